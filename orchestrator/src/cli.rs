@@ -42,22 +42,22 @@ enum Verb {
         after_help = "Examples:\n  id=$(studio exec 'fix the flaky test')\n  studio logs $id -f"
     )]
     Exec(run::Args),
-    /// All sessions of this repository
+    /// List the sessions of this repository
     #[command(
         visible_alias = "ls",
         after_help = "Examples:\n  studio list\n  studio list --json | jq '.sessions[].state'"
     )]
     List(list::Args),
-    /// One session in full
+    /// Show one session in full
     #[command(after_help = "Examples:\n  studio status fix-the\n  studio status @latest --json")]
     Status(status::Args),
-    /// The facts from which a session's state follows
+    /// Show the facts that determine a session's state
     #[command(after_help = "Examples:\n  studio explain fix-the")]
     Explain(explain::Args),
-    /// The journal of a session
+    /// Show the journal of a session
     #[command(after_help = "Examples:\n  studio logs fix-the -f\n  studio logs fix-the --raw")]
     Logs(logs::Args),
-    /// What a session changed
+    /// Show what a session changed
     #[command(
         after_help = "Examples:\n  studio diff fix-the\n  studio diff fix-the --stat\n  studio diff fix-the -- src docs/guide.md\n  studio diff fix-the > fix.patch      a patch for `git apply`\n  studio diff fix-the --tool=meld"
     )]
@@ -72,15 +72,15 @@ enum Verb {
         after_help = "Examples:\n  studio edit fix-the --check 'cargo test'\n  studio edit fix-the --add-check 'cargo clippy'\n  studio edit fix-the --no-checks"
     )]
     Edit(edit::Args),
-    /// Say something to a session's agent
+    /// Send a message to a session's agent
     #[command(after_help = "Examples:\n  studio send fix-the 'also update the changelog'")]
     Send(send::Args),
-    /// Decide what an agent asked for
+    /// Answer an agent's permission request
     #[command(
         after_help = "Examples:\n  studio answer fix-the allow\n  studio answer fix-the allow --always\n  studio answer fix-the 2 deny"
     )]
     Answer(answer::Args),
-    /// End sessions' runs; everything is kept
+    /// Stop sessions; their work is kept
     #[command(after_help = "Examples:\n  studio stop fix-the document")]
     Stop(stop::Args),
     /// Resume stopped, failed or crashed sessions
@@ -93,42 +93,42 @@ enum Verb {
         after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run\n  studio accept fix-the --include data/model.bin\n  studio accept fix-the --no-checks        lands it unchecked"
     )]
     Accept(accept::Args),
-    /// Drop sessions; `undo` brings them back
+    /// Discard sessions; `undo` restores them
     #[command(after_help = "Examples:\n  studio discard document\n  studio discard --yes fix-the")]
     Discard(discard::Args),
-    /// Take back the last accept or discard, or a given one
+    /// Undo the last accept or discard, or a given one
     #[command(after_help = "Examples:\n  studio undo\n  studio undo op3")]
     Undo(undo::Args),
-    /// What was accepted, discarded and undone
+    /// List accepts, discards and undos
     #[command(after_help = "Examples:\n  studio operations\n  studio operations --json")]
     Operations,
-    /// From a wish to landed work: a model refines and splits it, you approve, agents work
+    /// Plan a feature: refine it, split it into tasks, run them and land the results
     #[command(
-        after_help = "Examples:\n  studio plan wish.md      refine, approve, split, work, land\n  studio plan              go on where it stopped, or after g3-plan/ was changed\n  studio plan --yes --json wish.md"
+        after_help = "Examples:\n  studio plan feature.md   refine, approve, split, run, land\n  studio plan              continue, also after editing g3-plan/\n  studio plan --yes --json feature.md"
     )]
     Plan(plan::Args),
-    /// Which commit landed which requirement, which checks passed there, what the coach said, what it took
+    /// Report which commit landed each requirement, with its checks, verdicts and cost
     #[command(
-        after_help = "Examples:\n  studio trace\n  studio trace R2\n  studio trace --file wishes.md --since v1.0 --json\n  studio trace --markdown > report.md\n\nExit code 1: a requirement is not landed, or no check passed where it landed"
+        after_help = "Examples:\n  studio trace\n  studio trace R2\n  studio trace --file features.md --since v1.0 --json\n  studio trace --markdown > report.md\n\nExit code 1: a requirement is not landed, or no check passed where it landed"
     )]
     Trace(trace::Args),
-    /// Run the checks anew that the landings of requirements recorded
+    /// Re-run the checks recorded for landed requirements
     #[command(
         after_help = "Examples:\n  studio verify\n  studio verify R2 --since v1.0\n  studio verify --each\n  studio verify --markdown > proof.md\n\nExit code 0: every requirement is landed with a check, and every recorded check passes now; else 1"
     )]
     Verify(verify::Args),
-    /// Open a shell, or run a command, in a session's worktree and box
+    /// Open a shell, or run a command, in a session's worktree and sandbox
     #[command(
         after_help = "Examples:\n  studio shell fix-the\n  studio shell fix-the -- cargo test"
     )]
     Shell(shell::Args),
-    /// Look for what crashes left behind, and mend it
+    /// Find and repair leftovers of crashes
     #[command(after_help = "Examples:\n  studio doctor\n  studio doctor --move-worktrees")]
     Doctor(doctor::Args),
-    /// Delete what was discarded or accepted a week ago
+    /// Delete the data of sessions discarded or accepted a week ago
     #[command(after_help = "Examples:\n  studio gc --dry-run\n  studio gc --older 1")]
     Gc(gc::Args),
-    /// The configuration and where each value comes from
+    /// Show the configuration and the origin of each value
     #[command(after_help = "Examples:\n  studio config show --origin")]
     Config(config::Args),
     /// Print the completion script of a shell

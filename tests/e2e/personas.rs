@@ -45,6 +45,6 @@ fn g3_works_as_the_persona_and_within_its_fence_and_stays_it() {
 fn a_persona_that_is_not_there_is_refused_before_anything_starts() {
     let scene = Scene::new("anthropic", Script::new([]));
     let ran = scene.studio(["run", "--persona", "lamprt", "work"]);
-    ran.exits(2).says("there is no agent `lamprt`").says("lamport");
+    ran.exits(2).says("no such agent: `lamprt`").says("lamport");
     assert!(scene.sessions().is_empty(), "it is noticed before anything starts");
 }

@@ -219,7 +219,7 @@ fn a_box_that_cannot_be_made_says_so() {
     den.spec.directory = den.path("gone");
     den.run("true", &[]).exits(127).says("cannot start `true`");
     let ran = den.env.run(studio(), den.env.home(), ["__box", "--spec-fd", "9", "--", "true"]);
-    ran.exits(125).says("the box could not be made");
+    ran.exits(125).says("cannot set up the sandbox");
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn limits_count_all_runs_and_resume_raises_them() {
     let busy = scene.exec(["-j", "1", "gate go; write a 1"]);
     scene.await_state(&busy, "working");
     let waits = scene.exec(["-j", "1", "--agent", "loads", "write a 1"]);
-    scene.studio(["resume", &waits, "--max-turns", "7"]).exits(0).says("waits for a free place");
+    scene.studio(["resume", &waits, "--max-turns", "7"]).exits(0).says("waits for a free slot");
     scene.worktree(&busy).write("go", "");
     scene.await_state(&waits, "ready");
     let turns = scene.journal(&waits).iter().filter(|line| line["entry"] == "turn").count();
@@ -257,8 +257,8 @@ fn an_agent_that_does_not_start_says_why() {
     let prints = script("prints", "#!/bin/sh\necho Usage: prints FILE\n", 0o755);
     let text = script("text", "just text\n", 0o644);
     let cases = [
-        ("no-such-agent", "there is no such program, or its interpreter is missing: No such file"),
-        (&text, "it is not executable, or closed in the box: Permission denied"),
+        ("no-such-agent", "no such program, or its interpreter is missing: No such file"),
+        (&text, "it is not executable, or the sandbox denies it: Permission denied"),
         (&quits, "with exit code 3: one\nyou are not logged in"),
         (&prints, "it does not speak ACP; it wrote `Usage: prints FILE`"),
         (&greets, "it does not speak ACP; it wrote `Welcome`"),

@@ -93,7 +93,7 @@ fn what_was_approved_is_that_text_and_only_what_a_change_touches_is_done_anew() 
     let ran = scene.studio(["plan"]);
     ran.exits(3).says("~ R1: an a with 2").says("  R2: a b").says("not approved");
     assert_eq!(sessions(&scene).len(), before.len());
-    scene.studio(["plan", "--yes"]).exits(0).says("done anew");
+    scene.studio(["plan", "--yes"]).exits(0).says("to be redone");
     assert_eq!((scene.repo.read("a"), scene.repo.read("c")), ("2\n".into(), "2\n".into()));
     let now = sessions(&scene);
     assert_eq!(now.len(), 5, "the first, and the third that builds on it");
@@ -167,7 +167,7 @@ fn mistakes_are_told_with_their_lines_and_start_nothing() {
     scene.studio(["plan", "empty.md"]).exits(2).says("empty.md is empty");
     assert!(sessions(&scene).is_empty());
     let other = Scene::new();
-    other.studio(["plan"]).exits(2).says("there is no plan in this repository");
+    other.studio(["plan"]).exits(2).says("no plan in this repository");
     other.repo.write("wish.md", "- R1: x\n");
     other.repo.git(["switch", "-q", "--detach"]);
     other.studio(["plan", "wish.md"]).exits(3).says("a plan needs a branch to land on");
@@ -194,7 +194,7 @@ fn another_plan_is_set_aside_only_when_that_is_said() {
     scene.studio(["plan"]).exits(3);
     let (old, list) = (scene.repo.read(REQUIREMENTS), scene.repo.read(TASKS));
     scene.repo.write("wish.md", refined(&["R1: a d"]));
-    scene.studio(["plan", "--yes", "wish.md"]).exits(3).says("another plan is at work");
+    scene.studio(["plan", "--yes", "wish.md"]).exits(3).says("another plan is active");
     assert_eq!(scene.repo.read(REQUIREMENTS), old);
     scene
         .studio(["plan", "--new", "wish.md"])
@@ -300,7 +300,7 @@ fn a_plan_that_is_killed_at_any_step_goes_on() {
         let mut ran = plan(None);
         if ran.code == 3 {
             // Killed between the text and what is remembered of it.
-            ran.says("another plan is at work");
+            ran.says("another plan is active");
             ran = scene.studio(["plan", "--yes"]);
         }
         ran.exits(0);

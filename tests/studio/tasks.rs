@@ -100,7 +100,7 @@ fn a_list_with_mistakes_starts_nothing_and_names_their_lines() {
         ),
         ("key.toml", "[[task]]\ntext = 'x'\naftr = []\n", &["key.toml:3:", "aftr"]),
         ("syntax.toml", "[[task]]\ntext = 'x\n", &["syntax.toml:2:"]),
-        ("empty.md", "# nothing\n- [x] done\n", &["there is no task to do"]),
+        ("empty.md", "# nothing\n- [x] done\n", &["no open task"]),
     ] {
         scene.repo.write(name, text);
         let ran = scene.studio(["run", "--tasks", name]);
@@ -173,6 +173,6 @@ fn each_requirement_is_traced_to_its_commits_and_checks() {
     scene.studio(["trace", "R9"]).exits(5).says("studio trace");
     let later = scene.studio(["trace", "--since", "main", "--json"]).exits(1).json();
     assert_eq!(later["requirements"][0]["state"], "not landed");
-    scene.studio(["trace", "--since", "nowhere"]).exits(2).says("there is no commit `nowhere`");
+    scene.studio(["trace", "--since", "nowhere"]).exits(2).says("no such commit: `nowhere`");
     scene.studio(["trace", "--file", "gone.md"]).exits(2).says("gone.md");
 }

@@ -66,7 +66,7 @@ pub fn draft(project: &Project, order: &SessionSpec) -> Result<SessionRecord> {
     manner.directory = project.directory.clone();
     manner.boxed = manner.boxed && project.config.sandbox.enabled;
     if settings.limits.budget_usd.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
-        return Err(Failure::usage("`[studio.limits] budget_usd` is no number of dollars")
+        return Err(Failure::usage("`[studio.limits] budget_usd` must be a non-negative number")
             .next("give a number, 0 or more"));
     }
     let id = Id::new(&order.task, [0; 4]);

@@ -69,7 +69,7 @@ impl MessageWriter {
 
     async fn ask(&self, prompt: &str, directory: &Path) -> Result<String, String> {
         let Some((program, args)) = self.command.split_first() else {
-            return Err("there is no program to ask".to_owned());
+            return Err("no program is configured".to_owned());
         };
         let job = Job::new(program, directory).args(args).input(prompt.as_bytes());
         let limits = Limits { time: Some(PATIENCE), bytes: 256 << 10 };

@@ -102,7 +102,7 @@ impl Project {
                 return Ok(None);
             }
             if waited > PATIENCE && !is_told {
-                self.console.note(&format!("waiting for what still works on `{id}` to end"));
+                self.console.note(&format!("waiting for the supervisor of `{id}` to exit"));
                 is_told = true;
             }
             pause();
@@ -135,8 +135,8 @@ impl Project {
         match &view.way_back {
             Some(operation) => Failure::refused(what).next(format!("studio undo {operation}")),
             None => Failure::refused(what)
-                .because("its trash was emptied, so this cannot be undone")
-                .next("studio run 'the task'    starts anew"),
+                .because("its data has already been removed by `studio gc`")
+                .next("studio run 'the task'    starts a new session"),
         }
     }
 
@@ -188,7 +188,7 @@ impl Project {
             {
                 let brought =
                     collect::collect(&self.repository, &view.record, &SnapshotLimits::default())?;
-                let why = Some("its supervisor ended without a last word".to_owned());
+                let why = Some("its supervisor exited unexpectedly".to_owned());
                 let end = JournalEntry::TurnEnd { n: view.facts.story.turns, why };
                 let mut writer = self.store.writer(id, self.clock)?;
                 for entry in [end, JournalEntry::Work(brought.work)] {

@@ -95,7 +95,7 @@ fn from_the_tip(
     store.rewrite(record)
 }
 
-/// How many sessions work at once unless the user says otherwise: agents mostly wait for a model,
+/// Maximum number of sessions that run at the same time unless the user says otherwise: agents mostly wait for a model,
 /// so twice the cores, but no more than there is memory for (512 MiB each).
 pub fn default_jobs() -> u32 {
     let cores = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);

@@ -32,7 +32,7 @@ pub fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> {
     let lines: Vec<String> =
         reasons.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
     let at = checkout.worktree.display();
-    Err(Failure::refused(format!("your changes in {at} are in the way"))
+    Err(Failure::refused(format!("your changes in {at} would be overwritten"))
         .because(lines.join("\n"))
         .next(format!("commit, stash or move them; see: git -C '{at}' status --ignored")))
 }

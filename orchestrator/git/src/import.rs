@@ -85,7 +85,7 @@ fn import_objects(
         Swap::Lost { found, .. } => {
             let found = found.unwrap_or_else(|| "nothing".to_owned());
             return Err(Failure::refused(format!("the branch `{}` was moved", place.branch))
-                .because(format!("it holds {found}, while the session's work was brought home"))
+                .because(format!("it holds {found}, while the session's work was imported"))
                 .next("try again"));
         }
     }
@@ -110,22 +110,25 @@ pub fn check_pointer(place: &SessionRepo) -> Result<bool> {
     if found.as_deref() == Some(originals.pointer.as_slice()) {
         repair::refuse_another(place)?;
         if repair::target_of(place, &originals.pointer).is_none() {
-            return Err(Failure::refused(format!("{} leads nowhere", path.display()))
-                .because("the repository was moved since the session began")
-                .next("studio doctor    puts it right"));
+            return Err(Failure::refused(format!(
+                "{} points to a missing directory",
+                path.display()
+            ))
+            .because("the repository was moved since the session began")
+            .next("studio doctor    repairs it"));
         }
         return Ok(true);
     }
     if worktree.names().is_ok_and(|names| names.is_empty()) {
         return Err(Failure::refused(format!("{} was changed", place.worktree.display()))
-            .because("somebody emptied it; its commits and its newest snapshot are safe")
+            .because("it was emptied; its commits and its newest snapshot are safe")
             .next(format!("rmdir '{}'    then it counts as gone", place.worktree.display()))
-            .next(format!("studio resume {}    then makes it anew", place.id)));
+            .next(format!("studio resume {}    then recreates it", place.id)));
     }
     let expected = String::from_utf8_lossy(&originals.pointer).trim_end().to_owned();
     Err(Failure::refused(format!("{} was changed", path.display()))
-        .because("it led to the session's git directory; what it leads to now is unknown, so nothing in the worktree is read")
-        .next(format!("look at it; to go on: echo '{expected}' > '{}'", path.display()))
+        .because("it pointed to the session's git directory; it now points elsewhere, so nothing in the worktree is read")
+        .next(format!("look at it; to continue: echo '{expected}' > '{}'", path.display()))
         .next(format!("or drop the session, which can be undone: studio discard {}", place.id)))
 }
 

@@ -118,7 +118,7 @@ fn named<'a>(repo: &'a git2::Repository, name: &str) -> Result<git2::Commit<'a>>
     let found = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
     found.map_err(|why| {
         let shown = base::text::printable(name);
-        Failure::usage(format!("there is no commit `{shown}`")).because(why.message())
+        Failure::usage(format!("no such commit: `{shown}`")).because(why.message())
     })
 }
 

@@ -101,7 +101,7 @@ pub fn prepare(
     now: jiff::Timestamp,
 ) -> Result<Prepared> {
     let target_tip = repository.tip(target)?.ok_or_else(|| {
-        Failure::not_found(format!("there is no branch `{target}`")).next("git branch --list")
+        Failure::not_found(format!("no such branch: `{target}`")).next("git branch --list")
     })?;
     let scratch = Quarantine::open(repository)?;
     let repo = &scratch.repo;

@@ -117,5 +117,5 @@ fn fill(place: &SessionRepo, desk: &Path, work: &str, staged: &str) -> Result<()
 }
 
 fn cannot() -> &'static str {
-    "cannot make the worktree anew"
+    "cannot recreate the worktree"
 }

@@ -252,7 +252,7 @@ fn older(place: &SessionRepo, home: &Imported, name: &str) -> Failure {
             home.head
         ))
         .next(format!("git diff {} {name}    shows what", place.branch))
-        .next(format!("studio resume {}    makes the worktree anew from the last commit", place.id))
+        .next(format!("studio resume {}    recreates the worktree from the last commit", place.id))
 }
 
 /// What a snapshot consists of.

@@ -72,7 +72,7 @@ pub fn recover_with(repository: &Repository, log: &mut OperationLog) -> Result<V
         } else {
             for change in stray(repository, &intent)? {
                 said.push(format!(
-                    "{} was changed by somebody else and was left alone",
+                    "{} was changed by someone else and was left unchanged",
                     change.name
                 ));
                 intent.refs_first.retain(|other| *other != change);
@@ -206,7 +206,7 @@ fn take_back(
         said.extend(left.iter().map(|path| {
             let path = checkout.worktree.join(path);
             format!(
-                "{} was changed, staged or committed meanwhile and was left alone",
+                "{} was changed, staged or committed in the meantime and was left unchanged",
                 path.display()
             )
         }));

@@ -20,19 +20,19 @@ use studio_git::transaction;
 #[derive(Clone, Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
-    /// The sessions; without any, the only one that can land
+    /// Sessions to land (default: the only one that can land)
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// How it lands
+    /// Merge strategy
     #[arg(long, value_enum, default_value = "squash")]
     pub strategy: StrategyArg,
-    /// Land on this branch instead of the one it started from
+    /// Branch to land on (default: the branch the session started from)
     #[arg(long, value_name = "BRANCH")]
     pub onto: Option<String>,
-    /// The commit message, instead of a model's
+    /// Commit message (default: written by a model)
     #[arg(short, long, value_name = "TEXT")]
     pub message: Option<String>,
-    /// Also land this file, although it is large (repeats)
+    /// Allow this large file (repeatable)
     #[arg(long, value_name = "PATH")]
     pub include: Vec<PathBuf>,
     /// Open the message in an editor first
@@ -47,10 +47,10 @@ pub struct Args {
     /// Give conflicts back to the agent, and land when it has solved them
     #[arg(long, conflicts_with = "dry_run")]
     pub resolve: bool,
-    /// Merge and check, and land nothing
+    /// Merge and check without landing
     #[arg(long)]
     pub dry_run: bool,
-    /// Also land a session that is stopped, failed, crashed or empty; its checks still have to pass
+    /// Also land stopped, failed, crashed or empty sessions; their checks must still pass
     #[arg(long)]
     pub force: bool,
     /// Do not run the checks; the receipt records that
@@ -175,8 +175,8 @@ pub fn one(
                 .next(format!("studio logs {id} -f"))
                 .next(format!("studio stop {id}")),
             false => Failure::refused(format!("session `{id}` is in use"))
-                .because("another command lands, discards or reads it at this moment")
-                .next(format!("wait for it, then look: studio status {id}")),
+                .because("another command is landing, discarding or reading it")
+                .next(format!("wait for it, then: studio status {id}")),
         };
         return Err(refused.into());
     };

@@ -72,7 +72,7 @@ fn parse(words: &[String]) -> Result<(Option<String>, Option<u32>, bool)> {
         },
         [id, n, ..] => match n.parse() {
             Ok(n) => Ok((Some(id.clone()), Some(n), allow)),
-            Err(_) => wrong(format!("`{n}` is not the number of a request")),
+            Err(_) => wrong(format!("invalid request number `{n}`")),
         },
     }
 }

@@ -22,7 +22,7 @@ use studio_core::view::{SessionView, checks_json};
 /// The command line of `check`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
     /// Run this `sh -c` line instead of the session's checks; its state stays as it is (repeatable)

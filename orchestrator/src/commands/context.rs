@@ -53,7 +53,7 @@ impl CommonArgs {
     pub fn directory(&self) -> Result<PathBuf> {
         let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
         directory.canonicalize().map_err(|e| {
-            Failure::usage(format!("there is no directory {}", directory.display())).because(e)
+            Failure::usage(format!("no such directory: {}", directory.display())).because(e)
         })
     }
 

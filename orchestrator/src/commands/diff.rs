@@ -27,7 +27,7 @@ const READER_GONE: i32 = 141;
 /// The command line of `diff`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
     /// Only these files and directories
@@ -57,7 +57,7 @@ pub struct FormArgs {
     /// The names of the changed files
     #[arg(long)]
     pub name_only: bool,
-    /// Changed words instead of changed lines
+    /// Show changed words instead of changed lines
     #[arg(long)]
     pub word_diff: bool,
 }
@@ -135,7 +135,7 @@ fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChange
     match (view.work(), failed) {
         (Some(work), failed) => {
             let mut changes = collect::look_back(&context.repository, &view.record, work);
-            let when = "this is the work as it was brought home last";
+            let when = "this is the work as of its last import";
             changes.notes.extend(failed.map(|why| format!("{when}: {}", why.sentence())));
             Ok(changes)
         }

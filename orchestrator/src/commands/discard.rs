@@ -100,7 +100,7 @@ fn refuse_none(context: &CommandContext, ids: &[String]) -> Result<()> {
     let failure = Failure::usage("say which session to discard");
     Err(match names.first() {
         Some(first) => failure.because(names.join(", ")).next(format!("studio discard {first}")),
-        None => failure.because("there is no open session").next("studio list --all"),
+        None => failure.because("no open session").next("studio list --all"),
     })
 }
 

@@ -43,14 +43,14 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     for (id, failure) in &unreadable {
         found.open.push(format!(
-            "{}; its branch and worktree are kept: mend the file, or move {} away",
+            "{}; its branch and worktree are kept: repair the file, or move {} away",
             failure.sentence(),
             context.store.dir(id).display(),
         ));
     }
     for line in LogEntries::read(&context.repository)?.unreadable() {
         found.open.push(format!(
-            "{}: what it is about is left alone; mend or remove the line in {}",
+            "{}: its operation is not touched; repair or remove the line in {}",
             line.sentence(),
             context.store.root().join("operations.jsonl").display(),
         ));
@@ -96,7 +96,7 @@ fn session(context: &CommandContext, view: &SessionView, found: &mut Findings) -
             || place.git_dir.exists()
         {
             worktree::unmake(&context.repository, place)?;
-            found.mended.push(format!("took away the half-made worktree of `{id}`"));
+            found.mended.push(format!("removed the half-made worktree of `{id}`"));
         }
     } else if place.worktree.symlink_metadata().is_err() && place.git_dir.exists() {
         found.open.push(format!(
@@ -112,7 +112,7 @@ fn session(context: &CommandContext, view: &SessionView, found: &mut Findings) -
     }
     if refs::read(&context.repository.open()?, &merge::ref_name(place))?.is_some() {
         merge::release(&context.repository, place)?;
-        found.mended.push(format!("let go of what `{id}` held for landing"));
+        found.mended.push(format!("released what `{id}` held for landing"));
     }
     let temporary = context.store.file(id, "tmp");
     let removed = temporary.exists() && std::fs::remove_dir_all(&temporary).is_ok();

@@ -12,7 +12,7 @@ use studio_core::session::state::SessionState;
 /// The command line of `edit`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
     /// Replace the checks by this `sh -c` line (repeatable)

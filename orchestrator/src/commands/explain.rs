@@ -14,7 +14,7 @@ use studio_git::worktree;
 /// The command line of `explain`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
 }
@@ -53,7 +53,7 @@ fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
     let story = &view.facts.story;
     let lock = match view.facts.locked {
         true => "held: a supervisor, or a command, is at work",
-        false => "free: nobody is at work",
+        false => "free: no process works on it",
     };
     let phase = match &story.phase {
         Phase::Queued => view.why().unwrap_or_default(),
@@ -66,13 +66,13 @@ fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
             format!("the run failed: {why}")
         }
         Phase::Ended { outcome: SessionOutcome::Empty } => {
-            "the run ended without a change".to_owned()
+            "the run ended without changes".to_owned()
         }
         Phase::Ended { outcome: SessionOutcome::Stopped } => "the run was stopped".to_owned(),
     };
     let operation = match &view.facts.fate {
         Disposition::Open => "none".to_owned(),
-        Disposition::Landing => "a landing was begun and has no outcome".to_owned(),
+        Disposition::Landing => "a landing was started and has no outcome".to_owned(),
         Disposition::Accepted { operation, commit } => {
             format!("landed as {} by {operation}", commit.as_deref().unwrap_or("?"))
         }

@@ -15,7 +15,7 @@ use studio_git::gc::{self, Keep};
 /// The command line of `gc`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Delete what is older than so many days; younger trash goes only past 10 GB
+    /// Delete data older than this many days; newer trash is deleted only above 10 GB
     #[arg(long, value_name = "DAYS", default_value_t = 7)]
     pub older: u32,
     /// Say what would be deleted, and delete nothing
@@ -44,7 +44,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     let verb = if args.dry_run { "would delete" } else { "deleted" };
     for id in deleted.iter().filter(|_| !context.json) {
-        report::out(&format!("{verb} what {id} kept; it can no longer be undone"));
+        report::out(&format!("{verb} what {id} kept; it cannot be undone any more"));
     }
     if caches > 0 && !context.json {
         let s = if caches == 1 { "" } else { "s" };

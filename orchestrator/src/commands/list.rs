@@ -59,7 +59,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     for view in &open {
         if let Some(what) = &view.tampered {
             let id = &view.record.id;
-            report::say(&format!("warning: {id}: {what}; plain git in its worktree would obey it"));
+            report::say(&format!("warning: {id}: {what}; plain git in its worktree would run it"));
         }
     }
     if !over.is_empty() {

@@ -17,7 +17,7 @@ use studio_core::session::journal::{JournalEntry, JournalTail};
 /// The command line of `logs`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
     /// Go on until the session settles

@@ -24,7 +24,7 @@ pub struct RequirementFilter {
     /// The requirements
     #[arg(long, value_name = "FILE", default_value = FILE)]
     pub file: PathBuf,
-    /// Only commits that are not in the history of this one: ids begin anew with each plan
+    /// Only commits that are not in the history of this commit (ids are reused by each plan)
     #[arg(long, value_name = "REV")]
     pub since: Option<String>,
     /// The history that counts
@@ -55,8 +55,7 @@ impl RequirementFilter {
         if let Some(id) = &self.id {
             requirements.retain(|it| it.id.eq_ignore_ascii_case(id));
             if requirements.is_empty() {
-                let nothing =
-                    Failure::new(Kind::NotFound, format!("there is no requirement `{id}`"));
+                let nothing = Failure::new(Kind::NotFound, format!("no such requirement: `{id}`"));
                 return Err(nothing
                     .because(format!("it is not in {}", self.file.display()))
                     .next("studio trace"));
@@ -89,7 +88,7 @@ fn requirements(directory: &Path, file: &Path) -> Result<Vec<Requirement>> {
     let section = document::current(&text).unwrap_or(&text);
     requirement::read(section).map_err(|unclear| {
         Failure::usage(match unclear {
-            Unclear::Empty => format!("there is no requirement in {}", file.display()),
+            Unclear::Empty => format!("no requirement in {}", file.display()),
             Unclear::Twice(id) => format!("two requirements have the id {id}"),
         })
     })

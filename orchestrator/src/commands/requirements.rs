@@ -80,7 +80,7 @@ fn of(text: &str) -> std::result::Result<Requirements, Mistake> {
         Unclear::Twice(id) => {
             let mut lines = (1..).zip(section.lines()).filter(|(_, line)| gives(line, &id));
             let line = lines.nth(1).map(|(n, _)| n + text[..above].matches('\n').count());
-            Mistake { line, what: format!("the id {id} stands there once more") }
+            Mistake { line, what: format!("the id {id} is used twice") }
         }
     })?;
     let title = heading(section).or_else(|| all.first().map(|it| it.text.clone()));

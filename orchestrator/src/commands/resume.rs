@@ -17,7 +17,7 @@ use studio_git::transaction;
 /// The command line of `resume`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The sessions; without any, the only one that can go on
+    /// Sessions to resume (default: the only one that can be resumed)
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
     /// Every session that crashed or was stopped, and what waits in the queue
@@ -99,8 +99,8 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         let now = context.view(id)?;
         // A supervisor that was just started holds the lock before it says anything.
         match now.state == SessionState::Queued && !now.facts.locked {
-            true => report::say(&format!("{id} waits for a free place")),
-            false => report::say(&format!("{id} goes on: studio logs {id} -f")),
+            true => report::say(&format!("{id} waits for a free slot")),
+            false => report::say(&format!("{id} resumed: studio logs {id} -f")),
         }
     }
     refused.into_iter().next().map_or(Ok(0), Err)
@@ -116,7 +116,7 @@ pub fn wake(context: &CommandContext, id: &Id, prompt: Option<String>) -> Result
 pub fn wake_with(context: &CommandContext, id: &Id, given: Wake) -> Result<()> {
     let busy = || {
         Failure::refused(format!("session `{id}` is at work"))
-            .because("somebody holds its lock")
+            .because("another process holds its lock")
             .next(format!("studio logs {id} -f"))
             .next(format!("studio stop {id}"))
     };

@@ -37,7 +37,7 @@ pub struct Args {
     /// Read tasks from a file: TOML with [[task]], or a Markdown list; `after` makes one wait
     #[arg(long = "tasks", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// How many sessions work at once
+    /// Maximum number of sessions that run at the same time
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
     /// The agent: g3, or a name from [studio.agents]
@@ -46,13 +46,13 @@ pub struct Args {
     /// The persona that g3 works as (see g3 --list-agents)
     #[arg(long, value_name = "NAME")]
     pub persona: Option<String>,
-    /// Start from this branch, tag or commit instead of HEAD
+    /// Branch, tag or commit to start from (default: HEAD)
     #[arg(long, value_name = "REF")]
     pub base: Option<String>,
-    /// A command that must pass, one `sh -c` line (repeats; adds to the configured ones)
+    /// A command that must pass, one `sh -c` line (repeatable; in addition to the configured ones)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
-    /// The model that g3 asks, instead of the configured one
+    /// Model for g3 (default: the configured one)
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub model: Option<String>,
     /// The names of g3's tools: g3, egirl, tools-api, core or all
@@ -70,16 +70,16 @@ pub struct Args {
     /// Start and return at once
     #[arg(long)]
     pub detach: bool,
-    /// Say what would be started, and start nothing
+    /// Print what would be started without starting it
     #[arg(long)]
     pub dry_run: bool,
     /// With --json: print the agents' events too
     #[arg(long)]
     pub events: bool,
-    /// Work as player and coach until these requirements are met; without a TASK they are the task
+    /// Work as player and coach until these requirements are met; they are the task if no TASK is given
     #[arg(long, value_name = "FILE")]
     pub requirements: Option<PathBuf>,
-    /// `off` runs the agents without the box
+    /// `off` runs the agents without the sandbox
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
     pub sandbox: String,
 }
@@ -177,7 +177,7 @@ fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<Str
 fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
     let held = args.requirements.as_deref().map(requirements::read).transpose()?;
     if held.is_some() && args.file.is_some() {
-        return Err(Failure::usage("--requirements has no meaning with --tasks")
+        return Err(Failure::usage("--requirements cannot be used with --tasks")
             .because("the tasks of a list name their own requirements")
             .next("give the tasks themselves: studio run --requirements FILE 'one' 'two'"));
     }
@@ -192,7 +192,7 @@ fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
         orders.push(SessionSpec::of(held.title.clone()));
     }
     if orders.is_empty() {
-        return Err(Failure::usage("there is no task")
+        return Err(Failure::usage("no task is given")
             .next("studio run 'add a test for the parser'")
             .next("studio run --tasks FILE")
             .next("studio run --requirements FILE"));

@@ -43,8 +43,8 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let live = is_heard(&context, id, &text)?;
     match context.json {
         true => report::json_line(&json!({"schema": 1, "id": id, "sent": true})),
-        false if live => report::say(&format!("{id} hears it at the end of its turn")),
-        false => report::say(&format!("{id} works again: studio logs {id} -f")),
+        false if live => report::say(&format!("{id} gets it at the end of its turn")),
+        false => report::say(&format!("{id} resumed: studio logs {id} -f")),
     }
     Ok(0)
 }

@@ -12,7 +12,7 @@ pub struct Args {
     /// The session
     #[arg(value_name = "ID")]
     pub id: String,
-    /// A command to run instead of a shell
+    /// Command to run instead of a shell
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
 }

@@ -11,7 +11,7 @@ use studio_git::import;
 /// The command line of `status`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The session; without it, the only open one
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
 }
@@ -36,7 +36,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         false => {
             report::out(&table::page(&view));
             if let Some(what) = &view.tampered {
-                report::say(&format!("warning: {what}; plain git in its worktree would obey it"));
+                report::say(&format!("warning: {what}; plain git in its worktree would run it"));
             }
         }
     }

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The command line of `stop`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The sessions; without any, the only one at work
+    /// Sessions to stop (default: the only active one)
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
 }

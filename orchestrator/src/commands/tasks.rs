@@ -29,7 +29,7 @@ pub fn read(path: &Path) -> Result<Vec<SessionSpec>> {
         .map(|at| order(&tasks[at]))
         .collect();
     if orders.is_empty() {
-        return Err(Failure::usage(format!("there is no task to do in {}", path.display()))
+        return Err(Failure::usage(format!("no open task in {}", path.display()))
             .next("write one list item per task: `- what to do`"));
     }
     Ok(orders)

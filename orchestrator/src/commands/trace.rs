@@ -53,7 +53,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 /// Refuses two forms at once.
 pub fn refuse_both(common: &CommonArgs, markdown: bool) -> Result<()> {
     match markdown && common.json {
-        true => Err(Failure::usage("--markdown and --json are two forms: give one of them")),
+        true => Err(Failure::usage("--markdown cannot be used with --json")),
         false => Ok(()),
     }
 }

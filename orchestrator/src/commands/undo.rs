@@ -37,8 +37,8 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         if worktree::is_finished(place) && !place.worktree.exists() {
             let id = &place.id;
             report::say(&format!(
-                "note: somebody deleted its worktree; its commits and its newest snapshot are \
-                 there: studio resume {id} makes it anew"
+                "note: its worktree was deleted; its commits and its newest snapshot are \
+                 there: studio resume {id} recreates it"
             ));
         }
     }

@@ -167,7 +167,7 @@ fn findings(
         match &landing.receipt {
             None => {
                 let ids = landing.requirements.join(", ");
-                let text = format!("{commit} names {ids} and has no receipt: it was made anew");
+                let text = format!("{commit} names {ids} and has no receipt: it was rewritten");
                 findings.push(Finding::new("no_receipt", text));
             }
             Some(receipt) if receipt.tree.as_ref() != Some(&landing.tree) => {

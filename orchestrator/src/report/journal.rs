@@ -57,7 +57,7 @@ fn entry(entry: &JournalEntry) -> Option<String> {
             format!("you: {}", first_lines(text, 5))
         }
         JournalEntry::Spawned { .. } => "starting".to_owned(),
-        JournalEntry::Worktree => "the worktree stands".to_owned(),
+        JournalEntry::Worktree => "the worktree is ready".to_owned(),
         JournalEntry::Agent { .. } => "the agent runs".to_owned(),
         JournalEntry::Turn { n, .. } => format!("turn {n}"),
         JournalEntry::Event { .. } => return None,

@@ -71,7 +71,7 @@ pub fn agent(record: &SessionRecord) -> String {
     }
 }
 
-/// One session in full.
+/// Show one session in full.
 pub fn page(view: &SessionView) -> String {
     let record = &view.record;
     let story = &view.facts.story;

@@ -46,7 +46,7 @@ pub fn page(it: &Served<'_>) -> String {
     for landing in &it.landings {
         lines.push(format!("  {} {}", head(&landing.commit, NAME), landing.subject));
         let Some(receipt) = &landing.receipt else {
-            lines.push("    without a receipt: the commit was made anew".to_owned());
+            lines.push("    without a receipt: the commit was rewritten".to_owned());
             continue;
         };
         let session = session(it, landing).map(|session| long(&session)).unwrap_or_default();
@@ -99,7 +99,7 @@ fn section(it: &Served<'_>) -> String {
                 let took = markdown::text(&long(&session));
                 format!("session {}{took}{earlier}", markdown::code(&receipt.session))
             }
-            _ => "without a receipt: the commit was made anew".to_owned(),
+            _ => "without a receipt: the commit was rewritten".to_owned(),
         };
         lines.push(format!("- Commit {commit} {}: {by}", markdown::text(subject)));
         for check in landing.receipt.iter().flat_map(|receipt| &receipt.checks) {

@@ -161,7 +161,7 @@ impl SandboxedRunner {
     /// Starts a program with piped streams.
     pub fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));
-        let (program, args) = argv.split_first().ok_or("there is no program").or_fail(cannot)?;
+        let (program, args) = argv.split_first().ok_or("no program is given").or_fail(cannot)?;
         let SandboxJob { mut job, lifeline, report } =
             sandbox::job(&self.spec, program, args).or_fail(cannot)?;
         if let Some(host) = &self.host {
@@ -200,7 +200,7 @@ impl SandboxedRunner {
     /// ends. Gives its exit code.
     pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Result<i32> {
         let (program, args) =
-            argv.split_first().ok_or_else(|| std::io::Error::other("there is no program"))?;
+            argv.split_first().ok_or_else(|| std::io::Error::other("no program is given"))?;
         sandbox::attended(&self.spec, lock.share()?, program, args)
     }
 

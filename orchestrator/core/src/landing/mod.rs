@@ -188,8 +188,7 @@ fn changed_since_shown(
     let id = &record.id;
     let note = format!("the work of `{id}` changed since `studio diff` showed it");
     let asks = !(options.yes || options.dry_run);
-    match asks.then(|| project.console.confirm(&format!("{note}: land it all the same?"))).flatten()
-    {
+    match asks.then(|| project.console.confirm(&format!("{note}: land it anyway?"))).flatten() {
         Some(false) => Err(Failure::refused(format!("session `{id}` was not landed"))
             .because(note)
             .next(format!("studio diff {id}"))),
@@ -255,7 +254,7 @@ fn target(view: &SessionView, options: &LandingOptions) -> Result<BranchName> {
     match (&options.onto, &view.record.base.branch) {
         (Some(onto), _) => BranchName::parse(onto.trim_start_matches("refs/heads/")),
         (None, Some(branch)) => Ok(branch.clone()),
-        (None, None) => Err(Failure::usage("there is no branch to land on")
+        (None, None) => Err(Failure::usage("no branch to land on")
             .because("the session started from a commit, not from a branch")
             .next(format!("studio accept {} --onto BRANCH", view.record.id))),
     }
@@ -279,10 +278,10 @@ fn candidate(
             let worktree = place.worktree.display();
             Err(match undone_in_worktree(project, view, snapshot)? {
                 true => nothing
-                    .because("its worktree has nothing of what its commits changed any more")
+                    .because("its worktree no longer has the changes of its commits")
                     .next(format!("git -C '{worktree}' status"))
-                    .next(format!("git -C '{worktree}' checkout -- .    brings it back")),
-                false => nothing.because(format!("`{target}` has all of it already")),
+                    .next(format!("git -C '{worktree}' checkout -- .    restores them")),
+                false => nothing.because(format!("`{target}` already has all of it")),
             }
             .next(format!("studio discard {id}"))
             .into())
@@ -398,7 +397,7 @@ impl LandingRun<'_> {
             lines.push(format!("and {} more", secrets.len() - lines.len()));
         }
         let asks = !options.dry_run;
-        let question = format!("{}\nland it all the same?", lines.join("\n"));
+        let question = format!("{}\nland it anyway?", lines.join("\n"));
         if asks && self.project.console.confirm(&question) == Some(true) {
             self.secrets_allowed = true;
             return Ok(());
@@ -406,7 +405,7 @@ impl LandingRun<'_> {
         Err(Failure::refused("the work adds what looks like a secret")
             .because(lines.join("\n"))
             .next(format!("take it out in {}", self.view.record.place.worktree.display()))
-            .next(format!("or land it all the same: studio accept {id} --allow-secrets")))
+            .next(format!("or land it anyway: studio accept {id} --allow-secrets")))
     }
 
     /// The commit message: the user's, the model's or a plain one.

@@ -350,7 +350,7 @@ impl Shared {
                 state.failed = exit_reason::of_g3(status, error);
             }
             Ok(What::Usage { usage }) if !is_plausible(&usage) => {
-                let text = "an impossible usage that the agent reported is not counted".to_owned();
+                let text = "ignored an implausible usage that the agent reported".to_owned();
                 let events = state.message.event(What::Notice { level: Level::Warning, text });
                 return self.tell(events);
             }
@@ -395,7 +395,7 @@ impl Shared {
             // Its turn ended before the answer came.
             None if n <= asks.last => Ok(()),
             None => Err(agent_client_protocol::Error::internal_error()
-                .data(format!("there is no permission request {n}"))),
+                .data(format!("no such permission request: {n}"))),
         }
     }
 

@@ -50,7 +50,7 @@ impl ExitReason {
         match (self, status, line) {
             (ExitReason::Strange, _, line) => no_acp(line.unwrap_or_default()),
             (ExitReason::Failed(why), _, _) => why,
-            (ExitReason::Told, _, _) => "it was told to end".to_owned(),
+            (ExitReason::Told, _, _) => "it was stopped".to_owned(),
             (ExitReason::Closed, Some(status), Some(line)) if status.success() => no_acp(line),
             (ExitReason::Closed, Some(status), _) => {
                 ended_with(status, said, boxed).replacen("the agent", "it", 1)
@@ -63,9 +63,9 @@ impl ExitReason {
     pub fn why(self, status: Option<ExitStatus>, said: &str, boxed: bool) -> String {
         match (self, status) {
             (_, Some(status)) if !status.success() => ended_with(status, said, boxed),
-            (ExitReason::Failed(why), _) => format!("the agent stopped speaking: {why}"),
-            (ExitReason::Told | ExitReason::Strange, _) => "the agent was told to end".to_owned(),
-            (ExitReason::Closed, Some(_)) => "the agent ended by itself".to_owned(),
+            (ExitReason::Failed(why), _) => format!("the connection to the agent failed: {why}"),
+            (ExitReason::Told | ExitReason::Strange, _) => "the agent was stopped".to_owned(),
+            (ExitReason::Closed, Some(_)) => "the agent exited".to_owned(),
             (ExitReason::Closed, None) => "the agent closed its output".to_owned(),
         }
     }
@@ -135,10 +135,10 @@ fn denied_directory(complaint: &str) -> Option<String> {
 pub fn not_started(failure: &StartFailure) -> String {
     match failure {
         StartFailure::NotFound(error) => {
-            format!("there is no such program, or its interpreter is missing: {error}")
+            format!("no such program, or its interpreter is missing: {error}")
         }
         StartFailure::NotExecutable(error) => {
-            format!("it is not executable, or closed in the box: {error}")
+            format!("it is not executable, or the sandbox denies it: {error}")
         }
     }
 }
@@ -149,7 +149,7 @@ pub fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
     match reason {
         StopReason::EndTurn => said,
         StopReason::Cancelled => Some("the turn was cancelled".to_owned()),
-        StopReason::Refusal => or("the agent refused to go on"),
+        StopReason::Refusal => or("the agent refused to continue"),
         StopReason::MaxTokens => or("the agent reached its limit of tokens"),
         StopReason::MaxTurnRequests => or("the agent reached its limit of requests"),
         other => {

@@ -30,7 +30,7 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
     let mut known: Vec<&str> = table.keys().map(String::as_str).collect();
     known.push("g3");
     let more = suggested(name).unwrap_or("command = [\"PROGRAM\", \"ARGUMENT\"]");
-    Err(Failure::usage(format!("there is no agent `{name}`"))
+    Err(Failure::usage(format!("no such agent: `{name}`"))
         .because(format!("known agents: {}", known.join(", ")))
         .next(format!("add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n{more}")))
 }

@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn the_end_of_a_stream_shows_the_error_and_not_the_stack() {
         let shown = |written: &str| {
-            let mut tail = Tail::default();
+            let mut tail = OutputTail::default();
             tail.hear(written.as_bytes());
             tail.text()
         };

@@ -152,7 +152,7 @@ fn confined(spec: &SandboxSpec, job: Job) -> io::Result<Job> {
     let lacks = sandbox::lacking();
     if !lacks.is_empty() && !spec.best_effort {
         return Err(io::Error::other(format!(
-            "{}; `[sandbox] best_effort = true` goes on without",
+            "{}; `[sandbox] best_effort = true` continues without it",
             lacks.join(", ")
         )));
     }

@@ -171,7 +171,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     Some(match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            let _ = writeln!(io::stderr(), "studio: the box could not be made: {error}");
+            let _ = writeln!(io::stderr(), "studio: cannot set up the sandbox: {error}");
             ExitCode::from(BROKEN)
         }
     })

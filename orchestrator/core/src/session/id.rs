@@ -36,10 +36,10 @@ fn only(candidates: &[NamedSession]) -> Result<Id> {
     match fitting.as_slice() {
         [one] => Ok(one.id.clone()),
         [] if candidates.is_empty() => Err(none_at_all()),
-        [] => Err(Failure::not_found("no session fits this command").next("studio list")),
+        [] => Err(Failure::not_found("no session matches this command").next("studio list")),
         many => Err(Failure {
             kind: Kind::Usage,
-            ..ambiguous("several sessions fit, so say which", many)
+            ..ambiguous("several sessions match; name one", many)
         }),
     }
 }
@@ -56,10 +56,10 @@ fn by_prefix(text: &str, candidates: &[NamedSession]) -> Result<Id> {
     match found.as_slice() {
         [one] => Ok(one.id.clone()),
         [] if candidates.is_empty() => Err(none_at_all()),
-        [] => Err(Failure::not_found(format!("there is no session `{}`", shown(text)))
-            .because("no id begins with it")
+        [] => Err(Failure::not_found(format!("no such session: `{}`", shown(text)))
+            .because("no id starts with it")
             .next("studio list")),
-        many => Err(ambiguous(&format!("`{}` begins several ids", shown(text)), many)),
+        many => Err(ambiguous(&format!("`{}` is the prefix of several ids", shown(text)), many)),
     }
 }
 
@@ -84,7 +84,7 @@ pub fn shortest_prefix<'a>(id: &'a Id, sorted: &[Id]) -> &'a str {
 }
 
 fn none_at_all() -> Failure {
-    Failure::not_found("there are no sessions in this repository").next("studio run 'your task'")
+    Failure::not_found("no sessions in this repository").next("studio run 'your task'")
 }
 
 fn ambiguous(what: &str, many: &[&NamedSession]) -> Failure {
@@ -148,10 +148,10 @@ mod tests {
         assert_eq!(found(Some("fix-logout-bbbb")), "fix-logout-bbbb");
         assert_eq!(found(Some("@latest")), "fix-logout-bbbb");
         assert_eq!(found(None), "fix-login-aaaa");
-        assert_eq!(found(Some("fix-log")), "5: `fix-log` begins several ids");
+        assert_eq!(found(Some("fix-log")), "5: `fix-log` is the prefix of several ids");
         assert_eq!(found(Some("fix-logs")), "fix-logs-cccc");
         assert_eq!(found(Some("fix-login-d")), "fix-login-dddd");
-        assert_eq!(found(Some("old-")), "5: `old-` begins several ids");
+        assert_eq!(found(Some("old-")), "5: `old-` is the prefix of several ids");
         assert_eq!(found(Some("nope")), "5: there is no session `nope`");
         assert_eq!(found(Some("")), "5: there is no session ``");
     }

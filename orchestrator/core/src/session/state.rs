@@ -120,7 +120,7 @@ pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
         SessionState::Failed { why } => failed_why(why, story),
         SessionState::Empty => empty_why(story),
         SessionState::Stopped => stopped_why(story).into(),
-        SessionState::Crashed => "its supervisor ended without a last word".into(),
+        SessionState::Crashed => "its supervisor exited unexpectedly".into(),
         SessionState::Landing => "its landing was begun".into(),
         SessionState::Accepted => match &facts.fate {
             Disposition::Accepted { commit: Some(commit), .. } => {
@@ -192,7 +192,7 @@ fn stopped_why(story: &JournalSummary) -> &'static str {
 
 fn queued_why(holds: &[Dependency]) -> String {
     match holds.first() {
-        None => "it waits for a free place".into(),
+        None => "it waits for a free slot".into(),
         Some(Dependency { id, fate: Disposition::Discarded { operation } }) => {
             format!("it waits for `{id}`, which was discarded (studio undo {operation})")
         }

@@ -108,7 +108,7 @@ impl SessionStore {
                 serde_json::from_slice(&text).map_err(|e| unreadable(id, "session.json", e))?
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound && !self.dir(id).exists() => {
-                return Err(Failure::not_found(format!("there is no session `{id}`")).because(e));
+                return Err(Failure::not_found(format!("no such session: `{id}`")).because(e));
             }
             Err(e) => return Err(unreadable(id, "session.json", e)),
         };
@@ -180,7 +180,7 @@ impl SessionStore {
         let path = self.file(id, "shell.lock");
         let Some(lock) = Lock::try_share(&path).or_fail(fail)? else {
             return Err(Failure::refused(format!("session `{id}` is in use"))
-                .because("it is being landed, dropped or mended")
+                .because("it is being landed, discarded or repaired")
                 .next("try again"));
         };
         let mut shells = shells(&path);
@@ -197,11 +197,11 @@ impl SessionStore {
             let in_use = Failure::refused(format!("session `{id}` is in use"));
             match shells(&path).as_slice() {
                 [] => in_use
-                    .because("another command lands, discards or mends it at this moment")
-                    .next(format!("wait for it, then look: studio status {id}")),
+                    .because("another command is landing, discarding or repairing it")
+                    .next(format!("wait for it, then: studio status {id}")),
                 open => in_use
                     .because(format!("a shell is open in it (pid {})", open.join(", ")))
-                    .next("leave that shell, and try again"),
+                    .next("exit that shell, then try again"),
             }
         })
     }

@@ -246,10 +246,12 @@ impl Supervisor {
         let open: Vec<u32> = self.state.story.asks.keys().copied().collect();
         match (n, open.as_slice()) {
             (Some(n), open) if open.contains(&n) => Ok(n),
-            (Some(n), _) => Err(format!("there is no open request {n}")),
+            (Some(n), _) => Err(format!("no open permission request {n}")),
             (None, [only]) => Ok(*only),
-            (None, []) => Err("there is no open request".to_owned()),
-            (None, many) => Err(format!("several requests are open, so say which: {many:?}")),
+            (None, []) => Err("no open permission request".to_owned()),
+            (None, many) => {
+                Err(format!("several permission requests are open; name one: {many:?}"))
+            }
         }
     }
 
@@ -355,7 +357,7 @@ impl Supervisor {
 fn outside_the_box(path: &Path) -> String {
     let directory = path.parent().unwrap_or(path).display();
     format!(
-        "the box of this session does not let anything write `{}`; `[sandbox] write = \
+        "the sandbox of this session denies writing `{}`; `[sandbox] write = \
          [\"{directory}\"]` in ~/.config/g3/config.toml opens it",
         path.display()
     )

@@ -136,7 +136,7 @@ impl PlanFiles {
         let Some(section) = document::current(text) else { return Ok(Vec::new()) };
         requirement::read(section).map_err(|unclear| {
             let what = match unclear {
-                Unclear::Empty => format!("there is no requirement in {REQUIREMENTS}"),
+                Unclear::Empty => format!("no requirement in {REQUIREMENTS}"),
                 Unclear::Twice(id) => format!("{REQUIREMENTS}: two requirements have the id {id}"),
             };
             Failure::usage(what).next(format!("change {REQUIREMENTS}")).next("studio plan")

@@ -41,25 +41,25 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// The command line of `plan`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// What you want, in your words; without it, the plan that there is goes on
+    /// File that describes the feature; continues the current plan if omitted
     #[arg(value_name = "FILE")]
     pub wish: Option<PathBuf>,
-    /// Say yes to the requirements and to the tasks
+    /// Approve the requirements and the tasks
     #[arg(short, long)]
     pub yes: bool,
-    /// Set the plan that is at work aside, and begin this one
+    /// Set the current plan aside and start a new one
     #[arg(long, requires = "wish")]
     pub new: bool,
-    /// A command that must pass for each task, one `sh -c` line (repeats; adds to the others)
+    /// A command that must pass for each task, one `sh -c` line (repeatable; in addition to the configured ones)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
-    /// How many sessions work at once
+    /// Maximum number of sessions that run at the same time
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
     /// What each session may use
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// `off` runs the agents without the box
+    /// `off` runs the agents without the sandbox
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
     pub sandbox: String,
 }
@@ -96,7 +96,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
                 Worked::Done => {}
                 Worked::Stuck => return plan.report(common).map(|_| 1),
                 Worked::Interrupted => {
-                    report::say("stopped; go on with: studio plan");
+                    report::say("stopped; continue with: studio plan");
                     return Ok(130);
                 }
             },
@@ -120,7 +120,7 @@ impl<'a> Plan<'a> {
         let lock = studio.join("plan.lock");
         let alone = Lock::try_take(&lock).or_fail(|| format!("cannot lock {}", lock.display()))?;
         let _alone = alone.ok_or_else(|| {
-            Failure::refused("`studio plan` runs already in this repository")
+            Failure::refused("`studio plan` is already running in this repository")
                 .next("studio list")
                 .next("or end the other one with Ctrl-C")
         })?;
@@ -179,14 +179,14 @@ impl<'a> Plan<'a> {
         let wanted = match self.model(&["plan", "refine"], wish) {
             // A list can do without.
             Err(failure) if requirement::items_of(wish) > 0 => {
-                output::without_a_model(&failure, "your own list is what is to be approved");
+                output::without_a_model(&failure, "using your own list of requirements");
                 wish.to_owned()
             }
             wanted_or_failed => wanted_or_failed?,
         };
         let refined = document::with_current(&text, &wanted);
         let (refined, _) = document::numbered(&refined)
-            .map_err(|_| Failure::failed("the refined requirements cannot be told apart"))?;
+            .map_err(|_| Failure::failed("requirement ids are not unique"))?;
         self.files.write(REQUIREMENTS, &refined)
     }
 
@@ -236,7 +236,7 @@ impl<'a> Plan<'a> {
             tasks.iter().map(|task| self.order(task, None, &all)).collect();
         preflight::check(self.context, &orders)?;
         output::tasks(self.context, &tasks, &self.standing(&tasks, &all)?);
-        self.ask("work on these tasks?", "the tasks are not agreed to", TASKS)?;
+        self.ask("work on these tasks?", "the tasks are not approved", TASKS)?;
         self.saved.agreed = Some(text);
         self.files.save(&self.saved)?;
         let tip = self.context.repository.base(Some(&self.saved.branch))?.commit;
@@ -253,7 +253,7 @@ impl<'a> Plan<'a> {
                 Err(Failure::refused(refused).next(format!("change {file}, then: studio plan")))
             }
             None => Err(Failure::refused(refused)
-                .because("nobody is there to ask")
+                .because("no terminal to ask on")
                 .next(format!("read {file}, then: studio plan --yes"))),
         }
     }

@@ -59,9 +59,9 @@ pub fn begin(
     let strange = before.is_none() && files.read(REQUIREMENTS)?.is_some();
     if (at_work || strange) && !args.new {
         let file = args.wish.as_deref().unwrap_or(Path::new("FILE")).display();
-        return Err(Failure::refused("another plan is at work")
+        return Err(Failure::refused("another plan is active")
             .because(format!("it is in {REQUIREMENTS}"))
-            .next("studio plan    goes on with it")
+            .next("studio plan    continues it")
             .next(format!("studio plan --new {file}    sets it aside; nothing is lost")));
     }
     let saved = fresh(context, wish)?;
@@ -94,7 +94,7 @@ pub fn begin(
 /// `g3 --planning`, are one.
 pub fn go_on(context: &CommandContext, files: &PlanFiles, saved: Option<Saved>) -> Result<Saved> {
     let Some(text) = files.read(REQUIREMENTS)? else {
-        return Err(Failure::usage("there is no plan in this repository")
+        return Err(Failure::usage("no plan in this repository")
             .because(format!("there is no {REQUIREMENTS}"))
             .next("studio plan WISH.md    where WISH.md says what you want"));
     };

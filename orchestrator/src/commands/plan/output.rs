@@ -59,7 +59,7 @@ pub fn tasks(context: &CommandContext, tasks: &[Task], placed: &[Placed]) {
     }
     let row = |(task, placed): (&Task, &Placed)| {
         let now = match (placed.standing, &placed.earlier) {
-            (Standing::None, Some(_)) => "done anew",
+            (Standing::None, Some(_)) => "to be redone",
             (standing, _) => word(standing),
         };
         [
