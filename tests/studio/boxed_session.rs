@@ -103,7 +103,6 @@ mod needs_mount_namespace {
             format!("mv '{git}/hooks' '{git}/hooks-old' && mkdir '{git}/hooks'"),
             format!("rmdir '{git}/hooks' && ln -s /tmp '{git}/hooks'"),
             format!("echo '* filter=evil' > '{git}/info/attributes'"),
-            format!("echo /elsewhere > '{git}/commondir'"),
             "echo 'gitdir: /elsewhere' > .git".to_owned(),
             "rm -f .git && mkdir .git".to_owned(),
             "mv .git old".to_owned(),

@@ -32,7 +32,7 @@ fn stop_keeps_everything_and_resume_goes_on() {
     scene.studio(["stop", &id]).exits(0).says("stopped");
     assert_eq!(scene.worktree(&id).read("a"), "1\n");
     scene.worktree(&id).write("go", "");
-    scene.studio(["resume", &id]).exits(0).says("goes on");
+    scene.studio(["resume", &id]).exits(0).says("resumed");
     scene.await_state(&id, "ready");
     assert_eq!(scene.worktree(&id).read("b"), "2\n");
     scene.studio(["stop", &id]).exits(3).says("is not at work");
@@ -122,7 +122,7 @@ fn a_request_waits_for_an_answer() {
         let id = scene.exec(["--agent", "talk", "--ask", "ask delete the database"]);
         let waiting = scene.await_state(&id, "waiting");
         assert_eq!(waiting["why"], "permission 1: delete the database");
-        scene.studio(["answer", &id, "7", word]).exits(3).says("no open request 7");
+        scene.studio(["answer", &id, "7", word]).exits(3).says("no open permission request 7");
         scene.studio(["answer", &id, "1", word]).exits(0).says(found);
         scene.await_state(&id, "ready");
         assert_eq!(scene.worktree(&id).read("answer.txt"), found);
@@ -182,7 +182,7 @@ fn impossible_numbers_are_not_counted_and_end_no_supervisor() {
     let id = scene.exec(["--agent", "talk", "--budget", "1", &script]);
     let ready = scene.await_state(&id, "ready");
     assert_eq!((&ready["usage"]["input"], &ready["usage"]["cost_usd"]), (&7.into(), &0.5.into()));
-    scene.studio(["logs", &id]).exits(0).says("is not counted");
+    scene.studio(["logs", &id]).exits(0).says("ignored an implausible usage");
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_killed_supervisor_leaves_no_process_and_a_session_that_goes_on() {
     let status = scene.status(&id);
     assert_eq!((&status["files_changed"], &status["dirty"]), (&2.into(), &true.into()), "{status}");
     scene.studio(["list"]).exits(0).says("+2 -0*");
-    scene.studio(["explain", &id]).exits(0).says("nobody is at work").says("crashed");
+    scene.studio(["explain", &id]).exits(0).says("no process works on it").says("crashed");
     scene.studio(["doctor"]).exits(1).says("studio resume");
     scene.worktree(&id).write("go", "");
     scene.studio(["resume", "--all"]).exits(0);

@@ -185,7 +185,7 @@ fn a_queue_that_nobody_started_is_started_by_resume() {
     assert_ne!(ran.code, 0);
     scene.studio(["list"]).exits(0).says("2 queued and none running: studio resume --all");
     let resumed = scene.studio(["resume", "--all"]);
-    resumed.exits(0).says("goes on").never_says("no session");
+    resumed.exits(0).says("resumed").never_says("no session");
     until("both to be ready", || (states(&scene) == ["ready", "ready"]).then_some(()));
 }
 

@@ -110,7 +110,7 @@ fn a_change_drops_the_session_at_work_on_what_was_wanted_before() {
     let mut first = scene.env.start(studio(), scene.repo.path(), ["plan", "--yes"]);
     until("the agent works", || (sessions(&scene).first()?["state"] == "working").then_some(()));
     let busy = scene.studio(["plan", "--yes"]);
-    busy.exits(3).says("`studio plan` runs already");
+    busy.exits(3).says("`studio plan` is already running");
     first.child.kill().expect("it can be killed");
     until("it is gone", || first.child.try_wait().expect("a child"));
     scene.repo.write(TASKS, list.replace("write a 1; gate go", "write a 2"));

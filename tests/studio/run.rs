@@ -206,7 +206,7 @@ fn what_is_wrong_is_said_with_an_exit_code_and_a_way_out() {
         scene.studio(["run", &budget, "x"]).exits(2).says("--budget");
     }
     scene.studio(["run", "--base", "nowhere", "x"]).exits(5).says("nowhere");
-    scene.studio(["status", "nothing"]).exits(5).says("there are no sessions");
+    scene.studio(["status", "nothing"]).exits(5).says("no sessions");
     scene.configure("chekcs = ['true']");
     scene.studio(["list"]).exits(2).says("chekcs").says("checks");
     let outside = scene.env.home().join("tmp");

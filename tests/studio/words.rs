@@ -11,7 +11,7 @@ fn without_an_id_the_sessions_that_could_be_meant_are_named() {
     let failed = scene.exec(["write a 1; exit 1"]);
     scene.await_state(&failed, "failed");
     scene.await_free(&failed);
-    scene.studio(["accept"]).exits(5).says("no session fits");
+    scene.studio(["accept"]).exits(5).says("no session matches");
     scene.studio(["discard"]).exits(2).says(&failed);
     let stopped = scene.exec(["write b 1; exit 1"]);
     scene.await_state(&stopped, "failed");
@@ -65,13 +65,13 @@ fn undo_passes_over_what_gc_has_emptied_and_hints_name_the_operation() {
     scene.studio(["gc"]).exits(0).says("deleted what op2 kept");
 
     let over = scene.studio(["discard", &emptied]);
-    over.exits(3).says("trash was emptied").never_says("studio undo");
+    over.exits(3).says("data has already been removed").never_says("studio undo");
     scene.studio(["send", &kept, "more"]).exits(3).says("studio undo op1");
     assert_eq!(scene.status(&kept)["next"][0], "studio undo op1");
     assert_eq!(scene.status(&emptied)["next"], serde_json::json!([]));
     scene.studio(["undo"]).exits(0).says(&kept);
     scene.studio(["undo"]).exits(5).says("already been removed");
-    scene.studio(["undo", "op2"]).exits(3).says("its trash was emptied");
+    scene.studio(["undo", "op2"]).exits(3).says("its data has already been removed");
 }
 
 #[test]

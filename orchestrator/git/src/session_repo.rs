@@ -33,14 +33,10 @@ const SHARED: &[&str] = &[
 /// How deep an object directory is: `ab/…`, `pack/…`, `info/commit-graphs/…`.
 const OBJECTS_DEPTH: u32 = 2;
 
-/// `commondir`: the configuration lies in the directory itself. It is there so that it can be held
-/// ([`fixed`]): a file of this name that an agent makes would lead git to another configuration.
-const COMMON: &[u8] = b".\n";
-
 /// What the processes of an agent must not change in a session: its `.git` file, and what git obeys
 /// in the private directory behind it.
 pub fn fixed(worktree: &Path, git_dir: &Path) -> Vec<PathBuf> {
-    let inside = ["config", "commondir", "hooks", "info"].map(|name| git_dir.join(name));
+    let inside = ["config", "hooks", "info"].map(|name| git_dir.join(name));
     inside.into_iter().chain([worktree.join(".git")]).collect()
 }
 
@@ -158,7 +154,7 @@ impl Originals {
         if has("config.worktree") {
             changed.push("config.worktree".to_owned());
         }
-        if has("commondir") && differs(&top, "commondir", COMMON) {
+        if has("commondir") {
             changed.push("commondir".to_owned());
         }
         match top.existing("hooks")? {
@@ -191,8 +187,9 @@ impl Originals {
             return false;
         };
         let is_older = |name| changed_at(&git_dir.join(name)).is_some_and(|it| it <= written);
-        ["config", "commondir", "hooks", "info"].into_iter().all(is_older)
+        ["config", "hooks", "info"].into_iter().all(is_older)
             && changed_at(&git_dir.join("config.worktree")).is_none()
+            && changed_at(&git_dir.join("commondir")).is_none()
             && worktree::pointer_in(&place.worktree) == Some(pointer(place))
     }
 
@@ -200,7 +197,7 @@ impl Originals {
         let top = SafeDir::open(git_dir)?;
         top.write("config", &self.config)?;
         top.remove_all("config.worktree")?;
-        top.write("commondir", COMMON)?;
+        top.remove_all("commondir")?;
         top.sub("hooks")?.empty()?;
         let info = top.sub("info")?;
         info.write("exclude", &self.exclude)?;
