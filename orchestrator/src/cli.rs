@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use base::failure::Result;
 
-use crate::commands::desk::Common;
+use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, answer, check, completions, config, diff, discard, doctor, edit, explain, gc, list,
     logs, operations, plan, resume, run, send, shell, status, stop, trace, undo, verify,
@@ -16,7 +16,7 @@ use crate::commands::{
 #[command(name = "studio", version, about, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
     #[command(subcommand)]
     verb: Option<Verb>,
 }
@@ -48,10 +48,10 @@ enum Verb {
         after_help = "Examples:\n  studio list\n  studio list --json | jq '.sessions[].state'"
     )]
     List(list::Args),
-    /// Show one session in detail
+    /// Show one session in full
     #[command(after_help = "Examples:\n  studio status fix-the\n  studio status @latest --json")]
     Status(status::Args),
-    /// Explain the state of a session
+    /// Show the facts that determine a session's state
     #[command(after_help = "Examples:\n  studio explain fix-the")]
     Explain(explain::Args),
     /// Show the journal of a session
@@ -75,7 +75,7 @@ enum Verb {
     /// Send a message to a session's agent
     #[command(after_help = "Examples:\n  studio send fix-the 'also update the changelog'")]
     Send(send::Args),
-    /// Answer a permission request of an agent
+    /// Answer an agent's permission request
     #[command(
         after_help = "Examples:\n  studio answer fix-the allow\n  studio answer fix-the allow --always\n  studio answer fix-the 2 deny"
     )]
@@ -93,23 +93,23 @@ enum Verb {
         after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run\n  studio accept fix-the --include data/model.bin\n  studio accept fix-the --no-checks        lands it without checks"
     )]
     Accept(accept::Args),
-    /// Discard sessions (can be undone)
+    /// Discard sessions; `undo` restores them
     #[command(after_help = "Examples:\n  studio discard document\n  studio discard --yes fix-the")]
     Discard(discard::Args),
-    /// Undo the last accept or discard, or the given operation
+    /// Undo the last accept or discard, or a given one
     #[command(after_help = "Examples:\n  studio undo\n  studio undo op3")]
     Undo(undo::Args),
-    /// List the accept, discard and undo operations
+    /// List accepts, discards and undos
     #[command(after_help = "Examples:\n  studio operations\n  studio operations --json")]
     Operations,
     /// Plan a feature: refine it, split it into tasks, run them and land the results
     #[command(
-        after_help = "Examples:\n  studio plan feature.md   refine, approve, split, run, land\n  studio plan              continue, or apply changes of g3-plan/\n  studio plan --yes --json feature.md"
+        after_help = "Examples:\n  studio plan feature.md   refine, approve, split, run, land\n  studio plan              continue, also after editing g3-plan/\n  studio plan --yes --json feature.md"
     )]
     Plan(plan::Args),
-    /// Show the commits, checks, review verdict and cost of each requirement
+    /// Report which commit landed each requirement, with its checks, verdicts and cost
     #[command(
-        after_help = "Examples:\n  studio trace\n  studio trace R2\n  studio trace --file requirements.md --since v1.0 --json\n  studio trace --markdown > report.md\n\nExit code 1: a requirement has not landed, or has no passing check"
+        after_help = "Examples:\n  studio trace\n  studio trace R2\n  studio trace --file features.md --since v1.0 --json\n  studio trace --markdown > report.md\n\nExit code 1: a requirement is not landed, or no check passed where it landed"
     )]
     Trace(trace::Args),
     /// Re-run the checks recorded for landed requirements
@@ -117,7 +117,7 @@ enum Verb {
         after_help = "Examples:\n  studio verify\n  studio verify R2 --since v1.0\n  studio verify --each\n  studio verify --markdown > proof.md\n\nExit code 0: every requirement has landed with a check and every recorded check passes; 1 otherwise"
     )]
     Verify(verify::Args),
-    /// Open a shell or run a command in the worktree and sandbox of a session
+    /// Open a shell, or run a command, in a session's worktree and sandbox
     #[command(
         after_help = "Examples:\n  studio shell fix-the\n  studio shell fix-the -- cargo test"
     )]
@@ -125,10 +125,10 @@ enum Verb {
     /// Find and repair leftovers of crashes
     #[command(after_help = "Examples:\n  studio doctor\n  studio doctor --move-worktrees")]
     Doctor(doctor::Args),
-    /// Delete the data of sessions accepted or discarded more than a week ago
+    /// Delete the data of sessions discarded or accepted a week ago
     #[command(after_help = "Examples:\n  studio gc --dry-run\n  studio gc --older 1")]
     Gc(gc::Args),
-    /// Show the configuration and where each value comes from
+    /// Show the configuration and the origin of each value
     #[command(after_help = "Examples:\n  studio config show --origin")]
     Config(config::Args),
     /// Print a shell completion script
@@ -151,7 +151,7 @@ impl Cli {
             None => list::run(common, &list::Args::default()),
             Some(Verb::Run(args)) => run::run(common, &args),
             Some(Verb::Exec(mut args)) => {
-                args.ways.detach = true;
+                args.detach = true;
                 run::run(common, &args)
             }
             Some(Verb::List(args)) => list::run(common, &args),

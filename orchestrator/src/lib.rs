@@ -1,17 +1,6 @@
 //! Runs many coding agents on one git repository at once, and makes it safe and quick to keep what
-//! is good and drop what is not.
+//! is good and drop what is not. This is the command line over `studio-core`.
 
-pub mod boxed;
-pub mod check;
 pub mod cli;
 pub mod commands;
-pub mod git;
-pub mod launch;
-pub mod message;
-pub mod path_dependencies;
-pub mod redact;
 pub mod report;
-pub mod room;
-pub mod schedule;
-pub mod session;
-pub mod supervise;

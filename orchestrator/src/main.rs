@@ -3,18 +3,18 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use orchestrator::commands::supervise;
-use orchestrator::{boxed, cli::Cli, report};
+use orchestrator::{cli::Cli, report};
+use studio_core::{sandbox, supervisor};
 
 fn main() -> ExitCode {
     // The box is no command of a user's: its arguments are a program's own, whatever they look like.
-    if let Some(code) = boxed::main(std::env::args_os().skip(1)) {
+    if let Some(code) = sandbox::main(std::env::args_os().skip(1)) {
         return code;
     }
     // Nor is a supervisor: no completion offers it.
-    let supervisor = supervise::Args::parse(std::env::args_os().skip(1));
+    let supervisor = supervisor::Args::parse(std::env::args_os().skip(1));
     let (json, done) = match supervisor {
-        Some(args) => (false, supervise::run(&args)),
+        Some(args) => (false, supervisor::run(&args)),
         None => {
             let cli = Cli::parse();
             (cli.json(), cli.run())

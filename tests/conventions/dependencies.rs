@@ -75,12 +75,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "web_tools",
         ],
     ),
-    ("orchestrator", &["base", "planner"]),
+    ("orchestrator/git", &["base", "planner"]),
+    ("orchestrator/core", &["base", "planner", "studio-git"]),
+    ("orchestrator", &["base", "planner", "studio-core", "studio-git"]),
     ("tests", &["base"]),
 ];
 
 /// The names under which the crates of this project are used.
-const OURS: [&str; 19] = [
+const OURS: [&str; 21] = [
     "agent",
     "agent_core",
     "base",
@@ -97,6 +99,8 @@ const OURS: [&str; 19] = [
     "skills",
     "standard_tools",
     "syntax_tools",
+    "studio-core",
+    "studio-git",
     "testkit",
     "tools",
     "web_tools",

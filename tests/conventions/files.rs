@@ -61,10 +61,13 @@ const MAY_PRINT: &[&str] =
 const WRITERS: &[(&str, &str)] = &[
     ("agent/desktop/src/patience.rs", "the helper's stdout carries its protocol"),
     ("agent/src/modes/mcp.rs", "stdout carries MCP"),
-    ("orchestrator/src/boxed.rs", "a box that cannot be made has no interface above it"),
-    ("orchestrator/src/boxed/terminal.rs", "it passes on what a shell in a box writes"),
-    ("orchestrator/src/boxed/guard.rs", "the guard outlives the process whose words it passes on"),
-    ("orchestrator/src/boxed/inside.rs", "inside a box stderr belongs to what runs there"),
+    ("orchestrator/core/src/sandbox/mod.rs", "a box that cannot be made has no interface above it"),
+    ("orchestrator/core/src/sandbox/terminal.rs", "it passes on what a shell in a box writes"),
+    (
+        "orchestrator/core/src/sandbox/reaper.rs",
+        "the guard outlives the process whose words it passes on",
+    ),
+    ("orchestrator/core/src/sandbox/init.rs", "inside a box stderr belongs to what runs there"),
 ];
 
 #[test]

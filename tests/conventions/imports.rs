@@ -116,37 +116,60 @@ const WIRE: &[&str] =
     &["error", "history", "hosted", "http_error", "message", "provider", "sse", "tool_args"];
 
 const ORCHESTRATOR: &[(&str, &[&str])] = &[
-    ("git", &[]),
-    ("boxed", &[]),
-    ("session", &["git"]),
-    ("path_dependencies", &["git"]),
-    ("room", &["boxed", "git", "session"]),
-    ("launch", &["boxed", "room", "session"]),
-    ("redact", &[]),
-    ("message", &["git", "redact", "session"]),
-    ("check", &["boxed", "git", "path_dependencies", "room", "session"]),
-    ("supervise", &["boxed", "check", "git", "launch", "path_dependencies", "room", "session"]),
-    ("schedule", &["git", "session", "supervise"]),
-    ("report", &["git", "session"]),
-    (
-        "commands",
-        &[
-            "boxed",
-            "check",
-            "git",
-            "launch",
-            "message",
-            "path_dependencies",
-            "report",
-            "room",
-            "schedule",
-            "session",
-            "supervise",
-        ],
-    ),
-    ("cli", &["boxed", "commands", "report", "session", "supervise"]),
+    ("report", &[]),
+    ("commands", &["report"]),
+    ("cli", &["commands"]),
+    ("commands", &["report"]),
+    ("report", &[]),
     ("lib", &[]),
     ("main", &[]),
+];
+
+const STUDIO_CORE: &[(&str, &[&str])] = &[
+    ("sandbox", &[]),
+    ("session", &[]),
+    ("exec", &["sandbox", "session"]),
+    ("path_dependencies", &[]),
+    ("check", &["session", "exec", "path_dependencies"]),
+    ("coach_json", &["session"]),
+    ("interrupt", &[]),
+    ("console", &["interrupt"]),
+    ("launch", &["sandbox", "session", "exec"]),
+    ("supervise", &["session", "exec", "path_dependencies", "check", "launch"]),
+    ("schedule", &["session", "supervise"]),
+    ("view", &["session", "coach_json"]),
+    ("project", &["session", "interrupt", "console", "schedule", "view"]),
+    ("create", &["session", "schedule", "project"]),
+    ("exec", &["sandbox", "session"]),
+    ("interrupt", &[]),
+    ("redact", &[]),
+    ("message", &["session", "redact"]),
+    (
+        "landing",
+        &[
+            "session",
+            "exec",
+            "path_dependencies",
+            "check",
+            "coach_json",
+            "launch",
+            "view",
+            "project",
+            "message",
+        ],
+    ),
+    ("launch", &["sandbox", "session", "exec"]),
+    ("message", &["session", "redact"]),
+    ("path_dependencies", &[]),
+    ("project", &["session", "interrupt", "console", "schedule", "view"]),
+    ("redact", &[]),
+    ("sandbox", &[]),
+    ("schedule", &["session", "supervise"]),
+    ("session", &[]),
+    ("supervise", &["session", "exec", "path_dependencies", "check", "launch"]),
+    ("supervisor", &["session", "exec", "interrupt", "launch", "supervise", "project", "landing"]),
+    ("view", &["session", "coach_json"]),
+    ("lib", &[]),
 ];
 
 const BASE: &[(&str, &[&str])] = &[
@@ -200,6 +223,7 @@ fn imports_go_downwards() {
     check("agent/core/src/", CORE);
     check("agent/provider/src/", PROVIDER);
     check("orchestrator/src/", ORCHESTRATOR);
+    check("orchestrator/core/src/", STUDIO_CORE);
     check("base/src/", BASE);
     check("agent/desktop/src/", DESKTOP);
 }

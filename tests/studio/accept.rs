@@ -374,9 +374,9 @@ fn what_looks_like_a_secret_lands_only_when_it_is_allowed() {
 fn work_that_changed_since_it_was_shown_lands_with_a_note() {
     let scene = Scene::new();
     let shown = |id: &str, tree: &str| {
-        let repository = orchestrator::git::repo::Repository::discover(scene.repo.path()).unwrap();
+        let repository = studio_git::repo::Repository::discover(scene.repo.path()).unwrap();
         let id = base::id::Id::parse(id).unwrap();
-        orchestrator::session::shown::record(&repository, &id, tree).unwrap();
+        studio_core::session::shown::record(&repository, &id, tree).unwrap();
     };
     let changed = "changed since `studio diff` showed it";
     let id = scene.ready("write a 1");

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use base::process::{Job, Stream, is_alive};
 use base::sandbox::home::home_rules;
-use orchestrator::boxed::{self, BoxJob, BoxSpec, Lifeline, StartFailure};
+use studio_core::sandbox::{self, Lifeline, SandboxJob, SandboxSpec, StartFailure};
 use testkit::env::{Ran, TestEnv, until};
 
 /// A home with a secret and a directory that the box may write.
 struct Den {
     env: TestEnv,
-    spec: BoxSpec,
+    spec: SandboxSpec,
 }
 
 impl Den {
@@ -34,7 +34,7 @@ impl Den {
             ("PATH", std::env::var("PATH").unwrap()),
             ("LC_ALL", "C".to_owned()),
         ];
-        let spec = BoxSpec {
+        let spec = SandboxSpec {
             confined: true,
             best_effort: false,
             rules,
@@ -57,12 +57,12 @@ impl Den {
     }
 
     fn job(&self, program: &str, args: &[&str]) -> (Job, Lifeline) {
-        let BoxJob { job, lifeline, .. } = self.reporting(program, args);
+        let SandboxJob { job, lifeline, .. } = self.reporting(program, args);
         (job, lifeline)
     }
 
-    fn reporting(&self, program: &str, args: &[&str]) -> BoxJob {
-        boxed::job_of(studio().as_ref(), &self.spec, program, args).unwrap()
+    fn reporting(&self, program: &str, args: &[&str]) -> SandboxJob {
+        sandbox::job_of(studio().as_ref(), &self.spec, program, args).unwrap()
     }
 
     fn run(&self, program: &str, args: &[&str]) -> Ran {
@@ -199,7 +199,7 @@ fn exit_codes_and_streams_pass_through() {
 fn a_program_that_does_not_start_is_reported_and_words_of_a_program_report_nothing() {
     let den = Den::new();
     let report = |program: &str, args: &[&str]| {
-        let BoxJob { job, lifeline: _lifeline, report } = den.reporting(program, args);
+        let SandboxJob { job, lifeline: _lifeline, report } = den.reporting(program, args);
         let ran = den.env.run_job(job);
         (ran.code, report.read())
     };
@@ -219,7 +219,7 @@ fn a_box_that_cannot_be_made_says_so() {
     den.spec.directory = den.path("gone");
     den.run("true", &[]).exits(127).says("cannot start `true`");
     let ran = den.env.run(studio(), den.env.home(), ["__box", "--spec-fd", "9", "--", "true"]);
-    ran.exits(125).says("cannot create the sandbox");
+    ran.exits(125).says("cannot set up the sandbox");
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn stopping_a_box_ends_none_of_its_processes() {
     let (job, lifeline) = den.job("sh", &["-c", ORPHANS]);
     let guard = job.spawn().unwrap();
     until("all to be started", || {
-        drop(boxed::freeze(&[guard.child.id()]));
+        drop(sandbox::freeze(&[guard.child.id()]));
         den.path("den/done").exists().then_some(())
     });
     let orphans = den.await_pids("orphans", 40);
@@ -390,12 +390,12 @@ fn everything_in_a_frozen_box_stands_still_and_goes_on_afterwards() {
     let guard = job.spawn().unwrap();
     let pids = den.await_pids("pids", 3);
     assert!(!pids.iter().any(|pid| is_stopped(*pid)));
-    let frozen = boxed::freeze(&[guard.child.id()]);
+    let frozen = sandbox::freeze(&[guard.child.id()]);
     assert!(pids.iter().all(|pid| is_alive(*pid)), "stopping ends no process");
     assert!(pids.iter().all(|pid| is_stopped(*pid)), "everything is stopped");
     drop(frozen);
     until("all to go on", || (!pids.iter().any(|pid| is_stopped(*pid))).then_some(()));
-    let frozen = boxed::freeze(&[guard.child.id()]);
+    let frozen = sandbox::freeze(&[guard.child.id()]);
     drop(lifeline);
     all_gone(&pids);
     drop(frozen);

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use base::config::agent::Sandbox;
 use base::config::studio::AgentRow;
-use orchestrator::boxed::session::Places;
-use orchestrator::boxed::{self, BoxJob, BoxSpec};
-use orchestrator::git::import::tampered;
-use orchestrator::git::private;
+use studio_core::sandbox::session_rules::SessionPaths;
+use studio_core::sandbox::{self, SandboxJob, SandboxSpec};
+use studio_git::import::tampered;
+use studio_git::session_repo;
 use testkit::env::{Ran, until};
 use testkit::repo::tree;
 
@@ -20,7 +20,7 @@ use crate::git_setting::{Session, Setting, setting};
 /// A session's box, with the agent's row that a test wants.
 struct Boxed<'a> {
     setting: &'a Setting,
-    spec: BoxSpec,
+    spec: SandboxSpec,
 }
 
 impl<'a> Boxed<'a> {
@@ -28,7 +28,7 @@ impl<'a> Boxed<'a> {
         let home = setting.env.home().canonicalize().unwrap();
         let git = setting.repo.path().canonicalize().unwrap().join(".git");
         let (temp, cache) = (home.join("tmp/own"), git.join("studio/cache"));
-        let places = Places {
+        let places = SessionPaths {
             home: &home,
             worktree: &session.place.worktree,
             private_git: &session.place.git_dir,
@@ -36,9 +36,9 @@ impl<'a> Boxed<'a> {
             temp: &temp,
             cache: &cache,
             closed: &[git.parent().unwrap().to_owned()],
-            fixed: &private::fixed(&session.place.worktree, &session.place.git_dir),
+            fixed: &session_repo::fixed(&session.place.worktree, &session.place.git_dir),
         };
-        let mut spec = BoxSpec::for_session(&places, row, &Sandbox::default()).unwrap();
+        let mut spec = SandboxSpec::for_session(&places, row, &Sandbox::default()).unwrap();
         spec.environment.retain(|(known, _)| known != "HOME");
         spec.environment.push(("HOME".into(), home.display().to_string()));
         Boxed { setting, spec }
@@ -46,8 +46,8 @@ impl<'a> Boxed<'a> {
 
     fn sh(&self, line: &str) -> Ran {
         let studio = env!("CARGO_BIN_EXE_studio");
-        let started = boxed::job_of(studio.as_ref(), &self.spec, "sh", ["-c", line]).unwrap();
-        let BoxJob { job, lifeline: _lifeline, .. } = started;
+        let started = sandbox::job_of(studio.as_ref(), &self.spec, "sh", ["-c", line]).unwrap();
+        let SandboxJob { job, lifeline: _lifeline, .. } = started;
         self.setting.env.run_job(job)
     }
 }
@@ -103,7 +103,6 @@ mod needs_mount_namespace {
             format!("mv '{git}/hooks' '{git}/hooks-old' && mkdir '{git}/hooks'"),
             format!("rmdir '{git}/hooks' && ln -s /tmp '{git}/hooks'"),
             format!("echo '* filter=evil' > '{git}/info/attributes'"),
-            format!("echo /elsewhere > '{git}/commondir'"),
             "echo 'gitdir: /elsewhere' > .git".to_owned(),
             "rm -f .git && mkdir .git".to_owned(),
             "mv .git old".to_owned(),
@@ -131,8 +130,8 @@ mod needs_mount_namespace {
         let studio = env!("CARGO_BIN_EXE_studio");
         let line = "echo 1 > one && git add -A && git commit -qm one && touch begun; \
                     while ! test -e go; do sleep 0.05; done; ! git config core.fsmonitor evil";
-        let BoxJob { job, lifeline: _lifeline, .. } =
-            boxed::job_of(studio.as_ref(), &agent.spec, "sh", ["-c", line]).unwrap();
+        let SandboxJob { job, lifeline: _lifeline, .. } =
+            sandbox::job_of(studio.as_ref(), &agent.spec, "sh", ["-c", line]).unwrap();
         let mut running = job.spawn().unwrap();
         until("the commit", || session.work.path().join("begun").exists().then_some(()));
         s.home(&session);

@@ -122,7 +122,7 @@ fn a_request_waits_for_an_answer() {
         let id = scene.exec(["--agent", "talk", "--ask", "ask delete the database"]);
         let waiting = scene.await_state(&id, "waiting");
         assert_eq!(waiting["why"], "permission 1: delete the database");
-        scene.studio(["answer", &id, "7", word]).exits(3).says("no open request 7");
+        scene.studio(["answer", &id, "7", word]).exits(3).says("no open permission request 7");
         scene.studio(["answer", &id, "1", word]).exits(0).says(found);
         scene.await_state(&id, "ready");
         assert_eq!(scene.worktree(&id).read("answer.txt"), found);
@@ -182,7 +182,7 @@ fn impossible_numbers_are_not_counted_and_end_no_supervisor() {
     let id = scene.exec(["--agent", "talk", "--budget", "1", &script]);
     let ready = scene.await_state(&id, "ready");
     assert_eq!((&ready["usage"]["input"], &ready["usage"]["cost_usd"]), (&7.into(), &0.5.into()));
-    scene.studio(["logs", &id]).exits(0).says("ignored an invalid usage report");
+    scene.studio(["logs", &id]).exits(0).says("ignored an implausible usage");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn limits_count_all_runs_and_resume_raises_them() {
     let busy = scene.exec(["-j", "1", "gate go; write a 1"]);
     scene.await_state(&busy, "working");
     let waits = scene.exec(["-j", "1", "--agent", "loads", "write a 1"]);
-    scene.studio(["resume", &waits, "--max-turns", "7"]).exits(0).says("is queued");
+    scene.studio(["resume", &waits, "--max-turns", "7"]).exits(0).says("waits for a free slot");
     scene.worktree(&busy).write("go", "");
     scene.await_state(&waits, "ready");
     let turns = scene.journal(&waits).iter().filter(|line| line["entry"] == "turn").count();
@@ -258,10 +258,10 @@ fn an_agent_that_does_not_start_says_why() {
     let text = script("text", "just text\n", 0o644);
     let cases = [
         ("no-such-agent", "no such program, or its interpreter is missing: No such file"),
-        (&text, "it is not executable, or not accessible in the sandbox: Permission denied"),
-        (&quits, "with code 3: one\nyou are not logged in"),
-        (&prints, "it does not speak ACP: it printed `Usage: prints FILE`"),
-        (&greets, "it does not speak ACP: it printed `Welcome`"),
+        (&text, "it is not executable, or the sandbox denies it: Permission denied"),
+        (&quits, "with exit code 3: one\nyou are not logged in"),
+        (&prints, "it does not speak ACP; it wrote `Usage: prints FILE`"),
+        (&greets, "it does not speak ACP; it wrote `Welcome`"),
     ];
     let row = |(n, (program, _)): (usize, &(&str, &str))| {
         let acp = format!("[studio.agents.a{n}]\ncommand = [\"{program}\", \"acp\"]\n");
@@ -298,7 +298,7 @@ fn a_killed_supervisor_leaves_no_process_and_a_session_that_goes_on() {
     let status = scene.status(&id);
     assert_eq!((&status["files_changed"], &status["dirty"]), (&2.into(), &true.into()), "{status}");
     scene.studio(["list"]).exits(0).says("+2 -0*");
-    scene.studio(["explain", &id]).exits(0).says("lock       free").says("crashed");
+    scene.studio(["explain", &id]).exits(0).says("no process works on it").says("crashed");
     scene.studio(["doctor"]).exits(1).says("studio resume");
     scene.worktree(&id).write("go", "");
     scene.studio(["resume", "--all"]).exits(0);

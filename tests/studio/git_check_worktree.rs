@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use base::failure::Kind;
-use orchestrator::git::check_worktree::{self, CheckWorktree};
-use orchestrator::git::merge::Strategy;
-use orchestrator::git::names::{BranchTemplate, WorktreeTemplate};
-use orchestrator::git::{trash, worktree};
+use studio_git::check_worktree::{self, CheckWorktree};
+use studio_git::merge::MergeStrategy;
+use studio_git::names::{BranchTemplate, WorktreeTemplate};
+use studio_git::{trash, worktree};
 use testkit::env::NOW;
 use testkit::repo::Repo;
 
@@ -28,7 +28,7 @@ fn a_check_worktree_has_exactly_the_merged_files_and_the_caches_that_the_user_li
     s.repo.commit_file(".gitignore", "cache/\nnode_modules/\n*.pyc\n");
     let session = s.session("task-abcd");
     session.work.write("new", "x");
-    let ready = s.ready(&session, Strategy::Squash);
+    let ready = s.ready(&session, MergeStrategy::Squash);
     let prepare = |commit: &str| check_worktree(&s, &["deep/cache", "gone", "README.md"], commit);
     let first = prepare(&ready.candidate.merged);
     let work = Repo::at(&first.place.worktree);
@@ -114,7 +114,7 @@ fn check_worktrees_and_trash_never_go_through_a_symlink() {
             let branches = BranchTemplate::default();
             check_worktree::prepare(&s.repository, &worktrees, &branches, &[], &main).map(drop)
         };
-        let order = worktree::Order { worktree: worktrees.clone(), ..s.order("task-abcd") };
+        let order = worktree::WorktreeSpec { worktree: worktrees.clone(), ..s.order("task-abcd") };
         symlink(&outside, &directory).unwrap();
         assert_eq!(prepare().unwrap_err().kind, Kind::Refused);
         assert_eq!(worktree::make(&s.repository, &order).unwrap_err().kind, Kind::Refused);

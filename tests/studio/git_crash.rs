@@ -6,14 +6,15 @@ use std::fs;
 use std::path::Path;
 
 use base::process::{Job, Limits};
-use orchestrator::git::leftovers::Before;
-use orchestrator::git::names::WorktreeTemplate;
-use orchestrator::git::private::Place;
-use orchestrator::git::relocate::Relocation;
-use orchestrator::git::remake::Remade;
-use orchestrator::git::repo::Repository;
-use orchestrator::git::{
-    engine, import, land, leftovers, mend, merge, relocate, remake, snapshot, trash, worktree,
+use studio_git::leftovers::WorkBeforeChecks;
+use studio_git::names::WorktreeTemplate;
+use studio_git::recreate_worktree::Recreated;
+use studio_git::relocate::Relocation;
+use studio_git::repo::Repository;
+use studio_git::session_repo::SessionRepo;
+use studio_git::{
+    import, land, leftovers, merge, recreate_worktree, relocate, repair, snapshot, transaction,
+    trash, worktree,
 };
 use testkit::env::NOW;
 use testkit::repo::{Repo, tree};
@@ -67,22 +68,22 @@ fn act(name: &str, repository: &Repository) {
             drop(trash::discard(repository, &[session.place], NOW).expect("it works in a test"))
         }
         "remake" => {
-            let remade = remake::if_gone(repository, &session.place).expect("it works");
-            assert_eq!(remade, Remade::Yes { note: None });
+            let remade = recreate_worktree::if_gone(repository, &session.place).expect("it works");
+            assert_eq!(remade, Recreated::Yes { note: None });
         }
         "checks" => {
             let work = s.snapshot(&session).work;
             session.work.write("file", "rewritten by a check\n");
-            let before = Before { work: &work, left_out: &[] };
+            let before = WorkBeforeChecks { work: &work, left_out: &[] };
             leftovers::note(repository, &session.place, before, now()).expect("it works in a test");
         }
         "mend" => {
-            let place = Place { worktree: apart(&session.work), ..session.place };
-            mend::mend(repository, &place).expect("it works in a test");
+            let place = SessionRepo { worktree: apart(&session.work), ..session.place };
+            repair::repair(repository, &place).expect("it works in a test");
         }
         "relocate" => {
             let to = session.place.worktree.clone();
-            let place = Place { worktree: inside(&s.repo), ..session.place };
+            let place = SessionRepo { worktree: inside(&s.repo), ..session.place };
             let wanted = [Relocation { place, to }];
             drop(relocate::relocate(repository, &wanted, NOW).expect("it works in a test"));
         }
@@ -189,7 +190,7 @@ fn survive(name: &str, prepare: fn() -> Scene, again: fn(&Scene)) {
 }
 
 fn recover(scene: &Scene) {
-    engine::recover(&scene.s.repository).unwrap_or_else(|failure| panic!("{failure}"));
+    transaction::recover(&scene.s.repository).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
@@ -247,9 +248,9 @@ fn making_a_deleted_worktree_anew() {
     };
     survive("remake", gone, |scene| {
         recover(scene);
-        remake::if_gone(&scene.s.repository, &scene.session.place).unwrap();
+        recreate_worktree::if_gone(&scene.s.repository, &scene.session.place).unwrap();
         let places = std::slice::from_ref(&scene.session.place);
-        assert!(remake::remove_leftovers(places).unwrap().is_empty());
+        assert!(recreate_worktree::remove_leftovers(places).unwrap().is_empty());
     });
 }
 
@@ -270,10 +271,10 @@ fn moving_a_worktree() {
         let s = setting();
         s.repo.commit_file("file", "old\n");
         let worktree = WorktreeTemplate::parse(".worktrees/{id}").unwrap();
-        let session = s.session_of(&worktree::Order { worktree, ..s.order("task-abcd") });
+        let session = s.session_of(&worktree::WorktreeSpec { worktree, ..s.order("task-abcd") });
         session.work.write("file", "changed\n");
         session.work.write("untracked", "u\n");
-        let place = Place { worktree: inside(&s.repo), ..session.place };
+        let place = SessionRepo { worktree: inside(&s.repo), ..session.place };
         Scene { session: Session { work: session.work, place }, s }
     };
     survive("relocate", made_inside, |scene| {
@@ -282,7 +283,7 @@ fn moving_a_worktree() {
         if !file.exists() {
             act("relocate", &scene.s.repository);
         }
-        let found: Place = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        let found: SessionRepo = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
         assert_eq!(found.worktree, scene.s.repo.worktrees().join("task-abcd"));
         assert!(import::check_pointer(&found).unwrap());
     });
@@ -296,7 +297,7 @@ fn following_a_repository_that_was_moved() {
         let home = s.env.home().to_owned();
         let template = format!("{}/at/{{id}}", home.display());
         let worktree = WorktreeTemplate::parse(&template).unwrap();
-        let session = s.session_of(&worktree::Order { worktree, ..s.order("task-abcd") });
+        let session = s.session_of(&worktree::WorktreeSpec { worktree, ..s.order("task-abcd") });
         let there = home.join("deeper/repo");
         fs::create_dir(home.join("deeper")).unwrap();
         fs::rename(s.repo.path(), &there).unwrap();
@@ -308,7 +309,7 @@ fn following_a_repository_that_was_moved() {
         assert_eq!(code, 137, "{passed:?}");
         act("mend", &scene.s.repository);
         assert_eq!(scene.session.work.git(["status", "--porcelain"]), "", "{at}");
-        let place = mend::place_now(&scene.s.repository.common_dir, &scene.session.place);
+        let place = repair::place_now(&scene.s.repository.common_dir, &scene.session.place);
         assert!(import::check_pointer(&place).unwrap(), "{at}");
     }
 }
@@ -378,8 +379,8 @@ fn files_that_the_user_changes_after_a_crash_are_left_alone() {
     let scene = killed_while_files_land();
     assert_eq!(scene.s.repo.read("file"), "changed\n", "the files were brought along already");
     scene.s.repo.write("file", "the user's own\n");
-    let said = engine::recover(&scene.s.repository).unwrap();
-    assert!(said.iter().any(|line| line.contains("skipped")), "{said:?}");
+    let said = transaction::recover(&scene.s.repository).unwrap();
+    assert!(said.iter().any(|line| line.contains("left alone")), "{said:?}");
     assert_eq!(scene.s.repo.read("file"), "the user's own\n");
     assert!(!scene.s.repo.path().join("dir/new").exists());
     assert_eq!(scene.s.repo.read("gone"), "x\n");
@@ -395,7 +396,7 @@ fn files_that_the_user_commits_or_stages_after_a_crash_are_left_alone() {
     repo.git(["commit", "-q", "-m", "the user's own", "dir/new", "gone"]);
     repo.git(["add", "file"]);
 
-    let said = engine::recover(&scene.s.repository).unwrap();
+    let said = transaction::recover(&scene.s.repository).unwrap();
 
     for name in ["dir/new", "file", "gone"] {
         let named = |line: &String| line.contains(name) && line.contains("skipped");

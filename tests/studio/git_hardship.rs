@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use base::failure::Kind;
 use base::process::{Job, Limits};
-use orchestrator::git::gc::{self, Keep};
-use orchestrator::git::repo::Repository;
-use orchestrator::git::{engine, import, land, mend, trash, worktree};
+use studio_git::gc::{self, Keep};
+use studio_git::repo::Repository;
+use studio_git::{import, land, repair, transaction, trash, worktree};
 use testkit::env::{NOW, TestEnv, until};
 use testkit::repo::{Repo, tree};
 
@@ -115,17 +115,17 @@ mod needs_loop_device {
         session.work.commit_file("large", noise(900_000, 77));
         let before = s.repo.everything();
         disk.fill(200_000);
-        let failure = import::bring_home(&s.repository, &session.place).unwrap_err();
+        let failure = import::import(&s.repository, &session.place).unwrap_err();
         assert!(failure.to_string().contains("No space left"), "{failure}");
         assert_eq!(s.repo.everything(), before);
         disk.free();
-        let ready = s.ready(&session, orchestrator::git::merge::Strategy::Squash);
+        let ready = s.ready(&session, studio_git::merge::MergeStrategy::Squash);
         let before = s.repo.everything();
         disk.fill(300_000);
         let failure = land::accept(&s.repository, &ready).unwrap_err();
         assert_eq!(failure.kind, Kind::Failed, "{failure}");
         disk.free();
-        engine::recover(&s.repository).unwrap();
+        transaction::recover(&s.repository).unwrap();
         assert_eq!(s.repo.everything(), before);
         assert!(matches!(land::accept(&s.repository, &ready), Ok(land::Accepted::Landed { .. })));
         assert_eq!(s.repo.git(["status", "--porcelain"]), "");
@@ -183,9 +183,9 @@ fn worktrees_that_stayed_where_they_were_are_found_undone_and_emptied_there() {
     let now_there = moved.session("later-e");
     assert_eq!(now_there.work.path().parent().unwrap(), moved.repo.worktrees());
 
-    let place = mend::place_now(&moved.repository.common_dir, &live.place);
+    let place = repair::place_now(&moved.repository.common_dir, &live.place);
     assert_eq!(place.worktree, stayed.join("live-d"));
-    mend::mend(&moved.repository, &place).unwrap();
+    repair::repair(&moved.repository, &place).unwrap();
     let live = Session { work: Repo::at(&place.worktree), place };
     assert_eq!(live.work.git(["status", "--porcelain"]), "?? ignored");
     trash::undo(&moved.repository, None, NOW).unwrap();
@@ -201,7 +201,7 @@ fn worktrees_that_stayed_where_they_were_are_found_undone_and_emptied_there() {
     let copy = moved.env.home().join("copy");
     let job = Job::new("cp", "/").arg("-a").arg(moved.repo.path()).arg(&copy);
     assert!(job.output(Limits::seconds(60)).unwrap().ok());
-    let place = mend::place_now(&copy.canonicalize().unwrap().join(".git"), &now_there.place);
+    let place = repair::place_now(&copy.canonicalize().unwrap().join(".git"), &now_there.place);
     assert_eq!(place.worktree, Repo::at(&copy).worktrees().join("later-e"), "not the original's");
 }
 
@@ -214,11 +214,11 @@ fn a_moved_repository_finds_its_sessions_again() {
     move_with_worktrees(&s.repo, &there);
     let repo = Repo::at(&there);
     let repository = Repository::discover(&there).unwrap();
-    let place = mend::place_now(&repository.common_dir, &session.place);
+    let place = repair::place_now(&repository.common_dir, &session.place);
     assert_eq!(place.worktree, Repo::at(&there).worktrees().join("task-abcd"));
-    let did = mend::mend(&repository, &place).unwrap();
+    let did = repair::repair(&repository, &place).unwrap();
     assert_eq!(did.len(), 2, "{did:?}");
-    assert!(mend::mend(&repository, &place).unwrap().is_empty());
+    assert!(repair::repair(&repository, &place).unwrap().is_empty());
     assert!(repo.git(["worktree", "list"]).contains("moved away.worktrees/task-abcd"));
     let session = Session { work: Repo::at(&place.worktree), place };
     let s = Setting { repo, repository, ..s };
@@ -252,7 +252,7 @@ fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_place() {
 
     trash::undo(&repository, Some("op3"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
     trash::undo(&repository, Some("op2"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
-    let live = mend::place_now(&repository.common_dir, &live.place);
+    let live = repair::place_now(&repository.common_dir, &live.place);
     let operation = trash::discard(&repository, std::slice::from_ref(&live), NOW).unwrap();
 
     let at = |name: &str| Repo::at(&Repo::at(&there).worktrees().join(name));
@@ -298,7 +298,7 @@ fn a_crash_before_a_move_is_recovered_at_the_new_place() {
     move_with_worktrees(&s.repo, &there);
     let repository = Repository::discover(&there).unwrap();
 
-    engine::recover(&repository).unwrap_or_else(|failure| panic!("{failure}"));
+    transaction::recover(&repository).unwrap_or_else(|failure| panic!("{failure}"));
 
     let worktree = Repo::at(&there).worktrees().join("task-abcd");
     assert!(!worktree.exists());
@@ -323,7 +323,7 @@ fn a_users_worktree_on_a_sessions_branch_and_a_copy_of_the_repository_are_left_a
     let job = Job::new("cp", "/").arg("-a").arg(s.repo.path()).arg(&copy);
     assert!(job.output(Limits::seconds(60)).unwrap().ok());
     let repository = Repository::discover(&copy).unwrap();
-    let all = orchestrator::git::checkout::all(&repository).unwrap();
+    let all = studio_git::checkout::all(&repository).unwrap();
     assert_eq!(all.len(), 1, "the original's worktree is none of the copy's: {all:?}");
 }
 
@@ -332,8 +332,8 @@ fn what_git_worktree_repair_did_is_put_right() {
     let s = setting();
     let session = s.session("task-abcd");
     s.repo.git(["worktree", "repair"]);
-    assert!(import::bring_home(&s.repository, &session.place).is_err());
-    mend::mend(&s.repository, &session.place).unwrap();
+    assert!(import::import(&s.repository, &session.place).is_err());
+    repair::repair(&s.repository, &session.place).unwrap();
     s.home(&session);
     assert_eq!(session.work.git(["status", "--porcelain"]), "");
 }
@@ -377,8 +377,8 @@ fn only_old_trash_is_emptied_and_then_an_undo_says_so() {
 fn worktrees_at_a_place_of_their_own_follow_a_move_and_stay_the_originals_in_a_copy() {
     let s = setting();
     let template = format!("{}/at/{{id}}", s.env.home().display());
-    let order = orchestrator::git::worktree::Order {
-        worktree: orchestrator::git::names::WorktreeTemplate::parse(&template).unwrap(),
+    let order = studio_git::worktree::WorktreeSpec {
+        worktree: studio_git::names::WorktreeTemplate::parse(&template).unwrap(),
         ..s.order("task-abcd")
     };
     let session = s.session_of(&order);
@@ -388,22 +388,22 @@ fn worktrees_at_a_place_of_their_own_follow_a_move_and_stay_the_originals_in_a_c
     let job = Job::new("cp", "/").arg("-a").arg(s.repo.path()).arg(&copy);
     assert!(job.output(Limits::seconds(60)).unwrap().ok());
     let repository = Repository::discover(&copy).unwrap();
-    let place = mend::place_now(&repository.common_dir, &session.place);
+    let place = repair::place_now(&repository.common_dir, &session.place);
     for failure in [
         trash::discard(&repository, std::slice::from_ref(&place), NOW).unwrap_err(),
-        import::bring_home(&repository, &place).unwrap_err(),
+        import::import(&repository, &place).unwrap_err(),
     ] {
         assert!(failure.to_string().contains("another repository"), "{failure}");
     }
-    assert!(mend::mend(&repository, &place).unwrap().is_empty());
+    assert!(repair::repair(&repository, &place).unwrap().is_empty());
     assert_eq!(session.work.git(["status", "--porcelain"]), "?? new");
     fs::remove_dir_all(&copy).unwrap();
 
     fs::rename(s.repo.path(), &copy).unwrap();
     let repository = Repository::discover(&copy).unwrap();
-    let failure = import::bring_home(&repository, &place).unwrap_err();
+    let failure = import::import(&repository, &place).unwrap_err();
     assert!(failure.to_string().contains("studio doctor"), "{failure}");
-    mend::mend(&repository, &place).unwrap();
+    repair::repair(&repository, &place).unwrap();
     assert_eq!(session.work.git(["status", "--porcelain"]), "?? new");
     let s = Setting { repo: Repo::at(&copy), repository, ..s };
     let session = Session { work: Repo::at(&place.worktree), place };

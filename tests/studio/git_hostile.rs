@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::failure::Kind;
-use orchestrator::git::import::tampered;
-use orchestrator::git::merge::{self, Strategy};
-use orchestrator::git::names::BranchName;
-use orchestrator::git::snapshot::Limits;
-use orchestrator::git::{land, landings, snapshot, trash};
 use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
+use studio_git::import::tampered;
+use studio_git::merge::{self, MergeStrategy};
+use studio_git::names::BranchName;
+use studio_git::snapshot::SnapshotLimits;
+use studio_git::{land, landing_history, snapshot, trash};
 use testkit::env::NOW;
 use testkit::repo::Repo;
 
@@ -79,7 +79,7 @@ fn a_directory_that_becomes_a_symlink_never_brings_a_secret_in() {
     for n in 0..30 {
         let _ = fs::write(s.env.home().join("new"), format!("{n}"));
         let _ = fs::rename(s.env.home().join("new"), session.work.path().join("other"));
-        let limits = Limits::default();
+        let limits = SnapshotLimits::default();
         let snapshot = snapshot::take(&s.repository, &session.place, &home, &limits, now());
         taken += usize::from(snapshot.is_ok());
         assert!(!has_object(&s.repo, secret), "snapshot {n} brought the secret in");
@@ -102,7 +102,7 @@ fn pipes_in_the_place_of_git_files_stop_nobody() {
     pipe(&broken.work.path().join(".git"));
 
     s.accept(&session).unwrap_or_else(|failure| panic!("{failure}"));
-    let refused = orchestrator::git::import::bring_home(&s.repository, &broken.place);
+    let refused = studio_git::import::import(&s.repository, &broken.place);
     assert_eq!(refused.unwrap_err().kind, Kind::Refused);
     let dropped = trash::discard(&s.repository, std::slice::from_ref(&broken.place), NOW);
     let operation = dropped.unwrap_or_else(|failure| panic!("{failure}"));
@@ -144,7 +144,7 @@ fn an_attributes_pattern_without_end_is_named() {
     let (session, pattern) = endless(&s);
     session.work.write(".gitattributes", format!("*.txt text\n{pattern} text\n"));
     let home = s.home(&session);
-    let limits = Limits::default();
+    let limits = SnapshotLimits::default();
     let failure = snapshot::take(&s.repository, &session.place, &home, &limits, now()).unwrap_err();
     assert!(failure.in_full().contains(".gitattributes:2:"), "{}", failure.in_full());
 }
@@ -158,7 +158,7 @@ fn a_landing_deletes_nothing_behind_a_symlink_of_the_user() {
     let outside = s.env.home().join("elsewhere");
     fs::rename(s.repo.path().join("dir"), &outside).unwrap();
     symlink(&outside, s.repo.path().join("dir")).unwrap();
-    let order = s.ready(&session, Strategy::Squash);
+    let order = s.ready(&session, MergeStrategy::Squash);
     let before = s.repo.everything();
     let failure = land::accept(&s.repository, &order).unwrap_err();
     assert_eq!(failure.kind, Kind::Refused);
@@ -197,7 +197,7 @@ fn an_object_whose_content_is_not_its_name_does_not_come_home() {
             let branch = session.place.git_dir.join("refs/heads/studio/task-abcd");
             fs::write(branch, format!("{honest}\n")).unwrap();
         }
-        let home = orchestrator::git::import::bring_home(&s.repository, &session.place);
+        let home = studio_git::import::import(&s.repository, &session.place);
         assert!(home.is_err(), "a forged {forged} came home");
         assert_eq!(s.repo.rev("refs/heads/studio/task-abcd"), tip);
         s.repo.git(["gc", "-q"]);
@@ -233,10 +233,10 @@ fn requirements_that_an_agent_claims_in_its_own_commits_do_not_count() {
     session.work.write("new", "work");
     session.work.git(["add", "new"]);
     session.work.git(["commit", "-qm", "Work\n\nRequirement: R1\nRequirement: R9"]);
-    let mut order = s.ready(&session, Strategy::Ff);
+    let mut order = s.ready(&session, MergeStrategy::Ff);
     order.receipt = Some("{\"requirements\":[\"R1\"],\"checks\":[]}".to_owned());
     land::accept(&s.repository, &order).unwrap_or_else(|failure| panic!("{failure}"));
-    let landed = landings::read(&s.repository, "main", None).unwrap();
+    let landed = landing_history::read(&s.repository, "main", None).unwrap();
     assert_eq!(landed.len(), 1);
     assert_eq!(landed[0].requirements, ["R1"]);
 }
@@ -266,7 +266,7 @@ fn work_that_cannot_be_checked_out_is_refused_by_what_is_wrong_with_it() {
     let long = s.session("long-abcd");
     let blob = long.work.rev("HEAD:README.md");
     commit_tree(&long, &format!("100644 blob {blob}\t{}\n", "d".repeat(4000)));
-    let refused = prepare(&long, Strategy::Squash).unwrap_err();
+    let refused = prepare(&long, MergeStrategy::Squash).unwrap_err();
     assert_eq!(refused.kind, Kind::Refused);
     assert!(refused.in_full().contains("has 4000 bytes; the most is 255"), "{}", refused.in_full());
 
@@ -280,7 +280,7 @@ fn work_that_cannot_be_checked_out_is_refused_by_what_is_wrong_with_it() {
             entries = level("040000 tree", &mktree(&session, &entries));
         }
         commit_tree(&session, &entries);
-        let prepared = prepare(&session, Strategy::Rebase);
+        let prepared = prepare(&session, MergeStrategy::Rebase);
         match fits {
             true => assert!(prepared.is_ok(), "a hundred files are no bomb"),
             false => {
@@ -296,7 +296,7 @@ fn a_pattern_without_end_does_not_land() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("dir/.gitignore", format!("*.o\n{}b\n", "*a".repeat(60)));
-    let order = s.ready(&session, Strategy::Squash);
+    let order = s.ready(&session, MergeStrategy::Squash);
     let refused = land::preflight(&s.repository, &order.candidate).unwrap_err();
     assert_eq!(refused.kind, Kind::Refused);
     assert!(refused.in_full().contains("dir/.gitignore:2"), "{}", refused.in_full());

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use base::failure::Kind;
-use orchestrator::git::{import, private};
+use studio_git::{import, session_repo};
 
 use crate::git_setting::setting;
 
@@ -75,15 +75,15 @@ fn a_rewritten_git_file_is_refused_and_named() {
     let good = fs::read(&pointer).unwrap();
     let evil = s.env.repo_at("evil");
     fs::write(&pointer, format!("gitdir: {}/.git\n", evil.path().display())).unwrap();
-    let failure = import::bring_home(&s.repository, &session.place).unwrap_err();
+    let failure = import::import(&s.repository, &session.place).unwrap_err();
     assert_eq!(failure.kind, Kind::Refused);
     assert!(failure.what.contains(".git was changed"), "{failure}");
     fs::remove_file(&pointer).unwrap();
     symlink(evil.path().join(".git"), &pointer).unwrap();
-    assert!(import::bring_home(&s.repository, &session.place).is_err());
+    assert!(import::import(&s.repository, &session.place).is_err());
     fs::remove_file(&pointer).unwrap();
     session.work.git(["init", "-q"]);
-    assert!(import::bring_home(&s.repository, &session.place).is_err());
+    assert!(import::import(&s.repository, &session.place).is_err());
     fs::remove_dir_all(&pointer).unwrap();
     fs::write(&pointer, good).unwrap();
     assert!(s.home(&session).moved);
@@ -124,7 +124,7 @@ fn a_missing_object_is_an_error_and_moves_nothing() {
     fs::remove_file(session.place.git_dir.join("objects").join(&blob[..2]).join(&blob[2..]))
         .unwrap();
     let before = s.repo.everything();
-    let failure = import::bring_home(&s.repository, &session.place).unwrap_err();
+    let failure = import::import(&s.repository, &session.place).unwrap_err();
     assert!(failure.reason().unwrap().contains(&blob));
     assert_eq!(s.repo.everything(), before);
     s.repo.is_sound();
@@ -158,7 +158,7 @@ fn what_a_session_borrows_survives_gc_in_the_repository() {
     s.repo.git(["tag", "-d", "v1"]);
     s.repo.git(["reflog", "expire", "--expire=now", "--all"]);
     s.repo.git(["gc", "-q", "--prune=now"]);
-    let dropped = private::drop_dead_refs(&s.repository, &session.place).unwrap();
+    let dropped = session_repo::drop_dead_refs(&s.repository, &session.place).unwrap();
     assert_eq!(dropped, ["refs/tags/v1"], "a tag object cannot be pinned");
     session.work.git(["log", "--all", "--oneline"]);
     session.work.git(["checkout", "-q", "side"]);

@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use base::failure::{Failure, Kind, Result};
-use orchestrator::git::land::{self, Accepted};
-use orchestrator::git::merge::Strategy;
-use orchestrator::git::receipt;
+use studio_git::land::{self, Accepted};
+use studio_git::merge::MergeStrategy;
+use studio_git::receipt;
 use testkit::repo::Repo;
 
 use crate::git_setting::{Session, Setting, setting};
@@ -122,7 +122,7 @@ fn whatever_is_in_the_way_is_named_and_nothing_is_touched() {
         let s = setting();
         let session = worked(&s);
         plant(&s.repo);
-        let ready = s.ready(&session, Strategy::Squash);
+        let ready = s.ready(&session, MergeStrategy::Squash);
         let before = s.repo.everything();
         let preflight = land::preflight(&s.repository, &ready.candidate).unwrap_err();
         let failure = refused(land::accept(&s.repository, &ready));
@@ -204,7 +204,7 @@ fn a_target_in_the_middle_of_something_is_refused() {
 fn a_target_that_moved_meanwhile_is_merged_again() {
     let s = setting();
     let session = worked(&s);
-    let ready = s.ready(&session, Strategy::Squash);
+    let ready = s.ready(&session, MergeStrategy::Squash);
     s.repo.commit_file("meanwhile", "m\n");
     let before = s.repo.everything();
     assert_eq!(land::accept(&s.repository, &ready).unwrap(), Accepted::TargetMoved);
@@ -217,7 +217,7 @@ fn a_target_that_moved_meanwhile_is_merged_again() {
 fn the_same_session_lands_once_of_two_accepts_at_the_same_moment() {
     let s = setting();
     let session = worked(&s);
-    let ready = s.ready(&session, Strategy::Squash);
+    let ready = s.ready(&session, MergeStrategy::Squash);
     let results: Vec<_> = std::thread::scope(|scope| {
         let land = || land::accept(&s.repository, &ready);
         let both = [scope.spawn(land), scope.spawn(land)];
@@ -264,7 +264,7 @@ fn a_bare_repository_and_a_sessions_own_branch_are_told_apart() {
     let s = setting();
     let session = worked(&s);
     let other = s.session("other-abcd");
-    let mut ready = s.ready(&session, Strategy::Squash);
+    let mut ready = s.ready(&session, MergeStrategy::Squash);
     ready.candidate.target = other.place.branch.clone();
     ready.candidate.target_tip = s.repo.rev("studio/other-abcd");
     assert!(refused(land::accept(&s.repository, &ready)).what.contains("belongs to a session"));
@@ -272,7 +272,7 @@ fn a_bare_repository_and_a_sessions_own_branch_are_told_apart() {
     let bare = s.env.home().join("bare.git");
     s.repo.git(["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
     let mut s = s;
-    s.repository = orchestrator::git::repo::Repository::discover(&bare).unwrap();
+    s.repository = studio_git::repo::Repository::discover(&bare).unwrap();
     s.repo = Repo::at(&bare);
     let session = s.session("task-bare");
     session.work.write("file", "from bare\n");

@@ -1,9 +1,9 @@
 //! Work merged with its target in memory, and checked in a worktree of its own.
 
 use base::failure::Kind;
-use orchestrator::git::diff;
-use orchestrator::git::merge::{self, Prepared, Strategy};
-use orchestrator::git::names::BranchName;
+use studio_git::diff;
+use studio_git::merge::{self, MergeStrategy, Prepared};
+use studio_git::names::BranchName;
 
 use crate::git_setting::{now, setting};
 
@@ -15,7 +15,7 @@ fn committed_and_uncommitted_work_become_one_commit_on_the_moved_target() {
     session.work.write("untracked", "2");
     s.repo.commit_file("meanwhile", "3");
     let before = s.repo.rev("main");
-    let ready = s.ready(&session, Strategy::Squash);
+    let ready = s.ready(&session, MergeStrategy::Squash);
     assert_eq!(s.repo.rev("main"), before, "nothing that anybody sees moved");
     assert_eq!(s.repo.rev(&format!("{}^", ready.committed.commit)), before);
     let list = s.repo.git(["ls-tree", "-r", "--name-only", &ready.committed.commit]);
@@ -40,7 +40,7 @@ fn conflicts_are_listed_with_their_hunks_and_nothing_is_left() {
     s.repo.commit_file("both", [0u8, 3, 4]);
     s.repo.git(["rm", "-q", "gone"]);
     s.repo.git(["commit", "-q", "-m", "remove"]);
-    for strategy in [Strategy::Squash, Strategy::Merge, Strategy::Rebase] {
+    for strategy in [MergeStrategy::Squash, MergeStrategy::Merge, MergeStrategy::Rebase] {
         let Prepared::Conflicts(conflicts) = s.prepared(&session, strategy) else {
             panic!("{strategy:?} found no conflict");
         };
@@ -58,10 +58,10 @@ fn conflicts_are_listed_with_their_hunks_and_nothing_is_left() {
 fn work_that_the_target_has_already_is_nothing() {
     let s = setting();
     let session = s.session("task-abcd");
-    assert_eq!(s.prepared(&session, Strategy::Squash), Prepared::Nothing);
+    assert_eq!(s.prepared(&session, MergeStrategy::Squash), Prepared::Nothing);
     session.work.commit_file("new", "same");
     s.repo.commit_file("new", "same");
-    for strategy in [Strategy::Squash, Strategy::Merge, Strategy::Rebase] {
+    for strategy in [MergeStrategy::Squash, MergeStrategy::Merge, MergeStrategy::Rebase] {
         assert_eq!(s.prepared(&session, strategy), Prepared::Nothing, "squash-merged by hand");
     }
 }
@@ -74,13 +74,13 @@ fn a_merge_keeps_the_agents_commits_and_a_rebase_replays_them() {
     session.work.commit_file("two", "2");
     session.work.write("three", "3");
     s.repo.commit_file("meanwhile", "x");
-    let merged = s.ready(&session, Strategy::Merge).committed.commit;
+    let merged = s.ready(&session, MergeStrategy::Merge).committed.commit;
     assert_eq!(s.repo.rev(&format!("{merged}^1")), s.repo.rev("main"));
     assert_eq!(s.repo.rev(&format!("{merged}^2^")), session.work.rev("HEAD"));
     let subjects = s.repo.git(["log", "--format=%s", &format!("main..{merged}^2")]);
     assert_eq!(subjects, "Uncommitted work of task-abcd\nadd two\nadd one");
 
-    let rebased = s.ready(&session, Strategy::Rebase).committed.commit;
+    let rebased = s.ready(&session, MergeStrategy::Rebase).committed.commit;
     let subjects = s.repo.git(["log", "--format=%s|%an", &format!("main..{rebased}")]);
     assert!(subjects.starts_with("Land it|"), "{subjects}");
     assert!(subjects.ends_with("\nadd two|Ada\nadd one|Ada"), "{subjects}");
@@ -92,17 +92,17 @@ fn a_fast_forward_lands_the_agents_own_commits_or_is_refused() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("one", "1");
-    assert_eq!(s.ready(&session, Strategy::Ff).committed.commit, session.work.rev("HEAD"));
+    assert_eq!(s.ready(&session, MergeStrategy::Ff).committed.commit, session.work.rev("HEAD"));
     s.repo.commit_file("meanwhile", "x");
     let snapshot = s.snapshot(&session);
     let main = BranchName::parse("main").unwrap();
     let failure =
-        merge::prepare(&s.repository, &session.place, &snapshot, &main, Strategy::Ff, now())
+        merge::prepare(&s.repository, &session.place, &snapshot, &main, MergeStrategy::Ff, now())
             .unwrap_err();
     assert_eq!(failure.kind, Kind::Refused);
     let gone = BranchName::parse("gone").unwrap();
     let failure =
-        merge::prepare(&s.repository, &session.place, &snapshot, &gone, Strategy::Ff, now())
+        merge::prepare(&s.repository, &session.place, &snapshot, &gone, MergeStrategy::Ff, now())
             .unwrap_err();
     assert_eq!(failure.kind, Kind::NotFound);
 }
@@ -118,7 +118,7 @@ fn union_merges_and_workspace_memory_do_not_conflict() {
         session.work.commit_file(file, "start\nsession\n");
         s.repo.commit_file(file, "start\ntarget\n");
     }
-    let ready = s.ready(&session, Strategy::Squash);
+    let ready = s.ready(&session, MergeStrategy::Squash);
     for file in ["notes.log", "analysis/memory.md"] {
         assert_eq!(s.repo.show(&ready.committed.commit, file), "start\ntarget\nsession");
     }
@@ -132,7 +132,7 @@ fn g3s_working_files_do_not_land_even_when_committed() {
     session.work.write(".g3/skills/mine/SKILL.md", "skill");
     session.work.git(["add", "-f", ".g3"]);
     session.work.git(["commit", "-q", "-m", "everything"]);
-    let ready = s.ready(&session, Strategy::Squash);
+    let ready = s.ready(&session, MergeStrategy::Squash);
     let list = s.repo.git(["ls-tree", "-r", "--name-only", &ready.committed.commit]);
     assert_eq!(list, ".g3/skills/mine/SKILL.md\nREADME.md");
     let stats = diff::stats(&s.repository, &session.place.base, &ready.candidate.work).unwrap();

@@ -1,7 +1,7 @@
 //! Which repositories studio works in, from where, and which it refuses by name.
 
 use base::failure::Kind;
-use orchestrator::git::repo::Repository;
+use studio_git::repo::Repository;
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
 

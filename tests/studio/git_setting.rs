@@ -2,14 +2,14 @@
 
 use base::failure::Result;
 use base::id::Id;
-use orchestrator::git::import::{self, Home};
-use orchestrator::git::land::{self, Accepted};
-use orchestrator::git::merge::{self, Message, Prepared, Strategy};
-use orchestrator::git::names::{BranchName, BranchTemplate, WorktreeTemplate};
-use orchestrator::git::private::Place;
-use orchestrator::git::repo::Repository;
-use orchestrator::git::snapshot::{self, Limits, Snapshot};
-use orchestrator::git::worktree::{self, Made, Order};
+use studio_git::import::{self, Imported};
+use studio_git::land::{self, Accepted};
+use studio_git::merge::{self, CommitMessage, MergeStrategy, Prepared};
+use studio_git::names::{BranchName, BranchTemplate, WorktreeTemplate};
+use studio_git::repo::Repository;
+use studio_git::session_repo::SessionRepo;
+use studio_git::snapshot::{self, Snapshot, SnapshotLimits};
+use studio_git::worktree::{self, NewWorktree, WorktreeSpec};
 use testkit::env::{NOW, TestEnv};
 use testkit::repo::Repo;
 
@@ -39,7 +39,7 @@ pub fn discover(repo: &Repo) -> Repository {
 
 impl Setting {
     /// What is needed to make a session from HEAD.
-    pub fn order(&self, id: &str) -> Order {
+    pub fn order(&self, id: &str) -> WorktreeSpec {
         order(&self.repository, id)
     }
 
@@ -49,16 +49,16 @@ impl Setting {
     }
 
     /// A session as ordered.
-    pub fn session_of(&self, order: &Order) -> Session {
-        let Made { place, .. } =
+    pub fn session_of(&self, order: &WorktreeSpec) -> Session {
+        let NewWorktree { place, .. } =
             worktree::make(&self.repository, order).unwrap_or_else(|failure| panic!("{failure}"));
         Session { work: Repo::at(&place.worktree), place }
     }
 }
 
 /// What is needed to make a session from HEAD.
-pub fn order(repository: &Repository, id: &str) -> Order {
-    Order {
+pub fn order(repository: &Repository, id: &str) -> WorktreeSpec {
+    WorktreeSpec {
         id: Id::parse(id).expect("the test gives an id"),
         base: repository.base(None).unwrap_or_else(|failure| panic!("{failure}")),
         branch: BranchTemplate::default(),
@@ -74,8 +74,8 @@ pub fn now() -> jiff::Timestamp {
 impl Setting {
     /// What the agent committed, brought home.
     #[track_caller]
-    pub fn home(&self, session: &Session) -> Home {
-        import::bring_home(&self.repository, &session.place)
+    pub fn home(&self, session: &Session) -> Imported {
+        import::import(&self.repository, &session.place)
             .unwrap_or_else(|failure| panic!("{failure}"))
     }
 
@@ -83,13 +83,13 @@ impl Setting {
     #[track_caller]
     pub fn snapshot(&self, session: &Session) -> Snapshot {
         let home = self.home(session);
-        snapshot::take(&self.repository, &session.place, &home, &Limits::default(), now())
+        snapshot::take(&self.repository, &session.place, &home, &SnapshotLimits::default(), now())
             .unwrap_or_else(|failure| panic!("{failure}"))
     }
 
     /// The session's work merged with `main`.
     #[track_caller]
-    pub fn prepared(&self, session: &Session, strategy: Strategy) -> Prepared {
+    pub fn prepared(&self, session: &Session, strategy: MergeStrategy) -> Prepared {
         let snapshot = self.snapshot(session);
         let main = BranchName::parse("main").expect("a name");
         merge::prepare(&self.repository, &session.place, &snapshot, &main, strategy, now())
@@ -98,22 +98,22 @@ impl Setting {
 
     /// The session's work merged with `main`, which must fit, and the commit to land.
     #[track_caller]
-    pub fn ready(&self, session: &Session, strategy: Strategy) -> land::Order {
+    pub fn ready(&self, session: &Session, strategy: MergeStrategy) -> land::LandRequest {
         let Prepared::Ready(candidate) = self.prepared(session, strategy) else {
             panic!("the work does not fit");
         };
-        let message = Message { text: "Land it".to_owned(), trailers: trailers() };
+        let message = CommitMessage { text: "Land it".to_owned(), trailers: trailers() };
         let place = session.place.clone();
         let receipt = Some("{\"checks\":[]}".to_owned());
         let (repository, noted) = (&self.repository, receipt.as_deref());
         let committed = merge::commit(repository, &place, &candidate, &message, noted, now())
             .unwrap_or_else(|failure| panic!("{failure}"));
-        land::Order { place, candidate: *candidate, committed, receipt, time: NOW.to_owned() }
+        land::LandRequest { place, candidate: *candidate, committed, receipt, time: NOW.to_owned() }
     }
 
     /// Lands a session's work on `main` with one commit.
     pub fn accept(&self, session: &Session) -> Result<Accepted> {
-        land::accept(&self.repository, &self.ready(session, Strategy::Squash))
+        land::accept(&self.repository, &self.ready(session, MergeStrategy::Squash))
     }
 }
 
@@ -126,5 +126,5 @@ pub struct Session {
     /// The agent's view.
     pub work: Repo,
     /// Studio's record.
-    pub place: Place,
+    pub place: SessionRepo,
 }

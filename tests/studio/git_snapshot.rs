@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use orchestrator::git::snapshot::{self, Limits, Why};
+use studio_git::snapshot::{self, SnapshotLimits, Why};
 use testkit::repo::tree;
 
 use crate::git_setting::{now, setting};
@@ -104,10 +104,10 @@ fn what_is_too_large_too_many_or_a_repository_is_named_and_left_out() {
         session.work.write(&format!("disguised/{name}"), content);
     }
     let home = s.home(&session);
-    let take = |limits: &Limits| {
+    let take = |limits: &SnapshotLimits| {
         snapshot::take(&s.repository, &session.place, &home, limits, now()).unwrap()
     };
-    let limits = Limits { file_bytes: 1000, ..Limits::default() };
+    let limits = SnapshotLimits { file_bytes: 1000, ..SnapshotLimits::default() };
     let taken = take(&limits);
     let mut named: Vec<_> = taken.left_out.iter().map(|l| (l.path.as_str(), l.why)).collect();
     named.sort_by_key(|(path, _)| *path);
@@ -121,9 +121,10 @@ fn what_is_too_large_too_many_or_a_repository_is_named_and_left_out() {
     let failure = snapshot::refuse_left_out(&taken, session.work.path()).unwrap_err();
     assert!(failure.to_string().contains("large: larger than 10 MB"), "{failure}");
 
-    let included = take(&Limits { include: vec![PathBuf::from("large")], ..limits.clone() });
+    let included =
+        take(&SnapshotLimits { include: vec![PathBuf::from("large")], ..limits.clone() });
     assert!(included.left_out.iter().all(|left| left.path != "large"));
-    let few = take(&Limits { untracked: 1, ..Limits::default() });
+    let few = take(&SnapshotLimits { untracked: 1, ..SnapshotLimits::default() });
     assert!(few.left_out.iter().any(|left| left.why == Why::TooMany));
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use base::failure::Kind;
-use orchestrator::git::merge::Strategy;
-use orchestrator::git::operations::{self, Kind as Operation};
-use orchestrator::git::{engine, land, trash};
+use studio_git::merge::MergeStrategy;
+use studio_git::oplog::{self, OperationKind as Operation};
+use studio_git::{land, transaction, trash};
 use testkit::env::NOW;
 use testkit::repo::tree;
 
@@ -154,7 +154,7 @@ fn a_landing_is_taken_back_with_the_checkout_and_the_session() {
     session.work.commit_file("dir/new", "new\n");
     session.work.write("file", "changed\n");
     s.repo.write("other", "mine\n");
-    let ready = s.ready(&session, Strategy::Squash);
+    let ready = s.ready(&session, MergeStrategy::Squash);
     let before = (everything(&s, &session), s.repo.everything());
     land::accept(&s.repository, &ready).unwrap();
     let undone = undo(&s);
@@ -173,7 +173,7 @@ fn a_landing_is_taken_back_with_the_checkout_and_the_session() {
         "the landed commit is kept"
     );
     assert_eq!(s.repo.git(["status", "--porcelain"]), " M other");
-    let list = operations::list(&s.repository).unwrap();
+    let list = oplog::list(&s.repository).unwrap();
     assert_eq!(list[0].undone_by.as_deref(), Some("op2"));
     assert!(matches!(s.accept(&session), Ok(land::Accepted::Landed { .. })));
     s.repo.is_sound();
@@ -182,7 +182,7 @@ fn a_landing_is_taken_back_with_the_checkout_and_the_session() {
 #[test]
 fn a_landing_that_others_built_on_is_not_taken_back() {
     for (strategy, revert) in
-        [(Strategy::Squash, "git revert "), (Strategy::Merge, "git revert -m 1 ")]
+        [(MergeStrategy::Squash, "git revert "), (MergeStrategy::Merge, "git revert -m 1 ")]
     {
         let s = setting();
         let session = s.session("task-abcd");
@@ -261,7 +261,7 @@ fn an_operation_whose_line_is_damaged_is_left_alone_and_its_id_is_not_used_again
     let (one, two) = (s.session("one-abcd"), s.session("two-abcd"));
     assert_eq!((discard(&s, &one), discard(&s, &two)), ("op1".into(), "op2".into()));
     damage(&s, 3, |line| line.replace("\"done\":true", "\"do"));
-    assert!(engine::recover(&s.repository).unwrap().is_empty(), "it is not finished again");
+    assert!(transaction::recover(&s.repository).unwrap().is_empty(), "it is not finished again");
     let refused = trash::undo(&s.repository, Some("op2"), NOW).unwrap_err();
     assert_eq!(refused.kind, Kind::Refused);
     assert!(refused.in_full().contains("line 4 of studio/operations.jsonl is damaged"));

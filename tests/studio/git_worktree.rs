@@ -5,9 +5,9 @@ use std::os::unix::fs::symlink;
 
 use base::failure::Kind;
 use base::id::Id;
-use orchestrator::git::names::{BranchTemplate, WorktreeTemplate};
-use orchestrator::git::repo::{Base, Repository};
-use orchestrator::git::worktree;
+use studio_git::names::{BranchTemplate, WorktreeTemplate};
+use studio_git::repo::{Base, Repository};
+use studio_git::worktree;
 use testkit::repo::{Repo, tree};
 
 use crate::git_setting::{order, setting};

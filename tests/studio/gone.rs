@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use orchestrator::git::land::Accepted;
-use orchestrator::git::remake::{self, Remade};
+use studio_git::land::Accepted;
+use studio_git::recreate_worktree::{self, Recreated};
 use testkit::env::until;
 use testkit::repo::tree;
 
@@ -66,15 +66,15 @@ fn the_worktree_is_made_anew_with_files_and_index() {
     fs::remove_dir_all(session.work.path()).unwrap();
     s.repo.git(["worktree", "prune"]);
 
-    let remade = || remake::if_gone(&s.repository, &session.place).unwrap();
-    assert_eq!(remade(), Remade::Yes { note: None });
+    let remade = || recreate_worktree::if_gone(&s.repository, &session.place).unwrap();
+    assert_eq!(remade(), Recreated::Yes { note: None });
 
     assert_eq!(state(&session), before);
     let list = s.repo.git(["worktree", "list", "--porcelain"]);
     assert!(list.contains("branch refs/heads/studio/task-abcd"), "{list}");
     let beside = fs::read_dir(session.work.path().parent().unwrap()).unwrap();
     assert_eq!(beside.count(), 1, "nothing else is left there");
-    assert_eq!(remade(), Remade::No);
+    assert_eq!(remade(), Recreated::No);
     assert!(matches!(s.accept(&session), Ok(Accepted::Landed { .. })));
     assert_eq!(s.repo.read("staged"), "changed after staging");
 }

@@ -43,7 +43,7 @@ fn requests_that_come_together_are_answered_in_any_order() {
     testkit::env::until("three requests", || {
         (open_requests(&scene, &id) == [1, 2, 3]).then_some(())
     });
-    scene.studio(["answer", &id, "allow"]).exits(3).says("several requests are open");
+    scene.studio(["answer", &id, "allow"]).exits(3).says("several permission requests are open");
     for (n, word) in [("2", "deny"), ("3", "allow"), ("1", "allow")] {
         scene.studio(["answer", &id, n, word]).exits(0);
     }

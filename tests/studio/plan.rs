@@ -93,7 +93,7 @@ fn what_was_approved_is_that_text_and_only_what_a_change_touches_is_done_anew() 
     let ran = scene.studio(["plan"]);
     ran.exits(3).says("~ R1: an a with 2").says("  R2: a b").says("not approved");
     assert_eq!(sessions(&scene).len(), before.len());
-    scene.studio(["plan", "--yes"]).exits(0).says("redo");
+    scene.studio(["plan", "--yes"]).exits(0).says("to be redone");
     assert_eq!((scene.repo.read("a"), scene.repo.read("c")), ("2\n".into(), "2\n".into()));
     let now = sessions(&scene);
     assert_eq!(now.len(), 5, "the first, and the third that builds on it");
@@ -191,7 +191,7 @@ fn another_plan_is_set_aside_only_when_that_is_said() {
     scene.studio(["plan"]).exits(3);
     let (old, list) = (scene.repo.read(REQUIREMENTS), scene.repo.read(TASKS));
     scene.repo.write("wish.md", refined(&["R1: a d"]));
-    scene.studio(["plan", "--yes", "wish.md"]).exits(3).says("another plan is in progress");
+    scene.studio(["plan", "--yes", "wish.md"]).exits(3).says("another plan is active");
     assert_eq!(scene.repo.read(REQUIREMENTS), old);
     scene
         .studio(["plan", "--new", "wish.md"])
@@ -297,7 +297,7 @@ fn a_plan_that_is_killed_at_any_step_goes_on() {
         let mut ran = plan(None);
         if ran.code == 3 {
             // Killed between the text and what is remembered of it.
-            ran.says("another plan is in progress");
+            ran.says("another plan is active");
             ran = scene.studio(["plan", "--yes"]);
         }
         ran.exits(0);

@@ -34,7 +34,7 @@ fn mistakes_in_the_file_are_told_with_its_line_and_start_nothing() {
     missing.exits(2).says("cannot read the requirements in r.md");
     for (bytes, why) in [
         (&b" \n"[..], "it is empty"),
-        (b"- R1: a\n\n- R2: b\n- R1: c\n", "r.md:4: duplicate requirement id R1"),
+        (b"- R1: a\n\n- R2: b\n- R1: c\n", "r.md:4: the id R1 is used twice"),
         (b"- R1: a\n- \xff\n", "r.md:2: it is not UTF-8"),
         (b"{{CURRENT REQUIREMENTS}}\n\n{{ORIGINAL USER REQUIREMENTS -- THIS SECTION WILL BE IGNORED BY THE IMPLEMENTATION}}\na wish\n", "nothing below {{CURRENT REQUIREMENTS}}"),
     ] {

@@ -75,6 +75,7 @@ fn the_json_of_a_session_has_every_field() {
             "usage",
             "attempt",
             "after",
+            "tampered",
             "next"
         ]
     );
@@ -196,7 +197,7 @@ fn output_that_does_not_get_through_is_a_failure_and_a_closed_pipe_is_none() {
 #[test]
 fn what_is_wrong_is_said_with_an_exit_code_and_a_way_out() {
     let scene = Scene::new();
-    scene.studio(["run"]).exits(2).says("no task given");
+    scene.studio(["run"]).exits(2).says("no task is given");
     scene.studio(["run", "  "]).exits(2).says("the task is empty");
     scene.studio(["run", "--no-such-flag", "x"]).exits(2);
     scene.studio(["run", "--agent", "nobody", "x"]).exits(2).says("no such agent: `nobody`");

@@ -100,7 +100,7 @@ fn a_list_with_mistakes_starts_nothing_and_names_their_lines() {
         ),
         ("key.toml", "[[task]]\ntext = 'x'\naftr = []\n", &["key.toml:3:", "aftr"]),
         ("syntax.toml", "[[task]]\ntext = 'x\n", &["syntax.toml:2:"]),
-        ("empty.md", "# nothing\n- [x] done\n", &["no open task in"]),
+        ("empty.md", "# nothing\n- [x] done\n", &["no open task"]),
     ] {
         scene.repo.write(name, text);
         let ran = scene.studio(["run", "--tasks", name]);

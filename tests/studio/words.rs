@@ -65,13 +65,13 @@ fn undo_passes_over_what_gc_has_emptied_and_hints_name_the_operation() {
     scene.studio(["gc"]).exits(0).says("deleted the data of op2");
 
     let over = scene.studio(["discard", &emptied]);
-    over.exits(3).says("data was deleted").never_says("studio undo");
+    over.exits(3).says("data has already been removed").never_says("studio undo");
     scene.studio(["send", &kept, "more"]).exits(3).says("studio undo op1");
     assert_eq!(scene.status(&kept)["next"][0], "studio undo op1");
     assert_eq!(scene.status(&emptied)["next"], serde_json::json!([]));
     scene.studio(["undo"]).exits(0).says(&kept);
     scene.studio(["undo"]).exits(5).says("already been removed");
-    scene.studio(["undo", "op2"]).exits(3).says("was deleted by `studio gc`");
+    scene.studio(["undo", "op2"]).exits(3).says("its data has already been removed");
 }
 
 #[test]

@@ -5,53 +5,37 @@ use std::path::PathBuf;
 use base::failure::{Failure, Kind, Result};
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::interrupt::Interrupt;
-use crate::commands::landing::{self, Landed, Options, Refused};
-use crate::commands::{customs, resolve};
-use crate::git::engine;
-use crate::git::merge::Strategy;
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::resolve;
 use crate::report;
-use crate::report::view::View;
-use crate::session::state::State;
+use studio_core::interrupt::Interrupt;
+use studio_core::landing::{self, Landed, LandingOptions, Rejection};
+use studio_core::session::state::SessionState;
+use studio_core::view::SessionView;
+use studio_git::compat;
+use studio_git::merge::MergeStrategy;
+use studio_git::transaction;
 
 /// The command line of `accept`.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
-    /// Sessions to land [default: the only one that can land]
+    /// Sessions to land (default: the only one that can land)
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
     /// Merge strategy
     #[arg(long, value_enum, default_value = "squash")]
-    pub strategy: Way,
-    /// Target branch, instead of the one that the session started from
+    pub strategy: StrategyArg,
+    /// Branch to land on (default: the branch the session started from)
     #[arg(long, value_name = "BRANCH")]
     pub onto: Option<String>,
-    /// Commit message [default: written by a model]
+    /// Commit message (default: written by a model)
     #[arg(short, long, value_name = "TEXT")]
     pub message: Option<String>,
     /// Allow this large file (repeatable)
     #[arg(long, value_name = "PATH")]
     pub include: Vec<PathBuf>,
-    /// What else happens on the way.
-    #[command(flatten)]
-    pub on_the_way: OnTheWay,
-    /// Merge and run the checks, without landing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Also land stopped, failed, crashed or empty sessions (the checks must still pass)
-    #[arg(long)]
-    pub force: bool,
-    /// Do not run the checks (recorded in the receipt)
-    #[arg(long)]
-    pub no_checks: bool,
-}
-
-/// What else happens on the way.
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-#[derive(Clone, Debug, clap::Args)]
-pub struct OnTheWay {
-    /// Edit the commit message before landing
+    /// Open the message in an editor first
     #[arg(long)]
     pub edit: bool,
     /// Allow lines that look like a private key or a token
@@ -63,11 +47,20 @@ pub struct OnTheWay {
     /// Let the agent resolve conflicts, then land
     #[arg(long, conflicts_with = "dry_run")]
     pub resolve: bool,
+    /// Merge and check without landing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Also land stopped, failed, crashed or empty sessions; their checks must still pass
+    #[arg(long)]
+    pub force: bool,
+    /// Do not run the checks; the receipt records that
+    #[arg(long)]
+    pub no_checks: bool,
 }
 
 /// How work lands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Way {
+pub enum StrategyArg {
     /// One commit on the target
     Squash,
     /// A merge commit
@@ -78,61 +71,61 @@ pub enum Way {
     Ff,
 }
 
-impl Way {
-    fn strategy(self) -> Strategy {
+impl StrategyArg {
+    fn strategy(self) -> MergeStrategy {
         match self {
-            Way::Squash => Strategy::Squash,
-            Way::Merge => Strategy::Merge,
-            Way::Rebase => Strategy::Rebase,
-            Way::Ff => Strategy::Ff,
+            StrategyArg::Squash => MergeStrategy::Squash,
+            StrategyArg::Merge => MergeStrategy::Merge,
+            StrategyArg::Rebase => MergeStrategy::Rebase,
+            StrategyArg::Ff => MergeStrategy::Ff,
         }
     }
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
-    let desk = Desk { interrupt, ..Desk::open(common)? };
-    for said in engine::recover(&desk.repository)? {
+    let context = CommandContext::open(common)?.with_interrupt(interrupt);
+    for said in transaction::recover(&context.repository)? {
         report::say(&said);
     }
-    customs::refuse_unsupported(&desk)?;
+    compat::check_supported(&context.config.studio)?;
     if args.message.as_ref().is_some_and(|text| text.trim().is_empty()) {
         return Err(Failure::usage("the commit message is empty")
             .next("studio accept -m 'what the commit does'")
             .next("or omit -m to let a model write it"));
     }
-    let can = |state: &State| match state {
-        State::Ready => true,
-        State::Stopped | State::Crashed => args.force,
-        State::Empty => args.force || !args.include.is_empty(),
-        State::Failed { .. } => args.force || args.no_checks,
+    let can = |state: &SessionState| match state {
+        SessionState::Ready => true,
+        SessionState::Stopped | SessionState::Crashed => args.force,
+        SessionState::Empty => args.force || !args.include.is_empty(),
+        SessionState::Failed { .. } => args.force || args.no_checks,
         _ => false,
     };
-    let views = desk.find_all(&args.ids, can)?;
-    let options = Options {
+    let views = context.find_all(&args.ids, can)?;
+    let options = LandingOptions {
         strategy: args.strategy.strategy(),
         onto: args.onto.clone(),
         message: args.message.clone(),
-        edit: args.on_the_way.edit,
+        edit: args.edit,
         dry_run: args.dry_run,
         force: args.force,
         no_checks: args.no_checks,
         include: args.include.clone(),
-        allow_secrets: args.on_the_way.allow_secrets,
-        yes: args.on_the_way.yes,
+        allow_secrets: args.allow_secrets,
+        yes: args.yes,
     };
     let mut landed = Vec::new();
     let mut refused = Vec::new();
     for view in &views {
-        let land = || one(&desk, view, &options);
-        let tried = match args.on_the_way.resolve {
-            true => resolve::until_it_lands(&desk, &view.record.id, land),
+        let land = || one(&context, view, &options);
+        let tried = match args.resolve {
+            true => resolve::until_it_lands(&context, &view.record.id, land),
             false => land(),
         };
         match tried {
             Ok(one) => {
-                if !desk.json {
+                if !context.json {
                     tell(&one, views.len() > 1);
                 }
                 landed.push(one);
@@ -142,7 +135,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
                 if views.len() > 1 && !why.failure.what.contains(id) {
                     why.failure.what = format!("{id}: {}", why.failure.what);
                 }
-                if !desk.json {
+                if !context.json {
                     report::say(&why.failure.to_string());
                 }
                 let is_interrupted = why.failure.kind == Kind::Interrupted;
@@ -154,12 +147,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         }
     }
     if !landed.is_empty() && !args.dry_run {
-        for note in customs::not_followed(&desk) {
+        for note in compat::not_followed(&context.repository) {
             report::say(&format!("note: {note}"));
         }
-        desk.schedule()?;
+        context.schedule()?;
     }
-    if desk.json {
+    if context.json {
         print_json(&landed, &refused);
     }
     let interrupted = refused.last().filter(|(_, why)| why.failure.kind == Kind::Interrupted);
@@ -167,24 +160,28 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 /// Lands a session that nobody else works on.
-pub fn one(desk: &Desk, view: &View, options: &Options) -> std::result::Result<Landed, Refused> {
+pub fn one(
+    context: &CommandContext,
+    view: &SessionView,
+    options: &LandingOptions,
+) -> std::result::Result<Landed, Rejection> {
     let id = &view.record.id;
-    let Some(lock) = desk.lock_soon(id)? else {
-        let state = desk.view(id)?.state;
+    let Some(lock) = context.lock_soon(id)? else {
+        let state = context.view(id)?.state;
         let what = format!("session `{id}` is {}", state.name());
-        let refused = match state.is_active() || state == State::Queued {
+        let refused = match state.is_active() || state == SessionState::Queued {
             true => Failure::refused(what)
                 .because("its agent is still running")
                 .next(format!("studio logs {id} -f"))
                 .next(format!("studio stop {id}")),
             false => Failure::refused(format!("session `{id}` is in use"))
                 .because("another command is landing, discarding or reading it")
-                .next(format!("wait for it, then run: studio status {id}")),
+                .next(format!("wait for it, then: studio status {id}")),
         };
         return Err(refused.into());
     };
     // What was seen before the lock may be over by now.
-    landing::land(desk, &desk.view(id)?, options, &lock)
+    landing::land(context, &context.view(id)?, options, &lock)
 }
 
 fn tell(landed: &Landed, is_one_of_many: bool) {
@@ -205,7 +202,7 @@ fn tell(landed: &Landed, is_one_of_many: bool) {
     }
 }
 
-fn print_json(landed: &[Landed], refused: &[(&View, Refused)]) {
+fn print_json(landed: &[Landed], refused: &[(&SessionView, Rejection)]) {
     let operation = landed.iter().rev().find_map(|one| one.operation.clone());
     let refused: Vec<_> = refused
         .iter()

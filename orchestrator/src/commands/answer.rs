@@ -3,10 +3,10 @@
 use base::failure::{Failure, Result};
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
-use crate::session::state::State;
-use crate::supervise::control::{self, Request};
+use studio_core::session::state::SessionState;
+use studio_core::supervise::control::{self, ControlRequest};
 
 /// The command line of `answer`.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,22 +20,27 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
     let (id, n, allow) = parse(&args.words)?;
     let always = args.always;
     if always && !allow {
         return Err(Failure::usage("--always cannot be used with deny")
             .next("studio answer ID allow --always"));
     }
-    let view = desk.find(id.as_deref(), |state| matches!(state, State::Waiting { .. }))?;
+    let view =
+        context.find(id.as_deref(), |state| matches!(state, SessionState::Waiting { .. }))?;
     let id = &view.record.id;
-    if !control::ask(&desk.repository.common_dir, id, &Request::Answer { n, allow, always })? {
+    if !control::ask(
+        &context.repository.common_dir,
+        id,
+        &ControlRequest::Answer { n, allow, always },
+    )? {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
             .because("it is not waiting for an answer")
             .next(format!("studio status {id}")));
     }
-    match desk.json {
+    match context.json {
         true => {
             let answer = json!({"schema": 1, "id": id, "allow": allow, "always": always});
             report::json_line(&answer);

@@ -4,24 +4,25 @@ use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
 use serde_json::json;
+use studio_core::project::Project;
 
-use crate::check;
-use crate::commands::desk::{Common, Desk};
-use crate::commands::interrupt::Interrupt;
-use crate::commands::proof;
-use crate::report::progress::Step;
-use crate::report::view::{View, checks_json};
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::report::progress::ProgressStep;
 use crate::report::{self, journal};
-use crate::room::{Purpose, Room};
-use crate::session::facts::Phase;
-use crate::session::home;
-use crate::session::journal::{CheckResult, Entry, Outcome, Work};
-use crate::session::state::State;
+use studio_core::check;
+use studio_core::exec::runner::{Purpose, SandboxedRunner};
+use studio_core::interrupt::Interrupt;
+use studio_core::landing::merge_checks;
+use studio_core::session::collect;
+use studio_core::session::journal::{CheckResult, JournalEntry, SessionOutcome, WorkSummary};
+use studio_core::session::state::SessionState;
+use studio_core::session::summary::Phase;
+use studio_core::view::{SessionView, checks_json};
 
 /// The command line of `check`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Session id, or the start of it [default: the only open session]
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
     /// Run this command instead of the session's checks, without changing its state (repeatable)
@@ -30,31 +31,31 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
-    let desk = Desk { interrupt, ..Desk::open(common)? };
-    let view = desk.find(args.id.as_deref(), |state| state.is_settled() && !state.is_over())?;
+    let context = CommandContext::open(common)?.with_interrupt(interrupt);
+    let view = context.find(args.id.as_deref(), |state| state.is_settled() && !state.is_over())?;
     let id = &view.record.id;
-    let _lock = desk.lock_soon(id)?.ok_or_else(|| in_use(&view))?;
-    let view = desk.view(id)?;
+    let _lock = context.lock_soon(id)?.ok_or_else(|| in_use(&view))?;
+    let view = context.view(id)?;
     refuse(&view)?;
-    let brought = home::bring(&desk.repository, &view.record, &Default::default())?;
+    let brought = collect::collect(&context.repository, &view.record, &Default::default())?;
     if !brought.work.is_changed() {
         return Err(Failure::refused(format!("session `{id}` has nothing to check"))
             .because("its worktree is the same as its base")
             .next(format!("studio send {id} 'what to do'")));
     }
     let checks = if args.checks.is_empty() { &view.record.checks } else { &args.checks };
-    let results = checked(&desk, &view, checks, &brought.work)?;
+    let results = checked(&context, &view, checks, &brought.work)?;
     if args.checks.is_empty() {
-        record(&desk, &view, brought.work, &results)?;
+        record(&context, &view, brought.work, &results)?;
     }
-    let now = desk.view(id)?;
-    tell(&desk, &now, &results);
+    let now = context.view(id)?;
+    tell(&context, &now, &results);
     Ok(u8::from(results.iter().any(|result| !result.ok)))
 }
 
-fn in_use(view: &View) -> Failure {
+fn in_use(view: &SessionView) -> Failure {
     let id = &view.record.id;
     Failure::refused(format!("session `{id}` is {}", view.state.name()))
         .because("its agent is running, or another command uses it")
@@ -62,10 +63,10 @@ fn in_use(view: &View) -> Failure {
         .next(format!("studio stop {id}"))
 }
 
-fn refuse(view: &View) -> Result<()> {
+fn refuse(view: &SessionView) -> Result<()> {
     let id = &view.record.id;
     if view.state.is_over() {
-        return Err(Desk::is_over(view));
+        return Err(Project::is_over(view));
     }
     if !view.state.is_settled() {
         return Err(in_use(view));
@@ -78,17 +79,23 @@ fn refuse(view: &View) -> Result<()> {
 }
 
 /// Runs the checks in the session's worktree and box. One that fails runs on the base branch too.
-fn checked(desk: &Desk, view: &View, checks: &[String], work: &Work) -> Result<Vec<CheckResult>> {
+fn checked(
+    context: &CommandContext,
+    view: &SessionView,
+    checks: &[String],
+    work: &WorkSummary,
+) -> Result<Vec<CheckResult>> {
     let record = &view.record;
-    let room = Room::of(&desk.repository, record, &desk.config, Purpose::Checks)?;
-    let most = Duration::from_secs(proof::check_seconds(desk));
+    let room = SandboxedRunner::of(&context.repository, record, &context.config, Purpose::Checks)?;
+    let most = Duration::from_secs(merge_checks::check_seconds(context));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let mut results = Vec::new();
     for line in checks {
-        let _step = Step::begin(desk.json, &record.id, &format!("checking `{line}`"));
+        let _step = ProgressStep::begin(context.json, &record.id, &format!("checking `{line}`"));
         let ran = runtime.block_on(async {
-            let ran = desk.interrupt.or(check::run(&room, std::slice::from_ref(line), most)).await;
+            let ran =
+                context.interrupt.or(check::run(&room, std::slice::from_ref(line), most)).await;
             if ran.is_err() {
                 room.emptied().await;
             }
@@ -97,42 +104,49 @@ fn checked(desk: &Desk, view: &View, checks: &[String], work: &Work) -> Result<V
         results.extend(ran?);
     }
     // What cannot be noted counts as the session's work, and nothing is lost.
-    let _ = home::note_leftovers(&desk.repository, record, work);
+    let _ = collect::note_leftovers(&context.repository, record, work);
     if let Some(red) = results.iter_mut().find(|result| !result.ok) {
         let what = format!("checking `{}` on the base branch", red.command);
-        let _step = Step::begin(desk.json, &record.id, &what);
-        red.fails_on = proof::fails_on_base(desk, record, &red.command)?;
+        let _step = ProgressStep::begin(context.json, &record.id, &what);
+        red.fails_on = merge_checks::fails_on_base(context, record, &red.command)?;
     }
     Ok(results)
 }
 
 /// Writes down what was found, and what follows from it for the session's state.
-fn record(desk: &Desk, view: &View, work: Work, results: &[CheckResult]) -> Result<()> {
+fn record(
+    context: &CommandContext,
+    view: &SessionView,
+    work: WorkSummary,
+    results: &[CheckResult],
+) -> Result<()> {
     let red = results.iter().find(|result| !result.ok);
     let story = &view.facts.story;
     // A run that was stopped, crashed or failed otherwise has not become a good one by this.
-    let ended_well =
-        matches!(story.phase, Phase::Ended { outcome: Outcome::Ready | Outcome::Empty })
-            || story.red_check().is_some();
+    let ended_well = matches!(
+        story.phase,
+        Phase::Ended { outcome: SessionOutcome::Ready | SessionOutcome::Empty }
+    ) || story.red_check().is_some();
     let outcome = match red {
-        None => Outcome::Ready,
-        Some(red) => Outcome::Failed {
+        None => SessionOutcome::Ready,
+        Some(red) => SessionOutcome::Failed {
             why: format!("check `{}` failed with exit code {}", red.command, red.exit),
         },
     };
-    let mut entries = vec![Entry::Work(work), Entry::Checked { results: results.to_vec() }];
-    entries.extend(ended_well.then_some(Entry::Exit { outcome, ms: Some(0) }));
-    let mut writer = desk.store.writer(&view.record.id, desk.clock)?;
+    let mut entries =
+        vec![JournalEntry::Work(work), JournalEntry::Checked { results: results.to_vec() }];
+    entries.extend(ended_well.then_some(JournalEntry::Exit { outcome, ms: Some(0) }));
+    let mut writer = context.store.writer(&view.record.id, context.clock)?;
     for entry in entries {
         writer.write(entry).or_fail(|| "cannot write the journal")?;
     }
     writer.sync().or_fail(|| "cannot write the journal")
 }
 
-fn tell(desk: &Desk, view: &View, results: &[CheckResult]) {
+fn tell(context: &CommandContext, view: &SessionView, results: &[CheckResult]) {
     let id = &view.record.id;
     let (state, why) = (view.state.name(), view.why().unwrap_or_default());
-    if desk.json {
+    if context.json {
         report::json_line(&json!({
             "schema": 1, "id": id, "state": state, "why": why, "checks": checks_json(results),
         }));
@@ -142,8 +156,10 @@ fn tell(desk: &Desk, view: &View, results: &[CheckResult]) {
         report::out(&base::text::printable(&journal::check(result)));
     }
     report::out(&base::text::printable(&format!("{id} is {state}: {why}")));
-    if matches!(view.state, State::Stopped | State::Crashed | State::Failed { .. })
-        && results.iter().all(|result| result.ok)
+    if matches!(
+        view.state,
+        SessionState::Stopped | SessionState::Crashed | SessionState::Failed { .. }
+    ) && results.iter().all(|result| result.ok)
     {
         report::say(&format!("land it as it is: studio accept --force {id}"));
     }

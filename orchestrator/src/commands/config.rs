@@ -4,7 +4,7 @@ use base::config::show;
 use base::failure::Result;
 use serde_json::{Value, json};
 
-use crate::commands::desk::Common;
+use crate::commands::context::CommonArgs;
 use crate::report;
 
 /// The command line of `config`.
@@ -25,7 +25,7 @@ enum What {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let What::Show { origin } = args.what;
     let loaded = base::config::load(&common.sources()?)?;
     loaded.notices.iter().for_each(|notice| report::say(notice));

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::process::{Running, Stream, exit_code};
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::interrupt::Interrupt;
-use crate::git::landings;
-use crate::git::patch::{Comparison, Form, from_top};
-use crate::git::snapshot::Limits;
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report::pager::{self, Pager};
-use crate::report::patch::{self, Kind};
-use crate::report::view::View;
+use crate::report::patch::{self, PatchKind};
 use crate::report::{self, table};
-use crate::session::home::{self, Changes};
-use crate::session::shown;
+use studio_core::interrupt::Interrupt;
+use studio_core::session::collect::{self, SessionChanges};
+use studio_core::session::shown;
+use studio_core::view::SessionView;
+use studio_git::landing_history;
+use studio_git::patch::{Comparison, PatchForm, from_top};
+use studio_git::snapshot::SnapshotLimits;
 
 /// How often a worktree that changes while it is read is looked at again.
 const LOOKS: u32 = 3;
@@ -27,7 +27,7 @@ const READER_GONE: i32 = 141;
 /// The command line of `diff`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Session id, or the start of it [default: the only open session]
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
     /// Limit the diff to these files and directories
@@ -74,11 +74,11 @@ pub enum When {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
-    let changes = changes(&desk, &view)?;
-    let prefix = prefix(&desk, &view);
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
+    let changes = changes(&context, &view)?;
+    let prefix = prefix(&context, &view);
     let paths: Vec<OsString> =
         args.paths.iter().map(|path| from_top(&prefix, path)).collect::<Result<_>>()?;
     for note in &changes.notes {
@@ -87,41 +87,42 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if let Some(name) = &args.tool {
         return with_tool(&changes.comparison, &paths, name.as_deref());
     }
-    if desk.json {
+    if context.json {
         return print_json(&view, &changes.comparison, &paths);
     }
     let code = print(&changes.comparison, args, &paths)?;
     let FormArgs { stat, name_only, word_diff: _ } = args.form;
     if io::stdout().is_terminal() && paths.is_empty() && !stat && !name_only {
-        shown::record(&desk.repository, &view.record.id, &tree(&desk, &changes.comparison))?;
+        shown::record(&context.repository, &view.record.id, &tree(&context, &changes.comparison))?;
     }
     Ok(code)
 }
 
 /// The tree with the work; the comparison names it, or a commit that has it.
-fn tree(desk: &Desk, comparison: &Comparison) -> String {
-    landings::commit(&desk.repository, &comparison.to)
+fn tree(context: &CommandContext, comparison: &Comparison) -> String {
+    landing_history::commit(&context.repository, &comparison.to)
         .map_or_else(|_| comparison.to.clone(), |(_, tree)| tree)
 }
 
 /// The worktree as it is now; without one, what was brought home last.
-fn changes(desk: &Desk, view: &View) -> Result<Changes> {
+fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChanges> {
     let id = &view.record.id;
     let live = !view.state.is_over() && view.facts.story.has_worktree;
     let mut failed = None;
     // A supervisor at work imports by itself: two imports at once would be in each other's way.
     // Without one, what is seen now is kept as what was last seen.
     if live
-        && let Some(_lock) = desk.store.lock(id)?
-        && let Ok(brought) = home::bring(&desk.repository, &view.record, &Limits::default())
+        && let Some(_lock) = context.store.lock(id)?
+        && let Ok(brought) =
+            collect::collect(&context.repository, &view.record, &SnapshotLimits::default())
     {
-        return Ok(home::look_back(&desk.repository, &view.record, &brought.work));
+        return Ok(collect::look_back(&context.repository, &view.record, &brought.work));
     }
     for _ in 0..LOOKS {
         if !live {
             break;
         }
-        match home::look_now(&desk.repository, &view.record) {
+        match collect::look_now(&context.repository, &view.record) {
             Ok(Some((changes, _))) => return Ok(changes),
             Ok(None) => break,
             Err(why) => failed = Some(why),
@@ -133,8 +134,8 @@ fn changes(desk: &Desk, view: &View) -> Result<Changes> {
     }
     match (view.work(), failed) {
         (Some(work), failed) => {
-            let mut changes = home::look_back(&desk.repository, &view.record, work);
-            let when = "showing the last collected state of the work";
+            let mut changes = collect::look_back(&context.repository, &view.record, work);
+            let when = "this is the work as of its last import";
             changes.notes.extend(failed.map(|why| format!("{when}: {}", why.sentence())));
             Ok(changes)
         }
@@ -145,10 +146,10 @@ fn changes(desk: &Desk, view: &View) -> Result<Changes> {
 }
 
 /// Where in the repository, or in the session's worktree, the command was started.
-fn prefix(desk: &Desk, view: &View) -> PathBuf {
-    let Some(here) = &desk.directory else { return PathBuf::new() };
+fn prefix(context: &CommandContext, view: &SessionView) -> PathBuf {
+    let Some(here) = &context.directory else { return PathBuf::new() };
     let worktree = &view.record.place.worktree;
-    let tops = [Some(worktree.as_path()), desk.repository.main_checkout.as_deref()];
+    let tops = [Some(worktree.as_path()), context.repository.main_checkout.as_deref()];
     let below = tops.into_iter().flatten().find_map(|top| here.strip_prefix(top).ok());
     let linked = here.ancestors().find(|dir| dir.join(".git").is_file());
     let below = below.or_else(|| linked.and_then(|top| here.strip_prefix(top).ok()));
@@ -166,21 +167,21 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
     let FormArgs { stat, name_only, word_diff } = args.form;
     if !is_terminal && !colours {
         let form = match (stat, name_only, word_diff) {
-            (true, _, _) => Form::Stat { width: table::width() },
-            (_, true, _) => Form::Names,
-            (_, _, true) => Form::Words,
-            (false, false, false) => Form::Applicable,
+            (true, _, _) => PatchForm::Stat { width: table::width() },
+            (_, true, _) => PatchForm::Names,
+            (_, _, true) => PatchForm::Words,
+            (false, false, false) => PatchForm::Applicable,
         };
         // Not through this program: byte for byte, and in no memory of ours.
         let started = Started::new(comparison, form, paths, Stream::Inherit)?;
         return started.finish();
     }
     let (form, kind) = match (stat, name_only, word_diff) {
-        (true, _, _) => (Form::Stat { width: table::width() }, Kind::Stat),
-        (_, true, _) => (Form::Names, Kind::Lines),
-        (_, _, true) if colours => (Form::WordsForPrograms, Kind::Words),
-        (_, _, true) => (Form::Words, Kind::Lines),
-        (false, false, false) => (Form::Readable, Kind::Patch),
+        (true, _, _) => (PatchForm::Stat { width: table::width() }, PatchKind::Stat),
+        (_, true, _) => (PatchForm::Names, PatchKind::Lines),
+        (_, _, true) if colours => (PatchForm::WordsForPrograms, PatchKind::Words),
+        (_, _, true) => (PatchForm::Words, PatchKind::Lines),
+        (false, false, false) => (PatchForm::Readable, PatchKind::Patch),
     };
     let mut started = Started::new(comparison, form, paths, Stream::Piped)?;
     let from = started.running.child.stdout.take();
@@ -217,7 +218,7 @@ struct Started {
 impl Started {
     fn new(
         comparison: &Comparison,
-        form: Form,
+        form: PatchForm,
         paths: &[OsString],
         stdout: Stream,
     ) -> Result<Started> {
@@ -248,8 +249,8 @@ impl Started {
 }
 
 /// `{"id":…,"patch":…,"schema":1}`, written piece by piece.
-fn print_json(view: &View, comparison: &Comparison, paths: &[OsString]) -> Result<u8> {
-    let mut started = Started::new(comparison, Form::Applicable, paths, Stream::Piped)?;
+fn print_json(view: &SessionView, comparison: &Comparison, paths: &[OsString]) -> Result<u8> {
+    let mut started = Started::new(comparison, PatchForm::Applicable, paths, Stream::Piped)?;
     let from = started.running.child.stdout.take();
     let from = from.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
     let base = &comparison.from;

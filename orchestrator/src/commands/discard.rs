@@ -2,14 +2,15 @@
 
 use base::failure::{Failure, Result};
 use serde_json::json;
+use studio_core::project::Project;
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::{question, stop};
-use crate::git::{engine, snapshot, trash};
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::{confirm, stop};
 use crate::report;
-use crate::report::view::View;
-use crate::session::home;
-use crate::session::state::State;
+use studio_core::session::collect;
+use studio_core::session::state::SessionState;
+use studio_core::view::SessionView;
+use studio_git::{snapshot, transaction, trash};
 
 /// The command line of `discard`.
 #[derive(Clone, Debug, clap::Args)]
@@ -23,24 +24,24 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    for said in engine::recover(&desk.repository)? {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    for said in transaction::recover(&context.repository)? {
         report::say(&said);
     }
-    refuse_none(&desk, &args.ids)?;
-    let views = desk.find_all(&args.ids, |_| true)?;
+    refuse_none(&context, &args.ids)?;
+    let views = context.find_all(&args.ids, |_| true)?;
     for view in &views {
         refuse(view)?;
-        desk.store.without_shell(&view.record.id)?;
-        let works = view.state.is_active() || view.state == State::Queued;
+        context.store.without_shell(&view.record.id)?;
+        let works = view.state.is_active() || view.state == SessionState::Queued;
         if works && !args.yes && !agreed(view)? {
             return Err(Failure::refused("nothing was discarded"));
         }
     }
-    let operation = drop_all(&desk, &views)?;
+    let operation = drop_all(&context, &views)?;
     let ids: Vec<_> = views.iter().map(|view| view.record.id.clone()).collect();
-    if desk.json {
+    if context.json {
         report::json_line(&json!({"schema": 1, "operation": operation, "discarded": ids}));
         return Ok(0);
     }
@@ -52,58 +53,62 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 /// Drops sessions, those at work too; gives the operation that brings them back.
-pub fn drop_all(desk: &Desk, views: &[View]) -> Result<String> {
+pub fn drop_all(context: &CommandContext, views: &[SessionView]) -> Result<String> {
     for view in views.iter().filter(|view| !view.state.is_settled()) {
-        stop::ask(desk, &view.record.id)?;
-        stop::wait(desk, &view.record.id)?;
+        stop::ask(context, &view.record.id)?;
+        stop::wait(context, &view.record.id)?;
     }
     let mut locks = Vec::new();
     for view in views {
         let id = &view.record.id;
-        let lock = desk.lock_soon(id)?.ok_or_else(|| {
+        let lock = context.lock_soon(id)?.ok_or_else(|| {
             Failure::refused(format!("session `{id}` is in use"))
                 .because("another command is using it")
                 .next("try again")
         })?;
-        refuse(&desk.view(id)?)?;
-        locks.extend([lock, desk.store.without_shell(id)?]);
+        refuse(&context.view(id)?)?;
+        locks.extend([lock, context.store.without_shell(id)?]);
         // Commits come home as far as they can; what cannot goes to the trash as it is.
-        let _ = home::bring(&desk.repository, &view.record, &snapshot::Limits::default());
+        let _ = collect::collect(
+            &context.repository,
+            &view.record,
+            &snapshot::SnapshotLimits::default(),
+        );
     }
     let places: Vec<_> = views.iter().map(|view| view.record.place.clone()).collect();
-    let operation = trash::discard(&desk.repository, &places, &desk.clock.stamp())?;
+    let operation = trash::discard(&context.repository, &places, &context.clock.stamp())?;
     drop(locks);
-    desk.schedule()?;
+    context.schedule()?;
     Ok(operation)
 }
 
-fn refuse(view: &View) -> Result<()> {
+fn refuse(view: &SessionView) -> Result<()> {
     match view.state.is_over() {
-        true => Err(Desk::is_over(view)),
+        true => Err(Project::is_over(view)),
         false => Ok(()),
     }
 }
 
 /// Nothing is dropped by guess: without an id, the sessions that could be meant are named.
-fn refuse_none(desk: &Desk, ids: &[String]) -> Result<()> {
+fn refuse_none(context: &CommandContext, ids: &[String]) -> Result<()> {
     if !ids.is_empty() {
         return Ok(());
     }
-    let mut open = desk.views()?;
+    let mut open = context.views()?;
     open.retain(|view| !view.state.is_over());
     let names: Vec<&str> = open.iter().map(|view| view.record.id.as_str()).collect();
     let failure = Failure::usage("no session given");
     Err(match names.first() {
         Some(first) => failure.because(names.join(", ")).next(format!("studio discard {first}")),
-        None => failure.because("no open sessions").next("studio list --all"),
+        None => failure.because("no open session").next("studio list --all"),
     })
 }
 
 /// Asks on a terminal; refuses elsewhere.
-fn agreed(view: &View) -> Result<bool> {
+fn agreed(view: &SessionView) -> Result<bool> {
     let id = &view.record.id;
     let state = view.state.name();
-    question::yes(&format!("{id} is {state}: stop it and discard it?")).ok_or_else(|| {
+    confirm::yes(&format!("{id} is {state}: stop it and discard it?")).ok_or_else(|| {
         Failure::refused(format!("session `{id}` is {state}"))
             .because("its agent is running")
             .next(format!("studio discard --yes {id}"))

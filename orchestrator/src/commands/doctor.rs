@@ -4,14 +4,14 @@ use base::failure::Result;
 use base::lock::Lock;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
-use crate::git::names::WorktreeTemplate;
-use crate::git::operations::{Entries, Log};
-use crate::git::relocate::Relocation;
-use crate::git::{engine, import, mend, merge, refs, relocate, remake, worktree};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
-use crate::report::view::View;
-use crate::session::state::State;
+use studio_core::session::state::SessionState;
+use studio_core::view::SessionView;
+use studio_git::names::WorktreeTemplate;
+use studio_git::oplog::{LogEntries, OperationLog};
+use studio_git::relocate::Relocation;
+use studio_git::{import, merge, recreate_worktree, refs, relocate, repair, transaction, worktree};
 
 /// What was found.
 #[derive(Default)]
@@ -33,33 +33,34 @@ pub struct Args {
 }
 
 /// Runs it: 0 when all is well or was mended, 1 when something is left to decide.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let mut found = Findings { mended: engine::recover(&desk.repository)?, ..Findings::default() };
-    let (views, unreadable) = desk.sessions()?;
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let mut found =
+        Findings { mended: transaction::recover(&context.repository)?, ..Findings::default() };
+    let (views, unreadable) = context.sessions()?;
     for view in &views {
-        session(&desk, view, &mut found)?;
+        session(&context, view, &mut found)?;
     }
     for (id, failure) in &unreadable {
         found.open.push(format!(
             "{}; its branch and worktree are kept: repair the file, or move {} away",
             failure.sentence(),
-            desk.store.dir(id).display(),
+            context.store.dir(id).display(),
         ));
     }
-    for line in Entries::read(&desk.repository)?.unreadable() {
+    for line in LogEntries::read(&context.repository)?.unreadable() {
         found.open.push(format!(
-            "{}: the operation is ignored; repair or remove the line in {}",
+            "{}: its operation is not touched; repair or remove the line in {}",
             line.sentence(),
-            desk.store.root().join("operations.jsonl").display(),
+            context.store.root().join("operations.jsonl").display(),
         ));
     }
-    inside_the_checkout(&desk, &views, args.move_worktrees, &mut found)?;
-    leftovers(&desk, &mut found)?;
+    inside_the_checkout(&context, &views, args.move_worktrees, &mut found)?;
+    leftovers(&context, &mut found)?;
     surroundings(&mut found);
-    let started = desk.schedule()?;
-    found.mended.extend(started.iter().map(|id| format!("started the queued session `{id}`")));
-    if desk.json {
+    let started = context.schedule()?;
+    found.mended.extend(started.iter().map(|id| format!("started `{id}`, which was waiting")));
+    if context.json {
         report::json_line(&json!({
             "schema": 1, "mended": found.mended, "open": found.open, "notes": found.notes,
         }));
@@ -75,15 +76,15 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 /// What is wrong with one session.
-fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
+fn session(context: &CommandContext, view: &SessionView, found: &mut Findings) -> Result<()> {
     let id = &view.record.id;
     let place = &view.record.place;
     if view.state.is_over() {
         return Ok(());
     }
     // Somebody works on it: nothing there is a leftover.
-    let Some(_lock) = desk.store.lock(id)? else { return Ok(()) };
-    let _shut = match desk.store.without_shell(id) {
+    let Some(_lock) = context.store.lock(id)? else { return Ok(()) };
+    let _shut = match context.store.without_shell(id) {
         Ok(shut) => shut,
         Err(open) => {
             found.notes.push(format!("skipped `{id}`: {}", open.into_cause()));
@@ -91,11 +92,11 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
         }
     };
     if !worktree::is_finished(place) {
-        if worktree::admin_dir_of(&desk.repository, &place.worktree)?.is_some()
+        if worktree::admin_dir_of(&context.repository, &place.worktree)?.is_some()
             || place.git_dir.exists()
         {
-            worktree::unmake(&desk.repository, place)?;
-            found.mended.push(format!("removed the incomplete worktree of `{id}`"));
+            worktree::unmake(&context.repository, place)?;
+            found.mended.push(format!("removed the half-made worktree of `{id}`"));
         }
     } else if place.worktree.symlink_metadata().is_err() && place.git_dir.exists() {
         found.open.push(format!(
@@ -104,23 +105,23 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
         ));
     }
     if worktree::is_finished(place) {
-        found.mended.extend(mend::mend(&desk.repository, place)?);
+        found.mended.extend(repair::repair(&context.repository, place)?);
         if let Err(failure) = import::check_pointer(place) {
             found.open.push(failure.in_full());
         }
     }
-    if refs::read(&desk.repository.open()?, &merge::ref_name(place))?.is_some() {
-        merge::release(&desk.repository, place)?;
-        found.mended.push(format!("released the landing refs of `{id}`"));
+    if refs::read(&context.repository.open()?, &merge::ref_name(place))?.is_some() {
+        merge::release(&context.repository, place)?;
+        found.mended.push(format!("released what `{id}` held for landing"));
     }
-    let temporary = desk.store.file(id, "tmp");
+    let temporary = context.store.file(id, "tmp");
     let removed = temporary.exists() && std::fs::remove_dir_all(&temporary).is_ok();
     // A shell leaves some behind as well, and that is no fault.
-    if removed && view.state == State::Crashed {
+    if removed && view.state == SessionState::Crashed {
         found.mended.push(format!("removed the temporary files of `{id}`"));
     }
-    if view.state == State::Crashed {
-        found.open.push(format!("`{id}` crashed; its work is kept: studio resume {id}"));
+    if view.state == SessionState::Crashed {
+        found.open.push(format!("`{id}` crashed; everything is kept: studio resume {id}"));
     }
     Ok(())
 }
@@ -129,19 +130,19 @@ fn session(desk: &Desk, view: &View, found: &mut Findings) -> Result<()> {
 /// directories above find the main checkout's files. They are moved when the user says so, but for
 /// those of sessions at work.
 fn inside_the_checkout(
-    desk: &Desk,
-    views: &[View],
+    context: &CommandContext,
+    views: &[SessionView],
     wants_move: bool,
     found: &mut Findings,
 ) -> Result<()> {
-    let repository = &desk.repository;
-    let template = WorktreeTemplate::parse(&desk.config.studio.worktree)?;
+    let repository = &context.repository;
+    let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
     let Some(checkout) = &repository.main_checkout else { return Ok(()) };
-    let is_inside = |view: &&View| {
+    let is_inside = |view: &&SessionView| {
         let worktree = &view.record.place.worktree;
         !view.state.is_over() && worktree.starts_with(checkout) && worktree.is_dir()
     };
-    let inside: Vec<&View> = views.iter().filter(is_inside).collect();
+    let inside: Vec<&SessionView> = views.iter().filter(is_inside).collect();
     if inside.is_empty() || template.parent(repository).starts_with(checkout) {
         return Ok(());
     }
@@ -160,7 +161,7 @@ fn inside_the_checkout(
     let (mut locks, mut wanted) = (Vec::new(), Vec::new());
     for view in inside {
         let id = &view.record.id;
-        match (desk.store.lock(id)?, desk.store.without_shell(id)) {
+        match (context.store.lock(id)?, context.store.without_shell(id)) {
             (Some(lock), Ok(shut)) => {
                 locks.push((lock, shut));
                 let to = template.worktree(repository, id);
@@ -176,7 +177,7 @@ fn inside_the_checkout(
     if wanted.is_empty() {
         return Ok(());
     }
-    relocate::relocate(repository, &wanted, &desk.clock.stamp())?;
+    relocate::relocate(repository, &wanted, &context.clock.stamp())?;
     for Relocation { place, to } in &wanted {
         found.mended.push(format!("moved the worktree of `{}` to {}", place.id, to.display()));
     }
@@ -184,8 +185,8 @@ fn inside_the_checkout(
 }
 
 /// Half-written records, scratch directories and `.keep` files, while nobody imports.
-fn leftovers(desk: &Desk, found: &mut Findings) -> Result<()> {
-    let sessions = desk.store.root().join("sessions");
+fn leftovers(context: &CommandContext, found: &mut Findings) -> Result<()> {
+    let sessions = context.store.root().join("sessions");
     for entry in std::fs::read_dir(&sessions).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let old = entry.metadata().and_then(|meta| meta.modified()).ok();
@@ -198,16 +199,16 @@ fn leftovers(desk: &Desk, found: &mut Findings) -> Result<()> {
         }
     }
     // Nobody starts a session, brings one back or imports while these are held.
-    let _starts = crate::schedule::lock(&desk.repository)?;
-    let _log = Log::open(&desk.repository)?;
-    let (views, unreadable) = desk.sessions()?;
+    let _starts = studio_core::schedule::lock(&context.repository)?;
+    let _log = OperationLog::open(&context.repository)?;
+    let (views, unreadable) = context.sessions()?;
     let open = views.iter().filter(|view| !view.state.is_over()).map(|view| &view.record.id);
     let ids = open.chain(unreadable.iter().map(|(id, _)| id));
-    let held: Option<Vec<Lock>> = ids.map(|id| desk.store.lock(id).ok().flatten()).collect();
+    let held: Option<Vec<Lock>> = ids.map(|id| context.store.lock(id).ok().flatten()).collect();
     if held.is_some() {
         let places: Vec<_> = views.into_iter().map(|view| view.record.place).collect();
-        found.mended.extend(import::remove_leftovers(&desk.repository)?);
-        found.mended.extend(remake::remove_leftovers(&places)?);
+        found.mended.extend(import::remove_leftovers(&context.repository)?);
+        found.mended.extend(recreate_worktree::remove_leftovers(&places)?);
     }
     Ok(())
 }
@@ -215,7 +216,7 @@ fn leftovers(desk: &Desk, found: &mut Findings) -> Result<()> {
 /// What studio needs from the machine.
 fn surroundings(found: &mut Findings) {
     if base::process::find_program("g3").is_none()
-        && !std::path::Path::new(&crate::launch::table::g3_program()).is_absolute()
+        && !std::path::Path::new(&studio_core::launch::registry::g3_program()).is_absolute()
     {
         found.open.push("`g3` is neither next to studio nor in PATH: install it, or configure an agent in [studio.agents]".to_owned());
     }

@@ -2,16 +2,17 @@
 
 use base::failure::{Failure, OrFail, Result};
 use serde_json::json;
+use studio_core::project::Project;
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
-use crate::session::journal::Entry;
-use crate::session::state::State;
+use studio_core::session::journal::JournalEntry;
+use studio_core::session::state::SessionState;
 
 /// The command line of `edit`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Session id, or the start of it [default: the only open session]
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
     /// Replace the checks with this command (repeatable)
@@ -26,8 +27,8 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
     if args.checks.is_empty() && args.added.is_empty() && !args.no_checks {
         return Err(Failure::usage("nothing to change")
             .next("studio edit ID --check 'cargo test'")
@@ -36,12 +37,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if args.checks.iter().chain(&args.added).any(|line| line.trim().is_empty()) {
         return Err(Failure::usage("a check is empty").next("studio edit ID --no-checks"));
     }
-    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+    let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let id = &view.record.id;
-    let lock = desk.lock_soon(id)?;
-    let view = desk.view(id)?;
+    let lock = context.lock_soon(id)?;
+    let view = context.view(id)?;
     if view.state.is_over() {
-        return Err(Desk::is_over(&view));
+        return Err(Project::is_over(&view));
     }
     if lock.is_none() || view.state.is_active() {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
@@ -55,12 +56,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
             commands.push(line.clone());
         }
     }
-    let mut writer = desk.store.writer(id, desk.clock)?;
-    let entry = Entry::Checks { commands: commands.clone() };
+    let mut writer = context.store.writer(id, context.clock)?;
+    let entry = JournalEntry::Checks { commands: commands.clone() };
     writer.write(entry).and_then(|()| writer.sync()).or_fail(|| "cannot write the journal")?;
     drop(lock);
-    let now = desk.view(id)?;
-    if desk.json {
+    let now = context.view(id)?;
+    if context.json {
         let state = now.state.name();
         report::json_line(&json!({"schema": 1, "id": id, "state": state, "checks": commands}));
         return Ok(0);
@@ -73,7 +74,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
             }
         }
     }
-    if now.state.is_settled() && now.state != State::Ready {
+    if now.state.is_settled() && now.state != SessionState::Ready {
         report::say(&format!("run them: studio check {id}"));
     }
     Ok(0)

@@ -1,23 +1,23 @@
 //! The user's editor, for a commit message.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 
 use base::failure::{Failure, Kind, OrFail, Result};
 use base::process::{Job, Stream};
 use rustix::process::Signal;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
-use crate::commands::desk::Desk;
+use studio_core::interrupt::Interrupt;
 
 /// Opens a text in the editor that git would open; gives what was saved.
-pub fn edit(desk: &Desk, text: &str) -> Result<String> {
+pub fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Result<String> {
     let file = tempfile::Builder::new().prefix("studio-message-").suffix(".txt").tempfile();
     let file = file.or_fail(|| "cannot make a temporary file")?;
     std::fs::write(file.path(), text).or_fail(|| "cannot write the message")?;
     let variable = |name: &str| std::env::var(name).ok();
     let editor = choose(variable, base::git::user_setting);
     let line = format!("{editor} \"$1\"");
-    let directory = desk.repository.main_checkout.as_ref().unwrap_or(&desk.repository.common_dir);
     // In our process group: the terminal is ours, and a program of another group may not read it.
     let job = Job::new("sh", directory)
         .args(["-c", &line, "sh"])
@@ -26,7 +26,7 @@ pub fn edit(desk: &Desk, text: &str) -> Result<String> {
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit);
-    let status = desk.interrupt.ignored_while(|| {
+    let status = interrupt.ignored_while(|| {
         let _terminal = Terminal::kept();
         let mut running = job.spawn().or_fail(|| format!("cannot start the editor `{editor}`"))?;
         running.wait_until(None).or_fail(|| "cannot wait for the editor")

@@ -3,29 +3,29 @@
 use base::failure::Result;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
-use crate::git::worktree;
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::coach;
-use crate::report::view::View;
-use crate::session::facts::{Fate, Phase};
-use crate::session::journal::Outcome;
+use studio_core::session::journal::SessionOutcome;
+use studio_core::session::summary::{Disposition, Phase};
+use studio_core::view::SessionView;
+use studio_git::worktree;
 
 /// The command line of `explain`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Session id, or the start of it [default: the only open session]
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let stands = worktree::is_finished(&view.record.place);
-    let tip = desk.repository.tip(&view.record.place.branch)?;
-    if desk.json {
+    let tip = context.repository.tip(&view.record.place.branch)?;
+    if context.json {
         let story = &view.facts.story;
         report::json_line(&json!({
             "schema": 1,
@@ -37,7 +37,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
                 "journal": {
                     "phase": story.phase, "turns": story.turns, "updated_at": story.updated_at,
                 },
-                "coach": coach::json(story),
+                "coach": studio_core::coach_json::json(story),
                 "operation": view.facts.fate,
                 "worktree": stands,
                 "tip": tip,
@@ -49,30 +49,34 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-fn text(view: &View, stands: bool, tip: Option<String>) -> String {
+fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
     let story = &view.facts.story;
     let lock = match view.facts.locked {
-        true => "held by a supervisor or a command",
-        false => "free",
+        true => "held: a supervisor, or a command, is at work",
+        false => "free: no process works on it",
     };
     let phase = match &story.phase {
         Phase::Queued => view.why().unwrap_or_default(),
-        Phase::Starting => "a supervisor was started".to_owned(),
-        Phase::Working => format!("turn {} was started", story.turns),
-        Phase::Waiting { reason } => format!("waiting: {reason}"),
-        Phase::Checking => "the checks were started".to_owned(),
-        Phase::Ended { outcome: Outcome::Ready } => "the run succeeded".to_owned(),
-        Phase::Ended { outcome: Outcome::Failed { why } } => format!("the run failed: {why}"),
-        Phase::Ended { outcome: Outcome::Empty } => "the run ended without changes".to_owned(),
-        Phase::Ended { outcome: Outcome::Stopped } => "the run was stopped".to_owned(),
+        Phase::Starting => "a supervisor took over".to_owned(),
+        Phase::Working => format!("turn {} was begun", story.turns),
+        Phase::Waiting { reason } => format!("it waits: {reason}"),
+        Phase::Checking => "the checks were begun".to_owned(),
+        Phase::Ended { outcome: SessionOutcome::Ready } => "the run ended well".to_owned(),
+        Phase::Ended { outcome: SessionOutcome::Failed { why } } => {
+            format!("the run failed: {why}")
+        }
+        Phase::Ended { outcome: SessionOutcome::Empty } => {
+            "the run ended without changes".to_owned()
+        }
+        Phase::Ended { outcome: SessionOutcome::Stopped } => "the run was stopped".to_owned(),
     };
     let operation = match &view.facts.fate {
-        Fate::Open => "none".to_owned(),
-        Fate::Landing => "a landing was started and has not finished".to_owned(),
-        Fate::Accepted { operation, commit } => {
+        Disposition::Open => "none".to_owned(),
+        Disposition::Landing => "a landing was started and has no outcome".to_owned(),
+        Disposition::Accepted { operation, commit } => {
             format!("landed as {} by {operation}", commit.as_deref().unwrap_or("?"))
         }
-        Fate::Discarded { operation } => format!("discarded by {operation}"),
+        Disposition::Discarded { operation } => format!("discarded by {operation}"),
     };
     let worktree = match stands {
         true => view.record.place.worktree.display().to_string(),

@@ -8,14 +8,14 @@ use base::id::Id;
 use base::lock::Lock;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
-use crate::git::gc::{self, Keep};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
+use studio_git::gc::{self, Keep};
 
 /// The command line of `gc`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Delete data older than this many days (newer data only if the trash exceeds 10 GB)
+    /// Delete data older than this many days; newer trash is deleted only above 10 GB
     #[arg(long, value_name = "DAYS", default_value_t = 7)]
     pub older: u32,
     /// Print what would be deleted, without deleting it
@@ -24,17 +24,17 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
     let keep = Keep { days: i64::from(args.older), ..Keep::default() };
-    let now = desk.clock.now();
+    let now = context.clock.now();
     let freed = match args.dry_run {
-        true => gc::planned(&desk.repository, keep, now)?,
-        false => gc::empty(&desk.repository, keep, now)?,
+        true => gc::planned(&context.repository, keep, now)?,
+        false => gc::empty(&context.repository, keep, now)?,
     };
-    let caches = if args.dry_run { 0 } else { remove_unused_caches(&desk, keep.days)? };
+    let caches = if args.dry_run { 0 } else { remove_unused_caches(&context, keep.days)? };
     let deleted = &freed.operations;
-    if desk.json {
+    if context.json {
         let (dry_run, bytes) = (args.dry_run, freed.bytes);
         report::json_line(
             &json!({"schema": 1, "deleted": deleted, "bytes": bytes, "caches": caches, "dry_run": dry_run}),
@@ -43,10 +43,10 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         report::say("nothing is old enough to be deleted from the trash");
     }
     let verb = if args.dry_run { "would delete" } else { "deleted" };
-    for id in deleted.iter().filter(|_| !desk.json) {
-        report::out(&format!("{verb} the data of {id}; it can no longer be undone"));
+    for id in deleted.iter().filter(|_| !context.json) {
+        report::out(&format!("{verb} what {id} kept; it cannot be undone any more"));
     }
-    if caches > 0 && !desk.json {
+    if caches > 0 && !context.json {
         let s = if caches == 1 { "" } else { "s" };
         report::out(&format!("deleted {caches} unused build cache{s}"));
     }
@@ -56,7 +56,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 /// Removes the build caches of sessions that are over or that were unused for so many days,
 /// those of checks that do not run, and the one that earlier versions shared between sessions. Gives
 /// how many there were.
-fn remove_unused_caches(desk: &Desk, days: i64) -> Result<usize> {
+fn remove_unused_caches(context: &CommandContext, days: i64) -> Result<usize> {
     let mut removed = 0;
     let mut remove = |path: PathBuf| {
         if path.symlink_metadata().is_ok() {
@@ -64,15 +64,16 @@ fn remove_unused_caches(desk: &Desk, days: i64) -> Result<usize> {
             removed += 1;
         }
     };
-    remove(desk.store.root().join("cache/build"));
-    for view in desk.views()? {
+    remove(context.store.root().join("cache/build"));
+    for view in context.views()? {
         let id = &view.record.id;
-        let is_unused = view.state.is_over() || is_idle(desk, id, days);
-        if is_unused && let Some(_lock) = desk.store.lock(id)? {
-            remove(desk.store.file(id, "caches"));
+        let is_unused = view.state.is_over() || is_idle(context, id, days);
+        if is_unused && let Some(_lock) = context.store.lock(id)? {
+            remove(context.store.file(id, "caches"));
         }
     }
-    let slots = std::fs::read_dir(desk.store.root().join("checks")).into_iter().flatten().flatten();
+    let slots =
+        std::fs::read_dir(context.store.root().join("checks")).into_iter().flatten().flatten();
     for slot in slots {
         if let Ok(Some(_lock)) = Lock::try_take(&slot.path().join("lock")) {
             remove(slot.path().join("cache"));
@@ -82,9 +83,9 @@ fn remove_unused_caches(desk: &Desk, days: i64) -> Result<usize> {
 }
 
 /// Whether the last word of a session's journal is so old.
-fn is_idle(desk: &Desk, id: &Id, days: i64) -> bool {
-    let journal = std::fs::metadata(desk.store.file(id, "journal.jsonl"));
+fn is_idle(context: &CommandContext, id: &Id, days: i64) -> bool {
+    let journal = std::fs::metadata(context.store.file(id, "journal.jsonl"));
     let changed = journal.and_then(|found| found.modified()).ok();
     let changed = changed.and_then(|at| jiff::Timestamp::try_from(at).ok());
-    changed.is_some_and(|at| at.as_second() <= desk.clock.now().as_second() - days * 86_400)
+    changed.is_some_and(|at| at.as_second() <= context.clock.now().as_second() - days * 86_400)
 }

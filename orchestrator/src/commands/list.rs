@@ -8,14 +8,14 @@ use base::failure::Result;
 use base::id::Id;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
-use crate::git::import;
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::list::Page;
 use crate::report::table;
-use crate::report::view::View;
-use crate::session::home::{self, Standing};
-use crate::session::state::State;
+use studio_core::session::collect::{self, BranchStanding};
+use studio_core::session::state::SessionState;
+use studio_core::view::SessionView;
+use studio_git::import;
 
 /// How many sessions at most are compared with their branch in one call; what was found is
 /// remembered.
@@ -30,19 +30,19 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let (views, unreadable) = desk.sessions()?;
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let (views, unreadable) = context.sessions()?;
     let whys = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
-    let (over, open): (Vec<View>, Vec<View>) =
+    let (over, open): (Vec<SessionView>, Vec<SessionView>) =
         views.into_iter().partition(|view| view.state.is_over() && !args.all);
-    let mut open: Vec<View> = open.into_iter().map(|view| desk.salvaged(view)).collect();
-    compare(&desk, &mut open);
+    let mut open: Vec<SessionView> = open.into_iter().map(|view| context.salvaged(view)).collect();
+    compare(&context, &mut open);
     for view in open.iter_mut().filter(|view| !view.state.is_over()) {
         view.tampered = import::tampered(&view.record.place);
     }
-    if desk.json {
-        let sessions: Vec<_> = open.iter().map(View::json).collect();
+    if context.json {
+        let sessions: Vec<_> = open.iter().map(SessionView::json).collect();
         let unreadable: Vec<_> = whys.map(|(id, why)| json!({"id": id, "why": why})).collect();
         report::json_line(&json!({"schema": 1, "sessions": sessions, "unreadable": unreadable}));
         return Ok(0);
@@ -50,7 +50,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     if open.is_empty() {
         report::say("no open sessions; start one: studio run 'your task'");
     } else {
-        show(&desk, &open)?;
+        show(&context, &open)?;
     }
     for (_, why) in whys {
         report::say(&format!("{why}: studio doctor"));
@@ -59,7 +59,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
     for view in &open {
         if let Some(what) = &view.tampered {
             let id = &view.record.id;
-            report::say(&format!("warning: {id}: {what}; plain git in its worktree would obey it"));
+            report::say(&format!("warning: {id}: {what}; plain git in its worktree would run it"));
         }
     }
     if !over.is_empty() {
@@ -69,8 +69,8 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 /// Prints sessions as a table that fits the terminal.
-pub fn show(desk: &Desk, views: &[View]) -> Result<()> {
-    let mut ids: Vec<Id> = desk.store.ids()?;
+pub fn show(context: &CommandContext, views: &[SessionView]) -> Result<()> {
+    let mut ids: Vec<Id> = context.store.ids()?;
     ids.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     let is_terminal = std::io::stdout().is_terminal();
     let page = Page {
@@ -78,18 +78,20 @@ pub fn show(desk: &Desk, views: &[View]) -> Result<()> {
         height: is_terminal.then(table::height).flatten(),
         colours: is_terminal && report::wants_colours(),
     };
-    report::out(&report::list::sessions(views, &ids, desk.clock.now(), page));
+    report::out(&report::list::sessions(views, &ids, context.clock.now(), page));
     Ok(())
 }
 
 /// What a person should do about sessions that do not go on by themselves.
-fn say_what_waits(open: &[View]) {
-    let crashed = open.iter().filter(|view| view.state == State::Crashed).count();
+fn say_what_waits(open: &[SessionView]) {
+    let crashed = open.iter().filter(|view| view.state == SessionState::Crashed).count();
     if crashed > 0 {
         report::say(&format!("{crashed} crashed, their work is kept: studio resume --all"));
     }
-    let (held, waiting): (Vec<&View>, Vec<&View>) =
-        open.iter().filter(|view| view.state == State::Queued).partition(|view| view.is_held());
+    let (held, waiting): (Vec<&SessionView>, Vec<&SessionView>) = open
+        .iter()
+        .filter(|view| view.state == SessionState::Queued)
+        .partition(|view| view.is_held());
     let (held, waiting) = (held.len(), waiting.len());
     if held > 0 {
         report::say(&format!("{held} waiting for other sessions to land: studio status ID"));
@@ -103,9 +105,9 @@ fn say_what_waits(open: &[View]) {
 
 /// Finds out which sessions conflict with their branch. What cannot be found out, or not in a
 /// moment, is left open.
-fn compare(desk: &Desk, views: &mut [View]) {
-    let cache = desk.store.root().join("cache/standing.json");
-    let known: BTreeMap<String, Standing> = std::fs::read(&cache)
+fn compare(context: &CommandContext, views: &mut [SessionView]) {
+    let cache = context.store.root().join("cache/standing.json");
+    let known: BTreeMap<String, BranchStanding> = std::fs::read(&cache)
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok())
         .unwrap_or_default();
@@ -117,16 +119,16 @@ fn compare(desk: &Desk, views: &mut [View]) {
         let Some(work) = view.work().filter(|work| settled && work.is_changed()) else { continue };
         let tip = tips
             .entry(branch.as_str().to_owned())
-            .or_insert_with(|| desk.repository.tip(branch).ok().flatten());
+            .or_insert_with(|| context.repository.tip(branch).ok().flatten());
         if let Some(tip) = tip {
             keys.push((at, format!("{tip} {}", work.commit())));
         }
     }
     let missing: Vec<&(usize, String)> =
         keys.iter().filter(|(_, key)| !known.contains_key(key)).take(COMPARED).collect();
-    let found = in_parallel(desk, views, &missing);
+    let found = in_parallel(context, views, &missing);
     let is_new = !found.is_empty();
-    let all: BTreeMap<String, Standing> = keys
+    let all: BTreeMap<String, BranchStanding> = keys
         .iter()
         .filter_map(|(_, key)| {
             let standing = found.get(key).or_else(|| known.get(key))?;
@@ -144,15 +146,16 @@ fn compare(desk: &Desk, views: &mut [View]) {
 }
 
 fn in_parallel(
-    desk: &Desk,
-    views: &[View],
+    context: &CommandContext,
+    views: &[SessionView],
     missing: &[&(usize, String)],
-) -> BTreeMap<String, Standing> {
+) -> BTreeMap<String, BranchStanding> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let part = missing.len().div_ceil(cores).max(1);
     let compare = |(at, key): &(usize, String)| {
         let view = &views[*at];
-        let standing = home::standing(&desk.repository, &view.record, view.work()?).ok()??;
+        let standing =
+            collect::standing(&context.repository, &view.record, view.work()?).ok()??;
         Some((key.clone(), standing))
     };
     std::thread::scope(|scope| {

@@ -7,17 +7,17 @@ use futures_util::FutureExt;
 use serde_json::json;
 
 use crate::commands::changes::Changes;
-use crate::commands::desk::{Common, Desk};
-use crate::launch::log::RawTail;
-use crate::launch::table;
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::journal;
-use crate::session::journal::{Entry, Tail};
+use studio_core::launch::log::RawTail;
+use studio_core::launch::registry;
+use studio_core::session::journal::{JournalEntry, JournalTail};
 
 /// The command line of `logs`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Session id, or the start of it [default: the only open session]
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
     /// Follow the log until the session finishes
@@ -29,11 +29,11 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let id = &view.record.id;
-    let shown = Shown { desk: &desk, id, follow: args.follow };
+    let shown = Shown { context: &context, id, follow: args.follow };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     runtime.block_on(if args.raw {
@@ -45,7 +45,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 
 /// The logs of one session.
 struct Shown<'d> {
-    desk: &'d Desk,
+    context: &'d CommandContext,
     id: &'d Id,
     follow: bool,
 }
@@ -53,18 +53,18 @@ struct Shown<'d> {
 impl Shown<'_> {
     fn changes(&self) -> Changes {
         let changes = Changes::start();
-        changes.add(&self.desk.store.dir(self.id));
-        changes.add(self.desk.store.root());
+        changes.add(&self.context.store.dir(self.id));
+        changes.add(self.context.store.root());
         changes
     }
 
     /// The raw output of the agent.
     async fn raw(self) -> Result<u8> {
         let mut changes = self.changes();
-        let mut output = RawTail::from_start(self.desk.store.file(self.id, "agent.log"));
+        let mut output = RawTail::from_start(self.context.store.file(self.id, "agent.log"));
         loop {
             // Looked at before the output, so that its end is not missed.
-            let settled = self.desk.view(self.id)?.state.is_settled();
+            let settled = self.context.view(self.id)?.state.is_settled();
             let text = output.more().or_fail(|| "cannot read the agent's output")?;
             report::part(&base::text::printable_output(&text));
             if !self.follow || settled {
@@ -77,25 +77,25 @@ impl Shown<'_> {
     /// The journal, and what an agent of protocol `command` writes during its turn.
     async fn journal(self) -> Result<u8> {
         let mut changes = self.changes();
-        let mut tail = Tail::from_start(self.desk.store.file(self.id, "journal.jsonl"));
+        let mut tail = JournalTail::from_start(self.context.store.file(self.id, "journal.jsonl"));
         let mut output =
-            Output::of(RawTail::from_start(self.desk.store.file(self.id, "agent.log")));
-        let mut reader = journal::Reader::default();
-        let streams = self.follow && !self.desk.json && self.is_command()?;
+            Output::of(RawTail::from_start(self.context.store.file(self.id, "agent.log")));
+        let mut reader = journal::JournalReader::default();
+        let streams = self.follow && !self.context.json && self.is_command()?;
         loop {
             // Looked at before the journal, so that the last lines of a run are not missed.
-            let view = self.desk.view(self.id)?;
+            let view = self.context.view(self.id)?;
             let settled = view.state.is_settled();
             let fail = || format!("cannot read the journal of `{}`", self.id);
             for line in tail.more().or_fail(fail)? {
-                if self.desk.json {
+                if self.context.json {
                     report::json_line(&json!(line));
                     continue;
                 }
                 match &line.entry {
-                    Entry::Turn { log_bytes, .. } => output.begins(log_bytes.unwrap_or(0)),
-                    Entry::Event { .. } if output.open => output.show()?,
-                    Entry::TurnEnd { .. } => output.ends(),
+                    JournalEntry::Turn { log_bytes, .. } => output.begins(log_bytes.unwrap_or(0)),
+                    JournalEntry::Event { .. } if output.open => output.show()?,
+                    JournalEntry::TurnEnd { .. } => output.ends(),
                     _ => {}
                 }
                 // The last words of a turn whose output was shown are known already.
@@ -115,8 +115,8 @@ impl Shown<'_> {
     }
 
     fn is_command(&self) -> Result<bool> {
-        let record = self.desk.store.load(self.id)?;
-        let row = table::row(&self.desk.config, &record.agent);
+        let record = self.context.store.load(self.id)?;
+        let row = registry::row(&self.context.config, &record.agent);
         Ok(row.is_ok_and(|row| row.protocol == Protocol::Command))
     }
 }

@@ -3,19 +3,19 @@
 use base::failure::Result;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
-use crate::git::operations::{self, Entries, Kind};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::table;
+use studio_git::oplog::{self, LogEntries, OperationKind};
 
 /// Runs it.
-pub fn run(common: &Common) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let all = operations::list(&desk.repository)?;
-    let entries = Entries::read(&desk.repository)?;
+pub fn run(common: &CommonArgs) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let all = oplog::list(&context.repository)?;
+    let entries = LogEntries::read(&context.repository)?;
     let unreadable: Vec<String> =
-        entries.unreadable().iter().map(operations::Unreadable::sentence).collect();
-    if desk.json {
+        entries.unreadable().iter().map(oplog::UnreadableOperation::sentence).collect();
+    if context.json {
         let mut json = json!({"schema": 1, "operations": all});
         if !unreadable.is_empty() {
             json["unreadable"] = json!(unreadable);
@@ -32,10 +32,10 @@ pub fn run(common: &Common) -> Result<u8> {
         .iter()
         .map(|operation| {
             let kind = match operation.kind {
-                Kind::Accept => "accept",
-                Kind::Discard => "discard",
-                Kind::Undo => "undo",
-                Kind::Relocate => "move",
+                OperationKind::Accept => "accept",
+                OperationKind::Discard => "discard",
+                OperationKind::Undo => "undo",
+                OperationKind::Relocate => "move",
             };
             let sessions: Vec<String> =
                 operation.sessions.iter().map(ToString::to_string).collect();
@@ -44,7 +44,7 @@ pub fn run(common: &Common) -> Result<u8> {
                 operation.id.clone(),
                 kind.to_owned(),
                 sessions.join(" "),
-                table::age(&operation.time, desk.clock.now()),
+                table::age(&operation.time, context.clock.now()),
                 undone.unwrap_or_default(),
             ]
         })

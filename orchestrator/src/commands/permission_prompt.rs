@@ -9,10 +9,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 use tokio::net::unix::pipe::Receiver;
 
-use crate::commands::desk::Desk;
-use crate::report::progress::Progress;
-use crate::report::view::View;
-use crate::supervise::control::{self, Request};
+use crate::commands::context::CommandContext;
+use crate::report::progress::SessionProgress;
+use studio_core::supervise::control::{self, ControlRequest};
+use studio_core::view::SessionView;
 
 /// The terminal, and the request that is shown there.
 pub struct PermissionPrompt {
@@ -37,7 +37,11 @@ impl PermissionPrompt {
 
     /// Shows the first open request of these sessions, and takes it away when it was answered
     /// elsewhere.
-    pub fn update<'v>(&mut self, views: impl Iterator<Item = &'v View>, progress: &mut Progress) {
+    pub fn update<'v>(
+        &mut self,
+        views: impl Iterator<Item = &'v SessionView>,
+        progress: &mut SessionProgress,
+    ) {
         let mut first = None;
         for view in views {
             let asks = &view.facts.story.asks;
@@ -88,7 +92,12 @@ impl PermissionPrompt {
     }
 
     /// Answers the open request with a key; other keys do nothing.
-    pub fn answer(&mut self, desk: &Desk, key: char, progress: &mut Progress) -> Result<()> {
+    pub fn answer(
+        &mut self,
+        context: &CommandContext,
+        key: char,
+        progress: &mut SessionProgress,
+    ) -> Result<()> {
         let (allow, always, word) = match key {
             'y' | 'Y' => (true, false, "allowed"),
             'a' | 'A' => (true, true, "allowed for this session"),
@@ -97,9 +106,9 @@ impl PermissionPrompt {
         };
         let Some((id, n)) = self.open.take() else { return Ok(()) };
         self.restore();
-        let request = Request::Answer { n: Some(n), allow, always };
+        let request = ControlRequest::Answer { n: Some(n), allow, always };
         // A refusal means that it was answered elsewhere.
-        match control::ask(&desk.repository.common_dir, &id, &request) {
+        match control::ask(&context.repository.common_dir, &id, &request) {
             Ok(true) => progress.say(&format!("{id}: permission {n} {word}")),
             Ok(false) | Err(_) => progress.say(&format!("{id}: permission {n} was withdrawn")),
         }

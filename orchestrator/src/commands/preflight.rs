@@ -9,52 +9,53 @@ use base::failure::{Failure, OrFail, Result};
 use base::process::{Job, Limits};
 use serde_json::Value;
 
-use crate::commands::desk::Desk;
-use crate::commands::order::Order;
-use crate::launch::contract;
-use crate::session::record;
+use crate::commands::context::CommandContext;
+use studio_core::launch::requirements;
+use studio_core::session::record;
+use studio_core::session::spec::SessionSpec;
 
 /// How long the check may take: a command of the user's may have to find the key.
 const TIME: std::time::Duration = std::time::Duration::from_secs(90);
 
 /// Refuses orders that no agent could work on. Each command line is checked once.
-pub fn check(desk: &Desk, orders: &[Order]) -> Result<()> {
-    let configured = desk.config.studio.limits.budget_usd;
+pub fn check(context: &CommandContext, orders: &[SessionSpec]) -> Result<()> {
+    let configured = context.config.studio.limits.budget_usd;
     let mut checked = BTreeSet::new();
     for order in orders {
         let agent = order.agent.as_deref().unwrap_or("g3");
-        let mut options = order.options();
+        let mut options = requirements::AgentOptions::from(order);
         // A persona that the base holds is found in the session's worktree, wherever we are.
-        if options.persona.is_some_and(|name| is_in_base(desk, order, name)) {
+        if options.persona.is_some_and(|name| is_in_base(context, order, name)) {
             options.persona = None;
         }
-        let row = contract::row(&desk.config, agent, options, &order.part, &order.checks)?;
+        let row =
+            requirements::agent_for(&context.config, agent, options, &order.part, &order.checks)?;
         reports(&row, agent, &order.limits)?;
         let budget = order.limits.usd.or(configured);
         if is_g3(&row) && checked.insert((row.command.clone(), budget.map(f64::to_bits))) {
-            dry_run(desk, &row, budget)?;
+            dry_run(context, &row, budget)?;
         }
     }
     Ok(())
 }
 
 /// Refuses a plan whose texts no model could refine or split.
-pub fn planner(desk: &Desk) -> Result<()> {
-    let mut row = contract::row(
-        &desk.config,
+pub fn planner(context: &CommandContext) -> Result<()> {
+    let mut row = requirements::agent_for(
+        &context.config,
         "g3",
-        contract::Options::default(),
-        &record::Part::default(),
+        requirements::AgentOptions::default(),
+        &record::PlanRef::default(),
         &[],
     )?;
-    if let Some(planner) = &desk.config.providers.planner {
+    if let Some(planner) = &context.config.providers.planner {
         row.command.extend(["--provider".to_owned(), planner.clone()]);
     }
-    dry_run(desk, &row, None)
+    dry_run(context, &row, None)
 }
 
 /// Refuses limits of what an agent does not report.
-fn reports(row: &AgentRow, agent: &str, limits: &record::Limits) -> Result<()> {
+fn reports(row: &AgentRow, agent: &str, limits: &record::RunLimits) -> Result<()> {
     let flags = [
         ("--budget", limits.usd.is_some()),
         ("--max-tokens", limits.tokens.is_some()),
@@ -75,10 +76,10 @@ fn is_g3(row: &AgentRow) -> bool {
     row.protocol == Protocol::Acp && program.is_some_and(|name| name == "g3")
 }
 
-fn is_in_base(desk: &Desk, order: &Order, persona: &str) -> bool {
+fn is_in_base(context: &CommandContext, order: &SessionSpec, persona: &str) -> bool {
     let find = || -> Option<()> {
-        let base = desk.repository.base(order.base.as_deref()).ok()?;
-        let repository = desk.repository.open().ok()?;
+        let base = context.repository.base(order.base.as_deref()).ok()?;
+        let repository = context.repository.open().ok()?;
         let file = format!("{}:agents/{persona}.md", base.commit);
         repository.revparse_single(&file).ok().map(|_| ())
     };
@@ -86,12 +87,12 @@ fn is_in_base(desk: &Desk, order: &Order, persona: &str) -> bool {
 }
 
 /// Lets g3 check the command line that it would be started with.
-fn dry_run(desk: &Desk, row: &AgentRow, budget: Option<f64>) -> Result<()> {
+fn dry_run(context: &CommandContext, row: &AgentRow, budget: Option<f64>) -> Result<()> {
     let Some((program, args)) = row.command.split_first() else { return Ok(()) };
-    let top = desk.repository.main_checkout.as_deref().unwrap_or(&desk.repository.common_dir);
-    let directory = desk.directory.as_deref().unwrap_or(top);
+    let top = context.repository.main_checkout.as_deref().unwrap_or(&context.repository.common_dir);
+    let directory = context.directory.as_deref().unwrap_or(top);
     let mut job = Job::new(program, directory).args(args).arg("--dry-run");
-    if let Some(file) = &desk.config_file {
+    if let Some(file) = &context.config_file {
         job = job.arg("--config").arg(file);
     }
     if let Some(usd) = budget.filter(|usd| *usd > 0.0) {

@@ -7,7 +7,7 @@ use planner::document;
 use planner::requirement::{self, Requirement, Unclear};
 
 use crate::commands::input;
-use crate::commands::order::Order;
+use studio_core::session::spec::SessionSpec;
 
 /// Bytes of such a file at most.
 const MOST: u64 = 1 << 20;
@@ -25,7 +25,7 @@ pub struct Requirements {
 
 impl Requirements {
     /// Lets a session work under them.
-    pub fn hold(&self, order: &mut Order) {
+    pub fn hold(&self, order: &mut SessionSpec) {
         order.part.contract = Some(self.contract.clone());
         order.part.requirements.clone_from(&self.ids);
     }
@@ -80,7 +80,7 @@ fn of(text: &str) -> std::result::Result<Requirements, Mistake> {
         Unclear::Twice(id) => {
             let mut lines = (1..).zip(section.lines()).filter(|(_, line)| gives(line, &id));
             let line = lines.nth(1).map(|(n, _)| n + text[..above].matches('\n').count());
-            Mistake { line, what: format!("duplicate requirement id {id}") }
+            Mistake { line, what: format!("the id {id} is used twice") }
         }
     })?;
     let title = heading(section).or_else(|| all.first().map(|it| it.text.clone()));

@@ -3,47 +3,38 @@
 use base::failure::Kind;
 use base::id::Id;
 
-use crate::commands::desk::Desk;
-use crate::commands::landing::{Landed, Refused};
+use crate::commands::context::CommandContext;
 use crate::commands::resume::{self, Wake};
 use crate::commands::run::is_attended;
-use crate::commands::watch::{self, Seen, Show};
-use crate::git::names::BranchName;
-use crate::session::state::State;
+use crate::commands::watch::{self, WatchFrom, WatchOutcome};
+use studio_core::landing::{Landed, Rejection};
+use studio_core::project::Project;
+use studio_core::session::state::SessionState;
 
 /// How often an agent may try before a person must look.
 const ROUNDS: u32 = 3;
 
-/// What the agent is asked to do. The tip is named by its id: the session's own copy of the target
-/// branch is as old as the session.
-pub fn request(target: &BranchName, tip: &str, hunks: &str) -> String {
-    format!(
-        "Your work conflicts with the branch `{target}`, which has moved to commit {tip}. Commit \
-         what you have, run `git merge {tip}`, solve the conflicts so that both sides' intent is \
-         kept, run the tests, and commit the merge.\n\nThe conflicts:\n{hunks}"
-    )
-}
-
 /// Lands; while that ends in a conflict the agent gets it as a turn, a bounded number of times.
 pub fn until_it_lands(
-    desk: &Desk,
+    context: &CommandContext,
     id: &Id,
-    land: impl Fn() -> Result<Landed, Refused>,
-) -> Result<Landed, Refused> {
+    land: impl Fn() -> Result<Landed, Rejection>,
+) -> Result<Landed, Rejection> {
     // Progress goes to stderr as sentences, also when a script reads what landed.
-    let aside = Desk::with(desk.repository.clone(), desk.config.clone());
+    let aside =
+        CommandContext::new(Project::with(context.repository.clone(), context.config.clone()));
     for _ in 0..ROUNDS {
         let refused = match land() {
             Err(refused) if refused.failure.kind == Kind::Conflict => refused,
             landed_or_other => return landed_or_other,
         };
-        let Some(turn) = refused.turn.clone() else { return Err(refused) };
+        let Some(prompt) = refused.agent_prompt.clone() else { return Err(refused) };
         // A person at the terminal is asked what the agent wants to be allowed.
         let attended = is_attended(false).then_some(true);
-        let wake = Wake { prompt: Some(turn.into()), attended, ..Wake::default() };
-        resume::wake_with(desk, id, wake)?;
-        let seen = watch::watch(&aside, std::slice::from_ref(id), Show::FromNow)?;
-        if seen == Seen::Interrupted || desk.view(id)?.state != State::Ready {
+        let wake = Wake { prompt: Some(prompt.into()), attended, ..Wake::default() };
+        resume::wake_with(context, id, wake)?;
+        let seen = watch::watch(&aside, std::slice::from_ref(id), WatchFrom::FromNow)?;
+        if seen == WatchOutcome::Interrupted || context.view(id)?.state != SessionState::Ready {
             return Err(refused);
         }
     }

@@ -3,20 +3,21 @@
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use serde_json::json;
+use studio_core::project::Project;
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::run::LimitArgs;
-use crate::git::engine;
 use crate::report;
-use crate::session::journal::Entry;
-use crate::session::record::Limits;
-use crate::session::state::State;
-use crate::supervise::step::{Reached, used_up};
+use studio_core::session::journal::JournalEntry;
+use studio_core::session::record::RunLimits;
+use studio_core::session::state::SessionState;
+use studio_core::supervise::step::{Reached, used_up};
+use studio_git::transaction;
 
 /// The command line of `resume`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Sessions to resume [default: the only one that can be resumed]
+    /// Sessions to resume (default: the only one that can be resumed)
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
     /// Resume all crashed, stopped and queued sessions
@@ -36,7 +37,7 @@ pub struct Wake {
     /// What its agent is told; that it is to go on when absent.
     pub prompt: Option<String>,
     /// Limits that replace the earlier ones.
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// Whether permission requests wait for the user from now on; as before when absent.
     pub attended: Option<bool>,
 }
@@ -44,25 +45,35 @@ pub struct Wake {
 impl Wake {
     /// Whether the session is run in another way from now on.
     fn changes_settings(&self) -> bool {
-        self.limits != Limits::default() || self.attended.is_some()
+        self.limits != RunLimits::default() || self.attended.is_some()
     }
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let can = |state: &State| {
-        matches!(state, State::Crashed | State::Stopped | State::Failed { .. } | State::Empty)
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let can = |state: &SessionState| {
+        matches!(
+            state,
+            SessionState::Crashed
+                | SessionState::Stopped
+                | SessionState::Failed { .. }
+                | SessionState::Empty
+        )
     };
     let views = match args.all {
         true => {
-            let mut views = desk.views()?;
-            let waits =
-                |state: &State| matches!(state, State::Crashed | State::Stopped | State::Queued);
+            let mut views = context.views()?;
+            let waits = |state: &SessionState| {
+                matches!(
+                    state,
+                    SessionState::Crashed | SessionState::Stopped | SessionState::Queued
+                )
+            };
             views.retain(|view| waits(&view.state));
             views
         }
-        false => desk.find_all(&args.ids, can)?,
+        false => context.find_all(&args.ids, can)?,
     };
     // What waits in the queue needs no more than a look at it.
     let (mut ids, mut refused): (Vec<&Id>, Vec<Failure>) = (Vec::new(), Vec::new());
@@ -70,25 +81,25 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         let id = &view.record.id;
         let given =
             Wake { prompt: None, limits: args.limits.limits(), attended: args.ask.then_some(true) };
-        let as_it_is = view.state == State::Queued && !given.changes_settings();
-        match if as_it_is { Ok(()) } else { wake_with(&desk, id, given) } {
+        let as_it_is = view.state == SessionState::Queued && !given.changes_settings();
+        match if as_it_is { Ok(()) } else { wake_with(&context, id, given) } {
             Ok(()) => ids.push(id),
             // One that is busy is no reason to leave the others.
             Err(failure) => refused.push(failure),
         }
     }
-    desk.schedule()?;
+    context.schedule()?;
     refused.iter().skip(1).for_each(|failure| report::say(&failure.to_string()));
-    if desk.json {
+    if context.json {
         report::json_line(&json!({"schema": 1, "resumed": ids}));
     } else if views.is_empty() {
         report::say("no stopped, crashed or queued sessions");
     }
-    for id in ids.iter().filter(|_| !desk.json) {
-        let now = desk.view(id)?;
+    for id in ids.iter().filter(|_| !context.json) {
+        let now = context.view(id)?;
         // A supervisor that was just started holds the lock before it says anything.
-        match now.state == State::Queued && !now.facts.locked {
-            true => report::say(&format!("{id} is queued")),
+        match now.state == SessionState::Queued && !now.facts.locked {
+            true => report::say(&format!("{id} waits for a free slot")),
             false => report::say(&format!("{id} resumed: studio logs {id} -f")),
         }
     }
@@ -96,28 +107,28 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 /// Puts a session back into the queue, with something to say, and calls the scheduler.
-pub fn wake(desk: &Desk, id: &Id, prompt: Option<String>) -> Result<()> {
-    wake_with(desk, id, Wake { prompt, ..Wake::default() })
+pub fn wake(context: &CommandContext, id: &Id, prompt: Option<String>) -> Result<()> {
+    wake_with(context, id, Wake { prompt, ..Wake::default() })
 }
 
 /// As [`wake`], with other limits too. One that has used up a limit is refused: it would end at
 /// once.
-pub fn wake_with(desk: &Desk, id: &Id, given: Wake) -> Result<()> {
+pub fn wake_with(context: &CommandContext, id: &Id, given: Wake) -> Result<()> {
     let busy = || {
-        Failure::refused(format!("session `{id}` is running"))
+        Failure::refused(format!("session `{id}` is at work"))
             .because("another process holds its lock")
             .next(format!("studio logs {id} -f"))
             .next(format!("studio stop {id}"))
     };
     {
-        let _lock = desk.lock_soon(id)?.ok_or_else(busy)?;
+        let _lock = context.lock_soon(id)?.ok_or_else(busy)?;
         // Its lock is free: a command that landed it or moved its worktree was killed.
-        for said in engine::recover(&desk.repository)? {
+        for said in transaction::recover(&context.repository)? {
             report::say(&said);
         }
-        let view = desk.view(id)?;
+        let view = context.view(id)?;
         if view.state.is_over() {
-            return Err(Desk::is_over(&view));
+            return Err(Project::is_over(&view));
         }
         let story = &view.facts.story;
         let limits = given.limits.or(story.limits).or(view.record.limits);
@@ -128,18 +139,18 @@ pub fn wake_with(desk: &Desk, id: &Id, given: Wake) -> Result<()> {
             .because("limits apply to all runs of a session together")
             .next(format!("studio resume {id} {flag}")));
         }
-        desk.repository.remember_checkout()?;
-        let mut writer = desk.store.writer(id, desk.clock)?;
+        context.repository.remember_checkout()?;
+        let mut writer = context.store.writer(id, context.clock)?;
         let fail = || "cannot write the journal";
         if given.changes_settings() {
             let Wake { limits, attended, .. } = given;
-            writer.write(Entry::Settings { limits, attended }).or_fail(fail)?;
+            writer.write(JournalEntry::Settings { limits, attended }).or_fail(fail)?;
         }
-        if view.state != State::Queued || given.prompt.is_some() {
-            writer.write(Entry::Queued { prompt: given.prompt }).or_fail(fail)?;
+        if view.state != SessionState::Queued || given.prompt.is_some() {
+            writer.write(JournalEntry::Queued { prompt: given.prompt }).or_fail(fail)?;
         }
         base::files::step("resume.queued");
         writer.sync().or_fail(fail)?;
     }
-    desk.schedule().map(|_| ())
+    context.schedule().map(|_| ())
 }

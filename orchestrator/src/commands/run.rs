@@ -8,24 +8,28 @@ use base::id::Id;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::order::{Order, create, draft};
-use crate::commands::watch::{self, Seen, Show};
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::watch::{self, WatchFrom, WatchOutcome};
 use crate::commands::{list, preflight, requirements, tasks};
-use crate::git::names::WorktreeTemplate;
-use crate::git::{self, worktree};
-use crate::launch::{command, contract};
 use crate::report;
 use crate::report::table;
-use crate::report::view::View;
-use crate::session::record::Limits;
-use crate::session::state::State;
+use studio_core::create::{create, draft};
+use studio_core::launch::requirements::AgentOptions;
+use studio_core::launch::{command, requirements as agent_requirements};
+use studio_core::session::record::RunLimits;
+use studio_core::session::record::RunMode;
+use studio_core::session::spec::SessionSpec;
+use studio_core::session::state::SessionState;
+use studio_core::view::SessionView;
+use studio_git::names::WorktreeTemplate;
+use studio_git::{self, worktree};
 
 /// Bytes of one task.
 const LONGEST_TASK: usize = 4 << 20;
 
 /// The command line of `run` and `exec`.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
     /// Task to run, one session each (`-` reads it from stdin)
     #[arg(value_name = "TASK")]
@@ -33,7 +37,7 @@ pub struct Args {
     /// Task file: TOML with [[task]], or a Markdown list; `after` orders the tasks
     #[arg(long = "tasks", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Maximum number of sessions that run in parallel
+    /// Maximum number of sessions that run at the same time
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
     /// Agent: g3, or a name from [studio.agents]
@@ -42,13 +46,13 @@ pub struct Args {
     /// Persona for g3 (see g3 --list-agents)
     #[arg(long, value_name = "NAME")]
     pub persona: Option<String>,
-    /// Start from this branch, tag or commit instead of HEAD
+    /// Branch, tag or commit to start from (default: HEAD)
     #[arg(long, value_name = "REF")]
     pub base: Option<String>,
-    /// Check that must pass, run with `sh -c` (repeatable; added to the configured ones)
+    /// A command that must pass, one `sh -c` line (repeatable; in addition to the configured ones)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
-    /// Model for g3, instead of the configured one
+    /// Model for g3 (default: the configured one)
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub model: Option<String>,
     /// Tool profile of g3: g3, egirl, tools-api, core or all
@@ -57,9 +61,27 @@ pub struct Args {
     /// When each session is stopped
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// How the sessions are run
-    #[command(flatten)]
-    pub ways: Ways,
+    /// Land each session as soon as it is ready
+    #[arg(long)]
+    pub accept: bool,
+    /// Keep permission requests open for `studio answer`, also without a terminal
+    #[arg(long)]
+    pub ask: bool,
+    /// Start and return at once
+    #[arg(long)]
+    pub detach: bool,
+    /// Print what would be started without starting it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// With --json: print the agents' events too
+    #[arg(long)]
+    pub events: bool,
+    /// Work as player and coach until these requirements are met; they are the task if no TASK is given
+    #[arg(long, value_name = "FILE")]
+    pub requirements: Option<PathBuf>,
+    /// `off` runs the agents without the sandbox
+    #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
+    pub sandbox: String,
 }
 
 /// Limits of one session, over all its runs together.
@@ -81,42 +103,15 @@ pub struct LimitArgs {
 
 impl LimitArgs {
     /// The limits that were typed.
-    pub fn limits(self) -> Limits {
-        Limits {
+    pub fn limits(self) -> RunLimits {
+        RunLimits {
             seconds: self.timeout,
             turns: self.max_turns,
             tokens: self.max_tokens,
             usd: self.budget,
-            ..Limits::default()
+            ..RunLimits::default()
         }
     }
-}
-
-/// How the sessions are run.
-#[derive(Clone, Debug, clap::Args)]
-#[allow(clippy::struct_excessive_bools)] // flags of a command line
-pub struct Ways {
-    /// Land each session as soon as it is ready
-    #[arg(long)]
-    pub accept: bool,
-    /// Keep permission requests open for `studio answer`, also without a terminal
-    #[arg(long)]
-    pub ask: bool,
-    /// Start the sessions and return immediately
-    #[arg(long)]
-    pub detach: bool,
-    /// Print what would be started, without starting it
-    #[arg(long)]
-    pub dry_run: bool,
-    /// With --json: print the agents' events too
-    #[arg(long)]
-    pub events: bool,
-    /// Work as player and coach until the requirements in this file are met (TASK defaults to them)
-    #[arg(long, value_name = "FILE")]
-    pub requirements: Option<PathBuf>,
-    /// Run the agents in the sandbox
-    #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
-    pub sandbox: String,
 }
 
 /// An amount of money, 0 or more.
@@ -129,47 +124,47 @@ pub fn dollars(text: &str) -> std::result::Result<f64, String> {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let orders = orders(&desk, args)?;
-    preflight::check(&desk, &orders)?;
-    if args.ways.dry_run {
-        return dry_run(&desk, &orders);
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let orders = orders(&context, args)?;
+    preflight::check(&context, &orders)?;
+    if args.dry_run {
+        return dry_run(&context, &orders);
     }
-    if args.ways.sandbox == "off" {
-        report::say(
-            "warning: the agents run without a sandbox: they can read and write everything that you can",
-        );
+    if args.sandbox == "off" {
+        report::say("warning: the agents run without the box: they can read and write all you can");
     }
-    if !desk.json {
-        omissions(&desk, &orders)?.iter().for_each(|text| report::say(text));
+    if !context.json {
+        omissions(&context, &orders)?.iter().for_each(|text| report::say(text));
     }
-    let ids = create(&desk, &orders)?;
-    desk.schedule()?;
-    if args.ways.detach {
+    let ids = create(&context, &orders)?;
+    context.schedule()?;
+    if args.detach {
         for id in &ids {
-            match desk.json {
-                true => report::json_line(&desk.view(id)?.json()),
+            match context.json {
+                true => report::json_line(&context.view(id)?.json()),
                 false => report::out(id.as_str()),
             }
         }
         return Ok(0);
     }
-    let show = if args.ways.events { Show::Events } else { Show::States };
-    let seen = watch::watch(&desk, &ids, show)?;
-    summary(&desk, &ids, seen)
+    let show = if args.events { WatchFrom::Events } else { WatchFrom::States };
+    let seen = watch::watch(&context, &ids, show)?;
+    summary(&context, &ids, seen)
 }
 
 /// What the sessions will not contain, each sentence once.
-fn omissions(desk: &Desk, orders: &[Order]) -> Result<Vec<String>> {
-    let template = WorktreeTemplate::parse(&desk.config.studio.worktree)?;
+fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<String>> {
+    let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
     let mut said: Vec<String> = Vec::new();
     let mut bases: Vec<Option<&str>> = orders.iter().map(|order| order.base.as_deref()).collect();
     bases.dedup();
     for wanted in bases {
-        let base = desk.repository.base(wanted)?;
+        let base = context.repository.base(wanted)?;
         let is_head = wanted.is_none_or(|wanted| wanted == "HEAD");
-        for text in git::omissions::of(&desk.repository, &template, &base.commit, is_head)? {
+        for text in
+            studio_git::omissions::of(&context.repository, &template, &base.commit, is_head)?
+        {
             if !said.contains(&text) {
                 said.push(text);
             }
@@ -179,8 +174,8 @@ fn omissions(desk: &Desk, orders: &[Order]) -> Result<Vec<String>> {
 }
 
 /// What was asked for, one order per task.
-fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
-    let held = args.ways.requirements.as_deref().map(requirements::read).transpose()?;
+fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
+    let held = args.requirements.as_deref().map(requirements::read).transpose()?;
     if held.is_some() && args.file.is_some() {
         return Err(Failure::usage("--requirements cannot be used with --tasks")
             .because("the tasks of a list name their own requirements")
@@ -188,28 +183,34 @@ fn orders(desk: &Desk, args: &Args) -> Result<Vec<Order>> {
     }
     let mut orders = Vec::new();
     for task in &args.tasks {
-        orders.push(Order::of(if task == "-" { stdin_task()? } else { task.clone() }));
+        orders.push(SessionSpec::of(if task == "-" { stdin_task()? } else { task.clone() }));
     }
     if let Some(file) = &args.file {
         orders.extend(tasks::read(file)?);
     }
     if let Some(held) = held.as_ref().filter(|_| orders.is_empty()) {
-        orders.push(Order::of(held.title.clone()));
+        orders.push(SessionSpec::of(held.title.clone()));
     }
     if orders.is_empty() {
-        return Err(Failure::usage("no task given")
+        return Err(Failure::usage("no task is given")
             .next("studio run 'add a test for the parser'")
             .next("studio run --tasks FILE")
             .next("studio run --requirements FILE"));
     }
     for order in &mut orders {
-        order.take_flags(args);
+        take_flags(order, args);
         held.iter().for_each(|held| held.hold(order));
         refuse_bad_task(&order.task)?;
-        let agent = order.agent.take().or_else(|| desk.config.studio.agent.clone());
+        let agent = order.agent.take().or_else(|| context.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
-        let options = order.options();
-        let row = contract::row(&desk.config, &agent, options, &order.part, &order.checks)?;
+        let options = AgentOptions::from(&*order);
+        let row = agent_requirements::agent_for(
+            &context.config,
+            &agent,
+            options,
+            &order.part,
+            &order.checks,
+        )?;
         command::refuse_too_long(&row, &order.task)?;
         order.agent = Some(agent);
     }
@@ -238,16 +239,35 @@ fn stdin_task() -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
+/// What the command line says goes for every task that does not say it itself.
+fn take_flags(spec: &mut SessionSpec, args: &Args) {
+    spec.agent = spec.agent.take().or_else(|| args.agent.clone());
+    spec.persona = spec.persona.take().or_else(|| args.persona.clone());
+    spec.base = spec.base.take().or_else(|| args.base.clone());
+    spec.checks.extend(args.checks.iter().cloned());
+    spec.model = args.model.clone();
+    spec.profile = args.profile.clone();
+    spec.limits = args.limits.limits();
+    spec.manner = RunMode {
+        jobs: args.jobs.unwrap_or(0),
+        attended: is_attended(args.ask),
+        accept: args.accept,
+        boxed: args.sandbox != "off",
+        config: None,
+        directory: None,
+    };
+}
+
 /// Whether somebody is there to answer permission requests.
 pub fn is_attended(ask: bool) -> bool {
     ask || (std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
 }
 
-fn dry_run(desk: &Desk, orders: &[Order]) -> Result<u8> {
+fn dry_run(context: &CommandContext, orders: &[SessionSpec]) -> Result<u8> {
     for order in orders {
-        let record = draft(desk, order)?;
-        worktree::refuse_blocked_branch(&desk.repository.open()?, &record.place)?;
-        if desk.json {
+        let record = draft(context, order)?;
+        worktree::refuse_blocked_branch(&context.repository.open()?, &record.place)?;
+        if context.json {
             report::json_line(&json!({
                 "task": record.task, "agent": record.agent, "persona": record.persona,
                 "base": record.base, "checks": record.checks, "name": order.part.name,
@@ -275,29 +295,31 @@ fn dry_run(desk: &Desk, orders: &[Order]) -> Result<u8> {
 }
 
 /// The last word of `run`, and its exit code.
-fn summary(desk: &Desk, ids: &[Id], seen: Seen) -> Result<u8> {
-    let views = ids.iter().map(|id| desk.view(id)).collect::<Result<Vec<_>>>()?;
-    if desk.json {
+fn summary(context: &CommandContext, ids: &[Id], seen: WatchOutcome) -> Result<u8> {
+    let views = ids.iter().map(|id| context.view(id)).collect::<Result<Vec<_>>>()?;
+    if context.json {
         let sessions: Vec<_> = views.iter().map(|view| view.json()).collect();
         report::json_line(&json!({"type": "summary", "sessions": sessions}));
     } else {
-        list::show(desk, &views)?;
+        list::show(context, &views)?;
     }
-    if seen == Seen::Interrupted {
+    if seen == WatchOutcome::Interrupted {
         return Ok(130);
     }
-    for view in views.iter().filter(|view| view.is_held() && !desk.json) {
+    for view in views.iter().filter(|view| view.is_held() && !context.json) {
         let why = view.why().unwrap_or_default();
         report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
     }
-    let good = |view: &View| {
-        matches!(view.state, State::Ready | State::Accepted | State::Empty) || view.is_held()
+    let good = |view: &SessionView| {
+        matches!(view.state, SessionState::Ready | SessionState::Accepted | SessionState::Empty)
+            || view.is_held()
     };
     if !views.iter().all(good) {
         return Ok(1);
     }
-    let stuck = |view: &&View| view.record.manner.accept && view.state == State::Ready;
-    let stuck: Vec<&View> = views.iter().filter(stuck).collect();
+    let stuck =
+        |view: &&SessionView| view.record.manner.accept && view.state == SessionState::Ready;
+    let stuck: Vec<&SessionView> = views.iter().filter(stuck).collect();
     for view in &stuck {
         let why = view.facts.story.note.as_deref().unwrap_or("it did not land");
         report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));

@@ -6,11 +6,11 @@ use base::failure::{Failure, Result};
 use base::id::Id;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::resume;
-use crate::commands::stop::pause;
 use crate::report;
-use crate::supervise::control::{self, Request};
+use studio_core::project::pause;
+use studio_core::supervise::control::{self, ControlRequest};
 
 /// How long a supervisor may take until it listens, or until it is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,35 +32,37 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let view = desk.find(Some(&args.id), |_| true)?;
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let view = context.find(Some(&args.id), |_| true)?;
     let text = args.text.join(" ");
     if text.trim().is_empty() {
         return Err(Failure::usage("the message is empty").next("studio send ID 'what to do'"));
     }
     let id = &view.record.id;
-    let live = is_heard(&desk, id, &text)?;
-    match desk.json {
+    let live = is_heard(&context, id, &text)?;
+    match context.json {
         true => report::json_line(&json!({"schema": 1, "id": id, "sent": true})),
-        false if live => report::say(&format!("{id} gets the message at the end of its turn")),
-        false => report::say(&format!("{id} is running again: studio logs {id} -f")),
+        false if live => report::say(&format!("{id} gets it at the end of its turn")),
+        false => report::say(&format!("{id} resumed: studio logs {id} -f")),
     }
     Ok(0)
 }
 
 /// Whether a supervisor took it; otherwise the session was woken up with it. A supervisor that was
 /// just started does not listen yet, and one that ends still holds the lock for a moment.
-fn is_heard(desk: &Desk, id: &Id, text: &str) -> Result<bool> {
+fn is_heard(context: &CommandContext, id: &Id, text: &str) -> Result<bool> {
     let until = Instant::now() + PATIENCE;
     loop {
-        let request = Request::Send { text: text.to_owned() };
-        if desk.store.is_locked(id) && control::ask(&desk.repository.common_dir, id, &request)? {
+        let request = ControlRequest::Send { text: text.to_owned() };
+        if context.store.is_locked(id)
+            && control::ask(&context.repository.common_dir, id, &request)?
+        {
             return Ok(true);
         }
-        match resume::wake(desk, id, Some(text.to_owned())) {
+        match resume::wake(context, id, Some(text.to_owned())) {
             Ok(()) => return Ok(false),
-            Err(_) if desk.store.is_locked(id) && Instant::now() < until => pause(),
+            Err(_) if context.store.is_locked(id) && Instant::now() < until => pause(),
             Err(failure) => return Err(failure),
         }
     }

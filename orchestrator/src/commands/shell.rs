@@ -2,9 +2,9 @@
 
 use base::failure::{Failure, Result};
 
-use crate::commands::desk::{Common, Desk};
-use crate::git::worktree;
-use crate::room::{Purpose, Room};
+use crate::commands::context::{CommandContext, CommonArgs};
+use studio_core::exec::runner::{Purpose, SandboxedRunner};
+use studio_git::worktree;
 
 /// The command line of `shell`.
 #[derive(Clone, Debug, clap::Args)]
@@ -18,12 +18,12 @@ pub struct Args {
 }
 
 /// Runs it; gives the exit code of the command.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let found = desk.find(Some(&args.id), |_| true)?;
-    let lock = desk.store.open_shell(&found.record.id)?;
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let found = context.find(Some(&args.id), |_| true)?;
+    let lock = context.store.open_shell(&found.record.id)?;
     // What was seen before the lock may be over by now.
-    let view = desk.view(&found.record.id)?;
+    let view = context.view(&found.record.id)?;
     let record = &view.record;
     if view.state.is_over() || !worktree::is_finished(&record.place) {
         let id = &record.id;
@@ -35,7 +35,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         [] => vec![std::env::var("SHELL").unwrap_or_else(|_| "sh".to_owned())],
         command => command.to_vec(),
     };
-    let room = Room::of(&desk.repository, record, &desk.config, Purpose::Shell)?;
+    let room = SandboxedRunner::of(&context.repository, record, &context.config, Purpose::Shell)?;
     let code = room
         .enter(&command, &lock)
         .map_err(|e| Failure::failed(format!("cannot start `{}`", command[0])).because(e))?;

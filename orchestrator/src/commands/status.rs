@@ -2,41 +2,41 @@
 
 use base::failure::Result;
 
-use crate::commands::desk::{Common, Desk};
-use crate::git::import;
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::table;
-use crate::session::home;
+use studio_core::session::collect;
+use studio_git::import;
 
 /// The command line of `status`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Session id, or the start of it [default: the only open session]
+    /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let view = desk.find(args.id.as_deref(), |state| !state.is_over())?;
-    let mut view = desk.refreshed(desk.salvaged(view));
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
+    let mut view = context.refreshed(context.salvaged(view));
     // While the agent works, its worktree is ahead of what was brought home.
     if view.state.is_active()
-        && let Ok(Some((_, now))) = home::look_now(&desk.repository, &view.record)
+        && let Ok(Some((_, now))) = collect::look_now(&context.repository, &view.record)
     {
         view.facts.story.work = Some(now);
     } else if let Some(work) = view.work().filter(|_| !view.state.is_over()).cloned() {
         // A repository that changes under our eyes makes this unknown, not the whole page.
-        view.standing = home::standing(&desk.repository, &view.record, &work).ok().flatten();
+        view.standing = collect::standing(&context.repository, &view.record, &work).ok().flatten();
     }
     view.tampered = import::tampered(&view.record.place);
-    match desk.json {
+    match context.json {
         true => report::json_line(&view.json()),
         false => {
             report::out(&table::page(&view));
             if let Some(what) = &view.tampered {
-                report::say(&format!("warning: {what}; plain git in its worktree would obey it"));
+                report::say(&format!("warning: {what}; plain git in its worktree would run it"));
             }
         }
     }

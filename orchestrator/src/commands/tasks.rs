@@ -6,14 +6,14 @@ use base::failure::{Failure, Result};
 use planner::task::{self, Mistake, Task};
 
 use crate::commands::input;
-use crate::commands::order::Order;
-use crate::session::record::Part;
+use studio_core::session::record::PlanRef;
+use studio_core::session::spec::SessionSpec;
 
 /// Bytes of such a file at most.
 const MOST: u64 = 4 << 20;
 
 /// Reads the tasks of a file, each after those that it waits for.
-pub fn read(path: &Path) -> Result<Vec<Order>> {
+pub fn read(path: &Path) -> Result<Vec<SessionSpec>> {
     let unreadable =
         |why: String| Failure::usage(format!("cannot read {}", path.display())).because(why);
     let bytes = input::read(path, MOST).map_err(|e| unreadable(e.to_string()))?;
@@ -23,7 +23,7 @@ pub fn read(path: &Path) -> Result<Vec<Order>> {
         false => task::from_markdown(&text),
     };
     let tasks = read.map_err(|mistakes| refused(path, &mistakes))?;
-    let orders: Vec<Order> = task::order(&tasks)
+    let orders: Vec<SessionSpec> = task::order(&tasks)
         .into_iter()
         .filter(|at| !tasks[*at].done)
         .map(|at| order(&tasks[at]))
@@ -45,19 +45,19 @@ pub fn refused(path: &Path, mistakes: &[Mistake]) -> Failure {
 }
 
 /// What is to be started for a task. One that waits for a task that is ticked off need not wait.
-fn order(task: &Task) -> Order {
-    Order {
+fn order(task: &Task) -> SessionSpec {
+    SessionSpec {
         agent: task.agent.clone(),
         persona: task.persona.clone(),
         base: task.base.clone(),
         checks: task.checks.clone(),
         after: task.after.clone(),
-        part: Part {
+        part: PlanRef {
             name: Some(task.id.clone()),
             paths: task.paths.clone(),
             requirements: task.requirements.clone(),
-            ..Part::default()
+            ..PlanRef::default()
         },
-        ..Order::of(task.text.clone())
+        ..SessionSpec::of(task.text.clone())
     }
 }

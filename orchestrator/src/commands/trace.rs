@@ -4,42 +4,42 @@
 use base::failure::{Failure, Result};
 use serde_json::{Value, json};
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::scope::Scope;
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::requirement_filter::RequirementFilter;
 use crate::report;
-use crate::report::served::{Served, Took};
-use crate::report::traced;
+use crate::report::requirements::{Served, Took};
+use crate::report::trace;
 
 /// The command line.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Which requirements.
     #[command(flatten)]
-    pub scope: Scope,
-    /// Print a Markdown report
+    pub scope: RequirementFilter,
+    /// Print a report in Markdown
     #[arg(long)]
     pub markdown: bool,
 }
 
 /// Runs it. The exit code is 1 where a requirement is not landed and shown.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     refuse_both(common, args.markdown)?;
-    let desk = Desk::open(common)?;
-    let found = args.scope.read(common, &desk)?;
+    let context = CommandContext::open(common)?;
+    let found = args.scope.read(common, &context)?;
     let all = found.served();
     let open = all.iter().filter(|it| it.row.gap().is_some()).count();
-    if desk.json {
+    if context.json {
         report::json_line(&json!({
             "schema": 1,
             "requirements": all.iter().map(Served::json).collect::<Vec<Value>>(),
-            "totals": Took::of(&traced::sessions(&all)),
+            "totals": Took::of(&trace::sessions(&all)),
         }));
     } else if args.markdown {
-        report::out(&traced::report(&all));
+        report::out(&trace::report(&all));
     } else if args.scope.id.is_some() {
-        all.iter().for_each(|it| report::out(&traced::page(it)));
+        all.iter().for_each(|it| report::out(&trace::page(it)));
     } else {
-        report::out(&traced::summary(&all));
+        report::out(&trace::summary(&all));
         if open > 0 {
             report::say(&format!(
                 "{open} of {} requirements have not landed with a passing check",
@@ -51,7 +51,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 }
 
 /// Refuses two forms at once.
-pub fn refuse_both(common: &Common, markdown: bool) -> Result<()> {
+pub fn refuse_both(common: &CommonArgs, markdown: bool) -> Result<()> {
     match markdown && common.json {
         true => Err(Failure::usage("--markdown cannot be used with --json")),
         false => Ok(()),

@@ -3,10 +3,10 @@
 use base::failure::Result;
 use serde_json::json;
 
-use crate::commands::desk::{Common, Desk};
-use crate::git::operations::Kind;
-use crate::git::{trash, worktree};
+use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
+use studio_git::oplog::OperationKind;
+use studio_git::{trash, worktree};
 
 /// The command line of `undo`.
 #[derive(Clone, Debug, clap::Args)]
@@ -17,28 +17,28 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    let time = desk.clock.stamp();
-    let undone = trash::undo(&desk.repository, args.operation.as_deref(), &time)?;
-    if desk.json {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let time = context.clock.stamp();
+    let undone = trash::undo(&context.repository, args.operation.as_deref(), &time)?;
+    if context.json {
         report::json_line(&json!({
             "schema": 1, "operation": undone.operation, "undone": undone.undone,
         }));
         return Ok(0);
     }
     let what = match undone.kind {
-        Kind::Accept => "is no longer landed",
-        Kind::Discard => "is restored",
-        Kind::Undo | Kind::Relocate => "is restored",
+        OperationKind::Accept => "is no longer landed",
+        OperationKind::Discard => "is back",
+        OperationKind::Undo | OperationKind::Relocate => "is as it was",
     };
     for place in &undone.sessions {
         report::out(&format!("{} {what}: studio status {}", place.id, place.id));
         if worktree::is_finished(place) && !place.worktree.exists() {
             let id = &place.id;
             report::say(&format!(
-                "note: its worktree was deleted; its commits and its latest snapshot are \
-                 safe: studio resume {id} recreates it"
+                "note: its worktree was deleted; its commits and its newest snapshot are \
+                 there: studio resume {id} recreates it"
             ));
         }
     }

@@ -6,23 +6,23 @@ use base::failure::Result;
 use base::text::head;
 use planner::verdict::{self, Checks, Verdict};
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::proof::{self, Ran};
-use crate::commands::scope::{Found, Scope};
-use crate::commands::{known, trace};
-use crate::git::landings::{self, Landing};
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::requirement_filter::{FilteredRequirements, RequirementFilter};
+use crate::commands::{trace, trusted_checks};
 use crate::report;
-use crate::report::served::Served;
-use crate::report::verified::{Finding, Line, Now, Verified};
-use crate::session::record::Templates;
+use crate::report::requirements::Served;
+use crate::report::verify::{Finding, Now, Verified, VerifiedLine};
+use studio_core::landing::merge_checks::{self, ChecksRun};
+use studio_core::session::record::Templates;
+use studio_git::landing_history::{self, Landing};
 
 /// The command line.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Which requirements.
     #[command(flatten)]
-    pub scope: Scope,
-    /// Run the checks of each landed commit on its own tree instead of the tip
+    pub scope: RequirementFilter,
+    /// Run the checks of each landed commit on its own tree instead of on the tip
     #[arg(long)]
     pub each: bool,
     /// Also run commands known only from receipts (a fetched receipt may not be trustworthy)
@@ -34,15 +34,15 @@ pub struct Args {
 }
 
 /// Runs it. The exit code is 1 unless everything asked for is landed, has a check, and passes.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     trace::refuse_both(common, args.markdown)?;
-    let desk = Desk::open(common)?;
-    let found = args.scope.read(common, &desk)?;
-    let tip = landings::commit(&desk.repository, &args.scope.onto)?;
+    let context = CommandContext::open(common)?;
+    let found = args.scope.read(common, &context)?;
+    let tip = landing_history::commit(&context.repository, &args.scope.onto)?;
     let asked = asked(&found, args.scope.id.is_some());
     let mut lines = lines(&found, &asked, args.each, &tip);
-    let known = known::lines(&desk)?;
-    run_lines(&desk, &mut lines, |line| args.run_recorded || known.contains(line))?;
+    let known = trusted_checks::lines(&context)?;
+    run_lines(&context, &mut lines, |line| args.run_recorded || known.contains(line))?;
     let verified = Verified {
         onto: tip.0,
         each: args.each,
@@ -50,44 +50,44 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
         findings: findings(&found, &asked, &lines),
         lines,
     };
-    match (desk.json, args.markdown) {
+    match (context.json, args.markdown) {
         (true, _) => report::json_line(&verified.json()),
         (false, true) => report::out(&verified.markdown()),
         (false, false) => report::out(&verified.text()),
     }
-    if !desk.json {
+    if !context.json {
         report::say(&verified.outcome());
     }
     Ok(u8::from(!verified.holds()))
 }
 
 /// The landings that count: all, or where one requirement is asked for, those that name it.
-fn asked(found: &Found, one: bool) -> Vec<&Landing> {
+fn asked(found: &FilteredRequirements, one: bool) -> Vec<&Landing> {
     let ids = ids(found);
     let serves = |it: &&Landing| !one || it.requirements.iter().any(|id| ids.contains(id.as_str()));
     found.landings.iter().filter(serves).collect()
 }
 
-fn ids(found: &Found) -> BTreeSet<&str> {
+fn ids(found: &FilteredRequirements) -> BTreeSet<&str> {
     found.requirements.iter().map(|it| it.id.as_str()).collect()
 }
 
 /// Every recorded line once for each state of the files on which it is to run.
 fn lines(
-    found: &Found,
+    found: &FilteredRequirements,
     asked: &[&Landing],
     each: bool,
     (tip, tree): &(String, String),
-) -> Vec<Line> {
+) -> Vec<VerifiedLine> {
     let ids = ids(found);
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<VerifiedLine> = Vec::new();
     for landing in asked {
         let (commit, tree) = if each { (&landing.commit, &landing.tree) } else { (tip, tree) };
         for check in landing.receipt.iter().flat_map(|receipt| &receipt.checks) {
-            let same = |it: &Line| it.command == check.command && it.on == *commit;
+            let same = |it: &VerifiedLine| it.command == check.command && it.on == *commit;
             let at = lines.iter().position(same).unwrap_or_else(|| {
                 let (command, on) = (check.command.clone(), commit.clone());
-                lines.push(Line::new(command, on, tree.clone()));
+                lines.push(VerifiedLine::new(command, on, tree.clone()));
                 lines.len() - 1
             });
             let line = &mut lines[at];
@@ -107,27 +107,31 @@ fn lines(
 }
 
 /// Runs the lines that may run, those of one state of the files together.
-fn run_lines(desk: &Desk, lines: &mut [Line], may_run: impl Fn(&str) -> bool) -> Result<()> {
-    let studio = &desk.config.studio;
+fn run_lines(
+    context: &CommandContext,
+    lines: &mut [VerifiedLine],
+    may_run: impl Fn(&str) -> bool,
+) -> Result<()> {
+    let studio = &context.config.studio;
     let templates = Templates { branch: studio.branch.clone(), worktree: studio.worktree.clone() };
     for part in lines.chunk_by_mut(|a, b| a.on == b.on) {
         let commands: Vec<String> =
             part.iter().map(|line| line.command.clone()).filter(|line| may_run(line)).collect();
         let Some(first) = part.first().filter(|_| !commands.is_empty()) else { continue };
-        if !desk.json {
+        if !context.json {
             let word = if commands.len() == 1 { "check" } else { "checks" };
             report::say(&format!("running {} {word} on {}", commands.len(), head(&first.on, 12)));
         }
         let (on, tree) = (first.on.clone(), first.tree.clone());
-        let state = proof::State { commit: &on, tree: &tree };
-        let ran = proof::run(desk, &templates, state, &commands)?;
+        let state = merge_checks::TreeState { commit: &on, tree: &tree };
+        let ran = merge_checks::run(context, &templates, state, &commands)?;
         for line in part.iter_mut().filter(|line| commands.contains(&line.command)) {
             line.now = match &ran {
-                Ran::Checks(results) => {
+                ChecksRun::Checks(results) => {
                     let of_this = results.iter().find(|it| it.command == line.command);
                     of_this.map_or(Now::Refused, |result| Now::Ran(result.clone()))
                 }
-                Ran::SetUpFailed { line, ended, .. } => Now::SetUpFailed {
+                ChecksRun::SetUpFailed { line, ended, .. } => Now::SetUpFailed {
                     line: line.clone(),
                     exit: ended.exit,
                     tail: ended.tail.clone(),
@@ -139,7 +143,11 @@ fn run_lines(desk: &Desk, lines: &mut [Line], may_run: impl Fn(&str) -> bool) ->
 }
 
 /// What else a person should know, the worst first.
-fn findings(found: &Found, asked: &[&Landing], lines: &[Line]) -> Vec<Finding> {
+fn findings(
+    found: &FilteredRequirements,
+    asked: &[&Landing],
+    lines: &[VerifiedLine],
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for it in found.served() {
         let id = &it.row.id;
@@ -159,8 +167,7 @@ fn findings(found: &Found, asked: &[&Landing], lines: &[Line]) -> Vec<Finding> {
         match &landing.receipt {
             None => {
                 let ids = landing.requirements.join(", ");
-                let text =
-                    format!("{commit} names {ids} but has no receipt: the commit was rewritten");
+                let text = format!("{commit} names {ids} and has no receipt: it was rewritten");
                 findings.push(Finding::new("no_receipt", text));
             }
             Some(receipt) if receipt.tree.as_ref() != Some(&landing.tree) => {
@@ -191,7 +198,7 @@ fn findings(found: &Found, asked: &[&Landing], lines: &[Line]) -> Vec<Finding> {
 }
 
 /// Where the word of a coach and the checks, as they went now, disagree.
-fn disagreements(found: &Found, lines: &[Line]) -> Vec<Finding> {
+fn disagreements(found: &FilteredRequirements, lines: &[VerifiedLine]) -> Vec<Finding> {
     let ran = lines.iter().filter_map(|line| match &line.now {
         Now::Ran(result) => Some((line.command.as_str(), result.ok)),
         Now::Refused | Now::SetUpFailed { .. } => None,

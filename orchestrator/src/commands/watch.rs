@@ -10,24 +10,24 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::commands::changes::Changes;
-use crate::commands::desk::Desk;
+use crate::commands::context::CommandContext;
 use crate::commands::permission_prompt::PermissionPrompt;
 use crate::commands::stop;
-use crate::git::engine;
 use crate::report;
-use crate::report::progress::Progress;
+use crate::report::progress::SessionProgress;
 use crate::report::rounds;
-use crate::report::view::View;
-use crate::session::facts::{Facts, Fate, Story};
-use crate::session::journal::{Entry, Line, Tail};
-use crate::session::state::{State, state, why};
+use studio_core::session::journal::{JournalEntry, JournalLine, JournalTail};
+use studio_core::session::state::{SessionState, state, why};
+use studio_core::session::summary::{Disposition, JournalSummary, SessionFacts};
+use studio_core::view::SessionView;
+use studio_git::transaction;
 
 /// How often the scheduler is called.
 const STEP: Duration = Duration::from_secs(1);
 
 /// How watching ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum WatchOutcome {
     /// Every session settled.
     Settled,
     /// The user pressed Ctrl-C; the sessions were stopped.
@@ -36,7 +36,7 @@ pub enum Seen {
 
 /// When enough was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enough {
+pub enum StopWhen {
     /// All have settled.
     All,
     /// One has settled; it is not watched any more.
@@ -45,7 +45,7 @@ pub enum Enough {
 
 /// What of a session's journal is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Show {
+pub enum WatchFrom {
     /// What happens from now on: the session has a past.
     FromNow,
     /// All of it, each state on its own: the session is new.
@@ -57,28 +57,28 @@ pub enum Show {
 /// One watched session.
 struct Watched {
     id: Id,
-    tail: Tail,
+    tail: JournalTail,
     /// What the lines tell that were read so far.
-    read: Facts,
-    shown: Option<State>,
+    read: SessionFacts,
+    shown: Option<SessionState>,
     /// Its landing was interrupted and cannot be ended now; that was said.
     stuck: bool,
     settled: bool,
 }
 
 /// Shows the sessions until all have settled. Ctrl-C stops them in order, and keeps everything.
-pub fn watch(desk: &Desk, ids: &[Id], show: Show) -> Result<Seen> {
-    let mut watcher = Watcher::begin(desk, show)?;
+pub fn watch(context: &CommandContext, ids: &[Id], show: WatchFrom) -> Result<WatchOutcome> {
+    let mut watcher = Watcher::begin(context, show)?;
     ids.iter().for_each(|id| watcher.add(id));
-    watcher.until(Enough::All)
+    watcher.until(StopWhen::All)
 }
 
 /// Shows sessions while they work.
 pub struct Watcher<'d> {
-    desk: &'d Desk,
-    show: Show,
+    context: &'d CommandContext,
+    show: WatchFrom,
     watched: Vec<Watched>,
-    progress: Progress,
+    progress: SessionProgress,
     prompt: Option<PermissionPrompt>,
     changes: Changes,
     interrupt: Interrupt,
@@ -99,20 +99,20 @@ enum Woken {
 
 impl<'d> Watcher<'d> {
     /// A watcher of nothing yet; from now on Ctrl-C is heard.
-    pub fn begin(desk: &'d Desk, show: Show) -> Result<Watcher<'d>> {
+    pub fn begin(context: &'d CommandContext, show: WatchFrom) -> Result<Watcher<'d>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
         let (interrupt, changes, prompt) = {
             let _inside = runtime.enter();
-            let prompt = if desk.json { None } else { PermissionPrompt::new() };
+            let prompt = if context.json { None } else { PermissionPrompt::new() };
             (Interrupt::listen()?, Changes::start(), prompt)
         };
-        changes.add(desk.store.root());
+        changes.add(context.store.root());
         Ok(Watcher {
-            desk,
+            context,
             show,
             watched: Vec::new(),
-            progress: Progress::new(desk.json),
+            progress: SessionProgress::new(context.json),
             prompt,
             changes,
             interrupt,
@@ -127,12 +127,16 @@ impl<'d> Watcher<'d> {
         if self.watched.iter().any(|watched| watched.id == *id) {
             return;
         }
-        self.changes.add(&self.desk.store.dir(id));
-        let nothing =
-            Facts { locked: true, story: Story::default(), fate: Fate::Open, holds: Vec::new() };
+        self.changes.add(&self.context.store.dir(id));
+        let nothing = SessionFacts {
+            locked: true,
+            story: JournalSummary::default(),
+            fate: Disposition::Open,
+            holds: Vec::new(),
+        };
         self.watched.push(Watched {
             id: id.clone(),
-            tail: Tail::from_start(self.desk.store.file(id, "journal.jsonl")),
+            tail: JournalTail::from_start(self.context.store.file(id, "journal.jsonl")),
             read: nothing,
             shown: None,
             stuck: false,
@@ -141,39 +145,42 @@ impl<'d> Watcher<'d> {
     }
 
     /// Watches until enough was seen.
-    pub fn until(&mut self, enough: Enough) -> Result<Seen> {
+    pub fn until(&mut self, enough: StopWhen) -> Result<WatchOutcome> {
         loop {
             self.look()?;
             if self.watched.iter().all(|watched| watched.settled) {
-                return Ok(if self.interrupted { Seen::Interrupted } else { Seen::Settled });
+                return Ok(if self.interrupted {
+                    WatchOutcome::Interrupted
+                } else {
+                    WatchOutcome::Settled
+                });
             }
-            if enough == Enough::One && !self.interrupted {
+            if enough == StopWhen::One && !self.interrupted {
                 let before = self.watched.len();
                 self.watched.retain(|watched| !watched.settled);
                 if self.watched.len() < before {
-                    return Ok(Seen::Settled);
+                    return Ok(WatchOutcome::Settled);
                 }
             }
             if self.scheduled.elapsed() >= STEP && !self.interrupted {
-                self.desk.schedule()?;
+                self.context.schedule()?;
                 self.scheduled = Instant::now();
             }
             match self.wait() {
                 Woken::Changed => {}
                 Woken::Key(key) => {
                     if let Some(prompt) = &mut self.prompt {
-                        prompt.answer(self.desk, key, &mut self.progress)?;
+                        prompt.answer(self.context, key, &mut self.progress)?;
                     }
                 }
-                Woken::Interrupted if self.interrupted => return Ok(Seen::Interrupted),
+                Woken::Interrupted if self.interrupted => return Ok(WatchOutcome::Interrupted),
                 Woken::Interrupted => {
                     self.interrupted = true;
-                    if !self.desk.json {
-                        let text =
-                            "stopping; all work is kept (press Ctrl-C again to exit at once)";
+                    if !self.context.json {
+                        let text = "stopping; everything is kept (again: do not wait)";
                         self.progress.say(text);
                     }
-                    stop_all(self.desk, self.watched.iter().map(|watched| &watched.id))?;
+                    stop_all(self.context, self.watched.iter().map(|watched| &watched.id))?;
                 }
             }
         }
@@ -198,13 +205,13 @@ impl<'d> Watcher<'d> {
     }
 
     fn look(&mut self) -> Result<()> {
-        let (desk, fates) = (self.desk, self.desk.fates()?);
+        let (context, fates) = (self.context, self.context.fates()?);
         let mut views = Vec::with_capacity(self.watched.len());
         for session in &mut self.watched {
-            let view = desk.view_with(&session.id, &fates)?;
+            let view = context.view_with(&session.id, &fates)?;
             // One that waits for others moves when they do: alone it holds nobody up.
             session.settled =
-                session.look(desk, &view, &mut self.progress, self.show)? || view.is_held();
+                session.look(context, &view, &mut self.progress, self.show)? || view.is_held();
             views.push(view);
         }
         if let Some(prompt) = &mut self.prompt {
@@ -238,9 +245,9 @@ impl Interrupt {
     }
 }
 
-fn stop_all<'i>(desk: &Desk, ids: impl Iterator<Item = &'i Id>) -> Result<()> {
+fn stop_all<'i>(context: &CommandContext, ids: impl Iterator<Item = &'i Id>) -> Result<()> {
     for id in ids {
-        stop::ask(desk, id)?;
+        stop::ask(context, id)?;
     }
     Ok(())
 }
@@ -249,15 +256,15 @@ impl Watched {
     /// Shows what is new; whether the session has settled.
     fn look(
         &mut self,
-        desk: &Desk,
-        view: &View,
-        progress: &mut Progress,
-        show: Show,
+        context: &CommandContext,
+        view: &SessionView,
+        progress: &mut SessionProgress,
+        show: WatchFrom,
     ) -> Result<bool> {
         let lines = self.tail.more().or_fail(|| format!("cannot read `{}`", self.id))?;
         for line in &lines {
             self.read.story.hear(line);
-            if !desk.json || show == Show::FromNow {
+            if !context.json || show == WatchFrom::FromNow {
                 continue;
             }
             // A state is told before what happens in it.
@@ -267,7 +274,7 @@ impl Watched {
                 let why = if now == view.state { view.why() } else { why(&self.read, &now) };
                 self.tell(&now, why, Some(&line.time));
             }
-            if let (Entry::Event { event }, Show::Events) = (&line.entry, show) {
+            if let (JournalEntry::Event { event }, WatchFrom::Events) = (&line.entry, show) {
                 report::json_line(&json!({"type": "event", "id": self.id, "event": event}));
             }
         }
@@ -276,15 +283,15 @@ impl Watched {
         }
         if self.shown.as_ref() != Some(&view.state) {
             progress.changed(view);
-            if desk.json {
+            if context.json {
                 self.tell(&view.state, view.why(), view.facts.story.updated_at.as_deref());
             }
             self.shown = Some(view.state.clone());
         }
-        if view.state == State::Landing && !view.facts.locked {
+        if view.state == SessionState::Landing && !view.facts.locked {
             // Whoever landed it was killed on the way; its intent says how to end that.
-            if let Err(failure) = engine::recover(&desk.repository) {
-                // The others continue; the next change retries.
+            if let Err(failure) = transaction::recover(&context.repository) {
+                // The others go on; whoever changes something next tries again.
                 if !std::mem::replace(&mut self.stuck, true) {
                     report::say(&failure.to_string());
                 }
@@ -292,14 +299,14 @@ impl Watched {
             }
         }
         // One that lands by itself is done when its supervisor lets go of it.
-        let lands = view.record.manner.accept && view.state == State::Ready;
+        let lands = view.record.manner.accept && view.state == SessionState::Ready;
         Ok(view.state.is_settled() && !(lands && view.facts.locked))
     }
 }
 
 impl Watched {
     /// Tells a script the state.
-    fn tell(&mut self, now: &State, why: Option<String>, time: Option<&str>) {
+    fn tell(&mut self, now: &SessionState, why: Option<String>, time: Option<&str>) {
         report::json_line(&json!({
             "type": "state", "id": self.id, "state": now.name(), "why": why, "time": time,
         }));
@@ -308,8 +315,8 @@ impl Watched {
 }
 
 /// What a line says, for the progress line.
-fn words(line: &Line) -> Option<String> {
-    let Entry::Event { event } = &line.entry else { return None };
+fn words(line: &JournalLine) -> Option<String> {
+    let JournalEntry::Event { event } = &line.entry else { return None };
     match serde_json::from_value::<Event>(event.clone()).ok()?.what {
         What::Text { text } => Some(text),
         What::ToolStart { name, args, .. } => Some(format!("{name} {args}")),

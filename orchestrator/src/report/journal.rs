@@ -5,24 +5,24 @@ use base::text::count;
 
 use crate::report::rounds;
 use crate::report::table::first_lines;
-use crate::session::journal::{CheckResult, Entry, Line, Outcome};
-use crate::session::record::Limits;
+use studio_core::session::journal::{CheckResult, JournalEntry, JournalLine, SessionOutcome};
+use studio_core::session::record::RunLimits;
 
 /// Reads the lines of a journal in order.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct JournalReader {
     /// Who speaks, where player and coach take turns.
     speaker: Option<&'static str>,
 }
 
-impl Reader {
+impl JournalReader {
     /// One line for people; none for what they need not see.
-    pub fn text(&mut self, line: &Line) -> Option<String> {
-        if let Entry::Turn { .. } = line.entry {
+    pub fn text(&mut self, line: &JournalLine) -> Option<String> {
+        if let JournalEntry::Turn { .. } = line.entry {
             self.speaker = None;
         }
         let what = match &line.entry {
-            Entry::Event { event } => self.event(event)?,
+            JournalEntry::Event { event } => self.event(event)?,
             other => entry(other)?,
         };
         let clock = line.time.get(11..19).unwrap_or(&line.time);
@@ -46,58 +46,62 @@ pub fn output(line: &str) -> String {
 }
 
 /// Whether a line holds what the agent said.
-pub fn is_text(line: &Line) -> bool {
-    matches!(&line.entry, Entry::Event { event } if event["type"] == "text")
+pub fn is_text(line: &JournalLine) -> bool {
+    matches!(&line.entry, JournalEntry::Event { event } if event["type"] == "text")
 }
 
-fn entry(entry: &Entry) -> Option<String> {
+fn entry(entry: &JournalEntry) -> Option<String> {
     Some(match entry {
-        Entry::Queued { prompt: None } => "queued".to_owned(),
-        Entry::Queued { prompt: Some(text) } | Entry::Sent { text } => {
+        JournalEntry::Queued { prompt: None } => "queued".to_owned(),
+        JournalEntry::Queued { prompt: Some(text) } | JournalEntry::Sent { text } => {
             format!("you: {}", first_lines(text, 5))
         }
-        Entry::Spawned { .. } => "starting".to_owned(),
-        Entry::Worktree => "worktree created".to_owned(),
-        Entry::Agent { .. } => "agent started".to_owned(),
-        Entry::Turn { n, .. } => format!("turn {n}"),
-        Entry::Event { .. } => return None,
-        Entry::Asked { n, what, .. } => format!("permission {n} requested: {what}"),
-        Entry::Answered { n, allow, always, by, why } => {
+        JournalEntry::Spawned { .. } => "starting".to_owned(),
+        JournalEntry::Worktree => "the worktree is ready".to_owned(),
+        JournalEntry::Agent { .. } => "the agent runs".to_owned(),
+        JournalEntry::Turn { n, .. } => format!("turn {n}"),
+        JournalEntry::Event { .. } => return None,
+        JournalEntry::Asked { n, what, .. } => format!("asks {n}: {what}"),
+        JournalEntry::Answered { n, allow, always, by, why } => {
             let word = if *allow { "allowed" } else { "denied" };
             let long = if *always { " for this session" } else { "" };
             let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
             format!("answer {n}: {word}{long} by {by}{why}")
         }
-        Entry::Settings { limits, attended } => settings(limits, *attended),
-        Entry::TurnEnd { n, why: None } => format!("turn {n} ended"),
-        Entry::TurnEnd { n, why: Some(why) } => format!("turn {n} failed: {why}"),
-        Entry::Work(work) => format!(
+        JournalEntry::Settings { limits, attended } => settings(limits, *attended),
+        JournalEntry::TurnEnd { n, why: None } => format!("turn {n} ended"),
+        JournalEntry::TurnEnd { n, why: Some(why) } => format!("turn {n} failed: {why}"),
+        JournalEntry::Work(work) => format!(
             "work: {}, {}, +{} -{}",
             count(work.commits, "commit"),
             count(work.files_changed, "changed file"),
             work.insertions,
             work.deletions
         ),
-        Entry::Checking => "checks started".to_owned(),
-        Entry::Checked { results } if results.is_empty() => return None,
-        Entry::Checked { results } => results.iter().map(check).collect::<Vec<_>>().join("\n"),
-        Entry::Checks { commands } if commands.is_empty() => "you: removed the checks".to_owned(),
-        Entry::Checks { commands } => {
+        JournalEntry::Checking => "the checks run".to_owned(),
+        JournalEntry::Checked { results } if results.is_empty() => return None,
+        JournalEntry::Checked { results } => {
+            results.iter().map(check).collect::<Vec<_>>().join("\n")
+        }
+        JournalEntry::Checks { commands } if commands.is_empty() => "you: no checks".to_owned(),
+        JournalEntry::Checks { commands } => {
             let all: Vec<String> = commands.iter().map(|line| format!("`{line}`")).collect();
             format!("you: set the checks to {}", all.join(", "))
         }
-        Entry::StopRequested => "stop requested".to_owned(),
-        Entry::Limit { what } => format!("limit reached: {what}"),
-        Entry::Note { text } => format!("note: {text}"),
-        Entry::Exit { outcome: Outcome::Failed { why }, .. } => format!("failed: {why}"),
-        Entry::Exit { outcome: Outcome::Ready, .. } => "ready".to_owned(),
-        Entry::Exit { outcome: Outcome::Empty, .. } => "empty".to_owned(),
-        Entry::Exit { outcome: Outcome::Stopped, .. } => "stopped".to_owned(),
+        JournalEntry::StopRequested => "asked to stop".to_owned(),
+        JournalEntry::Limit { what } => format!("limit reached: {what}"),
+        JournalEntry::Note { text } => format!("note: {text}"),
+        JournalEntry::Exit { outcome: SessionOutcome::Failed { why }, .. } => {
+            format!("failed: {why}")
+        }
+        JournalEntry::Exit { outcome: SessionOutcome::Ready, .. } => "ready".to_owned(),
+        JournalEntry::Exit { outcome: SessionOutcome::Empty, .. } => "empty".to_owned(),
+        JournalEntry::Exit { outcome: SessionOutcome::Stopped, .. } => "stopped".to_owned(),
     })
 }
 
 /// What the user changed.
-fn settings(limits: &Limits, attended: Option<bool>) -> String {
+fn settings(limits: &RunLimits, attended: Option<bool>) -> String {
     let all = [
         limits.usd.map(|usd| format!("a budget of ${usd}")),
         limits.tokens.map(|n| count(n, "token")),

@@ -8,10 +8,10 @@ use base::text::{columns, cut_columns, printable};
 use jiff::Timestamp;
 
 use crate::report::table::{age, agent, changes};
-use crate::report::view::View;
-use crate::session::facts::Unchecked;
-use crate::session::id::shortest_prefix;
-use crate::session::state::State;
+use studio_core::session::id::shortest_prefix;
+use studio_core::session::state::SessionState;
+use studio_core::session::summary::Unchecked;
+use studio_core::view::SessionView;
 
 /// Columns between two cells.
 const GAP: usize = 2;
@@ -42,8 +42,8 @@ pub struct Page {
 }
 
 /// The sessions, what needs somebody first; `ids` are those of all sessions, sorted.
-pub fn sessions(views: &[View], ids: &[Id], now: Timestamp, page: Page) -> String {
-    let mut views: Vec<&View> = views.iter().collect();
+pub fn sessions(views: &[SessionView], ids: &[Id], now: Timestamp, page: Page) -> String {
+    let mut views: Vec<&SessionView> = views.iter().collect();
     views.sort_by_key(|view| rank(view));
     let full: Vec<Row> = views.iter().map(|view| Row::full(view, now)).collect();
     let short = || views.iter().map(|view| Row::short(view, ids, now));
@@ -75,7 +75,7 @@ pub fn sessions(views: &[View], ids: &[Id], now: Timestamp, page: Page) -> Strin
 }
 
 /// `… 7 more: 4 working, 3 queued`.
-fn sum(views: &[&View]) -> String {
+fn sum(views: &[&SessionView]) -> String {
     let mut states: BTreeMap<u8, (&str, usize)> = BTreeMap::new();
     for view in views {
         states.entry(rank(view)).or_insert((view.state.name(), 0)).1 += 1;
@@ -85,22 +85,22 @@ fn sum(views: &[&View]) -> String {
 }
 
 /// What needs somebody comes first.
-fn rank(view: &View) -> u8 {
+fn rank(view: &SessionView) -> u8 {
     match &view.state {
-        State::Waiting { .. } if !view.facts.story.asks.is_empty() => 0,
-        State::Failed { .. } => 1,
-        State::Crashed => 2,
-        State::Ready => 3,
-        State::Stopped => 4,
-        State::Empty => 5,
-        State::Waiting { .. } => 6,
-        State::Checking => 7,
-        State::Working => 8,
-        State::Starting => 9,
-        State::Landing => 10,
-        State::Queued => 11,
-        State::Accepted => 12,
-        State::Discarded => 13,
+        SessionState::Waiting { .. } if !view.facts.story.asks.is_empty() => 0,
+        SessionState::Failed { .. } => 1,
+        SessionState::Crashed => 2,
+        SessionState::Ready => 3,
+        SessionState::Stopped => 4,
+        SessionState::Empty => 5,
+        SessionState::Waiting { .. } => 6,
+        SessionState::Checking => 7,
+        SessionState::Working => 8,
+        SessionState::Starting => 9,
+        SessionState::Landing => 10,
+        SessionState::Queued => 11,
+        SessionState::Accepted => 12,
+        SessionState::Discarded => 13,
     }
 }
 
@@ -119,12 +119,12 @@ struct Row {
 
 impl Row {
     /// With the whole id.
-    fn full(view: &View, now: Timestamp) -> Row {
+    fn full(view: &SessionView, now: Timestamp) -> Row {
         Row::of(view, view.record.id.as_str(), now)
     }
 
     /// With the shortest beginning of the id that is enough, and without what is in `status`.
-    fn short(view: &View, ids: &[Id], now: Timestamp) -> Row {
+    fn short(view: &SessionView, ids: &[Id], now: Timestamp) -> Row {
         let id = shortest_prefix(&view.record.id, ids);
         let mut row = Row::of(view, id, now);
         if let Some(work) = view.work() {
@@ -137,7 +137,7 @@ impl Row {
         row
     }
 
-    fn of(view: &View, id: &str, now: Timestamp) -> Row {
+    fn of(view: &SessionView, id: &str, now: Timestamp) -> Row {
         let warns = has_conflicts(view) || view.tampered.is_some();
         let mark = if warns { " (!)" } else { "" };
         let one_line =
@@ -180,15 +180,15 @@ impl Row {
     }
 }
 
-fn has_conflicts(view: &View) -> bool {
+fn has_conflicts(view: &SessionView) -> bool {
     view.standing.as_ref().is_some_and(|it| !it.conflicts.is_empty())
 }
 
 /// Why a session is where it is, where that is worth a line.
-fn reason(view: &View) -> Option<String> {
+fn reason(view: &SessionView) -> Option<String> {
     if let (Some(standing), Some(branch)) = (&view.standing, &view.record.base.branch)
         && let [first, rest @ ..] = standing.conflicts.as_slice()
-        && view.state == State::Ready
+        && view.state == SessionState::Ready
     {
         let more =
             if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
@@ -196,32 +196,35 @@ fn reason(view: &View) -> Option<String> {
     }
     let story = &view.facts.story;
     let tells = match &view.state {
-        State::Waiting { .. } | State::Failed { .. } => true,
-        State::Stopped => {
+        SessionState::Waiting { .. } | SessionState::Failed { .. } => true,
+        SessionState::Stopped => {
             matches!(story.unchecked, Some(Unchecked::ChangedByHand | Unchecked::OtherChecks))
         }
-        State::Empty => view.work().is_some_and(|work| !work.left_out.is_empty()),
-        State::Queued => view.is_held(),
-        State::Starting
-        | State::Working
-        | State::Checking
-        | State::Ready
-        | State::Crashed
-        | State::Landing
-        | State::Accepted
-        | State::Discarded => false,
+        SessionState::Empty => view.work().is_some_and(|work| !work.left_out.is_empty()),
+        SessionState::Queued => view.is_held(),
+        SessionState::Starting
+        | SessionState::Working
+        | SessionState::Checking
+        | SessionState::Ready
+        | SessionState::Crashed
+        | SessionState::Landing
+        | SessionState::Accepted
+        | SessionState::Discarded => false,
     };
     view.why().filter(|_| tells)
 }
 
-fn style(state: &State) -> &'static str {
+fn style(state: &SessionState) -> &'static str {
     match state {
-        State::Failed { .. } | State::Crashed => RED,
-        State::Waiting { .. } => YELLOW,
-        State::Ready => GREEN,
-        State::Starting | State::Working | State::Checking | State::Landing => CYAN,
-        State::Queued | State::Stopped | State::Empty => "",
-        State::Accepted | State::Discarded => DIM,
+        SessionState::Failed { .. } | SessionState::Crashed => RED,
+        SessionState::Waiting { .. } => YELLOW,
+        SessionState::Ready => GREEN,
+        SessionState::Starting
+        | SessionState::Working
+        | SessionState::Checking
+        | SessionState::Landing => CYAN,
+        SessionState::Queued | SessionState::Stopped | SessionState::Empty => "",
+        SessionState::Accepted | SessionState::Discarded => DIM,
     }
 }
 

@@ -7,12 +7,11 @@ pub mod markdown;
 pub mod pager;
 pub mod patch;
 pub mod progress;
+pub mod requirements;
 pub mod rounds;
-pub mod served;
 pub mod table;
-pub mod traced;
-pub mod verified;
-pub mod view;
+pub mod trace;
+pub mod verify;
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::OnceLock;

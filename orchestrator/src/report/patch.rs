@@ -15,7 +15,7 @@ const RESET: &str = "\u{1b}[m";
 
 /// What is being printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PatchKind {
     /// A unified diff.
     Patch,
     /// Changed words, in git's line format for programs.
@@ -28,7 +28,7 @@ pub enum Kind {
 
 /// Copies git's output to a reader's terminal: control characters are written out, and lines are
 /// coloured where that is wanted. Memory stays bounded, however long the output and its lines are.
-pub fn show(from: impl Read, mut to: impl Write, kind: Kind, colours: bool) -> io::Result<()> {
+pub fn show(from: impl Read, mut to: impl Write, kind: PatchKind, colours: bool) -> io::Result<()> {
     let mut from = io::BufReader::with_capacity(PIECE as usize, from);
     let mut painter = Painter { kind, colours, place: Place::Header, style: "" };
     let mut piece = Vec::new();
@@ -83,7 +83,7 @@ struct Piece<'a> {
 }
 
 struct Painter {
-    kind: Kind,
+    kind: PatchKind,
     colours: bool,
     place: Place,
     /// The colour of the line whose pieces are printed.
@@ -94,15 +94,15 @@ impl Painter {
     fn piece(&mut self, to: &mut impl Write, piece: Piece<'_>) -> io::Result<()> {
         let Piece { text, begins, ends } = piece;
         match self.kind {
-            Kind::Patch => {
+            PatchKind::Patch => {
                 if begins {
                     self.style = self.style_of(text);
                 }
                 self.styled(to, self.style, text)?;
             }
-            Kind::Words => return self.words(to, piece),
-            Kind::Stat => self.bar(to, text)?,
-            Kind::Lines => self.styled(to, "", text)?,
+            PatchKind::Words => return self.words(to, piece),
+            PatchKind::Stat => self.bar(to, text)?,
+            PatchKind::Lines => self.styled(to, "", text)?,
         }
         if ends { to.write_all(b"\n") } else { Ok(()) }
     }
@@ -203,7 +203,7 @@ fn hunk(line: &[u8]) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    fn shown(text: &[u8], kind: Kind, colours: bool) -> String {
+    fn shown(text: &[u8], kind: PatchKind, colours: bool) -> String {
         let mut out = Vec::new();
         show(text, &mut out, kind, colours).unwrap();
         String::from_utf8(out).unwrap().replace('\u{1b}', "ESC")
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn lines_of_a_patch_have_colours_by_their_place() {
         let patch = b"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1 @@ fn\n--- old\n+++ new\n-x\n\\ No newline\ndiff --git a/b b/b\n";
-        insta::assert_snapshot!(shown(patch, Kind::Patch, true), @r"
+        insta::assert_snapshot!(shown(patch, PatchKind::Patch, true), @r"
         ESC[1mdiff --git a/a b/aESC[m
         ESC[1m--- a/aESC[m
         ESC[1m+++ b/aESC[m
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn nothing_of_a_line_is_hidden() {
         let patch = b"@@ -0,0 +1,3 @@\n+a\r\n+b\x1b[8mc\x1b]x\n+\xe2\x80\xae\xff\n";
-        let shown = shown(patch, Kind::Patch, false);
+        let shown = shown(patch, PatchKind::Patch, false);
         assert_eq!(shown, "@@ -0,0 +1,3 @@\n+a^M\n+b^[[8mc^[]x\n+<U+202E><FF>\n");
     }
 
@@ -237,7 +237,7 @@ mod tests {
         let words =
             b"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n one \n-two\n+three\n four\n~\n";
         assert_eq!(
-            shown(words, Kind::Words, true),
+            shown(words, PatchKind::Words, true),
             "ESC[1mdiff --git a/a b/aESC[m\nESC[1m--- a/aESC[m\nESC[1m+++ b/aESC[m\n\
              ESC[36m@@ -1 +1 @@ESC[m\none ESC[31mtwoESC[mESC[32mthreeESC[m four\n"
                 .replace("m four", "mfour")
@@ -248,7 +248,7 @@ mod tests {
     fn bars_are_coloured_and_names_are_not() {
         let stat = b" a+b | 3 ++-\n x => y | Bin\n 2 files changed\n";
         assert_eq!(
-            shown(stat, Kind::Stat, true),
+            shown(stat, PatchKind::Stat, true),
             " a+b | 3 ESC[32m++ESC[mESC[31m-ESC[m\n x => y | Bin\n 2 files changed\n"
         );
     }
@@ -259,7 +259,7 @@ mod tests {
         line.push_str(&"é\u{202e}".repeat(200_000));
         let patch = format!("@@ -0,0 +1 @@\n{line}\n");
         let expected = format!("@@ -0,0 +1 @@\n+{}\n", "é<U+202E>".repeat(200_000));
-        assert!(shown(patch.as_bytes(), Kind::Patch, false) == expected);
-        assert!(shown(b"+\xc3", Kind::Patch, false) == "+<C3>");
+        assert!(shown(patch.as_bytes(), PatchKind::Patch, false) == expected);
+        assert!(shown(b"+\xc3", PatchKind::Patch, false) == "+<C3>");
     }
 }

@@ -7,23 +7,23 @@ use base::id::Id;
 use base::text::{head, printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::report::view::View;
 use crate::report::{say, table};
-use crate::session::state::State;
+use studio_core::session::state::SessionState;
+use studio_core::view::SessionView;
 
 /// One step of a command that takes its time, shown while it lasts: on a terminal with the time
 /// that has passed, elsewhere as a sentence.
-pub struct Step(Option<ProgressBar>);
+pub struct ProgressStep(Option<ProgressBar>);
 
-impl Step {
+impl ProgressStep {
     /// The step begins; silent where a script reads.
-    pub fn begin(silent: bool, id: &Id, what: &str) -> Step {
+    pub fn begin(silent: bool, id: &Id, what: &str) -> ProgressStep {
         let line = printable(&format!("{id}: {what}")).replace(['\n', '\t'], " ");
         if silent || !std::io::stderr().is_terminal() {
             if !silent {
                 say(&line);
             }
-            return Step(None);
+            return ProgressStep(None);
         }
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}") {
@@ -31,11 +31,11 @@ impl Step {
         }
         bar.set_message(line);
         bar.enable_steady_tick(std::time::Duration::from_millis(120));
-        Step(Some(bar))
+        ProgressStep(Some(bar))
     }
 }
 
-impl Drop for Step {
+impl Drop for ProgressStep {
     fn drop(&mut self) {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();
@@ -44,7 +44,7 @@ impl Drop for Step {
 }
 
 /// One line for each session.
-pub enum Progress {
+pub enum SessionProgress {
     /// Lines that are drawn anew.
     Live {
         /// All lines.
@@ -58,21 +58,21 @@ pub enum Progress {
     Silent,
 }
 
-impl Progress {
+impl SessionProgress {
     /// Live on a terminal, plain elsewhere, silent for scripts.
-    pub fn new(silent: bool) -> Progress {
+    pub fn new(silent: bool) -> SessionProgress {
         if silent {
-            Progress::Silent
+            SessionProgress::Silent
         } else if std::io::stderr().is_terminal() {
-            Progress::Live { all: MultiProgress::new(), bars: BTreeMap::new() }
+            SessionProgress::Live { all: MultiProgress::new(), bars: BTreeMap::new() }
         } else {
-            Progress::Plain
+            SessionProgress::Plain
         }
     }
 
     /// Something changed in a session; `words` is the last thing that its agent said or did.
-    pub fn show(&mut self, view: &View, words: &str) {
-        let Progress::Live { all, bars } = self else { return };
+    pub fn show(&mut self, view: &SessionView, words: &str) {
+        let SessionProgress::Live { all, bars } = self else { return };
         let bar = bars.entry(view.record.id.clone()).or_insert_with(|| {
             let style = ProgressStyle::with_template("{spinner} {prefix} {wide_msg}");
             let bar = all.add(ProgressBar::new_spinner());
@@ -88,38 +88,39 @@ impl Progress {
     /// Says something above the live lines.
     pub fn say(&self, text: &str) {
         match self {
-            Progress::Live { all, .. } => all.suspend(|| say(text)),
-            Progress::Plain | Progress::Silent => say(text),
+            SessionProgress::Live { all, .. } => all.suspend(|| say(text)),
+            SessionProgress::Plain | SessionProgress::Silent => say(text),
         }
     }
 
     /// A session came into another state.
-    pub fn changed(&mut self, view: &View) {
+    pub fn changed(&mut self, view: &SessionView) {
         match self {
-            Progress::Plain => {
+            SessionProgress::Plain => {
                 say(&table::change(view));
-                if let (State::Waiting { .. }, Some(n)) = (&view.state, view.open_request()) {
+                if let (SessionState::Waiting { .. }, Some(n)) = (&view.state, view.open_request())
+                {
                     let id = &view.record.id;
                     say(&format!("{id}: studio answer {id} {n} allow    (or deny)"));
                 }
             }
             // A session that has settled has no live line any more.
-            Progress::Live { all, bars } if view.state.is_settled() => {
+            SessionProgress::Live { all, bars } if view.state.is_settled() => {
                 if let Some(bar) = bars.remove(&view.record.id) {
                     bar.finish_and_clear();
                     all.remove(&bar);
                 }
                 all.suspend(|| say(&table::change(view)));
             }
-            Progress::Live { .. } => self.show(view, &view.why().unwrap_or_default()),
-            Progress::Silent => {}
+            SessionProgress::Live { .. } => self.show(view, &view.why().unwrap_or_default()),
+            SessionProgress::Silent => {}
         }
     }
 }
 
-impl Drop for Progress {
+impl Drop for SessionProgress {
     fn drop(&mut self) {
-        if let Progress::Live { all, bars } = self {
+        if let SessionProgress::Live { all, bars } = self {
             bars.values().for_each(ProgressBar::finish_and_clear);
             let _ = all.clear();
         }

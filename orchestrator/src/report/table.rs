@@ -6,9 +6,9 @@ use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 
 use crate::report::coach;
-use crate::report::view::View;
-use crate::session::record::Record;
-use crate::session::state::State;
+use studio_core::session::record::SessionRecord;
+use studio_core::session::state::SessionState;
+use studio_core::view::SessionView;
 
 /// Rows under a header, without lines between them, as wide as the terminal.
 pub fn plain<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {
@@ -38,7 +38,7 @@ pub fn height() -> Option<usize> {
 }
 
 /// `2 files +10 -3`, with a star for uncommitted work.
-pub fn changes(view: &View) -> String {
+pub fn changes(view: &SessionView) -> String {
     let Some(work) = view.work() else { return "-".to_owned() };
     let dirty = if work.dirty { "*" } else { "" };
     let files = count(work.files_changed, "file");
@@ -64,15 +64,15 @@ pub fn age(since: &str, now: Timestamp) -> String {
 }
 
 /// Who works, as people read it: the agent, and whom it plays.
-pub fn agent(record: &Record) -> String {
+pub fn agent(record: &SessionRecord) -> String {
     match &record.persona {
         Some(persona) => format!("{} as {persona}", record.agent),
         None => record.agent.clone(),
     }
 }
 
-/// Show one session in detail.
-pub fn page(view: &View) -> String {
+/// Show one session in full.
+pub fn page(view: &SessionView) -> String {
     let record = &view.record;
     let story = &view.facts.story;
     let mut lines = vec![format!("{}  {}", record.id, view.state.name())];
@@ -129,7 +129,7 @@ pub fn page(view: &View) -> String {
     printable(&lines.join("\n"))
 }
 
-fn base(view: &View) -> String {
+fn base(view: &SessionView) -> String {
     let base = &view.record.base;
     let commit = head(&base.commit, 12);
     base.branch.as_ref().map_or(commit.to_owned(), |branch| format!("{branch} at {commit}"))
@@ -150,11 +150,18 @@ pub fn first_lines(text: &str, most: usize) -> String {
 }
 
 /// One line for a state that changed.
-pub fn change(view: &View) -> String {
+pub fn change(view: &SessionView) -> String {
     let id = &view.record.id;
     let name = view.state.name();
     match (&view.state, view.why()) {
-        (State::Queued | State::Starting | State::Working | State::Checking, _) | (_, None) => {
+        (
+            SessionState::Queued
+            | SessionState::Starting
+            | SessionState::Working
+            | SessionState::Checking,
+            _,
+        )
+        | (_, None) => {
             format!("{id}: {name}")
         }
         (_, Some(why)) => format!("{id}: {name}: {}", first_lines(&why, 1)),

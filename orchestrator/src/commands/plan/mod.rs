@@ -1,10 +1,10 @@
 //! `studio plan`: from a wish to landed work. A model refines the wish and splits it into tasks, the
 //! user says yes to both, sessions work on the tasks, and what they did lands in order.
 
-mod begin;
-mod paper;
-mod tell;
-mod work;
+mod executor;
+mod files;
+mod open;
+mod output;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -23,17 +23,17 @@ use planner::requirement::{self, Requirement};
 use planner::task::{self, Task};
 use serde_json::Value;
 
-use crate::commands::desk::{Common, Desk};
-use crate::commands::order::Order;
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::requirement_filter::RequirementFilter;
 use crate::commands::run::LimitArgs;
-use crate::commands::scope::Scope;
-use crate::commands::{preflight, question, trace};
-use crate::git::engine;
-use crate::launch::table::g3_program;
+use crate::commands::{confirm, preflight, trace};
 use crate::report;
-use crate::session::record::Manner;
-use paper::{Paper, REQUIREMENTS, Saved, TASKS};
-use work::Worked;
+use executor::Worked;
+use files::{PlanFiles, REQUIREMENTS, Saved, TASKS};
+use studio_core::launch::registry::g3_program;
+use studio_core::session::record::RunMode;
+use studio_core::session::spec::SessionSpec;
+use studio_git::transaction;
 
 /// How long a model may take for its part.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -41,34 +41,34 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// The command line of `plan`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// File with the feature request [default: continue the current plan]
+    /// File that describes the feature; continues the current plan if omitted
     #[arg(value_name = "FILE")]
     pub wish: Option<PathBuf>,
-    /// Approve the requirements and the tasks without asking
+    /// Approve the requirements and the tasks
     #[arg(short, long)]
     pub yes: bool,
-    /// Archive the current plan and start this one
+    /// Set the current plan aside and start a new one
     #[arg(long, requires = "wish")]
     pub new: bool,
-    /// Check that must pass for each task, run with `sh -c` (repeatable; added to the others)
+    /// A command that must pass for each task, one `sh -c` line (repeatable; in addition to the configured ones)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
-    /// Maximum number of sessions that run in parallel
+    /// Maximum number of sessions that run at the same time
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
     /// What each session may use
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// Run the agents in the sandbox
+    /// `off` runs the agents without the sandbox
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
     pub sandbox: String,
 }
 
 /// A plan, and all that is needed to go on with it.
 struct Plan<'a> {
-    desk: &'a Desk,
+    context: &'a CommandContext,
     args: &'a Args,
-    paper: Paper,
+    files: PlanFiles,
     saved: Saved,
     /// A model was asked to split already: what it left open stays open.
     split: bool,
@@ -78,15 +78,15 @@ struct Plan<'a> {
 }
 
 /// Runs it.
-pub fn run(common: &Common, args: &Args) -> Result<u8> {
-    let desk = Desk::open(common)?;
-    for said in engine::recover(&desk.repository)? {
+pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    for said in transaction::recover(&context.repository)? {
         report::say(&said);
     }
-    let mut plan = Plan::open(&desk, args)?;
+    let mut plan = Plan::open(&context, args)?;
     loop {
         let stage = plan.stage()?;
-        tell::stage(&desk, stage);
+        output::stage(&context, stage);
         match stage {
             Stage::Refine => plan.refine()?,
             Stage::Approve => plan.approve()?,
@@ -102,7 +102,7 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
             },
             Stage::Over => {
                 plan.saved.over = true;
-                plan.paper.save(&plan.saved)?;
+                plan.files.save(&plan.saved)?;
                 return plan.report(common);
             }
         }
@@ -111,12 +111,12 @@ pub fn run(common: &Common, args: &Args) -> Result<u8> {
 
 impl<'a> Plan<'a> {
     /// The plan that is meant: the one at work, or a new one.
-    fn open(desk: &'a Desk, args: &'a Args) -> Result<Plan<'a>> {
-        let top = desk.repository.main_checkout.clone().ok_or_else(|| {
+    fn open(context: &'a CommandContext, args: &'a Args) -> Result<Plan<'a>> {
+        let top = context.repository.main_checkout.clone().ok_or_else(|| {
             Failure::refused("a plan needs a checkout")
                 .because("its files are in g3-plan/, and this repository is bare")
         })?;
-        let studio = desk.repository.studio_dir()?;
+        let studio = context.repository.studio_dir()?;
         let lock = studio.join("plan.lock");
         let alone = Lock::try_take(&lock).or_fail(|| format!("cannot lock {}", lock.display()))?;
         let _alone = alone.ok_or_else(|| {
@@ -124,29 +124,29 @@ impl<'a> Plan<'a> {
                 .next("studio list")
                 .next("or stop the other one with Ctrl-C")
         })?;
-        let paper = Paper::at(top, &studio);
-        let saved = paper.saved()?;
-        let wish = args.wish.as_deref().map(|file| begin::wish(desk, file)).transpose()?;
+        let files = PlanFiles::at(top, &studio);
+        let saved = files.saved()?;
+        let wish = args.wish.as_deref().map(|file| open::wish(context, file)).transpose()?;
         let saved = match (wish, saved) {
             (Some(wish), Some(saved)) if wish == saved.wish => saved,
             (Some(wish), before) => {
-                begin::refuse_without_agents(desk, args, &wish)?;
-                begin::begin(desk, args, &paper, &wish, before)?
+                open::refuse_without_agents(context, args, &wish)?;
+                open::begin(context, args, &files, &wish, before)?
             }
-            (None, saved) => begin::go_on(desk, &paper, saved)?,
+            (None, saved) => open::go_on(context, &files, saved)?,
         };
-        Ok(Plan { desk, args, paper, saved, split: false, land_again: BTreeSet::new(), _alone })
+        Ok(Plan { context, args, files, saved, split: false, land_again: BTreeSet::new(), _alone })
     }
 
     fn requirements(&self) -> Result<(String, Vec<Requirement>)> {
-        let text = self.paper.read(REQUIREMENTS)?.unwrap_or_default();
-        let all = self.paper.requirements(&text)?;
+        let text = self.files.read(REQUIREMENTS)?.unwrap_or_default();
+        let all = self.files.requirements(&text)?;
         Ok((text, all))
     }
 
     fn tasks(&self, all: &[Requirement]) -> Result<(String, Vec<Task>)> {
-        let text = self.paper.read(TASKS)?.unwrap_or_default();
-        let tasks = self.paper.tasks(&text, all)?;
+        let text = self.files.read(TASKS)?.unwrap_or_default();
+        let tasks = self.files.tasks(&text, all)?;
         Ok((text, tasks))
     }
 
@@ -173,13 +173,13 @@ impl<'a> Plan<'a> {
 
     /// Lets a model refine what the user wrote.
     fn refine(&mut self) -> Result<()> {
-        let text = self.paper.read(REQUIREMENTS)?.unwrap_or_default();
+        let text = self.files.read(REQUIREMENTS)?.unwrap_or_default();
         let text = document::marked(&text);
         let wish = document::original(&text).unwrap_or(&text);
         let wanted = match self.model(&["plan", "refine"], wish) {
             // A list can do without.
             Err(failure) if requirement::items_of(wish) > 0 => {
-                tell::without_a_model(&failure, "using your list as it is");
+                output::without_a_model(&failure, "using your own list of requirements");
                 wish.to_owned()
             }
             wanted_or_failed => wanted_or_failed?,
@@ -187,62 +187,66 @@ impl<'a> Plan<'a> {
         let refined = document::with_current(&text, &wanted);
         let (refined, _) = document::numbered(&refined)
             .map_err(|_| Failure::failed("requirement ids are not unique"))?;
-        self.paper.write(REQUIREMENTS, &refined)
+        self.files.write(REQUIREMENTS, &refined)
     }
 
     /// Lets the user approve the requirements as they are in the file.
     fn approve(&mut self) -> Result<()> {
         let (text, all) = self.requirements()?;
         let before = self.saved.approved.as_deref().unwrap_or_default();
-        let before = self.paper.requirements(before).unwrap_or_default();
-        tell::requirements(self.desk, &all, &before);
+        let before = self.files.requirements(before).unwrap_or_default();
+        output::requirements(self.context, &all, &before);
         self.ask("approve these requirements?", "the requirements are not approved", REQUIREMENTS)?;
         let approved = Happened::Approved(hash(text.as_bytes()));
         self.saved.approved = Some(text);
         // What follows from them for the tasks is shown, and asked, too.
         self.saved.agreed = None;
         self.saved.over = false;
-        self.paper.save(&self.saved)?;
-        self.paper.tell(self.desk.clock, vec![approved])
+        self.files.save(&self.saved)?;
+        self.files.tell(self.context.clock, vec![approved])
     }
 
     /// Lets a model split what no task serves.
     fn split(&mut self) -> Result<()> {
         let (text, all) = self.requirements()?;
         let (there, tasks) = self.tasks(&all)?;
-        let path = self.paper.top.join(TASKS);
+        let path = self.files.top.join(TASKS);
         let path = path.to_string_lossy();
         let part: &[&str] = match there.trim().is_empty() {
             true => &["plan", "split"],
             false => &["plan", "split", "--tasks", &path],
         };
         let new = self.model(part, &text).unwrap_or_else(|failure| {
-            tell::without_a_model(&failure, "each requirement becomes one task, in order");
+            output::without_a_model(
+                &failure,
+                "each requirement becomes a task, one after the other",
+            );
             task::to_toml(&plan::one_each(&all, &tasks))
         });
         let gap = if there.is_empty() || there.ends_with("\n\n") { "" } else { "\n" };
         self.split = true;
-        self.paper.write(TASKS, &format!("{there}{gap}{new}"))
+        self.files.write(TASKS, &format!("{there}{gap}{new}"))
     }
 
     /// Lets the user agree to the tasks as they are in the file.
     fn agree(&mut self) -> Result<()> {
         let (_, all) = self.requirements()?;
         let (text, tasks) = self.tasks(&all)?;
-        let orders: Vec<Order> = tasks.iter().map(|task| self.order(task, None, &all)).collect();
-        preflight::check(self.desk, &orders)?;
-        tell::tasks(self.desk, &tasks, &self.standing(&tasks, &all)?);
-        self.ask("run these tasks?", "the tasks are not approved", TASKS)?;
+        let orders: Vec<SessionSpec> =
+            tasks.iter().map(|task| self.order(task, None, &all)).collect();
+        preflight::check(self.context, &orders)?;
+        output::tasks(self.context, &tasks, &self.standing(&tasks, &all)?);
+        self.ask("work on these tasks?", "the tasks are not approved", TASKS)?;
         self.saved.agreed = Some(text);
-        self.paper.save(&self.saved)?;
-        let tip = self.desk.repository.base(Some(&self.saved.branch))?.commit;
+        self.files.save(&self.saved)?;
+        let tip = self.context.repository.base(Some(&self.saved.branch))?.commit;
         let lines = all.iter().map(|it| format!("{}: {}", it.id, it.text)).collect();
-        self.paper.tell(self.desk.clock, vec![Happened::Head(tip), Happened::Started(lines)])
+        self.files.tell(self.context.clock, vec![Happened::Head(tip), Happened::Started(lines)])
     }
 
     /// Asks, unless everything is answered with yes.
     fn ask(&self, question: &str, refused: &str, file: &str) -> Result<()> {
-        let said = if self.args.yes { Some(true) } else { question::yes(question) };
+        let said = if self.args.yes { Some(true) } else { confirm::yes(question) };
         match said {
             Some(true) => Ok(()),
             Some(false) => {
@@ -256,14 +260,14 @@ impl<'a> Plan<'a> {
 
     /// What a model says to a text on stdin.
     fn model(&self, part: &[&str], input: &str) -> Result<String> {
-        let mut job = Job::new(g3_program(), &self.paper.top).args(part).arg("--json");
-        if let Some(file) = &self.desk.config_file {
+        let mut job = Job::new(g3_program(), &self.files.top).args(part).arg("--json");
+        if let Some(file) = &self.context.config_file {
             job = job.arg("--config").arg(file);
         }
         let limits = Limits { time: Some(PATIENCE), bytes: 4 << 20 };
         let fail = || "cannot run g3";
         // Who looks on sees what the model does.
-        let seen = !self.desk.json && std::io::stderr().is_terminal();
+        let seen = !self.context.json && std::io::stderr().is_terminal();
         let stderr = if seen { Stream::Inherit } else { Stream::Piped };
         let output = job.input(input).stderr(stderr).output(limits).or_fail(fail)?;
         let failed =
@@ -281,12 +285,12 @@ impl<'a> Plan<'a> {
     }
 
     /// How the sessions of this plan are run.
-    fn manner(&self) -> Manner {
-        Manner {
+    fn manner(&self) -> RunMode {
+        RunMode {
             jobs: self.args.jobs.unwrap_or(0),
             accept: true,
             boxed: self.args.sandbox != "off",
-            ..Manner::default()
+            ..RunMode::default()
         }
     }
 
@@ -294,15 +298,15 @@ impl<'a> Plan<'a> {
         plan::digests(tasks, all, |text| hash(text.as_bytes()))
     }
 
-    fn report(&self, common: &Common) -> Result<u8> {
+    fn report(&self, common: &CommonArgs) -> Result<u8> {
         let (_, all) = self.requirements()?;
         let (_, tasks) = self.tasks(&all)?;
         let standing = self.standing(&tasks, &all)?;
-        tell::end(self.desk, &tasks, &standing);
-        if !self.desk.json {
-            let scope = Scope {
+        output::end(self.context, &tasks, &standing);
+        if !self.context.json {
+            let scope = RequirementFilter {
                 id: None,
-                file: self.paper.top.join(REQUIREMENTS),
+                file: self.files.top.join(REQUIREMENTS),
                 since: Some(self.saved.since.clone()),
                 onto: self.saved.branch.clone(),
             };

@@ -1,0 +1,271 @@
+//! The caches of build tools (`CARGO_HOME`, `npm_config_cache` …): each session has its own, and
+//! each check a new one, so that nothing that one agent writes is run by another's build or check.
+//! They start with links to the downloads that the user's own caches hold and the lock file names:
+//! those can be read in a box and not be written.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::failure::{OrFail, Result};
+use base::id::Id;
+use base::sandbox::environment::cache_env;
+
+use studio_git::gc;
+use studio_git::repo::Repository;
+use studio_git::safe_open::SafeDir;
+
+/// Bytes of a lock file that are read.
+const LOCK_FILE: u64 = 32 << 20;
+/// How much is copied at most; the rest is downloaded again.
+const BOUNDS: Bounds = Bounds { files: 100_000, bytes: 4 << 30 };
+/// What a cache holds that is made from its downloads in no time, or that only its own build needs.
+const NOT_COPIED: &[&str] = &["cargo/registry/src", "cargo/git/checkouts"];
+
+/// Marks of a cache that was prepared, and of one that the agent got.
+const BEGUN: &str = "begun";
+const HANDED_OVER: &str = "handed-over";
+
+/// The build caches of one session.
+#[derive(Clone, Debug)]
+pub struct BuildCaches {
+    dir: PathBuf,
+}
+
+/// How much may still be copied.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    files: u64,
+    bytes: u64,
+}
+
+impl BuildCaches {
+    /// Those of a session.
+    pub fn of(repository: &Repository, id: &Id) -> BuildCaches {
+        BuildCaches { dir: repository.session_dir(id).join("caches") }
+    }
+
+    /// What the configured setup writes; no agent and no check can.
+    pub fn setup(&self) -> PathBuf {
+        self.dir.join("setup")
+    }
+
+    /// The agent's.
+    pub fn agent(&self) -> PathBuf {
+        self.dir.join("agent")
+    }
+
+    /// That of the checks that run at this moment.
+    pub fn checks(&self) -> PathBuf {
+        self.dir.join("checks")
+    }
+
+    /// Prepares the cache of the setup for a new worktree.
+    pub fn begin(&self, worktree: &Path, home: &Path) -> Result<()> {
+        renew(&self.setup(), home)?;
+        seed(&self.setup(), worktree, home)?;
+        base::files::replace(&self.dir.join(BEGUN), b"").or_fail(|| "cannot fill the build caches")
+    }
+
+    /// Whether [`BuildCaches::begin`] has to be called: `studio gc` removes unused caches, and
+    /// sessions of earlier versions have none.
+    pub fn are_missing(&self) -> bool {
+        !self.dir.join(BEGUN).exists()
+    }
+
+    /// Gives the agent what the setup downloaded, the first time.
+    pub fn hand_over(&self) -> Result<()> {
+        let done = self.dir.join(HANDED_OVER);
+        if done.exists() {
+            return Ok(());
+        }
+        copy(&self.setup(), &self.agent())?;
+        base::files::replace(&done, b"").or_fail(|| "cannot fill the build caches")
+    }
+
+    /// Prepares a new cache for checks: what the setup downloaded, and nothing of the agent's or of
+    /// earlier checks.
+    pub fn renew_checks(&self, home: &Path) -> Result<()> {
+        renew(&self.checks(), home)?;
+        copy(&self.setup(), &self.checks())
+    }
+
+    /// Removes what the last checks left.
+    pub fn remove_checks(&self) {
+        if self.checks().symlink_metadata().is_ok() {
+            gc::remove(&self.checks());
+        }
+    }
+}
+
+/// An empty cache directory with the tools' directories in it.
+pub fn renew(cache: &Path, home: &Path) -> Result<()> {
+    if cache.symlink_metadata().is_ok() {
+        gc::remove(cache);
+    }
+    cache_env(cache, home).or_fail(|| "cannot make the build caches")?;
+    Ok(())
+}
+
+/// Links the downloads that the lock file of a worktree names and the user's own caches hold. No box
+/// may write there; what is missing is downloaded beside the links.
+pub fn seed(cache: &Path, worktree: &Path, home: &Path) -> Result<()> {
+    let users = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let users = users.unwrap_or_else(|| home.join(".cargo"));
+    let locked = SafeDir::open(worktree).and_then(|top| top.read("Cargo.lock", LOCK_FILE));
+    let Ok(Some(locked)) = locked else { return Ok(()) };
+    let crates = crates_of(&String::from_utf8_lossy(&locked));
+    let linked = seed_cargo(&users.join("registry"), &cache.join("cargo/registry"), &crates);
+    linked.or_fail(|| "cannot fill the build caches")
+}
+
+/// A package of a registry, as a lock file names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Crate {
+    name: String,
+    version: String,
+}
+
+/// The registry packages of a `Cargo.lock`. Its text may be anybody's: what cannot be part of a
+/// file name is left out.
+fn crates_of(text: &str) -> BTreeSet<Crate> {
+    let Ok(table) = text.parse::<toml::Table>() else { return BTreeSet::new() };
+    let packages = table.get("package").and_then(toml::Value::as_array);
+    let is_plain = |text: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+        !text.is_empty() && !text.starts_with('.') && text.chars().all(is_plain)
+    };
+    let crate_of = |package: &toml::Value| {
+        let field = |name: &str| package.get(name).and_then(toml::Value::as_str);
+        field("source")?.contains("registry+").then_some(())?;
+        let (name, version) = (field("name")?, field("version")?);
+        (is_plain(name) && is_plain(version))
+            .then(|| Crate { name: name.to_owned(), version: version.to_owned() })
+    };
+    packages.into_iter().flatten().filter_map(crate_of).collect()
+}
+
+/// The layout is cargo's: `cache/REGISTRY/NAME-VERSION.crate`, and `index/REGISTRY/.cache/…/NAME`.
+fn seed_cargo(from: &Path, to: &Path, crates: &BTreeSet<Crate>) -> io::Result<()> {
+    for registry in names_in(&from.join("cache")) {
+        for package in crates {
+            let file = format!("cache/{registry}/{}-{}.crate", package.name, package.version);
+            link(&from.join(&file), &to.join(&file))?;
+        }
+    }
+    for registry in names_in(&from.join("index")) {
+        let config = format!("index/{registry}/config.json");
+        link(&from.join(&config), &to.join(&config))?;
+        let known: BTreeSet<&str> = crates.iter().map(|package| package.name.as_str()).collect();
+        for name in known {
+            let file = format!("index/{registry}/.cache/{}", index_path(name));
+            link(&from.join(&file), &to.join(&file))?;
+        }
+    }
+    Ok(())
+}
+
+/// Links a file that is there.
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_file() || to.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    std::os::unix::fs::symlink(from, to)
+}
+
+/// Where the index of a registry keeps a package
+/// (<https://doc.rust-lang.org/cargo/reference/registry-index.html>).
+fn index_path(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    match name.len() {
+        1 | 2 => format!("{}/{name}", name.len()),
+        3 => format!("3/{}/{name}", &name[..1]),
+        _ => format!("{}/{}/{name}", &name[..2], &name[2..4]),
+    }
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Copies one file, as long as the bounds allow; missing ones are passed over. File systems that can
+/// share the data do.
+fn copy_file(from: &Path, to: &Path, left: &mut Bounds) -> io::Result<()> {
+    let Ok(found) = from.symlink_metadata() else { return Ok(()) };
+    if !found.is_file() || left.files == 0 || left.bytes < found.len() {
+        return Ok(());
+    }
+    left.files -= 1;
+    left.bytes -= found.len();
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::copy(from, to).map(drop)
+}
+
+/// Copies a whole cache. Neither side can be changed while this runs: boxes write neither `setup`
+/// nor what is not theirs yet.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let mut left = BOUNDS;
+    copy_tree(from, to, from, &mut left).or_fail(|| "cannot fill the build caches")
+}
+
+fn copy_tree(from: &Path, to: &Path, top: &Path, left: &mut Bounds) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, source, target) = (entry.file_type()?, entry.path(), to.join(entry.file_name()));
+        let is_left_out = NOT_COPIED.iter().any(|name| source == top.join(name));
+        if kind.is_dir() && !is_left_out {
+            copy_tree(&source, &target, top, left)?;
+        } else if kind.is_symlink() && target.symlink_metadata().is_err() {
+            std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
+        } else if kind.is_file() {
+            copy_file(&source, &target, left)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_starts_with_what_the_lock_file_names_and_nothing_else() {
+        let temp = tempfile::tempdir().unwrap();
+        let (from, to) = (temp.path().join("from"), temp.path().join("to"));
+        let write = |path: &str| {
+            let path = from.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        };
+        for path in [
+            "cache/r-1/serde-1.0.0.crate",
+            "cache/r-1/serde-2.0.0.crate",
+            "index/r-1/.cache/se/rd/serde",
+            "index/r-1/.cache/3/s/syn",
+            "index/r-1/config.json",
+            "secret.crate",
+        ] {
+            write(path);
+        }
+        let lock = "
+            [[package]]\nname = \"serde\"\nversion = \"1.0.0\"\nsource = \"registry+https://x\"
+            [[package]]\nname = \"../../secret\"\nversion = \"1\"\nsource = \"registry+https://x\"
+            [[package]]\nname = \"own\"\nversion = \"0.1.0\"
+        ";
+        let crates = crates_of(lock);
+        assert_eq!(crates.len(), 1);
+        seed_cargo(&from, &to, &crates).unwrap();
+        let there = |path: &str| to.join(path).exists();
+        assert!(there("cache/r-1/serde-1.0.0.crate") && there("index/r-1/.cache/se/rd/serde"));
+        assert!(there("index/r-1/config.json"));
+        assert!(!there("cache/r-1/serde-2.0.0.crate") && !there("index/r-1/.cache/3/s/syn"));
+    }
+}

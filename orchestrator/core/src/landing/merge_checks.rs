@@ -1,0 +1,278 @@
+//! Checks on merged and on landed trees, in a check worktree of their own; green results are
+//! remembered.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
+use base::text::{printable_output, tail};
+use sha2::{Digest, Sha256};
+
+use crate::check;
+use crate::exec::build_caches;
+use crate::exec::runner::{CommandOutput, Directories, SandboxedRunner, home};
+use crate::path_dependencies;
+use crate::project::Project;
+use crate::session::journal::CheckResult;
+use crate::session::record::{SessionRecord, Templates};
+use studio_git::merge::Candidate;
+use studio_git::names::{BranchName, WorktreeTemplate};
+use studio_git::{check_worktree, include, landing_history};
+
+/// How long one check may take unless the configuration says otherwise.
+const SECONDS: u64 = 3600;
+
+/// Changes whenever an earlier version's green result may not be one today.
+const KEY_VERSION: &str = "2: outside of the main checkout";
+
+/// Runs the session's and the repository's checks on merged work; exit code 1 when one fails.
+pub fn check_merged(
+    project: &Project,
+    record: &SessionRecord,
+    candidate: &Candidate,
+) -> Result<Vec<CheckResult>> {
+    let mut checks = record.checks.clone();
+    let configured = project.config.studio.checks.list();
+    checks.extend(configured.into_iter().filter(|check| !record.checks.contains(check)));
+    let known: Vec<Option<CheckResult>> =
+        checks.iter().map(|check| remembered(&key(project, &candidate.tree, check))).collect();
+    if known.iter().all(Option::is_some) {
+        return Ok(known.into_iter().flatten().collect());
+    }
+    let (id, target) = (&record.id, &candidate.target);
+    let state = TreeState { commit: &candidate.merged, tree: &candidate.tree };
+    let results = {
+        let lines = checks.iter().map(|line| format!("`{line}`")).collect::<Vec<_>>().join(", ");
+        let _step = project.console.step(id, &format!("checking {lines} on the merged tree"));
+        match run(project, &record.templates, state, &checks)? {
+            ChecksRun::Checks(results) => results,
+            ChecksRun::SetUpFailed { line, ended, hint } => {
+                let what = format!("setup `{line}` fails on the merged tree");
+                return Err(Failure::failed(format!("{what} with exit code {}", ended.exit))
+                    .because(with_hint(
+                        printable_output(tail(ended.tail.trim_end(), 1500)),
+                        hint.as_deref(),
+                    ))
+                    .next(format!("studio send {id} 'merge {target} and make the setup pass'")));
+            }
+        }
+    };
+    match results.iter().find(|result| !result.ok) {
+        None => Ok(results),
+        Some(bad) => {
+            let _step =
+                project.console.step(id, &format!("checking `{}` on `{target}`", bad.command));
+            let fails_too =
+                fails_on(project, &record.templates, &candidate.target_tip, &bad.command)?;
+            Err(red(id, target, bad, fails_too))
+        }
+    }
+}
+
+/// The failure of a landing whose check is red on the merged tree, and on the target where it is.
+fn red(id: &Id, target: &BranchName, bad: &CheckResult, fails_on_target: bool) -> Failure {
+    let said = printable_output(tail(bad.tail.trim_end(), 1500));
+    let said = with_hint(said, bad.hint.as_deref());
+    let failure = Failure::failed(format!(
+        "check `{}` fails on the merged tree with exit code {}",
+        bad.command, bad.exit
+    ));
+    let (because, failure) = match fails_on_target {
+        true => (format!("this check also fails on `{target}`\n{said}"), failure),
+        false => {
+            let turn = format!("studio send {id} 'merge {target} and make it pass'");
+            (said, failure.next(turn))
+        }
+    };
+    let failure = match because.trim() {
+        "" => failure.because("no output"),
+        because => failure.because(because),
+    };
+    failure
+        .next(format!("studio edit {id} --check 'another command'"))
+        .next(format!("studio accept {id} --no-checks    lands it without checks"))
+}
+
+/// What a command wrote, and a likely cause of its failure that is not in there.
+fn with_hint(said: String, hint: Option<&str>) -> String {
+    match hint {
+        Some(hint) => format!("{said}\n{hint}"),
+        None => said,
+    }
+}
+
+/// Whether a check fails on a commit of the target as well: then it is not the session's fault.
+/// Remembered by the tree. A check that cannot be run there tells nothing.
+pub fn fails_on(
+    project: &Project,
+    templates: &Templates,
+    commit: &str,
+    check: &str,
+) -> Result<bool> {
+    let (commit, tree) = landing_history::commit(&project.repository, commit)?;
+    let green = key(project, &tree, check);
+    let red = green.with_extension("red");
+    if remembered(&green).is_some() {
+        return Ok(false);
+    }
+    if remembered(&red).is_some() {
+        return Ok(true);
+    }
+    let state = TreeState { commit: &commit, tree: &tree };
+    match run(project, templates, state, &[check.to_owned()])? {
+        ChecksRun::SetUpFailed { .. } => Ok(false),
+        ChecksRun::Checks(results) => {
+            let failed = results.iter().find(|result| !result.ok);
+            failed.iter().for_each(|result| remember(&red, result));
+            Ok(failed.is_some())
+        }
+    }
+}
+
+/// The base branch of a session, where a check fails on its tip as well.
+pub fn fails_on_base(
+    project: &Project,
+    record: &SessionRecord,
+    check: &str,
+) -> Result<Option<String>> {
+    let Some(branch) = &record.base.branch else { return Ok(None) };
+    let Some(tip) = project.repository.tip(branch)? else { return Ok(None) };
+    let fails = fails_on(project, &record.templates, &tip, check)?;
+    Ok(fails.then(|| branch.as_str().to_owned()))
+}
+
+/// How long one check may take, in seconds.
+pub fn check_seconds(project: &Project) -> u64 {
+    project.config.studio.limits.check_seconds.unwrap_or(SECONDS)
+}
+
+/// Files that are to be checked.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeState<'a> {
+    /// A commit that has them.
+    pub commit: &'a str,
+    /// Their tree.
+    pub tree: &'a str,
+}
+
+/// What came of checks.
+#[derive(Debug)]
+pub enum ChecksRun {
+    /// One result for each.
+    Checks(Vec<CheckResult>),
+    /// None ran: a line of the setup failed.
+    SetUpFailed {
+        /// The line.
+        line: String,
+        /// How.
+        ended: CommandOutput,
+        /// A likely cause.
+        hint: Option<String>,
+    },
+}
+
+/// Runs checks on a state of the files: in a check worktree that nobody else has meanwhile, set up
+/// as configured, in a box of its own. What is green is remembered.
+pub fn run(
+    project: &Project,
+    templates: &Templates,
+    state: TreeState<'_>,
+    checks: &[String],
+) -> Result<ChecksRun> {
+    let (repository, settings) = (&project.repository, &project.config.studio);
+    // Where the user wants worktrees now, also for a session of before.
+    let worktrees = WorktreeTemplate::parse(&settings.worktree)?;
+    let kept = check_worktree::kept_paths(&settings.check_caches.list())?;
+    let branches = templates.branches()?;
+    let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept, state.commit)?;
+    let home = home();
+    build_caches::renew(&prepared.caches, &home)?;
+    build_caches::seed(&prepared.caches, &prepared.place.worktree, &home)?;
+    let directories = Directories { temporary: &prepared.temporary, cache: &prepared.caches };
+    let sandbox = &project.config.sandbox;
+    let room = SandboxedRunner::at(repository, &prepared.place, directories, sandbox, None)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.or_fail(|| "cannot start the runtime")?;
+    let most = Duration::from_secs(check_seconds(project));
+    let setup = project.config.studio.setup.list();
+    let work = async {
+        match set_up(&room, &setup, most).await? {
+            Some((line, ended)) => {
+                let hint = path_dependencies::hint(&prepared.place.worktree);
+                let hint = hint.or_else(|| include::notice(&prepared.withheld));
+                Ok(ChecksRun::SetUpFailed { line, ended, hint })
+            }
+            None => Ok(ChecksRun::Checks(check::run(&room, checks, most).await)),
+        }
+    };
+    let ran = runtime.block_on(async {
+        let ran = project.interrupt.or(work).await;
+        if ran.is_err() {
+            // What was interrupted has ended before the worktree is given to another.
+            room.emptied().await;
+        }
+        ran
+    })??;
+    let ChecksRun::Checks(mut results) = ran else { return Ok(ran) };
+    for result in results.iter_mut().filter(|result| !result.ok && result.hint.is_none()) {
+        result.hint = include::notice(&prepared.withheld);
+    }
+    for result in results.iter().filter(|result| result.ok) {
+        remember(&key(project, state.tree, &result.command), result);
+    }
+    Ok(ChecksRun::Checks(results))
+}
+
+/// Prepares the worktree as a session's is; the line that failed. Each time: what the work needs
+/// may have changed.
+async fn set_up(
+    room: &SandboxedRunner,
+    setup: &[String],
+    most: Duration,
+) -> Result<Option<(String, CommandOutput)>> {
+    for line in setup {
+        let ended = room.run_shell(line, most).await?;
+        if ended.exit != 0 {
+            return Ok(Some((line.clone(), ended)));
+        }
+    }
+    Ok(None)
+}
+
+/// The file that remembers a green check: by tree, command, setup, toolchain and environment.
+fn key(project: &Project, tree: &str, command: &str) -> PathBuf {
+    let mut hash = Sha256::new();
+    hash.update(KEY_VERSION);
+    let setup = project.config.studio.setup.list().join("\n");
+    for part in [tree, command, &setup] {
+        hash.update(part);
+        hash.update([0]);
+    }
+    let settings = &project.config.studio;
+    let around = (&project.config.sandbox, &settings.check_caches, &settings.worktree);
+    hash.update(serde_json::to_vec(&around).unwrap_or_default());
+    let program = command.split_whitespace().next().unwrap_or_default();
+    if let Some(found) = base::process::find_program(program)
+        && let Ok(meta) = std::fs::metadata(&found)
+    {
+        hash.update(format!("{}:{}:{:?}", found.display(), meta.len(), meta.modified().ok()));
+    }
+    for name in ["PATH", "RUSTUP_TOOLCHAIN", "CARGO_HOME", "NODE_ENV", "VIRTUAL_ENV", "LANG"] {
+        hash.update(std::env::var(name).unwrap_or_default());
+        hash.update([0]);
+    }
+    let digest = hash.finalize();
+    let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    project.store.root().join("cache/checks").join(name)
+}
+
+fn remembered(file: &Path) -> Option<CheckResult> {
+    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+}
+
+fn remember(file: &Path, result: &CheckResult) {
+    let Some(parent) = file.parent() else { return };
+    // A result that cannot be remembered is found out again next time.
+    let _ = std::fs::create_dir_all(parent).and_then(|()| base::files::replace_json(file, result));
+}

@@ -1,0 +1,500 @@
+//! Landing one session: bring it home, merge, check the merged tree, write the message, land.
+
+pub mod merge_checks;
+
+use base::failure::{Failure, OrFail, Result};
+use base::lock::Lock;
+use serde_json::{Value, json};
+
+use crate::coach_json;
+use crate::launch::registry::g3_program;
+use crate::message::{self, Subject, WrittenMessage};
+use crate::project::Project;
+use crate::project::pause;
+use crate::session::collect;
+use crate::session::journal::CheckResult;
+use crate::session::record::SessionRecord;
+use crate::session::shown;
+use crate::session::state::SessionState;
+use crate::view::{SessionView, checks_json};
+use studio_git::compat;
+use studio_git::conflict::Conflict;
+use studio_git::diff;
+use studio_git::land::{self, Accepted};
+use studio_git::landing_history;
+use studio_git::merge::{self, Candidate, MergeStrategy, Prepared};
+use studio_git::names::BranchName;
+use studio_git::secrets::{self, FoundSecret};
+use studio_git::snapshot::{self, Snapshot};
+
+/// How many lines with secrets are named in a sentence.
+const SECRETS_SHOWN: usize = 20;
+/// How often the target may move while a session lands.
+const TRIES: u32 = 5;
+/// What is said of work that lands without checks.
+const UNCHECKED: &str = "no checks were run (--no-checks); recorded in the receipt";
+
+/// What the command line says about a landing.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
+pub struct LandingOptions {
+    /// How.
+    pub strategy: MergeStrategy,
+    /// Another target than the base.
+    pub onto: Option<String>,
+    /// The message.
+    pub message: Option<String>,
+    /// Lets the user edit the message.
+    pub edit: bool,
+    /// Says what would be, and changes nothing.
+    pub dry_run: bool,
+    /// Lands what is not ready.
+    pub force: bool,
+    /// Runs no checks.
+    pub no_checks: bool,
+    /// Large files that land all the same, relative paths.
+    pub include: Vec<std::path::PathBuf>,
+    /// Lands what looks like a private key or a token.
+    pub allow_secrets: bool,
+    /// Asks nothing.
+    pub yes: bool,
+}
+
+/// A session that landed.
+#[derive(Clone, Debug)]
+pub struct Landed {
+    /// The operation; absent for a dry run.
+    pub operation: Option<String>,
+    /// The session.
+    pub id: base::id::Id,
+    /// The commit on the target; absent for a dry run.
+    pub commit: Option<String>,
+    /// The target.
+    pub target: BranchName,
+    /// How.
+    pub strategy: MergeStrategy,
+    /// Who wrote the message: `model`, `plain` or `user`.
+    pub message_by: &'static str,
+    /// How the checks went.
+    pub checks: Vec<CheckResult>,
+    /// What a person should know.
+    pub notes: Vec<String>,
+}
+
+/// A session that did not land.
+#[derive(Debug)]
+pub struct Rejection {
+    /// Why.
+    pub failure: Failure,
+    /// The files in conflict.
+    pub files: Vec<String>,
+    /// What the agent is asked to do about it, where it can do something.
+    pub agent_prompt: Option<Box<str>>,
+}
+
+impl From<Failure> for Rejection {
+    fn from(failure: Failure) -> Rejection {
+        Rejection { failure, files: Vec::new(), agent_prompt: None }
+    }
+}
+
+impl Landed {
+    /// One object of `landed` in `accept --json`.
+    pub fn json(&self) -> Value {
+        json!({
+            "id": self.id, "commit": self.commit, "target": self.target,
+            "strategy": self.strategy, "message_by": self.message_by,
+            "checks": checks_json(&self.checks),
+        })
+    }
+}
+
+/// Lands a session whose lock the caller holds.
+pub fn land(
+    project: &Project,
+    view: &SessionView,
+    options: &LandingOptions,
+    _lock: &Lock,
+) -> std::result::Result<Landed, Rejection> {
+    // What was empty when its agent ended may have been changed by hand since.
+    let view = &project.refresh(&view.record.id)?;
+    refuse_state(view, options)?;
+    let shut = || project.store.without_shell(&view.record.id);
+    let _shut = (!options.dry_run).then(shut).transpose()?;
+    let turn = (!options.dry_run).then(|| take_turn(project)).transpose()?;
+    let mut run = LandingRun { project, view, options, turn, edited: None, secrets_allowed: false };
+    let record = &view.record;
+    let limits =
+        snapshot::SnapshotLimits { include: options.include.clone(), ..Default::default() };
+    let (home, snapshot) = collect::fetch(&project.repository, record, &limits)?;
+    snapshot::refuse_left_out(&snapshot, &record.place.worktree)?;
+    let changed = changed_since_shown(project, record, &snapshot, options)?;
+    let target = target(view, options)?;
+    for _ in 0..TRIES {
+        project.interrupt.check()?;
+        let candidate = candidate(project, view, &snapshot, &target, options.strategy)?;
+        if let Some(mut landed) = run.attempt(candidate)? {
+            landed.notes.splice(0..0, home.notes.into_iter().chain(changed));
+            return Ok(landed);
+        }
+    }
+    let what = format!("`{target}` kept changing; gave up after {TRIES} attempts");
+    let failure = Failure::refused(what);
+    Err(failure.next(format!("studio accept {}", record.id)).into())
+}
+
+/// The turn to land: whoever lands checks merged work, which is in vain when another lands meanwhile.
+fn take_turn(project: &Project) -> Result<Lock> {
+    let path = project.repository.studio_dir()?.join("landing.lock");
+    let fail = || format!("cannot lock {}", path.display());
+    if let Some(turn) = Lock::try_take(&path).or_fail(fail)? {
+        return Ok(turn);
+    }
+    project.console.note("waiting for another `studio accept` in this repository to finish");
+    loop {
+        project.interrupt.check()?;
+        if let Some(turn) = Lock::try_take(&path).or_fail(fail)? {
+            return Ok(turn);
+        }
+        pause();
+    }
+}
+
+/// What the run of one landing share.
+struct LandingRun<'a> {
+    project: &'a Project,
+    view: &'a SessionView,
+    options: &'a LandingOptions,
+    /// A dry run needs none.
+    turn: Option<Lock>,
+    /// The message as the user left it in an earlier try.
+    edited: Option<WrittenMessage>,
+    /// Whether the user agreed to land what looks like a secret.
+    secrets_allowed: bool,
+}
+
+/// Says that the work is not what `studio diff` showed last, and asks on a terminal. Gives the note
+/// for the end.
+fn changed_since_shown(
+    project: &Project,
+    record: &SessionRecord,
+    snapshot: &Snapshot,
+    options: &LandingOptions,
+) -> Result<Option<String>> {
+    let Some(shown) = shown::last(&project.repository, &record.id) else { return Ok(None) };
+    if shown == landing_history::commit(&project.repository, &snapshot.work)?.1 {
+        return Ok(None);
+    }
+    let id = &record.id;
+    let note = format!("the work of `{id}` changed since `studio diff` showed it");
+    let asks = !(options.yes || options.dry_run);
+    match asks.then(|| project.console.confirm(&format!("{note}: land it anyway?"))).flatten() {
+        Some(false) => Err(Failure::refused(format!("session `{id}` was not landed"))
+            .because(note)
+            .next(format!("studio diff {id}"))),
+        Some(true) => Ok(None),
+        None => Ok(Some(note)),
+    }
+}
+
+/// Refuses a session whose state does not allow it to land.
+fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
+    let id = &view.record.id;
+    let force = options.force;
+    let is_red = view.facts.story.red_check().is_some();
+    let refuse = |why: String, next: String| {
+        let what = format!("session `{id}` is {}", view.state.name());
+        Err(Failure::refused(what).because(why).next(next))
+    };
+    let why = view.why().unwrap_or_default();
+    match &view.state {
+        SessionState::Ready => Ok(()),
+        SessionState::Stopped | SessionState::Failed { .. } | SessionState::Crashed if force => {
+            Ok(())
+        }
+        SessionState::Failed { .. } if is_red && options.no_checks => Ok(()),
+        SessionState::Empty if force || !options.include.is_empty() => Ok(()),
+        // Landing runs the checks again: force would end at the same one.
+        SessionState::Failed { .. } if is_red => {
+            refuse(why, format!("studio check {id}")).map_err(|it| {
+                it.next(format!("studio send {id} 'make the check pass'"))
+                    .next(format!("studio edit {id} --check 'another command'"))
+                    .next(format!("studio accept {id} --no-checks    lands it unchecked"))
+            })
+        }
+        SessionState::Stopped if view.facts.story.unchecked.is_some() => {
+            refuse(why, format!("studio check {id}")).map_err(|failure| {
+                failure.next(format!("or land it as it is: studio accept --force {id}"))
+            })
+        }
+        SessionState::Stopped | SessionState::Failed { .. } | SessionState::Crashed => {
+            refuse(why, format!("studio resume {id}")).map_err(|failure| {
+                failure.next(format!("or land it as it is: studio accept --force {id}"))
+            })
+        }
+        SessionState::Empty => {
+            let left_out = view.work().and_then(|work| work.left_out.first());
+            let include = left_out.map(|file| format!("studio accept {id} --include '{file}'"));
+            refuse(why, include.unwrap_or_else(|| format!("studio send {id} 'what to do'")))
+        }
+        SessionState::Accepted | SessionState::Discarded => Err(Project::is_over(view)),
+        SessionState::Landing => refuse(why, "studio doctor".into()),
+        SessionState::Queued
+        | SessionState::Starting
+        | SessionState::Working
+        | SessionState::Waiting { .. }
+        | SessionState::Checking => {
+            refuse("its agent is not done".into(), format!("studio logs {id} -f"))
+                .map_err(|failure| failure.next(format!("studio stop {id}")))
+        }
+    }
+}
+
+fn target(view: &SessionView, options: &LandingOptions) -> Result<BranchName> {
+    match (&options.onto, &view.record.base.branch) {
+        (Some(onto), _) => BranchName::parse(onto.trim_start_matches("refs/heads/")),
+        (None, Some(branch)) => Ok(branch.clone()),
+        (None, None) => Err(Failure::usage("no branch to land on")
+            .because("the session started from a commit, not from a branch")
+            .next(format!("studio accept {} --onto BRANCH", view.record.id))),
+    }
+}
+
+/// The work merged with the current tip of its target.
+fn candidate(
+    project: &Project,
+    view: &SessionView,
+    snapshot: &Snapshot,
+    target: &BranchName,
+    strategy: MergeStrategy,
+) -> std::result::Result<Candidate, Rejection> {
+    let place = &view.record.place;
+    let now = project.clock.now();
+    match merge::prepare(&project.repository, place, snapshot, target, strategy, now)? {
+        Prepared::Ready(candidate) => Ok(*candidate),
+        Prepared::Nothing => {
+            let id = &place.id;
+            let nothing = Failure::refused(format!("session `{id}` has nothing to land"));
+            let worktree = place.worktree.display();
+            Err(match undone_in_worktree(project, view, snapshot)? {
+                true => nothing
+                    .because("its worktree no longer has the changes of its commits")
+                    .next(format!("git -C '{worktree}' status"))
+                    .next(format!("git -C '{worktree}' checkout -- .    restores them")),
+                false => nothing.because(format!("`{target}` already has all of it")),
+            }
+            .next(format!("studio discard {id}"))
+            .into())
+        }
+        Prepared::Conflicts(conflicts) => Err(conflict(project, view, target, &conflicts)),
+    }
+}
+
+/// Whether the session committed something that its worktree, as it is now, takes back.
+fn undone_in_worktree(project: &Project, view: &SessionView, snapshot: &Snapshot) -> Result<bool> {
+    let tree =
+        |commit: &str| landing_history::commit(&project.repository, commit).map(|(_, tree)| tree);
+    let (base, head) = (tree(&view.record.base.commit)?, tree(&snapshot.head)?);
+    Ok(head != base && tree(&snapshot.work)? == base)
+}
+
+fn conflict(
+    project: &Project,
+    view: &SessionView,
+    target: &BranchName,
+    conflicts: &[Conflict],
+) -> Rejection {
+    let files: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
+    let id = &view.record.id;
+    let hunks: Vec<String> =
+        conflicts.iter().map(|c| format!("{}\n{}", c.path, c.hunks.trim_end())).collect();
+    let hunks = base::text::printable(&hunks.join("\n"));
+    let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")))
+        .because(hunks.as_str())
+        .next(format!("studio accept {id} --resolve    the agent solves it"));
+    let tip = project.repository.tip(target).ok().flatten();
+    let agent_prompt = tip.map(|tip| conflict_prompt(target, &tip, &hunks).into());
+    Rejection { failure, files, agent_prompt }
+}
+
+/// What the agent is asked to do about a conflict. The tip is named by its id: the session's own
+/// copy of the target branch is as old as the session.
+fn conflict_prompt(target: &BranchName, tip: &str, hunks: &str) -> String {
+    format!(
+        "Your work conflicts with the branch `{target}`, which has moved to commit {tip}. Commit \
+         what you have, run `git merge {tip}`, solve the conflicts so that both sides' intent is \
+         kept, run the tests, and commit the merge.\n\nThe conflicts:\n{hunks}"
+    )
+}
+
+impl LandingRun<'_> {
+    /// One try; none when the target moved meanwhile.
+    fn attempt(&mut self, candidate: Candidate) -> std::result::Result<Option<Landed>, Rejection> {
+        let (project, record) = (self.project, &self.view.record);
+        let repository = &project.repository;
+        land::preflight(repository, &candidate)?;
+        let secrets = secrets::added(repository, &candidate)?;
+        self.refuse_secrets(&secrets)?;
+        let checks = match self.options.no_checks {
+            true => Vec::new(),
+            false => merge_checks::check_merged(project, record, &candidate)?,
+        };
+        let mut landed = Landed {
+            operation: None,
+            id: record.id.clone(),
+            commit: None,
+            target: candidate.target.clone(),
+            strategy: candidate.strategy,
+            message_by: "plain",
+            checks,
+            notes: Vec::new(),
+        };
+        if self.options.no_checks {
+            landed.notes.push(UNCHECKED.to_owned());
+        }
+        if self.options.dry_run {
+            return Ok(Some(landed));
+        }
+        let written = self.written(&candidate)?;
+        landed.message_by = written.by;
+        landed.notes.extend(written.note);
+        let time = project.clock.now();
+        landed.notes.extend(secrets.iter().map(FoundSecret::sentence));
+        let receipt = receipt(self.view, &candidate, &landed, self.options, &secrets);
+        project.interrupt.check()?;
+        let (place, message) = (&record.place, &written.message);
+        let committed =
+            merge::commit(repository, place, &candidate, message, Some(&receipt), time)?;
+        let (before, commit) = (candidate.target_tip.clone(), committed.commit.clone());
+        let order = land::LandRequest {
+            place: place.clone(),
+            candidate,
+            committed,
+            receipt: Some(receipt),
+            time: project.clock.stamp(),
+        };
+        match land::accept(repository, &order)? {
+            Accepted::TargetMoved => Ok(None),
+            Accepted::Landed { operation, .. } => {
+                landed.notes.extend(compat::unfiltered(&project.repository, &before, &commit));
+                landed.operation = Some(operation);
+                landed.commit = Some(commit);
+                Ok(Some(landed))
+            }
+        }
+    }
+
+    /// Refuses (3) what looks like a private key or a token, unless the user agrees to land it.
+    fn refuse_secrets(&mut self, secrets: &[FoundSecret]) -> Result<()> {
+        let options = self.options;
+        if secrets.is_empty() || options.allow_secrets || self.secrets_allowed {
+            return Ok(());
+        }
+        let id = &self.view.record.id;
+        let mut lines: Vec<String> =
+            secrets.iter().take(SECRETS_SHOWN).map(FoundSecret::sentence).collect();
+        if secrets.len() > lines.len() {
+            lines.push(format!("and {} more", secrets.len() - lines.len()));
+        }
+        let asks = !options.dry_run;
+        let question = format!("{}\nland it anyway?", lines.join("\n"));
+        if asks && self.project.console.confirm(&question) == Some(true) {
+            self.secrets_allowed = true;
+            return Ok(());
+        }
+        Err(Failure::refused("the work adds a possible secret")
+            .because(lines.join("\n"))
+            .next(format!("take it out in {}", self.view.record.place.worktree.display()))
+            .next(format!("or land it anyway: studio accept {id} --allow-secrets")))
+    }
+
+    /// The commit message: the user's, the model's or a plain one.
+    fn written(&mut self, candidate: &Candidate) -> Result<WrittenMessage> {
+        let record = &self.view.record;
+        if let Some(text) = &self.options.message {
+            return Ok(message::by_user(record, text));
+        }
+        if let Some(edited) = &self.edited {
+            return Ok(edited.clone());
+        }
+        let written = {
+            let what = "writing the commit message";
+            let _step = self.project.console.step(&record.id, what);
+            by_model(self.project, record, candidate)?
+        };
+        if !self.options.edit {
+            return Ok(written);
+        }
+        // A person takes their time: others may land meanwhile.
+        self.turn = None;
+        let edited = {
+            let repository = &self.project.repository;
+            let directory = repository.main_checkout.as_ref().unwrap_or(&repository.common_dir);
+            self.project.console.edit(directory, &self.project.interrupt, &written.message.text)?
+        };
+        self.turn = Some(take_turn(self.project)?);
+        Ok(self.edited.insert(message::by_user(record, &edited)).clone())
+    }
+}
+
+/// The model's message, or a plain one.
+fn by_model(
+    project: &Project,
+    record: &SessionRecord,
+    candidate: &Candidate,
+) -> Result<WrittenMessage> {
+    let patch = diff::patch(&project.repository, &candidate.target_tip, &candidate.merged)?;
+    let stats = diff::stats(&project.repository, &candidate.target_tip, &candidate.merged)?;
+    let stat = format!(
+        "{}\n{} files, +{} -{}",
+        stats.paths.join("\n"),
+        stats.files,
+        stats.insertions,
+        stats.deletions
+    );
+    let mut command = vec![g3_program(), "complete".to_owned()];
+    if let Some(provider) = &project.config.providers.commit {
+        command.extend(["--provider".to_owned(), provider.clone()]);
+    }
+    let writer = message::MessageWriter { command };
+    let subject = Subject { record, stat: &stat, patch: &patch };
+    let directory =
+        project.repository.main_checkout.as_ref().unwrap_or(&project.repository.common_dir);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.or_fail(|| "cannot start the runtime")?;
+    runtime.block_on(project.interrupt.or(writer.write(&subject, directory)))
+}
+
+/// What is noted at the landed commit.
+fn receipt(
+    view: &SessionView,
+    candidate: &Candidate,
+    landed: &Landed,
+    options: &LandingOptions,
+    secrets: &[FoundSecret],
+) -> String {
+    let record = &view.record;
+    let mut receipt = json!({
+        "session": record.id,
+        "task": base::text::head(&record.task, 4000),
+        "agent": record.agent,
+        "base": record.base.commit,
+        "tree": candidate.tree,
+        "strategy": candidate.strategy,
+        "message_by": landed.message_by,
+        "checks": checks_json(&landed.checks),
+        "usage": view.facts.story.usage,
+        "requirements": record.part.requirements,
+    });
+    if !secrets.is_empty() {
+        receipt["secrets_allowed"] = json!(secrets);
+    }
+    let coach = coach_json::noted(&view.facts.story, &candidate.work, &landed.checks);
+    if let (Value::Object(receipt), Value::Object(coach)) = (&mut receipt, coach) {
+        receipt.extend(coach);
+        if options.no_checks {
+            receipt.insert("no_checks".to_owned(), Value::Bool(true));
+        }
+    }
+    format!("{receipt:#}\n")
+}

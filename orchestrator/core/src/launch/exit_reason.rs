@@ -1,0 +1,199 @@
+//! How agents end, in sentences: before they started, and in the middle of their work.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use agent_client_protocol::v1::schema::StopReason;
+use base::event::Status;
+
+use crate::launch::wire;
+use crate::sandbox::StartFailure;
+
+/// How a conversation over ACP ended.
+#[derive(Debug)]
+pub enum ExitReason {
+    /// It was told to.
+    Told,
+    /// The agent's output closed.
+    Closed,
+    /// The protocol failed, with this sentence.
+    Failed(String),
+    /// What it wrote is no JSON, and nothing better followed.
+    Strange,
+}
+
+impl ExitReason {
+    /// By a failure of the protocol.
+    pub fn of(error: &agent_client_protocol::Error) -> ExitReason {
+        match agent_client_protocol::is_incoming_transport_closed(error) {
+            true => ExitReason::Closed,
+            false => ExitReason::Failed(wire::sentence(error)),
+        }
+    }
+
+    /// Why the agent did not start.
+    pub fn before_it_opened(
+        self,
+        status: Option<ExitStatus>,
+        failure: Option<StartFailure>,
+        said: &str,
+        line: Option<String>,
+        boxed: bool,
+    ) -> String {
+        if let Some(failure) = failure {
+            return not_started(&failure);
+        }
+        let no_acp = |line: String| {
+            let line = base::text::printable(base::text::head(line.trim(), 200));
+            format!("it does not speak ACP: it printed `{line}`")
+        };
+        match (self, status, line) {
+            (ExitReason::Strange, _, line) => no_acp(line.unwrap_or_default()),
+            (ExitReason::Failed(why), _, _) => why,
+            (ExitReason::Told, _, _) => "it was stopped".to_owned(),
+            (ExitReason::Closed, Some(status), Some(line)) if status.success() => no_acp(line),
+            (ExitReason::Closed, Some(status), _) => {
+                ended_with(status, said, boxed).replacen("the agent", "it", 1)
+            }
+            (ExitReason::Closed, None, _) => "it closed its output before it answered".to_owned(),
+        }
+    }
+
+    /// Why the agent is gone.
+    pub fn why(self, status: Option<ExitStatus>, said: &str, boxed: bool) -> String {
+        match (self, status) {
+            (_, Some(status)) if !status.success() => ended_with(status, said, boxed),
+            (ExitReason::Failed(why), _) => format!("the connection to the agent failed: {why}"),
+            (ExitReason::Told | ExitReason::Strange, _) => "the agent was stopped".to_owned(),
+            (ExitReason::Closed, Some(_)) => "the agent exited".to_owned(),
+            (ExitReason::Closed, None) => "the agent closed its output".to_owned(),
+        }
+    }
+}
+
+/// The sentence for a process that ended; `said` is the end of its stderr.
+pub fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String {
+    let code = base::process::exit_code(status);
+    match said.is_empty() {
+        true => format!("the agent exited with code {code}"),
+        false => explained(format!("the agent exited with code {code}: {said}"), boxed),
+    }
+}
+
+/// What programs write when the system denies them a file: libuv, Rust and Python, the shell, Go.
+const DENIED: [&str; 5] =
+    ["EACCES", "errno: -13", "Errno 13", "Permission denied", "permission denied"];
+
+/// Whether a line reports that the system denied a file.
+pub fn reports_denial(line: &str) -> bool {
+    DENIED.iter().any(|word| line.contains(word))
+}
+
+/// A complaint of an agent, with the line of the configuration that helps where the box may have
+/// denied it a file.
+pub fn explained(complaint: String, boxed: bool) -> String {
+    if !boxed || !reports_denial(&complaint) {
+        return complaint;
+    }
+    let directory = denied_directory(&complaint).unwrap_or_else(|| "DIRECTORY".to_owned());
+    format!(
+        "{complaint}; if the sandbox denied it, `write = [\"{directory}\"]` (or `read`) in the agent's \
+         entry in ~/.config/g3/config.toml allows it"
+    )
+}
+
+/// The directory that a complaint is about: that of the file which it names, or the one that was to
+/// be made. None where that would be the whole home directory or the root.
+fn denied_directory(complaint: &str) -> Option<String> {
+    let mark = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '(' | ')' | ',');
+    let mut words = complaint.split(mark).filter(|word| !word.is_empty());
+    let mut before = "";
+    let path = words.find(|word| {
+        let found = word.len() > 1 && word.starts_with('/');
+        if !found {
+            before = *word;
+        }
+        found
+    })?;
+    let path = Path::new(path.trim_end_matches([':', ';', '.']));
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let directory = match before {
+        "mkdir" => path,
+        _ => path.parent().filter(|parent| *parent != home).unwrap_or(path),
+    };
+    let is_all = |tree: &Path| directory == tree;
+    if is_all(&home) || is_all(Path::new("/")) {
+        return None;
+    }
+    Some(match directory.strip_prefix(&home) {
+        Ok(below) => format!("~/{}", below.display()),
+        Err(_) => directory.display().to_string(),
+    })
+}
+
+/// Why the program of an agent did not start.
+pub fn not_started(failure: &StartFailure) -> String {
+    match failure {
+        StartFailure::NotFound(error) => {
+            format!("no such program, or its interpreter is missing: {error}")
+        }
+        StartFailure::NotExecutable(error) => {
+            format!("it is not executable, or the sandbox denies it: {error}")
+        }
+    }
+}
+
+/// What the end of a turn over ACP means for it; `said` is the agent's own sentence about it.
+pub fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
+    let or = |words: &str| Some(said.clone().unwrap_or_else(|| words.to_owned()));
+    match reason {
+        StopReason::EndTurn => said,
+        StopReason::Cancelled => Some("the turn was cancelled".to_owned()),
+        StopReason::Refusal => or("the agent refused to continue"),
+        StopReason::MaxTokens => or("the agent reached its limit of tokens"),
+        StopReason::MaxTurnRequests => or("the agent reached its limit of requests"),
+        other => {
+            let name = serde_json::to_value(other).ok();
+            let name = name.as_ref().and_then(serde_json::Value::as_str).unwrap_or("unknown");
+            or(&format!("the agent ended its turn with `{name}`"))
+        }
+    }
+}
+
+/// What the end of a g3 run means for the turn, in its own words where it has any.
+pub fn of_g3(status: Status, error: Option<String>) -> Option<String> {
+    let or = |words: &str| {
+        let error = error.clone().filter(|error| !error.trim().is_empty());
+        let lines = error.unwrap_or_else(|| words.to_owned());
+        Some(lines.lines().collect::<Vec<_>>().join("; "))
+    };
+    match status {
+        Status::Done => None,
+        Status::Failed => or("the agent failed"),
+        Status::Limit => or("the agent reached its own limit"),
+        Status::NotApproved => or("the work was not approved"),
+        Status::Cancelled => Some("the turn was cancelled".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denied_file_is_told_with_the_line_that_opens_it() {
+        let said = "EACCES: permission denied, open '/opt/agent/state/log'".to_owned();
+        let told = explained(said.clone(), true);
+        assert!(told.contains("`write = [\"/opt/agent/state\"]`"), "{told}");
+        assert_eq!(explained(said.clone(), false), said, "without a box it is something else");
+        assert_eq!(explained("no such model".into(), true), "no such model");
+        assert!(explained("FileSystem error, errno: -13".into(), true).contains("DIRECTORY"));
+        let home = std::env::var("HOME").unwrap();
+        for said in [
+            format!("EACCES: permission denied, mkdir '{home}/.agent'"),
+            format!("EACCES: permission denied, open '{home}/.agent'"),
+        ] {
+            assert!(explained(said.clone(), true).contains("`write = [\"~/.agent\"]`"), "{said}");
+        }
+    }
+}

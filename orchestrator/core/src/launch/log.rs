@@ -1,0 +1,141 @@
+//! The raw output of an agent: bounded, rotated once (`agent.log`, `agent.log.1`).
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A log that never grows past its bound: two files of half of it.
+#[derive(Debug)]
+pub struct OutputLog {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    half: u64,
+    total: u64,
+}
+
+impl OutputLog {
+    /// Opens a log of at most so many bytes.
+    pub fn open(path: &Path, bound: u64) -> io::Result<OutputLog> {
+        let file = open(path)?;
+        let length = file.metadata()?.len();
+        Ok(OutputLog { path: path.to_owned(), file, length, half: (bound / 2).max(1), total: 0 })
+    }
+
+    /// Appends; the older half makes room. Gives how many bytes were written since the start.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        if self.length + bytes.len() as u64 > self.half && self.length > 0 {
+            let mut old = self.path.clone().into_os_string();
+            old.push(".1");
+            std::fs::rename(&self.path, old)?;
+            self.file = open(&self.path)?;
+            self.length = 0;
+        }
+        self.file.write_all(bytes)?;
+        self.length += bytes.len() as u64;
+        self.total += bytes.len() as u64;
+        Ok(self.total)
+    }
+}
+
+/// Reads a log while it grows, also past the moment in which its older half makes room.
+#[derive(Debug)]
+pub struct RawTail {
+    path: PathBuf,
+    file: Option<File>,
+    skip: u64,
+    /// The beginning of a character whose end has not come.
+    half: Vec<u8>,
+}
+
+impl RawTail {
+    /// A reader that starts at the first byte.
+    pub fn from_start(path: PathBuf) -> RawTail {
+        RawTail { path, file: None, skip: 0, half: Vec::new() }
+    }
+
+    /// Goes on at this byte of the log; at its end when it is shorter.
+    pub fn skip_to(&mut self, at: u64) {
+        self.file = None;
+        self.skip = at;
+        self.half.clear();
+    }
+
+    /// What was written since the last call.
+    pub fn more(&mut self) -> io::Result<String> {
+        let mut bytes = std::mem::take(&mut self.half);
+        if let Some(file) = &mut self.file {
+            file.read_to_end(&mut bytes)?;
+        }
+        if !self.is_current()? {
+            let mut file = match File::open(&self.path) {
+                Ok(file) => file,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+                Err(e) => return Err(e),
+            };
+            let at = std::mem::take(&mut self.skip).min(file.metadata()?.len());
+            file.seek(io::SeekFrom::Start(at))?;
+            file.read_to_end(&mut bytes)?;
+            self.file = Some(file);
+        }
+        if let Err(error) = std::str::from_utf8(&bytes)
+            && error.error_len().is_none()
+        {
+            self.half = bytes.split_off(error.valid_up_to());
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Whether the file that is read is the one at the path.
+    fn is_current(&self) -> io::Result<bool> {
+        let Some(file) = &self.file else { return Ok(false) };
+        match std::fs::metadata(&self.path) {
+            Ok(now) => Ok(now.ino() == file.metadata()?.ino()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_reads_everything_once_also_past_a_rotation() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.log");
+        let mut tail = RawTail::from_start(path.clone());
+        assert_eq!(tail.more().unwrap(), "");
+        let mut log = OutputLog::open(&path, 40).unwrap();
+        log.write("first é".as_bytes()).unwrap();
+        log.write(&"é".as_bytes()[..1]).unwrap();
+        assert_eq!(tail.more().unwrap(), "first é");
+        log.write(&"é".as_bytes()[1..]).unwrap();
+        log.write(b"before").unwrap();
+        log.write(b"after the rotation").unwrap();
+        assert!(dir.path().join("agent.log.1").exists());
+        assert_eq!(tail.more().unwrap(), "ébeforeafter the rotation");
+        assert_eq!(tail.more().unwrap(), "");
+        tail.skip_to(6);
+        assert_eq!(tail.more().unwrap(), "the rotation");
+    }
+
+    #[test]
+    fn a_log_stays_within_its_bound_and_keeps_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.log");
+        let mut log = OutputLog::open(&path, 1000).unwrap();
+        for n in 0..100 {
+            log.write(format!("line {n:04}\n").repeat(5).as_bytes()).unwrap();
+        }
+        let now = std::fs::read_to_string(&path).unwrap();
+        let before = std::fs::read_to_string(dir.path().join("agent.log.1")).unwrap();
+        assert!(now.ends_with("line 0099\n") && now.len() + before.len() <= 1000);
+    }
+}

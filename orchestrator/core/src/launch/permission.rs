@@ -1,0 +1,152 @@
+//! Permission requests of the protocol: what a person is to read of one, and how it is answered.
+
+use std::path::PathBuf;
+
+use agent_client_protocol::v1::schema::{
+    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionResponse,
+    SelectedPermissionOutcome, ToolCallUpdate, ToolKind,
+};
+use serde_json::Value;
+
+use crate::launch::{Decision, PermissionRequest};
+
+/// The key of what g3 and studio tell each other beside the protocol, in `_meta`.
+const META: &str = "g3";
+
+/// What a request is about. An agent may hide what it wants behind a harmless title, so what it
+/// hands to the tool is shown too.
+pub fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> PermissionRequest {
+    let fields = &call.fields;
+    let title = fields.title.clone().or_else(|| fields.name.clone());
+    let title = title.unwrap_or_else(|| "use a tool".to_owned());
+    let mut lines = vec![title.clone()];
+    let locations: Vec<PathBuf> =
+        fields.locations.iter().flatten().map(|location| location.path.clone()).collect();
+    let changes_files = match fields.kind.unwrap_or_default() {
+        ToolKind::Edit | ToolKind::Delete | ToolKind::Move => true,
+        ToolKind::Read
+        | ToolKind::Search
+        | ToolKind::Execute
+        | ToolKind::Think
+        | ToolKind::Fetch
+        | ToolKind::SwitchMode
+        | ToolKind::Other
+        | _ => false,
+    };
+    if let Some(input) = fields.raw_input.as_ref().filter(|_| !changes_files) {
+        lines.extend(handed_over(input).into_iter().filter(|line| !title.contains(line.as_str())));
+    }
+    for path in locations.iter().map(|path| path.display().to_string()) {
+        if !title.contains(&path) {
+            lines.push(format!("file: {path}"));
+        }
+    }
+    let what = lines.join("\n");
+    let told = call.meta.as_ref().filter(|_| is_g3).map(|meta| &meta[META]["rule"]);
+    let rule = told.and_then(Value::as_str).filter(|rule| !rule.is_empty());
+    let rule = rule.map_or_else(|| what.clone(), str::to_owned);
+    let writes = if changes_files { locations } else { Vec::new() };
+    let writes = writes.into_iter().filter(|path| path.is_absolute()).collect();
+    PermissionRequest { n, what, rule, writes }
+}
+
+/// What a tool is handed, a line each: the command and its directory by name, the rest as JSON.
+fn handed_over(input: &Value) -> Vec<String> {
+    let Some(fields) = input.as_object() else {
+        return if input.is_null() { Vec::new() } else { vec![input.to_string()] };
+    };
+    let line = |(name, value): (&String, &Value)| match (name.as_str(), value) {
+        (_, Value::Null) => None,
+        ("command" | "cmd", Value::String(text)) => Some(text.clone()),
+        ("cwd" | "workdir" | "directory", Value::String(text)) => Some(format!("in {text}")),
+        (name, Value::String(text)) => Some(format!("{name}: {text}")),
+        (name, other) => Some(format!("{name}: {other}")),
+    };
+    fields.iter().filter_map(line).collect()
+}
+
+/// The answer in the protocol's words: the option of the agent that fits the decision best.
+pub fn response(options: &[PermissionOption], decision: &Decision) -> RequestPermissionResponse {
+    use PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
+    let wanted = match (decision.allow, decision.always) {
+        (true, true) => [AllowAlways, AllowOnce],
+        (true, false) => [AllowOnce, AllowAlways],
+        (false, _) => [RejectOnce, RejectAlways],
+    };
+    let option = wanted.iter().find_map(|kind| options.iter().find(|it| it.kind == *kind));
+    let outcome = option.map_or(RequestPermissionOutcome::Cancelled, |option| {
+        let selected = SelectedPermissionOutcome::new(option.option_id.clone());
+        RequestPermissionOutcome::Selected(selected)
+    });
+    let response = RequestPermissionResponse::new(outcome);
+    match &decision.why {
+        Some(why) => {
+            let told = serde_json::json!({ "denied": why });
+            response.meta(serde_json::Map::from_iter([(META.to_owned(), told)]))
+        }
+        None => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_client_protocol::v1::schema::{ToolCallLocation, ToolCallUpdateFields};
+    use serde_json::json;
+
+    fn asks(fields: ToolCallUpdateFields) -> PermissionRequest {
+        describe(3, &ToolCallUpdate::new("c", fields), false)
+    }
+
+    #[test]
+    fn a_request_is_shown_with_all_that_the_tool_is_handed() {
+        let input = json!({"command": "rm -rf ~", "cwd": "/w", "description": "Tidy up"});
+        let fields = ToolCallUpdateFields::new().title("Tidy up").raw_input(input);
+        let asked = asks(fields.kind(ToolKind::Execute));
+        assert_eq!(asked.what, "Tidy up\nrm -rf ~\nin /w\ndescription: Tidy up");
+        assert_eq!((asked.n, &asked.rule), (3, &asked.what));
+    }
+
+    #[test]
+    fn the_files_of_an_edit_are_named_and_its_text_is_not() {
+        let fields = ToolCallUpdateFields::new()
+            .title("Edit")
+            .kind(ToolKind::Edit)
+            .raw_input(json!({"text": "long"}))
+            .locations(vec![ToolCallLocation::new("/opt/x"), ToolCallLocation::new("y")]);
+        let asked = asks(fields);
+        assert_eq!(asked.what, "Edit\nfile: /opt/x\nfile: y");
+        assert_eq!(asked.writes, [PathBuf::from("/opt/x")]);
+    }
+
+    #[test]
+    fn only_g3_names_the_kind_of_a_request() {
+        let meta = json!({"rule": "broad"});
+        let call = ToolCallUpdate::new("c", ToolCallUpdateFields::new().title("write a"))
+            .meta(serde_json::Map::from_iter([(META.to_owned(), meta)]));
+        assert_eq!(describe(1, &call, true).rule, "broad");
+        assert_eq!(describe(1, &call, false).rule, "write a");
+    }
+
+    #[test]
+    fn the_option_that_fits_best_is_chosen() {
+        let option = |id: &str, kind| PermissionOption::new(id.to_owned(), id.to_owned(), kind);
+        let all = [
+            option("always", PermissionOptionKind::AllowAlways),
+            option("once", PermissionOptionKind::AllowOnce),
+            option("no", PermissionOptionKind::RejectOnce),
+        ];
+        let chosen = |options: &[PermissionOption], allow, always| {
+            let decision = Decision { allow, always, why: None };
+            match response(options, &decision).outcome {
+                RequestPermissionOutcome::Selected(it) => it.option_id.to_string(),
+                _ => "none".to_owned(),
+            }
+        };
+        assert_eq!(chosen(&all, true, false), "once");
+        assert_eq!(chosen(&all, true, true), "always");
+        assert_eq!(chosen(&all, false, false), "no");
+        assert_eq!(chosen(&all[1..], true, true), "once");
+        assert_eq!(chosen(&all[..2], false, false), "none");
+    }
+}

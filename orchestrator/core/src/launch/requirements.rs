@@ -1,0 +1,155 @@
+//! Sessions whose agent works as player and coach under requirements: its command, and its prompts.
+
+use base::config::Config;
+use base::config::studio::{AgentRow, Protocol};
+use base::failure::{Failure, Result};
+use planner::document::{CURRENT, unmarked};
+
+use crate::launch::registry;
+use crate::session::record::PlanRef;
+use crate::session::spec::SessionSpec;
+
+/// How g3 is to work in a session; no other agent knows any of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AgentOptions<'a> {
+    /// The persona that it plays.
+    pub persona: Option<&'a str>,
+    /// The model that it asks instead of the configured one.
+    pub model: Option<&'a str>,
+    /// The names that its tools have instead of the configured ones.
+    pub profile: Option<&'a str>,
+}
+
+impl<'a> From<&'a SessionSpec> for AgentOptions<'a> {
+    fn from(spec: &'a SessionSpec) -> AgentOptions<'a> {
+        AgentOptions {
+            persona: spec.persona.as_deref(),
+            model: spec.model.as_deref(),
+            profile: spec.profile.as_deref(),
+        }
+    }
+}
+
+/// The row of a session's agent, with all that its command says: requirements are worked on by
+/// player and coach and under the session's checks, and a persona is named at the end.
+pub fn agent_for(
+    config: &Config,
+    agent: &str,
+    options: AgentOptions<'_>,
+    part: &PlanRef,
+    checks: &[String],
+) -> Result<AgentRow> {
+    let row = registry::row(config, agent)?;
+    let row = match part.contract {
+        Some(_) => in_rounds(row, agent, options.persona, checks)?,
+        None => row,
+    };
+    let mut row = registry::playing(row, agent, options.persona)?;
+    for (flag, value) in [("--model", options.model), ("--profile", options.profile)] {
+        let Some(value) = value else { continue };
+        if agent != "g3" {
+            return Err(Failure::usage(format!("{flag} cannot be used with agent `{agent}`"))
+                .because("it is an option of g3")
+                .next(format!("add it to `command` of [studio.agents.{agent}]")));
+        }
+        row.command.extend([flag.to_owned(), value.to_owned()]);
+    }
+    Ok(row)
+}
+
+/// Whether such an agent can work under requirements; another one can only be told them.
+pub fn has_rounds(config: &Config, agent: &str, persona: Option<&str>) -> bool {
+    registry::row(config, agent).is_ok_and(|row| in_rounds(row, agent, persona, &[]).is_ok())
+}
+
+fn in_rounds(
+    mut row: AgentRow,
+    agent: &str,
+    persona: Option<&str>,
+    checks: &[String],
+) -> Result<AgentRow> {
+    let refused = |what: String, why: &str| Err(Failure::usage(what).because(why));
+    if agent != "g3" {
+        let what = format!("agent `{agent}` cannot be used with --requirements");
+        return refused(what, "player and coach are modes of g3")
+            .map_err(|failure| failure.next("--agent g3"));
+    }
+    if row.protocol != Protocol::Acp {
+        let what = "agent `g3` cannot be used with --requirements".to_owned();
+        return refused(what, "its entry in [studio.agents] has the protocol `command`")
+            .map_err(|failure| failure.next("[studio.agents.g3] protocol = \"acp\""));
+    }
+    if let Some(persona) = persona {
+        let what = format!("persona `{persona}` cannot be used with --requirements");
+        return refused(what, "player and coach are personas of their own")
+            .map_err(|failure| failure.next("omit --persona"));
+    }
+    row.command.push("--autonomous".to_owned());
+    for line in checks {
+        row.command.extend(["--check".to_owned(), line.clone()]);
+    }
+    Ok(row)
+}
+
+/// A prompt of a session. Requirements stand below each: the first begins with them, and whoever
+/// forgot everything, or was killed before it began, finds them again.
+pub fn prompt(part: &PlanRef, words: String) -> String {
+    match &part.contract {
+        Some(contract) => {
+            format!("{}\n\n{CURRENT}\n\n{}\n", unmarked(words.trim_end()), contract.trim())
+        }
+        None => words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use planner::document::current;
+
+    use super::*;
+
+    fn part() -> PlanRef {
+        PlanRef { contract: Some("- R1: a\n".to_owned()), ..PlanRef::default() }
+    }
+
+    fn command(agent: &str, persona: Option<&str>, part: &PlanRef) -> Result<Vec<String>> {
+        let checks = ["make test".to_owned(), "true".to_owned()];
+        let options = AgentOptions { persona, ..AgentOptions::default() };
+        agent_for(&Config::default(), agent, options, part, &checks)
+            .map(|row| row.command[1..].to_vec())
+    }
+
+    #[test]
+    fn model_and_profile_are_options_of_g3_alone() {
+        let mut config = Config::default();
+        let command = vec!["other".to_owned()];
+        config.studio.agents.insert("other".into(), AgentRow { command, ..AgentRow::default() });
+        let options =
+            AgentOptions { model: Some("m"), profile: Some("core"), ..AgentOptions::default() };
+        let row = |agent| agent_for(&config, agent, options, &PlanRef::default(), &[]);
+        assert_eq!(row("g3").unwrap().command[1..], ["acp", "--model", "m", "--profile", "core"]);
+        assert_eq!(row("other").unwrap_err().what, "--model cannot be used with agent `other`");
+    }
+
+    #[test]
+    fn requirements_are_worked_on_in_rounds_under_the_checks() {
+        let with = command("g3", None, &part()).unwrap();
+        assert_eq!(with, ["acp", "--autonomous", "--check", "make test", "--check", "true"]);
+        assert_eq!(command("g3", None, &PlanRef::default()).unwrap(), ["acp"]);
+        let persona = command("g3", Some("scout"), &PlanRef::default()).unwrap();
+        assert_eq!(persona, ["acp", "--agent", "scout"]);
+        assert!(command("g3", Some("scout"), &part()).is_err());
+        let has = |persona| has_rounds(&Config::default(), "g3", persona);
+        assert!(has(None) && !has(Some("scout")));
+        assert!(!has_rounds(&Config::default(), "nobody", None));
+    }
+
+    #[test]
+    fn every_prompt_ends_with_the_requirements_and_with_nothing_else() {
+        let words = format!("do it\n{CURRENT}\n- not this\n\n");
+        let told = prompt(&part(), words.clone());
+        assert_eq!(current(&told).map(str::trim), Some("- R1: a"), "{told}");
+        assert!(told.starts_with("do it\n"), "{told}");
+        assert_eq!(prompt(&PlanRef::default(), words.clone()), words);
+    }
+}

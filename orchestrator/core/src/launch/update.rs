@@ -1,0 +1,220 @@
+//! The protocol's session updates, told in g3's events, for agents that send none of their own.
+
+use std::collections::BTreeMap;
+
+use agent_client_protocol::v1::schema::{
+    ContentBlock, SessionUpdate, ToolCallContent, ToolCallStatus, ToolCallUpdate,
+};
+use base::event::{TodoItem, Usage, What};
+use serde_json::Value;
+
+use crate::launch::message_buffer::MessageBuffer;
+
+/// Bytes of a tool's result that an event carries.
+const MOST: usize = 4096;
+
+/// Reads the updates of one agent.
+#[derive(Debug, Default)]
+pub struct SessionUpdates {
+    /// What the conversation cost so far, in US dollars.
+    cost: f64,
+    /// Calls that were announced before it was known what they are about.
+    announced: BTreeMap<String, Call>,
+}
+
+/// A call that is not told yet.
+#[derive(Debug, Default)]
+struct Call {
+    name: String,
+    args: Value,
+}
+
+impl SessionUpdates {
+    /// What an update means.
+    pub fn hear(&mut self, update: SessionUpdate, message: &mut MessageBuffer) -> Vec<Value> {
+        match update {
+            SessionUpdate::AgentMessageChunk(chunk) => {
+                if let ContentBlock::Text(text) = chunk.content {
+                    message.text(&text.text);
+                }
+                Vec::new()
+            }
+            SessionUpdate::ToolCall(call) => {
+                let id = call.tool_call_id.to_string();
+                let named = Call {
+                    name: call.name.unwrap_or(call.title),
+                    args: call.raw_input.unwrap_or(Value::Null),
+                };
+                // Some agents say what it is about only when it begins.
+                if call.status == ToolCallStatus::Pending {
+                    self.announced.insert(id, named);
+                    return Vec::new();
+                }
+                named.begins(id, message)
+            }
+            SessionUpdate::ToolCallUpdate(update) => self.call(update, message),
+            SessionUpdate::Plan(plan) => {
+                let items = plan.entries.into_iter().enumerate();
+                let items = items.map(|(n, entry)| TodoItem {
+                    id: (n + 1).to_string(),
+                    content: entry.content,
+                    status: wire_name(&entry.status),
+                    priority: wire_name(&entry.priority),
+                });
+                message.event(What::Todo { items: items.collect() })
+            }
+            SessionUpdate::UsageUpdate(usage) => {
+                let mut all = message.event(What::Context { used: usage.used, limit: usage.size });
+                if let Some(now) = usage.cost.filter(|now| now.amount > self.cost) {
+                    let more = Some(now.amount - self.cost);
+                    let usage = Usage { cost_usd: more, ..Usage::default() };
+                    if is_plausible(&usage) {
+                        self.cost = now.amount;
+                        all.extend(message.event(What::Usage { usage }));
+                    }
+                }
+                all
+            }
+            // Thoughts, echoes of the user, modes and kinds that are newer than we are.
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a call that was announced and not begun is about.
+    pub fn args_of(&self, id: &str) -> Option<Value> {
+        self.announced.get(id).map(|call| call.args.clone()).filter(|args| !args.is_null())
+    }
+
+    /// Calls that were announced and never begun: their turn is over.
+    pub fn rest(&mut self, message: &mut MessageBuffer) -> Vec<Value> {
+        let rest = std::mem::take(&mut self.announced);
+        rest.into_iter().flat_map(|(id, call)| call.begins(id, message)).collect()
+    }
+
+    fn call(&mut self, update: ToolCallUpdate, message: &mut MessageBuffer) -> Vec<Value> {
+        let id = update.tool_call_id.to_string();
+        let fields = update.fields;
+        let mut all = Vec::new();
+        if let Some(mut call) = self.announced.remove(&id) {
+            call.name = fields.name.clone().unwrap_or(call.name);
+            call.args = fields.raw_input.unwrap_or(call.args);
+            match fields.status {
+                None | Some(ToolCallStatus::Pending) => {
+                    self.announced.insert(id, call);
+                    return all;
+                }
+                Some(_) => all = call.begins(id.clone(), message),
+            }
+        }
+        let ok = match fields.status {
+            Some(ToolCallStatus::Completed) => true,
+            Some(ToolCallStatus::Failed) => false,
+            Some(_) | None => return all,
+        };
+        let texts = fields.content.unwrap_or_default();
+        let texts = texts.into_iter().filter_map(|content| match content {
+            ToolCallContent::Content(block) => match block.content {
+                ContentBlock::Text(text) => Some(text.text),
+                _ => None,
+            },
+            _ => None,
+        });
+        let text: String = texts.collect::<Vec<_>>().join("\n");
+        all.extend(message.event(What::ToolEnd {
+            id,
+            name: fields.name.or(fields.title).unwrap_or_default(),
+            ok,
+            text: base::text::head(&text, MOST).to_owned(),
+            ms: 0,
+            diff: None,
+        }));
+        all
+    }
+}
+
+impl Call {
+    fn begins(self, id: String, message: &mut MessageBuffer) -> Vec<Value> {
+        message.event(What::ToolStart { id, name: self.name, args: self.args })
+    }
+}
+
+/// Tokens of one kind that a single reply can report.
+const MOST_TOKENS: u64 = 1_000_000_000;
+/// US dollars that a single reply can cost.
+const MOST_USD: f64 = 10_000.0;
+
+/// Whether these can be the numbers of a single reply: neither absurd nor negative.
+pub fn is_plausible(usage: &Usage) -> bool {
+    let counts = [usage.input, usage.output, usage.cache_read, usage.cache_write];
+    counts.iter().all(|tokens| *tokens <= MOST_TOKENS)
+        && usage.cost_usd.is_none_or(|usd| usd.is_finite() && (0.0..=MOST_USD).contains(&usd))
+}
+
+fn wire_name(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_client_protocol::v1::schema::{ToolCall, ToolCallUpdateFields, UsageUpdate};
+    use base::clock::Clock;
+    use serde_json::json;
+
+    fn heard(updates: Vec<SessionUpdate>) -> Vec<Value> {
+        let (mut reader, mut message) =
+            (SessionUpdates::default(), MessageBuffer::new(Clock::from_env()));
+        let mut all: Vec<Value> =
+            updates.into_iter().flat_map(|update| reader.hear(update, &mut message)).collect();
+        all.extend(reader.rest(&mut message));
+        all
+    }
+
+    #[test]
+    fn a_call_is_told_when_its_command_is_known() {
+        let announced = ToolCall::new("c", "bash")
+            .status(ToolCallStatus::Pending)
+            .raw_input(json!({"cwd": "/w"}));
+        let begun = ToolCallUpdateFields::new()
+            .status(ToolCallStatus::InProgress)
+            .raw_input(json!({"cwd": "/w", "command": "make"}));
+        let ended = ToolCallUpdateFields::new().status(ToolCallStatus::Completed);
+        let update = |fields| SessionUpdate::ToolCallUpdate(ToolCallUpdate::new("c", fields));
+        let all = heard(vec![SessionUpdate::ToolCall(announced), update(begun), update(ended)]);
+        let types: Vec<&str> = all.iter().filter_map(|event| event["type"].as_str()).collect();
+        assert_eq!(types, ["tool_start", "tool_end"]);
+        assert_eq!(all[0]["args"]["command"], "make");
+    }
+
+    #[test]
+    fn a_call_that_never_begins_is_told_at_the_end() {
+        let announced = ToolCall::new("c", "bash").status(ToolCallStatus::Pending);
+        let all = heard(vec![SessionUpdate::ToolCall(announced)]);
+        assert_eq!(all[0]["name"], "bash");
+    }
+
+    #[test]
+    fn absurd_numbers_are_recognised() {
+        let cost = |usd| Usage { cost_usd: Some(usd), ..Usage::default() };
+        let tokens = Usage { input: u64::MAX, ..Usage::default() };
+        for bad in [tokens, cost(-1.0), cost(f64::NAN), cost(f64::INFINITY), cost(1e9)] {
+            assert!(!is_plausible(&bad), "{bad:?}");
+        }
+        assert!(is_plausible(&cost(0.25)) && is_plausible(&Usage::default()));
+    }
+
+    #[test]
+    fn an_impossible_cost_is_not_counted() {
+        let usage = |amount: f64| {
+            let told = json!({"used": 1, "size": 2, "cost": {"amount": amount, "currency": "USD"}});
+            let usage: UsageUpdate = serde_json::from_value(told).unwrap();
+            SessionUpdate::UsageUpdate(usage)
+        };
+        let all = heard(vec![usage(0.5), usage(1e300), usage(-3.0), usage(0.75)]);
+        let costs: Vec<f64> = all.iter().filter_map(|event| event["cost_usd"].as_f64()).collect();
+        assert_eq!(costs, [0.5, 0.25]);
+    }
+}

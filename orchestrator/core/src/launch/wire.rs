@@ -1,0 +1,206 @@
+//! Lines between studio and an ACP agent: one JSON object each, none longer than the cap.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::{Sink, Stream};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::oneshot;
+
+use crate::launch::exit_reason;
+use crate::launch::log::OutputLog;
+
+/// Bytes of one line; a longer one ends the conversation.
+const LONGEST: usize = 16 << 20;
+
+/// What we send.
+pub fn lines_out(stdin: ChildStdin) -> impl Sink<String, Error = io::Error> + Send + 'static {
+    futures_util::sink::unfold(stdin, |mut stdin, line: String| async move {
+        let mut bytes = line.into_bytes();
+        bytes.push(b'\n');
+        stdin.write_all(&bytes).await?;
+        stdin.flush().await?;
+        Ok(stdin)
+    })
+}
+
+/// What the agent sends. Lines that are no JSON are left out.
+pub fn lines_in(
+    stdout: ChildStdout,
+    sorter: Sorter,
+) -> impl Stream<Item = io::Result<String>> + Send + 'static {
+    let start = Some((BufReader::new(stdout), sorter));
+    futures_util::stream::unfold(start, |state| async move {
+        let (mut reader, mut sorter) = state?;
+        loop {
+            match next_line(&mut reader).await {
+                Ok(Some(line)) => {
+                    if let Some(line) = sorter.json(line) {
+                        return Some((Ok(line), Some((reader, sorter))));
+                    }
+                }
+                Ok(None) => return None,
+                Err(e) => return Some((Err(e), None)),
+            }
+        }
+    })
+}
+
+/// Tells the protocol from what else a program writes to its stdout.
+pub struct Sorter {
+    /// Whether a line of JSON came.
+    pub spoke: Arc<AtomicBool>,
+    /// Gets the first line that is none.
+    strange: Option<oneshot::Sender<String>>,
+    /// Gets them all.
+    log: SharedLog,
+}
+
+impl Sorter {
+    /// Lines that are no JSON go into the log, and the first of them to `strange`.
+    pub fn new(strange: oneshot::Sender<String>, log: SharedLog) -> Sorter {
+        Sorter { spoke: Arc::default(), strange: Some(strange), log }
+    }
+
+    /// A line, when it is JSON.
+    fn json(&mut self, line: String) -> Option<String> {
+        if line.trim_start().starts_with(['{', '[']) {
+            self.spoke.store(true, Ordering::Relaxed);
+            return Some(line);
+        }
+        if !line.trim().is_empty() {
+            self.log.write(format!("{line}\n").as_bytes());
+            let _ = self.strange.take().map(|strange| strange.send(line));
+        }
+        None
+    }
+}
+
+/// The agent's log, for both of its streams. One that cannot be written is none.
+#[derive(Clone)]
+pub struct SharedLog(Arc<Mutex<Option<OutputLog>>>);
+
+impl SharedLog {
+    /// Opens a log of at most so many bytes.
+    pub fn open(path: &Path, bound: u64) -> SharedLog {
+        SharedLog(Arc::new(Mutex::new(OutputLog::open(path, bound).ok())))
+    }
+
+    fn write(&self, bytes: &[u8]) {
+        let mut log = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _ = log.as_mut().map(|log| log.write(bytes));
+    }
+}
+
+async fn next_line(reader: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    let mut capped = reader.take(LONGEST as u64);
+    capped.read_until(b'\n', &mut line).await?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() >= LONGEST {
+        return Err(io::Error::other(format!("a line of more than {LONGEST} bytes")));
+    } else if line.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+}
+
+/// Copies stderr into the agent's log; gives its end.
+pub async fn log_stream(stream: Option<ChildStderr>, log: SharedLog) -> String {
+    let Some(mut stream) = stream else { return String::new() };
+    let mut tail = OutputTail::default();
+    let mut buffer = vec![0; 16 << 10];
+    while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+        log.write(&buffer[..n]);
+        tail.hear(&buffer[..n]);
+    }
+    tail.text()
+}
+
+/// The end of a stream.
+#[derive(Debug, Default)]
+pub struct OutputTail(Vec<u8>);
+
+impl OutputTail {
+    /// Takes more in.
+    pub fn hear(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+        if self.0.len() > 16 << 10 {
+            self.0.drain(..self.0.len() - (4 << 10));
+        }
+    }
+
+    /// The last lines without the frames of stack traces, fit to be shown. The line that reports a
+    /// denied file comes first, wherever it was.
+    pub fn text(&self) -> String {
+        let text = String::from_utf8_lossy(&self.0);
+        let lines = text.lines().filter(|line| !line.trim().is_empty() && !is_frame(line));
+        let lines: Vec<&str> = lines.collect();
+        let last = lines.len().saturating_sub(3);
+        let denied = lines[..last].iter().rfind(|line| exit_reason::reports_denial(line));
+        let shown: Vec<&str> = denied.into_iter().chain(&lines[last..]).copied().collect();
+        base::text::printable_output(base::text::tail(&shown.join("\n"), 600))
+    }
+}
+
+/// Whether a line belongs to a stack trace: `at FUNCTION (FILE:LINE)` of JavaScript, `12: FUNCTION`
+/// and `at FILE:LINE` of Rust.
+fn is_frame(line: &str) -> bool {
+    let line = line.trim_start();
+    let number = line.split_once(": ").map(|(number, _)| number);
+    line.starts_with("at ")
+        || line == "Stack backtrace:"
+        || number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// A protocol error as a sentence: its message, and what the agent added.
+pub fn sentence(error: &agent_client_protocol::Error) -> String {
+    match &error.data {
+        Some(serde_json::Value::String(more)) => format!("{}: {more}", error.message),
+        Some(more) => format!("{}: {more}", error.message),
+        None => error.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn lines_are_split_and_a_flood_without_an_end_is_an_error() {
+        let mut reader = BufReader::new(&b"one\n\xff\nlast"[..]);
+        assert_eq!(next_line(&mut reader).await.unwrap().as_deref(), Some("one"));
+        assert_eq!(next_line(&mut reader).await.unwrap().as_deref(), Some("\u{fffd}"));
+        assert_eq!(next_line(&mut reader).await.unwrap().as_deref(), Some("last"));
+        assert_eq!(next_line(&mut reader).await.unwrap(), None);
+        let flood = vec![b'x'; LONGEST + 1];
+        assert!(next_line(&mut BufReader::new(&flood[..])).await.is_err());
+    }
+
+    /// What qwen, codex-acp and opencode write when the box denies them their directory.
+    #[test]
+    fn the_end_of_a_stream_shows_the_error_and_not_the_stack() {
+        let shown = |written: &str| {
+            let mut tail = OutputTail::default();
+            tail.hear(written.as_bytes());
+            tail.text()
+        };
+        let qwen = "An unexpected critical error occurred:\n\
+            Error: EACCES: permission denied, mkdir '/home/you/.qwen'\n    \
+            at Module.mkdirSync (node:fs:1386:26)\n    at main (file:///cli.js:573235:5)\n";
+        assert!(shown(qwen).ends_with("mkdir '/home/you/.qwen'"), "{}", shown(qwen));
+        let codex = "Error: Permission denied (os error 13)\n\nStack backtrace:\n   \
+            0: anyhow::error::from\n  12: clone3\n             at ./nptl/pthread_create.c:442:8\n";
+        assert_eq!(shown(codex), "Error: Permission denied (os error 13)");
+        let opencode = "EACCES: permission denied, mkdir '/home/you/.local/share'\n \
+            syscall: \"mkdir\",\n   errno: -13,\n    code: \"EACCES\"\n\nBun v1.3.14\n";
+        assert!(
+            shown(opencode).starts_with("EACCES: permission denied, mkdir '/home"),
+            "{opencode}"
+        );
+    }
+}

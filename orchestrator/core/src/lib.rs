@@ -1,0 +1,21 @@
+//! Sessions of coding agents on one git repository: how they are made, started, supervised, checked
+//! and landed. What a person is told and asked goes through [`console::Console`].
+
+pub mod check;
+pub mod coach_json;
+pub mod console;
+pub mod create;
+pub mod exec;
+pub mod interrupt;
+pub mod landing;
+pub mod launch;
+pub mod message;
+pub mod path_dependencies;
+pub mod project;
+pub mod redact;
+pub mod sandbox;
+pub mod schedule;
+pub mod session;
+pub mod supervise;
+pub mod supervisor;
+pub mod view;

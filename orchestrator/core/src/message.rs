@@ -1,0 +1,151 @@
+//! Commit messages: written by a model through `g3 complete`, checked, and replaced by a plain one
+//! when the model fails.
+
+use std::path::Path;
+use std::time::Duration;
+
+use base::process::{Job, Limits};
+use base::text::{head, printable, printable_output};
+
+use planner::commit::{self, COLUMNS};
+
+use crate::redact::redacted;
+use crate::session::record::SessionRecord;
+use studio_git::merge::CommitMessage;
+
+/// How long a model may take.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Bytes of a diff that are sent whole; a larger one is summed up by file.
+const DIFF: usize = 24_000;
+
+/// A message and who wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenMessage {
+    /// The message, trailers included.
+    pub message: CommitMessage,
+    /// `model`, `plain` or `user`.
+    pub by: &'static str,
+    /// Why no model wrote it.
+    pub note: Option<String>,
+}
+
+/// What lands, as far as a message is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The session.
+    pub record: &'a SessionRecord,
+    /// One line per file.
+    pub stat: &'a str,
+    /// The whole difference.
+    pub patch: &'a str,
+}
+
+/// How to ask a model.
+#[derive(Clone, Debug)]
+pub struct MessageWriter {
+    /// Program and arguments, `g3 complete`.
+    pub command: Vec<String>,
+}
+
+impl MessageWriter {
+    /// Asks for a message; a plain one takes its place when the model fails.
+    pub async fn write(&self, subject: &Subject<'_>, directory: &Path) -> WrittenMessage {
+        let asked = self
+            .ask(&prompt(subject), directory)
+            .await
+            .and_then(|answer| commit::read(&printable_output(&answer)));
+        match asked {
+            Ok(text) => {
+                let message = signed(subject.record, without_trailers(&text));
+                WrittenMessage { message, by: "model", note: None }
+            }
+            Err(why) => WrittenMessage {
+                message: signed(subject.record, commit::plain(&printable(&subject.record.task))),
+                by: "plain",
+                note: Some(format!("used a plain commit message: {why}")),
+            },
+        }
+    }
+
+    async fn ask(&self, prompt: &str, directory: &Path) -> Result<String, String> {
+        let Some((program, args)) = self.command.split_first() else {
+            return Err("no program is configured".to_owned());
+        };
+        let job = Job::new(program, directory).args(args).input(prompt.as_bytes());
+        let limits = Limits { time: Some(PATIENCE), bytes: 256 << 10 };
+        let output = job.output_beside(limits).await.map_err(|e| e.to_string())?;
+        if output.timed_out {
+            return Err(format!("timed out after {} s", PATIENCE.as_secs()));
+        }
+        if !output.ok() {
+            let said = output.error_text();
+            let first = said.lines().next().unwrap_or("it failed").trim_start_matches("error: ");
+            return Err(head(first, 300).to_owned());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// The trailers that studio writes: what they say is evidence.
+const TRAILERS: &[&str] = &["requirement:", "session:", "task:", "co-authored-by:"];
+
+/// A model's text without lines that would pass for trailers of ours: the model has read what an
+/// agent wrote. The subject stays as it is.
+fn without_trailers(text: &str) -> String {
+    let is_ours = |line: &str| {
+        let line = line.trim_start().to_ascii_lowercase();
+        TRAILERS.iter().any(|trailer| line.starts_with(trailer))
+    };
+    let lines = text.split_inclusive('\n').enumerate();
+    lines.filter(|(n, line)| *n == 0 || !is_ours(line)).map(|(_, line)| line).collect()
+}
+
+/// A message that the user typed.
+pub fn by_user(record: &SessionRecord, text: &str) -> WrittenMessage {
+    WrittenMessage { message: signed(record, text.to_owned()), by: "user", note: None }
+}
+
+/// The question. Secrets in task and diff are left out.
+fn prompt(subject: &Subject<'_>) -> String {
+    let diff = match subject.patch.len() <= DIFF {
+        true => subject.patch.to_owned(),
+        false => format!("(too large to show; its beginning)\n{}", head(subject.patch, DIFF / 2)),
+    };
+    format!(
+        "Write the commit message for the change below.\n\
+         The first line is the subject: imperative, at most {COLUMNS} characters, no full stop.\n\
+         Then an empty line, then a short body that says why, wrapped at {COLUMNS} columns.\n\
+         Answer with the commit message and nothing else: no quotes, no code fences, no trailers.\n\n\
+         The task was:\n{}\n\nThe changed files:\n{}\n\nThe difference:\n{}\n",
+        redacted(head(&subject.record.task, 4000)),
+        redacted(head(subject.stat, 8000)),
+        redacted(&diff),
+    )
+}
+
+fn signed(record: &SessionRecord, text: String) -> CommitMessage {
+    let task = printable(record.task.trim().lines().next().unwrap_or_default());
+    let agent = printable(&record.agent);
+    let mut trailers = vec![
+        ("Task".to_owned(), head(&task, 200).to_owned()),
+        ("Session".to_owned(), record.id.to_string()),
+    ];
+    for id in &record.part.requirements {
+        let id = printable(id).split_whitespace().collect::<Vec<_>>().join(" ");
+        trailers.push(("Requirement".to_owned(), id));
+    }
+    trailers.push(("Co-authored-by".to_owned(), format!("{agent} <{agent}@studio.invalid>")));
+    CommitMessage { text, trailers }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_claims_no_requirement_and_no_session() {
+        let text =
+            "Session: keep it\n\nLong words that wrap into\nRequirement: R9\n  task: x\nEnd\n";
+        assert_eq!(without_trailers(text), "Session: keep it\n\nLong words that wrap into\nEnd\n");
+    }
+}

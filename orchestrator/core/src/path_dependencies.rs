@@ -1,0 +1,223 @@
+//! Dependencies on directories beside the repository (`../sibling`): the reason of many a check that
+//! passes in the main checkout and fails in a worktree, where that path leads somewhere else.
+
+use std::path::{Component, Path};
+
+use studio_git::safe_open::SafeDir;
+
+/// Bytes of a manifest that are read.
+const LARGEST: u64 = 4 << 20;
+/// How many directories are searched for manifests, and how deep.
+const MOST: usize = 2000;
+const DEEPEST: usize = 4;
+/// Directories that hold the manifests of others.
+const PASSED_OVER: &[&str] = &["node_modules", "target", ".git", ".venv", "venv", "vendor"];
+
+/// A dependency that leads out of the worktree to a directory that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The file that names it, relative to the worktree.
+    manifest: String,
+    /// The path as it is written there.
+    path: String,
+}
+
+/// Reads the paths that a manifest names.
+type Reader = fn(&str) -> Vec<String>;
+
+/// The manifests that can name directories.
+const MANIFESTS: &[(&str, Reader)] = &[
+    ("Cargo.toml", in_toml),
+    ("pyproject.toml", in_toml),
+    ("package.json", in_package_json),
+    ("requirements.txt", in_requirements),
+    ("go.mod", in_go_mod),
+];
+
+/// Text of the message of a check that failed in a worktree; none when nothing is missing.
+pub fn hint(worktree: &Path) -> Option<String> {
+    let missing = missing(worktree);
+    let first = missing.first()?;
+    let named: Vec<String> =
+        missing.iter().take(5).map(|it| format!("`{}` in {}", it.path, it.manifest)).collect();
+    Some(base::text::printable(&format!(
+        "{} points outside the worktree to a missing path: paths start at the worktree, {}, not at the \
+         main checkout. To put worktrees beside the main checkout, where `{}` is the same directory, \
+         set `[studio] worktree = \"{{parent}}/{{repo}}-{{id}}\"`",
+        named.join(", "),
+        worktree.display(),
+        first.path,
+    )))
+}
+
+/// The dependencies that are not there. Agents write these files: nothing is followed out of the
+/// worktree to read them.
+fn missing(worktree: &Path) -> Vec<Missing> {
+    let mut found = Vec::new();
+    let mut left = MOST;
+    if let Ok(top) = SafeDir::open(worktree) {
+        search(&top, worktree, &mut Vec::new(), &mut left, &mut found);
+    }
+    found
+}
+
+fn search(
+    dir: &SafeDir,
+    worktree: &Path,
+    below: &mut Vec<String>,
+    left: &mut usize,
+    found: &mut Vec<Missing>,
+) {
+    *left = left.saturating_sub(1);
+    for (name, read) in MANIFESTS {
+        let Ok(Some(text)) = dir.read(name, LARGEST) else { continue };
+        let place: std::path::PathBuf = below.iter().collect();
+        for path in read(&String::from_utf8_lossy(&text)) {
+            let target = worktree.join(&place).join(&path);
+            let leaves = !normalized(&target).starts_with(worktree);
+            if leaves && !target.exists() {
+                let manifest = place.join(name).display().to_string();
+                found.push(Missing { manifest, path });
+            }
+        }
+    }
+    if below.len() >= DEEPEST {
+        return;
+    }
+    for name in dir.names().unwrap_or_default() {
+        let Some(name) = name.to_str().filter(|name| !PASSED_OVER.contains(name)) else { continue };
+        let Ok(Some(inner)) = dir.existing(name) else { continue };
+        if *left == 0 {
+            return;
+        }
+        below.push(name.to_owned());
+        search(&inner, worktree, below, left, found);
+        below.pop();
+    }
+}
+
+/// A path without `..`, by its text.
+fn normalized(path: &Path) -> std::path::PathBuf {
+    let mut normal = std::path::PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                normal.pop();
+            }
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => normal.push(part),
+        }
+    }
+    normal
+}
+
+/// Every `path = "../…"`, wherever it is: cargo, poetry and uv have several tables for it.
+fn in_toml(text: &str) -> Vec<String> {
+    let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
+    let mut found = Vec::new();
+    in_value(&toml::Value::Table(table), &mut found);
+    found
+}
+
+fn in_value(value: &toml::Value, found: &mut Vec<String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                match value {
+                    toml::Value::String(path) if key == "path" => found.extend(upward(path)),
+                    other => in_value(other, found),
+                }
+            }
+        }
+        toml::Value::Array(values) => values.iter().for_each(|value| in_value(value, found)),
+        toml::Value::String(_)
+        | toml::Value::Integer(_)
+        | toml::Value::Float(_)
+        | toml::Value::Boolean(_)
+        | toml::Value::Datetime(_) => {}
+    }
+}
+
+/// `"dep": "file:../…"` and `"link:../…"`.
+fn in_package_json(text: &str) -> Vec<String> {
+    let Ok(package) = serde_json::from_str::<serde_json::Value>(text) else { return Vec::new() };
+    let groups = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"];
+    let named = groups.iter().filter_map(|group| package[group].as_object());
+    let paths = named.flat_map(serde_json::Map::values).filter_map(serde_json::Value::as_str);
+    let local =
+        paths.filter_map(|it| it.strip_prefix("file:").or_else(|| it.strip_prefix("link:")));
+    local.filter_map(upward).collect()
+}
+
+/// `-e ../…`, `../…`, `name @ file:../…`.
+fn in_requirements(text: &str) -> Vec<String> {
+    let lines = text.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
+    let path = |line: &str| {
+        let line =
+            line.strip_prefix("-e").or_else(|| line.strip_prefix("--editable")).unwrap_or(line);
+        let line = line.trim_start_matches(['=', ' ']);
+        let line = line.split_once("file:").map_or(line, |(_, path)| path);
+        upward(line)
+    };
+    lines.filter_map(path).collect()
+}
+
+/// `replace module => ../…`.
+fn in_go_mod(text: &str) -> Vec<String> {
+    text.lines().filter_map(|line| upward(line.split_once("=>")?.1.trim())).collect()
+}
+
+/// A path that begins by going up, as far as it is one.
+fn upward(path: &str) -> Option<String> {
+    let path = path.split(['[', ';', ' ']).next()?;
+    path.starts_with("../").then(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leads_out_of_the_worktree_and_is_not_there_is_named() {
+        let temp = tempfile::tempdir().unwrap();
+        let top = temp.path().join("work");
+        let write = |path: &str, text: &str| {
+            let path = temp.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("there/Cargo.toml", "");
+        write(
+            "work/Cargo.toml",
+            "[dependencies]\na = { path = \"../sibling\" }\nb = { path = \"../there\" }\n\
+             c = { path = \"crates/c\" }\n[target.'cfg(unix)'.dependencies.d]\npath = \"../d\"",
+        );
+        write("work/crates/c/Cargo.toml", "[dependencies]\nx = { path = \"../gone\" }");
+        write(
+            "work/web/package.json",
+            r#"{"devDependencies": {"l": "file:../../lib", "r": "^1"}}"#,
+        );
+        write("work/requirements.txt", "requests\n-e ../py[extra] # ours\nname @ file:../whl\n");
+        write("work/go.mod", "replace example.org/m => ../m\n");
+        write(
+            "work/node_modules/p/package.json",
+            r#"{"dependencies": {"q": "file:../../../../q"}}"#,
+        );
+        let mut found: Vec<String> =
+            missing(&top).into_iter().map(|it| format!("{} {}", it.manifest, it.path)).collect();
+        found.sort();
+        assert_eq!(
+            found,
+            [
+                "Cargo.toml ../d",
+                "Cargo.toml ../sibling",
+                "go.mod ../m",
+                "requirements.txt ../py",
+                "requirements.txt ../whl",
+                "web/package.json ../../lib",
+            ]
+        );
+        let hint = hint(&top).unwrap();
+        assert!(hint.contains("worktree = \"{parent}/{repo}-{id}\""), "{hint}");
+    }
+}

@@ -1,0 +1,263 @@
+//! The box process itself: it starts the program confined, adopts every orphan, and ends when
+//! nothing is left alive.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base::process::{Job, Stream, inherited, keep_from_children};
+use base::sandbox::{self, Confinement, Scope};
+use rustix::process::{Resource, Rlimit, Signal, WaitOptions};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::sandbox::{SandboxSpec, StartFailure, process_tree};
+
+/// What the box process was told on its command line.
+pub struct SandboxArgs {
+    spec: SandboxSpec,
+    lifeline: Option<OwnedFd>,
+    report: Option<OwnedFd>,
+    program: OsString,
+    args: Vec<OsString>,
+}
+
+/// What can happen to a box, and to its guard.
+pub enum SandboxEvent {
+    /// The program ended.
+    Ended {
+        /// With this exit code, which is 128 and the signal's number where a signal ended it.
+        code: u8,
+        /// Whether a signal ended it: a program may also give such a code by itself.
+        by_signal: bool,
+    },
+    /// Nothing that was started in the box is alive.
+    Childless,
+    /// The box is to end: it got a signal, or its supervisor is gone.
+    Stop,
+}
+
+/// How long what is left in the box may take to end after TERM, before it gets KILL.
+const GRACE: Duration = Duration::from_millis(300);
+/// How often what is left is looked at.
+const TICK: Duration = Duration::from_millis(10);
+/// The exit code where the program was ended with the box: 128 + TERM.
+pub const STOPPED: u8 = 143;
+/// Open files that a program may have, where the system allows so many.
+const OPEN_FILES: u64 = 65_536;
+
+impl SandboxArgs {
+    /// Reads the command line and the box's description behind its descriptor.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<SandboxArgs> {
+        let wrong = || {
+            io::Error::other(
+                "usage: __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM",
+            )
+        };
+        let mut args = args.into_iter();
+        let (mut spec, mut lifeline, mut report) = (None, None, None);
+        while let Some(flag) = args.next() {
+            match flag.to_str() {
+                Some("--") => break,
+                Some("--spec-fd") => spec = Some(number(args.next())?),
+                Some("--lifeline-fd") => lifeline = Some(number(args.next())?),
+                Some("--report-fd") => report = Some(number(args.next())?),
+                _ => return Err(wrong()),
+            }
+        }
+        let program = args.next().ok_or_else(wrong)?;
+        let file = File::from(inherited(spec.ok_or_else(wrong)?)?);
+        let spec = serde_json::from_reader(io::BufReader::new(file))?;
+        let lifeline = lifeline.map(inherited).transpose()?;
+        let report = report.map(inherited).transpose()?;
+        Ok(SandboxArgs { spec, lifeline, report, program, args: args.collect() })
+    }
+}
+
+fn number(text: Option<OsString>) -> io::Result<i32> {
+    let number = text.and_then(|text| text.to_str()?.parse().ok());
+    number.ok_or_else(|| io::Error::other("a descriptor's number is missing"))
+}
+
+/// Starts the program, waits, ends what is left. Gives the program's exit code.
+pub fn run(order: SandboxArgs) -> io::Result<u8> {
+    limit()?;
+    keep_from_children(&order.spec.descriptors)?;
+    adopt_orphans()?;
+    if let Some(temp) = &order.spec.temp {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(temp)?;
+    }
+    let on_terminal = order.lifeline.is_none();
+    let (tell, events) = mpsc::channel();
+    watch_signals(tell.clone(), on_terminal)?;
+    if let Some(lifeline) = order.lifeline {
+        watch_lifeline(lifeline, tell.clone());
+    }
+    let mut job = Job::new(&order.program, &order.spec.directory)
+        .args(order.args)
+        .env_clear()
+        .stdin(Stream::Inherit)
+        .stdout(Stream::Inherit)
+        .stderr(Stream::Inherit)
+        .dies_with_us();
+    for (name, value) in &order.spec.environment {
+        job = job.env(name, value);
+    }
+    if let Some(temp) = &order.spec.temp {
+        job = job.env("TMPDIR", temp).env("TMP", temp).env("TEMP", temp);
+    }
+    if on_terminal {
+        job = job.in_our_group();
+    }
+    match confined(&order.spec, job)?.spawn_forget() {
+        Ok(program) => {
+            drop(order.report);
+            thread::spawn(move || reap(program, &tell));
+            Ok(match events.recv() {
+                Ok(SandboxEvent::Ended { code, .. }) => end_rest(&events, program, Some(code)),
+                Ok(SandboxEvent::Stop) => end_rest(&events, program, None),
+                Ok(SandboxEvent::Childless) | Err(_) => STOPPED,
+            })
+        }
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "studio: {error}");
+            let failure = StartFailure::new(&error, &order.program.to_string_lossy());
+            if let Some(report) = order.report {
+                // A caller that does not want to know has closed its end.
+                let _ = failure.send(report);
+            }
+            Ok(failure.exit_code())
+        }
+    }
+}
+
+/// What the program started and left becomes our child (Linux).
+pub fn adopt_orphans() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    Ok(())
+}
+
+/// The job with the box around it, which its process enters before it executes the program; the
+/// box process itself stays free, so that it can end what the program starts.
+fn confined(spec: &SandboxSpec, job: Job) -> io::Result<Job> {
+    if !spec.confined {
+        return Ok(job);
+    }
+    let lacks = sandbox::lacking();
+    if !lacks.is_empty() && !spec.best_effort {
+        return Err(io::Error::other(format!(
+            "{}; `[sandbox] best_effort = true` continues without it",
+            lacks.join(", ")
+        )));
+    }
+    let mut rules = spec.rules.clone();
+    rules.write.extend(spec.temp.clone());
+    match Confinement::new(rules, Scope::Closed) {
+        Ok(confinement) => Ok(job.confined(Arc::new(confinement))),
+        Err(_) if spec.best_effort => Ok(job),
+        Err(error) => Err(error),
+    }
+}
+
+/// No core dumps, which hold keys, and enough open files.
+fn limit() -> io::Result<()> {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    rustix::process::setrlimit(Resource::Core, none)?;
+    let files = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = files.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
+    if files.current.is_some_and(|current| current < wanted) {
+        let more = Rlimit { current: Some(wanted), maximum: files.maximum };
+        rustix::process::setrlimit(Resource::Nofile, more)?;
+    }
+    Ok(())
+}
+
+/// Signals that end the box. On a terminal Ctrl-C belongs to the program.
+pub fn watch_signals(tell: Sender<SandboxEvent>, on_terminal: bool) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (mut term, mut hangup, mut interrupt, mut quit) = {
+        let _entered = runtime.enter();
+        (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::quit())?,
+        )
+    };
+    thread::spawn(move || {
+        runtime.block_on(async {
+            loop {
+                let is_key = tokio::select! {
+                    _ = term.recv() => false,
+                    _ = hangup.recv() => false,
+                    _ = interrupt.recv() => true,
+                    _ = quit.recv() => true,
+                };
+                if !(is_key && on_terminal) && tell.send(SandboxEvent::Stop).is_err() {
+                    return;
+                }
+            }
+        });
+    });
+    Ok(())
+}
+
+/// The supervisor's end of the pipe closes when it ends, even by KILL.
+pub fn watch_lifeline(lifeline: OwnedFd, tell: Sender<SandboxEvent>) {
+    thread::spawn(move || {
+        let mut lifeline = File::from(lifeline);
+        let mut byte = [0];
+        while let Ok(1..) = lifeline.read(&mut byte) {}
+        let _ = tell.send(SandboxEvent::Stop);
+    });
+}
+
+/// Waits for every child: the program, and every orphan below it, which the kernel gives to us.
+pub fn reap(program: u32, tell: &Sender<SandboxEvent>) {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == program => {
+                let code = status.exit_status().or(status.terminating_signal().map(|n| 128 + n));
+                let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(STOPPED);
+                let by_signal = status.terminating_signal().is_some();
+                let _ = tell.send(SandboxEvent::Ended { code, by_signal });
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => {
+                let _ = tell.send(SandboxEvent::Childless);
+                return;
+            }
+        }
+    }
+}
+
+/// Ends everything that is left, when the program ended or the box is to end; gives the program's
+/// exit code.
+pub fn end_rest(events: &Receiver<SandboxEvent>, program: u32, mut code: Option<u8>) -> u8 {
+    let begin = Instant::now();
+    let mut asked = false;
+    loop {
+        // Mostly nothing is left, and that is known at once.
+        match events.recv_timeout(TICK) {
+            Ok(SandboxEvent::Ended { code: ended, .. }) => code = Some(ended),
+            Ok(SandboxEvent::Childless) | Err(RecvTimeoutError::Disconnected) => {
+                return code.unwrap_or(STOPPED);
+            }
+            Ok(SandboxEvent::Stop) => {}
+            Err(RecvTimeoutError::Timeout) if !asked => {
+                asked = true;
+                process_tree::signal_all(program, Signal::TERM);
+            }
+            Err(RecvTimeoutError::Timeout) if begin.elapsed() > GRACE => {
+                process_tree::signal_all(program, Signal::KILL);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}

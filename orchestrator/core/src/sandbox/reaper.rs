@@ -1,0 +1,60 @@
+//! The guard around a box: `studio __guard` starts the box process and outlives it, so that a box
+//! that is killed leaves nothing behind either.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base::process::{Job, Stream, inherited};
+
+use crate::sandbox::init::{self, STOPPED, SandboxEvent};
+use crate::sandbox::{LIFELINE_FD, REPORT_FD, SPEC_FD, ourselves};
+
+/// How long a box may take to end what is in it, before the guard does that.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Starts the box with the same command line and waits for it; what is left of it then is ended.
+/// Gives the exit code of the box.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
+    let (spec, lifeline) = (inherited(SPEC_FD)?, inherited(LIFELINE_FD)?);
+    let report = inherited(REPORT_FD)?;
+    let (read, write) = io::pipe()?;
+    init::adopt_orphans()?;
+    let (tell, events) = mpsc::channel();
+    init::watch_signals(tell.clone(), false)?;
+    init::watch_lifeline(lifeline, tell.clone());
+    let started = Job::new(ourselves()?, "/")
+        .arg("__box")
+        .args(args)
+        .descriptor(spec, SPEC_FD)
+        .descriptor(read.into(), LIFELINE_FD)
+        .descriptor(report, REPORT_FD)
+        .stdin(Stream::Inherit)
+        .stdout(Stream::Inherit)
+        .stderr(Stream::Inherit)
+        .spawn_forget()?;
+    thread::spawn(move || init::reap(started, &tell));
+    let mut ended = match events.recv() {
+        Ok(SandboxEvent::Ended { code, by_signal }) => Some((code, by_signal)),
+        Ok(SandboxEvent::Stop) => None,
+        Ok(SandboxEvent::Childless) | Err(_) => return Ok(STOPPED),
+    };
+    // The box ends by itself when its own lifeline closes.
+    drop(write);
+    let until = Instant::now() + PATIENCE;
+    while ended.is_none() {
+        match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(SandboxEvent::Ended { code, by_signal }) => ended = Some((code, by_signal)),
+            Ok(SandboxEvent::Stop) => {}
+            Ok(SandboxEvent::Childless) => return Ok(STOPPED),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    if ended.is_some_and(|(_, by_signal)| by_signal) {
+        let said = b"studio: the sandbox was killed; all its processes were terminated\n";
+        let _ = io::stderr().write_all(said);
+    }
+    Ok(init::end_rest(&events, started, ended.map(|(code, _)| code)))
+}

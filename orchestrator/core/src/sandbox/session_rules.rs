@@ -1,0 +1,170 @@
+//! The rules of a session's box: the worktree, its private git directory, its own temporary
+//! directory and its own build caches may be written; everything may be read but secrets, the main
+//! checkout and the worktrees of others.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use base::config::agent::Sandbox;
+use base::config::studio::{AgentRow, expanded};
+use base::process::find_program;
+use base::sandbox::environment::{Child, cache_env, child_env};
+use base::sandbox::home::home_rules;
+use base::sandbox::{self, Rules};
+use base::user_dirs::STATE_VARIABLE;
+
+use crate::sandbox::SandboxSpec;
+
+/// The places of a session, as far as its box is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionPaths<'a> {
+    /// The user's home directory.
+    pub home: &'a Path,
+    /// The session's worktree.
+    pub worktree: &'a Path,
+    /// The session's private git directory.
+    pub private_git: &'a Path,
+    /// The repository's git directory (the common one).
+    pub repository_git: &'a Path,
+    /// The session's own temporary directory.
+    pub temp: &'a Path,
+    /// The build caches of these processes.
+    pub cache: &'a Path,
+    /// Trees that stay closed: the main checkout, other worktrees.
+    pub closed: &'a [PathBuf],
+    /// What an agent must not change in the trees that it may write.
+    pub fixed: &'a [PathBuf],
+}
+
+impl SandboxSpec {
+    /// The box of a session's processes. `row` is the agent's, with what it alone may read, write
+    /// and know; checks, setup commands and shells have none.
+    pub fn for_session(
+        places: &SessionPaths<'_>,
+        row: Option<&AgentRow>,
+        switches: &Sandbox,
+    ) -> io::Result<SandboxSpec> {
+        let at_home = |path| expanded(path, places.home);
+        // Only studio reads what it keeps about sessions (tokens among it), and the repository's
+        // configuration may hold a login.
+        let mut closed = places.closed.to_vec();
+        closed.extend([places.repository_git.join("studio"), places.repository_git.join("config")]);
+        let mut rules = home_rules(places.home, &closed);
+        rules.read.push(places.repository_git.join("objects"));
+        rules.read.extend(switches.read.iter().map(|path| at_home(path)));
+        rules.write.extend(switches.write.iter().map(|path| at_home(path)));
+        for path in [places.worktree, places.private_git, places.cache] {
+            rules.write.push(path.to_owned());
+        }
+        let mut named: &[String] = &[];
+        let mut child = Child::Tool;
+        let mut commands = Vec::new();
+        if let Some(row) = row {
+            if switches.enabled {
+                let file = for_commands(places, &rules)?;
+                commands.push((sandbox::COMMANDS.to_owned(), file.display().to_string()));
+                rules.read.push(file);
+            }
+            (named, child) = (&row.env, Child::Agent);
+            // The program itself, wherever it was built or installed (`/tmp` is closed otherwise).
+            let program = row.command.first().and_then(|name| find_program(name));
+            let program = program.and_then(|path| path.canonicalize().ok());
+            let helper = program.as_ref().map(|path| path.with_file_name("g3-desktop"));
+            rules.read.extend(program.into_iter().chain(helper));
+            rules.read.extend(row.read.iter().map(|path| at_home(path)));
+            for path in row.write.iter().map(|path| expanded(path, places.home)) {
+                make_directory(&path, places.home)?;
+                rules.write.push(path);
+            }
+            if !switches.enabled {
+                // Without a box for the session, g3 makes none for its commands either.
+                commands.push(("G3_SANDBOX__ENABLED".to_owned(), "false".to_owned()));
+            }
+            let state = agent_state(places)?;
+            commands.push((STATE_VARIABLE.to_owned(), state.display().to_string()));
+            rules.write.push(state);
+            rules.fixed = places.fixed.to_vec();
+        }
+        let own = child_env(std::env::vars_os(), named, child);
+        let own = own.into_iter().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let caches = cache_env(places.cache, places.home)?;
+        let caches = caches.into_iter().map(|(name, path)| (name, path.display().to_string()));
+        // The user's own git configuration names keys and programs that are out of reach here
+        // (signing above all); what counts of it stands in the session's.
+        let git = places.private_git.join("config").display().to_string();
+        let git = [("GIT_CONFIG_GLOBAL".to_owned(), git)];
+        let opened = [&rules.read[..], &rules.write[..]].concat();
+        let mut environment: Vec<(String, String)> = own
+            .filter_map(|(name, value)| {
+                let value = without_closed(&name, value, places.closed, &opened)?;
+                Some((name, value))
+            })
+            .collect();
+        for (name, value) in caches.chain(git).chain(commands) {
+            environment.retain(|(known, _)| *known != name);
+            environment.push((name, value));
+        }
+        Ok(SandboxSpec {
+            confined: switches.enabled,
+            best_effort: switches.best_effort,
+            rules,
+            directory: places.worktree.to_owned(),
+            environment,
+            temp: Some(places.temp.to_owned()),
+            descriptors: Vec::new(),
+        })
+    }
+}
+
+/// The value of a variable without the paths in closed trees: a program that is found there could
+/// not be started, and a library not be read. None when no path is left.
+fn without_closed(
+    name: &str,
+    value: String,
+    closed: &[PathBuf],
+    opened: &[PathBuf],
+) -> Option<String> {
+    let is_in = |path: &str, trees: &[PathBuf]| {
+        path.starts_with('/') && trees.iter().any(|tree| Path::new(path).starts_with(tree))
+    };
+    let is_shut = |path: &str| is_in(path, closed) && !is_in(path, opened);
+    if name == "HOME" || !value.split(':').any(is_shut) {
+        return Some(value);
+    }
+    let kept: Vec<&str> = value.split(':').filter(|path| !is_shut(path)).collect();
+    (!kept.is_empty()).then(|| kept.join(":"))
+}
+
+/// Makes a directory in the home directory that an agent's row lets it write: the kernel opens only
+/// what exists, and an agent that was never started has made none of its directories. A name with
+/// an extension (`x.json`) is taken to be a file's, and is left alone.
+fn make_directory(path: &Path, home: &Path) -> io::Result<()> {
+    if !path.starts_with(home) || path.extension().is_some() || path.exists() {
+        return Ok(());
+    }
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|why| {
+        let line = "a directory in `write` of the agent's row";
+        io::Error::new(why.kind(), format!("cannot make {} ({line}): {why}", path.display()))
+    })
+}
+
+/// Where the agent keeps its conversation: in the session's own directory, out of reach of the
+/// commands that it runs.
+fn agent_state(places: &SessionPaths<'_>) -> io::Result<PathBuf> {
+    let state = places.temp.with_file_name("agent-state");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
+    Ok(state)
+}
+
+/// Writes down what the commands of an agent may reach: what it may itself, but for what its row
+/// opens for it alone. The file lies where nobody in the box can write.
+fn for_commands(places: &SessionPaths<'_>, rules: &Rules) -> io::Result<PathBuf> {
+    let mut rules = rules.clone();
+    rules.write.push(places.temp.to_owned());
+    let file = places.temp.with_file_name("command-rules.json");
+    base::files::replace_json(&file, &rules)?;
+    Ok(file)
+}

@@ -1,0 +1,107 @@
+//! Who may start: an idempotent step under the repository's scheduler lock, called by whoever
+//! changes something. There is no daemon.
+
+use base::failure::{OrFail, Result};
+use base::id::Id;
+use base::lock::Lock;
+
+use crate::session::disposition::Dispositions;
+use crate::session::record::SessionRecord;
+use crate::session::store::SessionStore;
+use crate::session::summary::{Disposition, Phase};
+use crate::supervise::spawn;
+use studio_git::repo::Repository;
+use studio_git::worktree;
+
+/// Starts every queued session for which there is a free place; gives those that were started.
+pub fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<Id>> {
+    let store = SessionStore::at(&repository.common_dir);
+    let _lock = lock(repository)?;
+    let mut queue: Vec<SessionRecord> = Vec::new();
+    let (mut active, mut busy) = (0u32, Vec::new());
+    for id in store.ids()? {
+        let locked = store.is_locked(&id);
+        // A damaged session stops nobody else; `list` and `doctor` speak of it.
+        let Ok(story) = store.story(&id) else {
+            active += u32::from(locked);
+            continue;
+        };
+        match story.phase {
+            Phase::Queued if !locked && is_open(fates, &id) => queue.extend(store.load(&id)),
+            Phase::Queued | Phase::Ended { .. } if !locked => {}
+            Phase::Ended { .. } => {}
+            Phase::Queued
+            | Phase::Starting
+            | Phase::Working
+            | Phase::Waiting { .. }
+            | Phase::Checking => active += u32::from(locked),
+        }
+        // Also one that lands: until then its work is nowhere to start from.
+        busy.extend(locked.then_some(id));
+    }
+    queue.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+    let mut started = Vec::new();
+    for mut record in queue {
+        let waits = !fates.holds(&record).is_empty() || is_in_the_way(&store, &busy, &record);
+        if active >= record.manner.jobs.max(1) || waits {
+            continue;
+        }
+        let Some(lock) = store.lock(&record.id)? else { continue };
+        // Somebody may have stopped it between our look and our lock.
+        if store.story(&record.id)?.phase != Phase::Queued {
+            continue;
+        }
+        if record.starts_from_the_tip() && !worktree::is_finished(&record.place) {
+            from_the_tip(repository, &store, &mut record)?;
+        }
+        spawn::spawn(&repository.common_dir, &record.id, lock)?;
+        active += 1;
+        busy.push(record.id.clone());
+        started.push(record.id);
+    }
+    Ok(started)
+}
+
+/// The lock without which nobody starts a session.
+pub fn lock(repository: &Repository) -> Result<Lock> {
+    let path = repository.studio_dir()?.join("scheduler.lock");
+    Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
+}
+
+fn is_open(fates: &Dispositions, id: &Id) -> bool {
+    *fates.of(id) == Disposition::Open
+}
+
+/// Whether a session is at work whose paths meet those of this one.
+fn is_in_the_way(store: &SessionStore, busy: &[Id], record: &SessionRecord) -> bool {
+    let paths = &record.part.paths;
+    !paths.is_empty()
+        && busy.iter().filter_map(|id| store.load(id).ok()).any(|other| {
+            other.id != record.id && planner::task::paths_meet(paths, &other.part.paths)
+        })
+}
+
+/// Lets a session that waited start from its branch as it is now, if that is still there.
+fn from_the_tip(
+    repository: &Repository,
+    store: &SessionStore,
+    record: &mut SessionRecord,
+) -> Result<()> {
+    let branch = record.base.branch.as_ref();
+    let now = branch.and_then(|branch| repository.base(Some(&branch.full())).ok());
+    let Some(base) = now.filter(|base| *base != record.base) else { return Ok(()) };
+    record.place.base.clone_from(&base.commit);
+    record.base = base;
+    store.rewrite(record)
+}
+
+/// Maximum number of sessions that run at the same time unless the user says otherwise: agents mostly wait for a model,
+/// so twice the cores, but no more than there is memory for (512 MiB each).
+pub fn default_jobs() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);
+    #[cfg(target_os = "linux")]
+    let memory = rustix::system::sysinfo().totalram as u64 >> 29;
+    #[cfg(not(target_os = "linux"))]
+    let memory = 2 * cores;
+    u32::try_from((2 * cores).clamp(4, 64).min(memory.max(2))).unwrap_or(4)
+}

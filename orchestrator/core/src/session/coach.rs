@@ -1,0 +1,236 @@
+//! What the coach of a session said last, and what the rounds took, read from its agent's events.
+
+use base::event::Status;
+use base::event::rounds::{
+    JudgedRequirement, RequirementStatus, RoundCost, RoundOutcome, RoundReport, RoundsEvent,
+};
+use planner::verdict::{Checks, Disagreement, Judged, Status as Met, Verdict, disagreements};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::session::journal::{CheckResult, WorkSummary};
+
+/// The rounds of player and coach in a session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CoachSummary {
+    /// The last round that was judged; none before the first verdict.
+    pub last: Option<RoundReport>,
+    /// What each round took so far.
+    pub costs: Vec<RoundCost>,
+    /// How the run ended; none while it goes on, and where it was cut off.
+    pub status: Option<Status>,
+    /// The newest result of each check that the work was given, by the agent or by studio.
+    pub checks: Vec<(String, bool)>,
+    /// The commit that holds the work which was judged; none before it is brought home.
+    pub of: Option<String>,
+    /// Whether the player went on after the verdict.
+    pub played_on: bool,
+}
+
+/// The verdict of a round.
+fn verdict_of(round: &RoundReport) -> Option<Verdict> {
+    let judged = |it: &JudgedRequirement| Judged {
+        id: it.id.clone(),
+        status: match it.status {
+            RequirementStatus::Met => Met::Met,
+            RequirementStatus::Unmet => Met::Unmet,
+            RequirementStatus::Unknown => Met::Unknown,
+        },
+        evidence: it.evidence.clone(),
+    };
+    Some(Verdict {
+        approved: round.verdict == RoundOutcome::Approved,
+        requirements: round.requirements.as_ref()?.iter().map(judged).collect(),
+        feedback: round.feedback.clone().unwrap_or_default(),
+    })
+}
+
+/// Takes a `plan` event into account; those of other modes, and what cannot be read, change nothing.
+pub fn hear(coach: &mut Option<CoachSummary>, plan: &Value) {
+    match RoundsEvent::parse(plan) {
+        // A run that begins anew judges by requirements of its own.
+        Some(RoundsEvent::Begun { resumed: false, .. }) => *coach = Some(CoachSummary::default()),
+        Some(RoundsEvent::Playing(_)) => {
+            let coach = coach.get_or_insert_default();
+            coach.played_on = coach.last.is_some();
+            coach.status = None;
+        }
+        Some(RoundsEvent::Judged { round, .. }) => {
+            let coach = coach.get_or_insert_default();
+            coach.costs.truncate(round.round.saturating_sub(1) as usize);
+            coach.costs.push(round.cost);
+            coach.judged(round);
+        }
+        Some(RoundsEvent::Ended { status, report, .. }) => {
+            let coach = coach.get_or_insert_default();
+            coach.costs = report.iter().map(|round| round.cost).collect();
+            coach.status = status;
+            let reached = |round: &RoundReport| round.verdict != RoundOutcome::NotReached;
+            let goes_beyond = report.last().is_some_and(|round| !reached(round));
+            let last = report.into_iter().rfind(reached);
+            // What is only said again is not judged again.
+            if let Some(round) = last.filter(|round| coach.last.as_ref() != Some(round)) {
+                coach.judged(round);
+            }
+            coach.played_on |= goes_beyond && coach.last.is_some();
+        }
+        Some(
+            RoundsEvent::Begun { resumed: true, .. }
+            | RoundsEvent::Checking(_)
+            | RoundsEvent::Judging(_),
+        )
+        | None => {}
+    }
+}
+
+impl CoachSummary {
+    fn judged(&mut self, round: RoundReport) {
+        self.checks = round.checks.iter().map(|ran| (ran.command.clone(), ran.ok)).collect();
+        self.last = Some(round);
+        (self.of, self.played_on) = (None, false);
+    }
+
+    /// The work came home.
+    pub fn brought(&mut self, work: &WorkSummary) {
+        if self.last.is_some() && self.of.is_none() {
+            self.of = Some(work.commit().to_owned());
+        }
+    }
+
+    /// Studio ran checks on the work.
+    pub fn checked(&mut self, results: &[CheckResult]) {
+        for result in results {
+            self.checks.retain(|(command, _)| *command != result.command);
+            self.checks.push((result.command.clone(), result.ok));
+        }
+    }
+
+    /// Whether the verdict is of that commit's work, and nothing was changed since.
+    pub fn is_of(&self, commit: &str) -> bool {
+        !self.played_on && self.of.as_deref() == Some(commit)
+    }
+
+    /// The verdict.
+    pub fn verdict(&self) -> Option<Verdict> {
+        verdict_of(self.last.as_ref()?)
+    }
+
+    /// Where the verdict and the newest results of the checks disagree.
+    pub fn disagreements(&self) -> Vec<Disagreement> {
+        let all = self.checks.iter().map(|(command, ok)| (command.as_str(), *ok));
+        let checks = Checks::of(all);
+        self.verdict().map(|verdict| disagreements(&verdict, &checks)).unwrap_or_default()
+    }
+
+    /// What all rounds took.
+    pub fn cost(&self) -> RoundCost {
+        self.costs.iter().fold(RoundCost::default(), |sum, one| RoundCost {
+            turns: sum.turns.saturating_add(one.turns),
+            ms: sum.ms.saturating_add(one.ms),
+            usage: sum.usage.plus(one.usage),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::event::Usage;
+    use serde_json::json;
+
+    fn judged(n: u32, status: &str) -> Value {
+        json!({
+            "mode": "autonomous", "state": "judged", "round": n, "rounds": 5,
+            "verdict": if status == "met" { "approved" } else { "not approved" },
+            "requirements": [{"id": "R1", "status": status, "evidence": "make"}],
+            "checks": [{"command": "make", "ok": false}],
+            "cost": {"turns": 2, "ms": 10, "usage": Usage { input: 5, ..Usage::default() }},
+        })
+    }
+
+    fn at(state: &str) -> Value {
+        json!({"mode": "autonomous", "state": state, "round": 2, "rounds": 5})
+    }
+
+    fn heard(all: &[Value]) -> CoachSummary {
+        let mut coach = None;
+        all.iter().for_each(|plan| hear(&mut coach, plan));
+        coach.expect("it was heard")
+    }
+
+    fn work(head: &str) -> WorkSummary {
+        WorkSummary { head: head.into(), ..WorkSummary::default() }
+    }
+
+    #[test]
+    fn of_a_run_that_was_cut_off_the_last_verdict_stays() {
+        let mut coach = heard(&[at("begun"), at("playing"), judged(1, "unmet"), at("playing")]);
+        assert!(coach.verdict().is_some_and(|it| !it.approved && it.feedback.is_empty()));
+        assert_eq!((coach.status, coach.cost().turns), (None, 2));
+        coach.brought(&work("a"));
+        assert!(!coach.is_of("a"), "the player went on");
+    }
+
+    #[test]
+    fn a_verdict_is_of_the_work_that_came_home_after_it() {
+        let mut coach = heard(&[judged(1, "unmet"), at("playing"), judged(2, "met")]);
+        assert!(!coach.is_of("a"));
+        coach.brought(&work("a"));
+        coach.brought(&work("b"));
+        assert!(coach.is_of("a") && !coach.is_of("b"));
+        assert_eq!((coach.costs.len(), coach.cost().usage.input), (2, 10));
+    }
+
+    #[test]
+    fn what_an_end_says_again_is_not_judged_again() {
+        let mut coach = Some(heard(&[judged(1, "met")]));
+        coach.as_mut().unwrap().brought(&work("a"));
+        let mut round = judged(1, "met");
+        let ended =
+            json!({"mode": "autonomous", "state": "ended", "status": "done", "report": [round]});
+        hear(&mut coach, &ended);
+        assert!(coach.as_ref().is_some_and(|it| it.is_of("a") && it.status == Some(Status::Done)));
+        round["requirements"][0]["evidence"] = json!("other");
+        hear(&mut coach, &json!({"mode": "autonomous", "state": "ended", "report": [round]}));
+        coach.as_mut().unwrap().brought(&work("a"));
+        assert!(coach.as_ref().is_some_and(|it| it.is_of("a")), "it was judged anew");
+        let open = json!({"round": 2, "verdict": "not reached"});
+        hear(&mut coach, &json!({"mode": "autonomous", "state": "ended", "report": [round, open]}));
+        assert!(!coach.unwrap().is_of("a"), "the player had begun another round");
+    }
+
+    #[test]
+    fn the_newest_result_of_a_check_counts() {
+        let mut coach = heard(&[judged(1, "met")]);
+        assert_eq!(coach.disagreements().len(), 1);
+        let green = CheckResult {
+            command: "make".into(),
+            ok: true,
+            exit: 0,
+            ms: 1,
+            tail: String::new(),
+            hint: None,
+            fails_on: None,
+        };
+        coach.checked(&[green]);
+        assert!(coach.disagreements().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_read_changes_nothing() {
+        let known = heard(&[judged(1, "met")]);
+        let mut coach = Some(known.clone());
+        let mut strange = judged(2, "met");
+        strange["requirements"][0]["status"] = json!("perhaps");
+        for plan in [json!({}), json!({"mode": "planning", "state": "ended"}), strange, at("later")]
+        {
+            hear(&mut coach, &plan);
+        }
+        assert_eq!(coach, Some(known.clone()));
+        hear(&mut coach, &json!({"mode": "autonomous", "state": "begun", "resumed": true}));
+        assert_eq!(coach, Some(known));
+        hear(&mut coach, &at("begun"));
+        assert_eq!(coach, Some(CoachSummary::default()), "a new run has new requirements");
+    }
+}

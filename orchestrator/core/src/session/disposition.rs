@@ -1,0 +1,123 @@
+//! What became of sessions, read from the operations log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::failure::{Failure, Result};
+use base::id::Id;
+
+use crate::session::record::SessionRecord;
+use crate::session::summary::{Dependency, Disposition};
+use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind};
+use studio_git::repo::Repository;
+use studio_git::{repair, trash};
+
+/// What became of every session that an operation took up.
+pub struct Dispositions {
+    by_session: BTreeMap<Id, Disposition>,
+    undone: BTreeSet<Id>,
+    intents: BTreeMap<String, Intent>,
+    entries: LogEntries,
+}
+
+impl Dispositions {
+    /// What became of one session.
+    pub fn of(&self, id: &Id) -> &Disposition {
+        self.by_session.get(id).unwrap_or(&Disposition::Open)
+    }
+
+    /// Whether a session had landed and its landing was undone.
+    pub fn is_landing_undone(&self, id: &Id) -> bool {
+        self.undone.contains(id)
+    }
+
+    /// Refuses a session whose fate cannot be determined: a line of the operations log
+    /// that may be about it cannot be read.
+    pub fn refuse_doubt(&self, id: &Id) -> Result<()> {
+        match self.entries.doubt_about(id) {
+            Some(doubt) => Err(Failure::failed(format!("session `{id}` cannot be read"))
+                .because(doubt.sentence())
+                .next("studio doctor")),
+            None => Ok(()),
+        }
+    }
+
+    /// The sessions that must have landed before this one starts, and have not.
+    pub fn holds(&self, record: &SessionRecord) -> Vec<Dependency> {
+        let waits = record.after.iter().map(|id| (id, self.of(id)));
+        waits
+            .filter(|(_, fate)| !matches!(fate, Disposition::Accepted { .. }))
+            .map(|(id, fate)| Dependency { id: id.clone(), fate: fate.clone() })
+            .collect()
+    }
+
+    /// Whether all that an operation dropped can come back.
+    pub fn is_kept(&self, repository: &Repository, operation: &str) -> bool {
+        let intent = self.intents.get(operation);
+        intent.is_some_and(|intent| trash::is_kept(repository, intent))
+    }
+}
+
+/// Reads them. Waits for nobody.
+pub fn read(repository: &Repository) -> Result<Dispositions> {
+    let entries = LogEntries::read(repository)?;
+    let (by_session, undone) = of(entries.lines());
+    let mut intents = BTreeMap::new();
+    for line in entries.lines() {
+        if let LogLine::Intent(intent) = line {
+            let mut intent = intent.clone();
+            repair::intent_now(&repository.common_dir, &mut intent);
+            intents.insert(intent.id.clone(), *intent);
+        }
+    }
+    Ok(Dispositions { by_session, undone, intents, entries })
+}
+
+/// What became of each session, and the sessions whose landing was undone.
+fn of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id>) {
+    let ended = |wanted: bool| -> BTreeSet<&str> {
+        let of = |line: &'_ LogLine| matches!(line, LogLine::Outcome(end) if end.done == wanted);
+        let named = lines.iter().filter(|line| of(line));
+        named
+            .filter_map(|line| match line {
+                LogLine::Outcome(end) => Some(end.id.as_str()),
+                LogLine::Intent(_) => None,
+            })
+            .collect()
+    };
+    let (done, taken_back) = (ended(true), ended(false));
+    let (mut fates, mut undone) = (BTreeMap::new(), BTreeSet::new());
+    for line in lines {
+        let LogLine::Intent(intent) = line else { continue };
+        if taken_back.contains(intent.id.as_str()) || intent.kind == OperationKind::Relocate {
+            continue;
+        }
+        let fate = fate(intent, done.contains(intent.id.as_str()));
+        for place in &intent.sessions {
+            let before = match &fate {
+                Some(fate) => fates.insert(place.id.clone(), fate.clone()),
+                None => fates.remove(&place.id),
+            };
+            match (&fate, before) {
+                (None, Some(Disposition::Accepted { .. })) => undone.insert(place.id.clone()),
+                (Some(Disposition::Accepted { .. }), _) => undone.remove(&place.id),
+                (_, _) => false,
+            };
+        }
+    }
+    (fates, undone)
+}
+
+/// What an operation makes of its sessions; none when it brings them back.
+fn fate(intent: &Intent, done: bool) -> Option<Disposition> {
+    match (intent.kind, done) {
+        (OperationKind::Accept, false) => Some(Disposition::Landing),
+        (OperationKind::Accept, true) => {
+            let commit = intent.landing.as_ref().map(|landing| landing.after.clone());
+            Some(Disposition::Accepted { operation: intent.id.clone(), commit })
+        }
+        (OperationKind::Discard, _) => {
+            Some(Disposition::Discarded { operation: intent.id.clone() })
+        }
+        (OperationKind::Undo | OperationKind::Relocate, _) => None,
+    }
+}

@@ -1,0 +1,158 @@
+//! Which session the user means: a whole id, a unique prefix, `@latest`, or the only one that fits.
+//! A prefix means an open session where there is one.
+
+use base::failure::{Failure, Kind, Result};
+use base::id::Id;
+
+/// A session that could be meant.
+#[derive(Clone, Debug)]
+pub struct NamedSession {
+    /// The session.
+    pub id: Id,
+    /// RFC 3339, UTC.
+    pub created_at: String,
+    /// Whether it is neither accepted nor discarded.
+    pub is_open: bool,
+    /// Whether the command could act on it, so that it is taken when nothing was typed.
+    pub fits: bool,
+}
+
+/// Finds the session that was typed among all, which stand oldest first; without a text, the only
+/// one that fits.
+pub fn resolve(typed: Option<&str>, candidates: &[NamedSession]) -> Result<Id> {
+    match typed {
+        None => only(candidates),
+        Some("@latest") => candidates
+            .iter()
+            .max_by(|a, b| a.created_at.cmp(&b.created_at))
+            .map(|found| found.id.clone())
+            .ok_or_else(none_at_all),
+        Some(text) => by_prefix(text, candidates),
+    }
+}
+
+fn only(candidates: &[NamedSession]) -> Result<Id> {
+    let fitting: Vec<&NamedSession> = candidates.iter().filter(|c| c.fits).collect();
+    match fitting.as_slice() {
+        [one] => Ok(one.id.clone()),
+        [] if candidates.is_empty() => Err(none_at_all()),
+        [] => Err(Failure::not_found("no session matches this command").next("studio list")),
+        many => Err(Failure {
+            kind: Kind::Usage,
+            ..ambiguous("several sessions match; name one", many)
+        }),
+    }
+}
+
+fn by_prefix(text: &str, candidates: &[NamedSession]) -> Result<Id> {
+    if let Some(exact) = candidates.iter().find(|c| c.id.as_str() == text) {
+        return Ok(exact.id.clone());
+    }
+    let mut found: Vec<&NamedSession> =
+        candidates.iter().filter(|c| !text.is_empty() && c.id.as_str().starts_with(text)).collect();
+    if found.iter().any(|c| c.is_open) {
+        found.retain(|c| c.is_open);
+    }
+    match found.as_slice() {
+        [one] => Ok(one.id.clone()),
+        [] if candidates.is_empty() => Err(none_at_all()),
+        [] => Err(Failure::not_found(format!("no such session: `{}`", shown(text)))
+            .because("no id starts with it")
+            .next("studio list")),
+        many => Err(ambiguous(&format!("`{}` is the prefix of several ids", shown(text)), many)),
+    }
+}
+
+/// The shortest beginning of an id that no other one of the sorted ids has, at least four
+/// characters.
+pub fn shortest_prefix<'a>(id: &'a Id, sorted: &[Id]) -> &'a str {
+    const LEAST: usize = 4;
+    let text = id.as_str();
+    let at = sorted.partition_point(|other| other.as_str() < text);
+    let before = at.checked_sub(1).and_then(|at| sorted.get(at));
+    let after = sorted[at..].iter().find(|other| *other != id);
+    let common = |other: &Id| {
+        let both = text.bytes().zip(other.as_str().bytes());
+        both.take_while(|(one, other)| one == other).count()
+    };
+    let taken = [before, after].into_iter().flatten().map(common).max();
+    // An id that begins another is found as a whole.
+    let length = taken.map_or(0, |taken| taken + 1).max(LEAST);
+    // Ids are ASCII; a prefix that ends with a dash reads as cut.
+    let length = if text.as_bytes().get(length - 1) == Some(&b'-') { length + 1 } else { length };
+    text.get(..length).unwrap_or(text)
+}
+
+fn none_at_all() -> Failure {
+    Failure::not_found("no sessions in this repository").next("studio run 'your task'")
+}
+
+fn ambiguous(what: &str, many: &[&NamedSession]) -> Failure {
+    let names: Vec<&str> = many.iter().take(12).map(|c| c.id.as_str()).collect();
+    Failure::not_found(what).because(names.join(", ")).next("type more characters of the id")
+}
+
+fn shown(text: &str) -> String {
+    base::text::printable(base::text::head(text, 80))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates() -> Vec<NamedSession> {
+        [
+            ("fix-login-aaaa", "2026-01-01", true, true),
+            ("fix-logout-bbbb", "2026-01-02", true, false),
+            ("fix-logs-cccc", "2025-01-01", false, false),
+            ("fix-login-dddd", "2025-01-02", false, false),
+            ("old-one-eeee", "2025-01-03", false, false),
+            ("old-two-ffff", "2025-01-04", false, false),
+        ]
+        .map(|(id, at, is_open, fits)| NamedSession {
+            id: Id::parse(id).unwrap(),
+            created_at: at.into(),
+            is_open,
+            fits,
+        })
+        .to_vec()
+    }
+
+    fn found(typed: Option<&str>) -> String {
+        match resolve(typed, &candidates()) {
+            Ok(id) => id.to_string(),
+            Err(failure) => format!("{}: {}", failure.exit_code(), failure.what),
+        }
+    }
+
+    #[test]
+    fn prefixes_are_as_short_as_they_can_be() {
+        let ids = |names: &[&str]| -> Vec<Id> {
+            names.iter().map(|name| Id::parse(name).unwrap()).collect()
+        };
+        let all = ids(&["fix-login-7k3f", "fix-logs-x1y2", "write-a-ab12", "write-ab-cd34"]);
+        let short: Vec<&str> = all.iter().map(|id| shortest_prefix(id, &all)).collect();
+        assert_eq!(short, ["fix-logi", "fix-logs", "write-a-a", "write-ab"]);
+        assert_eq!(shortest_prefix(&all[0], &all[..1]), "fix-l");
+        for id in &all {
+            let short = shortest_prefix(id, &all);
+            assert_eq!(all.iter().filter(|it| it.as_str().starts_with(short)).count(), 1);
+        }
+        let whole = ids(&["a-b", "a-b-c"]);
+        assert_eq!(shortest_prefix(&whole[0], &whole), "a-b");
+    }
+
+    #[test]
+    fn a_session_is_found_by_prefix_latest_or_alone() {
+        assert_eq!(found(Some("fix-login")), "fix-login-aaaa");
+        assert_eq!(found(Some("fix-logout-bbbb")), "fix-logout-bbbb");
+        assert_eq!(found(Some("@latest")), "fix-logout-bbbb");
+        assert_eq!(found(None), "fix-login-aaaa");
+        assert_eq!(found(Some("fix-log")), "5: `fix-log` is the prefix of several ids");
+        assert_eq!(found(Some("fix-logs")), "fix-logs-cccc");
+        assert_eq!(found(Some("fix-login-d")), "fix-login-dddd");
+        assert_eq!(found(Some("old-")), "5: `old-` is the prefix of several ids");
+        assert_eq!(found(Some("nope")), "5: there is no session `nope`");
+        assert_eq!(found(Some("")), "5: there is no session ``");
+    }
+}

@@ -1,0 +1,14 @@
+//! One attempt at a task by one agent: what is recorded about it, and what that says.
+
+pub mod coach;
+pub mod collect;
+pub mod disposition;
+pub mod id;
+pub mod journal;
+pub mod random;
+pub mod record;
+pub mod shown;
+pub mod spec;
+pub mod state;
+pub mod store;
+pub mod summary;

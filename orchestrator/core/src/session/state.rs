@@ -1,0 +1,320 @@
+//! The state of a session, which is a function of the facts and of nothing else.
+
+use serde::{Deserialize, Serialize};
+
+use crate::session::journal::SessionOutcome;
+use crate::session::summary::{
+    Denials, Dependency, Disposition, FailedCalls, JournalSummary, Phase, SessionFacts, Unchecked,
+};
+
+/// The states of a session. The life of a session is the diagram of docs/architecture.md.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+#[allow(missing_docs)] // the names are the contract
+pub enum SessionState {
+    Queued,
+    Starting,
+    Working,
+    Waiting { reason: String },
+    Checking,
+    Ready,
+    Failed { why: String },
+    Empty,
+    Stopped,
+    Crashed,
+    Landing,
+    Accepted,
+    Discarded,
+}
+
+/// What the facts say.
+pub fn state(facts: &SessionFacts) -> SessionState {
+    match &facts.fate {
+        Disposition::Accepted { .. } => return SessionState::Accepted,
+        Disposition::Discarded { .. } => return SessionState::Discarded,
+        Disposition::Landing => return SessionState::Landing,
+        Disposition::Open => {}
+    }
+    let live = |state: SessionState| if facts.locked { state } else { SessionState::Crashed };
+    match &facts.story.phase {
+        Phase::Queued => SessionState::Queued,
+        Phase::Starting => live(SessionState::Starting),
+        Phase::Working => live(SessionState::Working),
+        Phase::Waiting { reason } => live(SessionState::Waiting { reason: reason.clone() }),
+        Phase::Checking => live(SessionState::Checking),
+        // What has not been checked is not ready, and what was changed is not empty.
+        Phase::Ended { outcome: SessionOutcome::Ready | SessionOutcome::Empty }
+            if facts.story.unchecked.is_some() =>
+        {
+            SessionState::Stopped
+        }
+        Phase::Ended { outcome: SessionOutcome::Ready } => SessionState::Ready,
+        Phase::Ended { outcome: SessionOutcome::Failed { why } } => {
+            SessionState::Failed { why: why.clone() }
+        }
+        Phase::Ended { outcome: SessionOutcome::Empty } => SessionState::Empty,
+        Phase::Ended { outcome: SessionOutcome::Stopped } => SessionState::Stopped,
+    }
+}
+
+impl SessionState {
+    /// The name of the state, as it stands in `--json`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            SessionState::Queued => "queued",
+            SessionState::Starting => "starting",
+            SessionState::Working => "working",
+            SessionState::Waiting { .. } => "waiting",
+            SessionState::Checking => "checking",
+            SessionState::Ready => "ready",
+            SessionState::Failed { .. } => "failed",
+            SessionState::Empty => "empty",
+            SessionState::Stopped => "stopped",
+            SessionState::Crashed => "crashed",
+            SessionState::Landing => "landing",
+            SessionState::Accepted => "accepted",
+            SessionState::Discarded => "discarded",
+        }
+    }
+
+    /// Whether a supervisor is at work.
+    pub fn is_active(&self) -> bool {
+        match self {
+            SessionState::Starting
+            | SessionState::Working
+            | SessionState::Waiting { .. }
+            | SessionState::Checking => true,
+            SessionState::Queued
+            | SessionState::Ready
+            | SessionState::Failed { .. }
+            | SessionState::Empty
+            | SessionState::Stopped
+            | SessionState::Crashed
+            | SessionState::Landing
+            | SessionState::Accepted
+            | SessionState::Discarded => false,
+        }
+    }
+
+    /// Whether nothing more happens by itself.
+    pub fn is_settled(&self) -> bool {
+        !self.is_active() && *self != SessionState::Queued && *self != SessionState::Landing
+    }
+
+    /// Whether the session's work was landed or dropped.
+    pub fn is_over(&self) -> bool {
+        matches!(self, SessionState::Accepted | SessionState::Discarded)
+    }
+}
+
+/// Why the session is in its state, in one sentence.
+pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
+    let story = &facts.story;
+    let why = match state {
+        SessionState::Queued => queued_why(&facts.holds),
+        SessionState::Starting => "its worktree is made and its agent started".into(),
+        SessionState::Working => format!("turn {}", story.turns),
+        SessionState::Waiting { reason } => reason.clone(),
+        SessionState::Checking => "studio runs its checks".into(),
+        SessionState::Ready => ready_why(story.checks.as_deref().unwrap_or_default().len()),
+        SessionState::Failed { why } => failed_why(why, story),
+        SessionState::Empty => empty_why(story),
+        SessionState::Stopped => stopped_why(story).into(),
+        SessionState::Crashed => "its supervisor exited unexpectedly".into(),
+        SessionState::Landing => "its landing was begun".into(),
+        SessionState::Accepted => match &facts.fate {
+            Disposition::Accepted { commit: Some(commit), .. } => {
+                format!("landed as {}", base::text::head(commit, 12))
+            }
+            Disposition::Accepted { commit: None, .. }
+            | Disposition::Open
+            | Disposition::Landing
+            | Disposition::Discarded { .. } => "it was landed".into(),
+        },
+        SessionState::Discarded => "it was discarded".into(),
+    };
+    let note = story.note.as_ref().filter(|_| *state == SessionState::Ready);
+    let denied = denied(&story.denied).filter(|_| {
+        matches!(state, SessionState::Ready | SessionState::Empty | SessionState::Failed { .. })
+    });
+    let all = [Some(why), note.cloned(), denied];
+    Some(all.into_iter().flatten().collect::<Vec<_>>().join("; "))
+}
+
+/// What studio denied without asking anybody, in a clause.
+fn denied(denials: &Denials) -> Option<String> {
+    let Denials { count, what, why } = denials;
+    match count {
+        0 => None,
+        1 => Some(format!("a request was denied ({what}): {why}")),
+        n => Some(format!("{n} requests were denied (the first: {what}): {why}")),
+    }
+}
+
+fn failed_why(why: &str, story: &JournalSummary) -> String {
+    match story.red_check().and_then(|check| check.fails_on.as_ref()) {
+        Some(branch) => format!("{why}; this check fails on `{branch}` as well"),
+        None => why.to_owned(),
+    }
+}
+
+fn empty_why(story: &JournalSummary) -> String {
+    let left_out = story.work.as_ref().map(|work| work.left_out.as_slice()).unwrap_or_default();
+    match left_out {
+        [] => match &story.failed_calls {
+            // A request that was denied is a failed call as well, and is named by itself.
+            _ if story.denied.count > 0 => "the agent finished and changed nothing".into(),
+            FailedCalls { count: 0, .. } => "the agent finished and changed nothing".into(),
+            FailedCalls { count: 1, last } => {
+                format!("the agent finished and changed nothing; a tool call failed: {last}")
+            }
+            FailedCalls { count, last } => format!(
+                "the agent finished and changed nothing; {count} tool calls failed, the last: {last}"
+            ),
+        },
+        [one] => format!("the agent finished; its only change, {one}, is left out"),
+        [first, rest @ ..] => {
+            let more = rest.len();
+            format!("the agent finished; all it changed is left out: {first} and {more} more")
+        }
+    }
+}
+
+fn stopped_why(story: &JournalSummary) -> &'static str {
+    match story.unchecked {
+        Some(Unchecked::ChangedByHand) => {
+            "it was changed by hand after its agent finished; its checks have not run"
+        }
+        Some(Unchecked::OtherChecks) => "its checks were changed and have not run",
+        None => "it was stopped by the user",
+    }
+}
+
+fn queued_why(holds: &[Dependency]) -> String {
+    match holds.first() {
+        None => "it waits for a free slot".into(),
+        Some(Dependency { id, fate: Disposition::Discarded { operation } }) => {
+            format!("it waits for `{id}`, which was discarded (studio undo {operation})")
+        }
+        Some(Dependency {
+            id,
+            fate: Disposition::Open | Disposition::Landing | Disposition::Accepted { .. },
+        }) => {
+            format!("it waits until `{id}` has landed")
+        }
+    }
+}
+
+fn ready_why(checks: usize) -> String {
+    match checks {
+        0 => "the agent finished; no checks are configured".into(),
+        1 => "its check passed".into(),
+        n => format!("all {n} checks passed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::journal::{CheckResult, JournalEntry, JournalLine, WorkSummary};
+
+    fn entry(name: &str) -> JournalEntry {
+        let passed = || CheckResult {
+            command: "make".into(),
+            ok: true,
+            exit: 0,
+            ms: 1,
+            tail: String::new(),
+            hint: None,
+            fails_on: None,
+        };
+        let work = |files_changed| WorkSummary { files_changed, ..WorkSummary::default() };
+        let commands = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        match name {
+            "changed" => JournalEntry::Work(work(1)),
+            "unchanged" => JournalEntry::Work(work(0)),
+            "passed" => JournalEntry::Checked { results: vec![passed()] },
+            "same_checks" => JournalEntry::Checks { commands: commands(&["make"]) },
+            "fewer_checks" => JournalEntry::Checks { commands: Vec::new() },
+            "other_checks" => JournalEntry::Checks { commands: commands(&["make", "lint"]) },
+            "queued" => JournalEntry::Queued { prompt: None },
+            "spawned" => JournalEntry::Spawned { pid: 7 },
+            "turn" => JournalEntry::Turn { n: 1, text: "do".into(), log_bytes: None },
+            "asked" => JournalEntry::Asked { n: 1, what: "rm".into(), rule: None },
+            "answered" => JournalEntry::Answered {
+                n: 1,
+                allow: true,
+                always: false,
+                by: "user".into(),
+                why: None,
+            },
+            "turn_end" => JournalEntry::TurnEnd { n: 1, why: None },
+            "checking" => JournalEntry::Checking,
+            "stop" => JournalEntry::StopRequested,
+            "ready" => JournalEntry::Exit { outcome: SessionOutcome::Ready, ms: None },
+            "failed" => {
+                JournalEntry::Exit { outcome: SessionOutcome::Failed { why: "w".into() }, ms: None }
+            }
+            "empty" => JournalEntry::Exit { outcome: SessionOutcome::Empty, ms: None },
+            "stopped" => JournalEntry::Exit { outcome: SessionOutcome::Stopped, ms: None },
+            other => panic!("no entry is called {other}"),
+        }
+    }
+
+    fn shown(journal: &str, locked: bool, fate: Disposition) -> &'static str {
+        let lines: Vec<JournalLine> = journal
+            .split_whitespace()
+            .map(|name| JournalLine { time: "t".into(), entry: entry(name) })
+            .collect();
+        state(&SessionFacts { locked, story: JournalSummary::of(&lines), fate, holds: Vec::new() })
+            .name()
+    }
+
+    #[test]
+    fn every_arrow_of_the_diagram() {
+        let working = "queued spawned turn";
+        for (journal, locked, free) in [
+            ("queued", "queued", "queued"),
+            ("queued stopped", "stopped", "stopped"),
+            ("queued spawned", "starting", "crashed"),
+            ("queued spawned failed", "failed", "failed"),
+            ("queued spawned stop stopped", "stopped", "stopped"),
+            (working, "working", "crashed"),
+            ("queued spawned turn asked", "waiting", "crashed"),
+            ("queued spawned turn asked answered", "working", "crashed"),
+            ("queued spawned turn asked turn_end", "working", "crashed"),
+            ("queued spawned turn asked stop stopped", "stopped", "stopped"),
+            ("queued spawned turn turn_end checking", "checking", "crashed"),
+            ("queued spawned turn turn_end checking ready", "ready", "ready"),
+            ("queued spawned turn turn_end unchanged empty changed", "stopped", "stopped"),
+            ("queued spawned turn turn_end unchanged empty changed unchanged", "empty", "empty"),
+            ("queued spawned turn turn_end empty changed passed ready", "ready", "ready"),
+            ("queued spawned turn turn_end passed ready other_checks", "stopped", "stopped"),
+            ("queued spawned turn turn_end passed ready same_checks", "ready", "ready"),
+            ("queued spawned turn turn_end passed ready fewer_checks", "ready", "ready"),
+            (
+                "queued spawned turn turn_end passed ready other_checks passed ready",
+                "ready",
+                "ready",
+            ),
+            ("queued spawned turn turn_end checking failed", "failed", "failed"),
+            ("queued spawned turn turn_end empty", "empty", "empty"),
+            ("queued spawned turn turn_end checking stop stopped", "stopped", "stopped"),
+            ("queued spawned turn turn_end ready queued", "queued", "queued"),
+            ("queued spawned turn turn_end ready queued spawned turn", "working", "crashed"),
+            ("queued spawned turn stopped queued spawned turn", "working", "crashed"),
+            ("queued spawned turn queued spawned", "starting", "crashed"),
+        ] {
+            assert_eq!(shown(journal, true, Disposition::Open), locked, "{journal}, locked");
+            assert_eq!(shown(journal, false, Disposition::Open), free, "{journal}, free");
+            for locked in [true, false] {
+                assert_eq!(shown(journal, locked, Disposition::Landing), "landing");
+                let operation = || "op1".to_owned();
+                let landed = Disposition::Accepted { operation: operation(), commit: None };
+                let dropped = Disposition::Discarded { operation: operation() };
+                assert_eq!(shown(journal, locked, landed), "accepted");
+                assert_eq!(shown(journal, locked, dropped), "discarded");
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Where sessions live on disk: `<git common directory>/studio`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::clock::Clock;
+use base::config::studio::DEFAULT_WORKTREE;
+use base::failure::{Failure, OrFail, Result};
+use base::files;
+use base::id::Id;
+use base::lock::Lock;
+use serde::{Deserialize, Serialize};
+
+use crate::session::journal::{JournalEntry, JournalWriter};
+use crate::session::record::SessionRecord;
+use crate::session::summary::JournalSummary;
+use studio_git::{relocate, repair};
+
+/// The directory that holds everything studio knows about a repository.
+#[derive(Clone, Debug)]
+pub struct SessionStore {
+    root: PathBuf,
+}
+
+/// The cache of a journal that was read before.
+#[derive(Serialize, Deserialize)]
+struct Cached {
+    /// The length of the journal when it was read, in bytes.
+    journal_bytes: u64,
+    story: JournalSummary,
+}
+
+impl SessionStore {
+    /// The store of a repository, by its git common directory.
+    pub fn at(common: &Path) -> SessionStore {
+        SessionStore { root: common.join("studio") }
+    }
+
+    /// `<common>/studio`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The directory of one session.
+    pub fn dir(&self, id: &Id) -> PathBuf {
+        self.root.join("sessions").join(id.as_str())
+    }
+
+    /// A file of one session.
+    pub fn file(&self, id: &Id, name: &str) -> PathBuf {
+        self.dir(id).join(name)
+    }
+
+    /// Writes a new session down, its journal with one `queued` line included, in one step.
+    /// `false` when the id is taken.
+    pub fn create(&self, record: &SessionRecord, clock: Clock) -> Result<bool> {
+        let id = &record.id;
+        let sessions = self.root.join("sessions");
+        let fail = || format!("cannot save session `{id}`");
+        fs::create_dir_all(&sessions).or_fail(fail)?;
+        let temporary = tempfile::Builder::new().prefix(".new-").tempdir_in(&sessions);
+        let temporary = temporary.or_fail(fail)?;
+        files::replace_json(&temporary.path().join("session.json"), record).or_fail(fail)?;
+        let mut writer =
+            JournalWriter::open(&temporary.path().join("journal.jsonl"), clock).or_fail(fail)?;
+        writer.write(JournalEntry::Queued { prompt: None }).or_fail(fail)?;
+        writer.sync().or_fail(fail)?;
+        files::step("run.recorded");
+        match fs::rename(temporary.path(), self.dir(id)) {
+            Ok(()) => {
+                let _ = temporary.keep();
+            }
+            Err(e) if self.dir(id).exists() && e.kind() != io::ErrorKind::PermissionDenied => {
+                return Ok(false);
+            }
+            Err(e) => return Err(e).or_fail(fail),
+        }
+        files::step("run.visible");
+        files::sync_dir(&sessions).or_fail(fail)?;
+        Ok(true)
+    }
+
+    /// Writes down anew what is known of a session that has not started; for the holder of its lock.
+    pub fn rewrite(&self, record: &SessionRecord) -> Result<()> {
+        let fail = || format!("cannot write down session `{}`", record.id);
+        files::replace_json(&self.file(&record.id, "session.json"), record).or_fail(fail)
+    }
+
+    /// Every session, by id.
+    pub fn ids(&self) -> Result<Vec<Id>> {
+        let entries = match fs::read_dir(self.root.join("sessions")) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(e).or_fail(|| "cannot list the sessions"),
+        };
+        let mut ids: Vec<Id> =
+            entries.filter_map(|entry| Id::parse(entry.ok()?.file_name().to_str()?).ok()).collect();
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// What was written down when the session was made.
+    pub fn load(&self, id: &Id) -> Result<SessionRecord> {
+        let path = self.file(id, "session.json");
+        let mut record: SessionRecord = match fs::read(&path) {
+            Ok(text) => {
+                serde_json::from_slice(&text).map_err(|e| unreadable(id, "session.json", e))?
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !self.dir(id).exists() => {
+                return Err(Failure::not_found(format!("no such session: `{id}`")).because(e));
+            }
+            Err(e) => return Err(unreadable(id, "session.json", e)),
+        };
+        match fs::read(self.file(id, relocate::PLACE)) {
+            Ok(text) => {
+                let fail = |e| unreadable(id, relocate::PLACE, e);
+                record.place = serde_json::from_slice(&text).map_err(fail)?;
+                // The template that it was made from says no longer where it is.
+                record.templates.worktree = DEFAULT_WORKTREE.to_owned();
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(unreadable(id, relocate::PLACE, e)),
+        }
+        if let Some(common) = self.root.parent() {
+            record.place = repair::place_now(common, &record.place);
+        }
+        Ok(record)
+    }
+
+    /// When the session was written down, in nanoseconds of the file system's clock: it orders
+    /// sessions that were made in the same millisecond.
+    pub fn made_at(&self, id: &Id) -> u128 {
+        let modified = fs::metadata(self.file(id, "session.json")).and_then(|meta| meta.modified());
+        let since = modified.ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        since.map_or(0, |time| time.as_nanos())
+    }
+
+    /// What the journal tells, from the cache when it is still true.
+    pub fn story(&self, id: &Id) -> Result<JournalSummary> {
+        let journal = self.file(id, "journal.jsonl");
+        let bytes = fs::metadata(&journal).map(|meta| meta.len()).unwrap_or(0);
+        let cache = self.file(id, "status.json");
+        if let Some(cached) =
+            fs::read(&cache).ok().and_then(|text| serde_json::from_slice::<Cached>(&text).ok())
+            && cached.journal_bytes == bytes
+        {
+            return Ok(cached.story);
+        }
+        let fail = |e| unreadable(id, "journal.jsonl", e);
+        let (lines, unreadable) = files::read_lines(&journal).map_err(fail)?;
+        if let Some(line) = unreadable.first() {
+            // The state follows from all lines: without one of them it would be a guess.
+            let why = format!("line {} is {}", line.number, line.why);
+            return Err(fail(io::Error::other(why)));
+        }
+        if lines.is_empty() {
+            // Each has a line from the beginning; without one it would seem to wait for its start.
+            return Err(fail(io::Error::other("it is missing or unreadable")));
+        }
+        let story = JournalSummary::of(&lines);
+        // A cache that cannot be written costs time and nothing else.
+        let _ = files::replace_json(&cache, &Cached { journal_bytes: bytes, story: story.clone() });
+        Ok(story)
+    }
+
+    /// Whether somebody holds the session's lock.
+    pub fn is_locked(&self, id: &Id) -> bool {
+        Lock::is_held(&self.file(id, "lock")).unwrap_or(false)
+    }
+
+    /// Takes the session's lock, or says who has it.
+    pub fn lock(&self, id: &Id) -> Result<Option<Lock>> {
+        Lock::try_take(&self.file(id, "lock")).or_fail(|| format!("cannot lock `{id}`"))
+    }
+
+    /// Marks that a shell of this process is open in the session, for as long as the lock lives.
+    pub fn open_shell(&self, id: &Id) -> Result<Lock> {
+        let fail = || format!("cannot lock `{id}`");
+        let path = self.file(id, "shell.lock");
+        let Some(lock) = Lock::try_share(&path).or_fail(fail)? else {
+            return Err(Failure::refused(format!("session `{id}` is in use"))
+                .because("it is being landed, discarded or repaired")
+                .next("try again"));
+        };
+        let mut shells = shells(&path);
+        shells.push(std::process::id().to_string());
+        fs::write(&path, shells.join(" ")).or_fail(fail)?;
+        Ok(lock)
+    }
+
+    /// Keeps shells out of a session, or refuses because one is open in it.
+    pub fn without_shell(&self, id: &Id) -> Result<Lock> {
+        let path = self.file(id, "shell.lock");
+        let lock = Lock::try_take(&path).or_fail(|| format!("cannot lock `{id}`"))?;
+        lock.ok_or_else(|| {
+            let in_use = Failure::refused(format!("session `{id}` is in use"));
+            match shells(&path).as_slice() {
+                [] => in_use
+                    .because("another command is landing, discarding or repairing it")
+                    .next(format!("wait for it, then: studio status {id}")),
+                open => in_use
+                    .because(format!("a shell is open in it (pid {})", open.join(", ")))
+                    .next("exit that shell, then try again"),
+            }
+        })
+    }
+
+    /// Opens the journal for the holder of the lock.
+    pub fn writer(&self, id: &Id, clock: Clock) -> Result<JournalWriter> {
+        JournalWriter::open(&self.file(id, "journal.jsonl"), clock)
+            .or_fail(|| format!("cannot write the journal of `{id}`"))
+    }
+}
+
+/// A file of a session is damaged: the others are none the worse for it.
+fn unreadable(id: &Id, name: &str, why: impl std::fmt::Display) -> Failure {
+    Failure::failed(format!("session `{id}` cannot be read"))
+        .because(format!("{name}: {why}"))
+        .next("studio doctor")
+}
+
+/// The processes that opened a shell and are still there.
+fn shells(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lives = |pid: &&str| pid.parse().is_ok_and(base::process::is_alive);
+    text.split_whitespace().filter(lives).map(str::to_owned).collect()
+}

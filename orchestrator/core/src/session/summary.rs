@@ -1,0 +1,427 @@
+//! What is known about a session: who holds its lock, what its journal tells, what became of it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use base::event::{Event, Usage, What};
+use base::id::Id;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::session::coach::{self, CoachSummary};
+use crate::session::journal::{
+    CheckResult, JournalEntry, JournalLine, SessionOutcome, WorkSummary,
+};
+use crate::session::record::RunLimits;
+
+/// Bytes of a request that the reason of a state holds; `status` has all of it.
+const REASON: usize = 300;
+
+/// Bytes of the result of a failed tool call that the reason of a state holds.
+const FAILED_RESULT: usize = 200;
+
+/// Everything from which the state of a session follows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionFacts {
+    /// Whether somebody holds the session's lock.
+    pub locked: bool,
+    /// What the journal tells.
+    pub story: JournalSummary,
+    /// What the operations log says became of it.
+    pub fate: Disposition,
+    /// The sessions that must have landed before it starts, and have not.
+    pub holds: Vec<Dependency>,
+}
+
+/// A session that another waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dependency {
+    /// The session.
+    pub id: Id,
+    /// What became of it so far.
+    pub fate: Disposition,
+}
+
+/// What the operations log says became of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "fate", rename_all = "snake_case")]
+pub enum Disposition {
+    /// Nothing so far, or it was undone.
+    #[default]
+    Open,
+    /// A landing was begun and has no outcome yet.
+    Landing,
+    /// It was landed.
+    Accepted {
+        /// The operation, for `studio undo`.
+        operation: String,
+        /// The commit on the target.
+        commit: Option<String>,
+    },
+    /// It was dropped.
+    Discarded {
+        /// The operation, for `studio undo`.
+        operation: String,
+    },
+}
+
+impl Disposition {
+    /// The operation that ended the session.
+    pub fn operation(&self) -> Option<&str> {
+        match self {
+            Disposition::Accepted { operation, .. } | Disposition::Discarded { operation } => {
+                Some(operation)
+            }
+            Disposition::Open | Disposition::Landing => None,
+        }
+    }
+}
+
+/// Where the journal stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+pub enum Phase {
+    /// It waits for a free place.
+    #[default]
+    Queued,
+    /// A supervisor makes the worktree and starts the agent.
+    Starting,
+    /// The agent works.
+    Working,
+    /// The agent waits for something.
+    Waiting {
+        /// For what.
+        reason: String,
+    },
+    /// The checks run.
+    Checking,
+    /// The run ended.
+    Ended {
+        /// How.
+        outcome: SessionOutcome,
+    },
+}
+
+/// Why the work of a session whose run ended well counts as unchecked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unchecked {
+    /// Its agent changed nothing, and somebody changed the worktree since.
+    ChangedByHand,
+    /// It has other checks than those that passed.
+    OtherChecks,
+}
+
+/// A journal, read once and summed up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own in the journal")]
+pub struct JournalSummary {
+    /// Where it stands.
+    pub phase: Phase,
+    /// Prompts that the agent has not been given yet; `None` is the task.
+    pub pending: VecDeque<Option<String>>,
+    /// Turns so far.
+    pub turns: u32,
+    /// Whether the turn with that number is still open.
+    pub in_turn: bool,
+    /// The name of the agent's conversation.
+    pub talk: Option<String>,
+    /// Whether the last turn was cut off, or still is at work.
+    pub interrupted: bool,
+    /// Requests without an answer.
+    pub asks: BTreeMap<u32, OpenRequest>,
+    /// The number of the last request.
+    pub last_ask: u32,
+    /// Kinds of requests that the user allowed for the whole session.
+    pub always: BTreeSet<String>,
+    /// Requests of the newest run that studio denied without asking anybody.
+    pub denied: Denials,
+    /// Tool calls of the newest run that failed.
+    pub failed_calls: FailedCalls,
+    /// The number of the last event.
+    pub last_seq: u64,
+    /// Limits that the user changed since the session was made.
+    pub limits: RunLimits,
+    /// Whether the user said since then that requests wait for an answer.
+    pub attended: Option<bool>,
+    /// Milliseconds of the runs that are over.
+    pub worked_ms: u64,
+    /// When the run began that is not over, RFC 3339.
+    pub run_began: Option<String>,
+    /// Replies of models that the agent told of.
+    pub replies: u32,
+    /// What its coach said, where it has one.
+    pub coach: Option<CoachSummary>,
+    /// What was used, all turns together.
+    pub usage: Option<Usage>,
+    /// What the agent said last.
+    pub last_words: Option<String>,
+    /// What the session holds.
+    pub work: Option<WorkSummary>,
+    /// How the checks went; absent before they ran.
+    pub checks: Option<Vec<CheckResult>>,
+    /// Whether they ran on what the last turn left.
+    pub is_checked: bool,
+    /// The commands that must pass, where the user has changed them.
+    pub commands: Option<Vec<String>>,
+    /// Why the work of an ended session counts as unchecked.
+    pub unchecked: Option<Unchecked>,
+    /// The last note.
+    pub note: Option<String>,
+    /// The time of the last line, RFC 3339.
+    pub updated_at: Option<String>,
+    /// Whether the worktree was made.
+    pub has_worktree: bool,
+}
+
+/// A request for permission.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenRequest {
+    /// What the agent wants, as it says it.
+    pub what: String,
+    /// What further requests of the same kind have in common.
+    pub rule: String,
+}
+
+/// Requests that studio denied without asking anybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Denials {
+    /// How many.
+    pub count: u32,
+    /// What the first of them was about.
+    pub what: String,
+    /// Why the first of them was denied, and how to allow it.
+    pub why: String,
+}
+
+/// Tool calls that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FailedCalls {
+    /// How many.
+    pub count: u32,
+    /// The beginning of the result of the last of them, in one line.
+    pub last: String,
+}
+
+impl JournalSummary {
+    /// Reads lines in order.
+    pub fn of<'a>(lines: impl IntoIterator<Item = &'a JournalLine>) -> JournalSummary {
+        let mut story = JournalSummary::default();
+        for line in lines {
+            story.hear(line);
+        }
+        story
+    }
+
+    /// Takes one more line into account.
+    pub fn hear(&mut self, line: &JournalLine) {
+        let before = self.updated_at.replace(line.time.clone());
+        if let JournalEntry::Spawned { .. } = &line.entry {
+            // A run without a last line ended with the last one that it wrote.
+            let ended = self.run_began.replace(line.time.clone()).zip(before);
+            let took = ended.and_then(|(began, ended)| milliseconds(&began, &ended));
+            self.worked_ms = self.worked_ms.saturating_add(took.unwrap_or(0));
+        }
+        if let JournalEntry::Exit { ms, .. } = &line.entry {
+            let began = self.run_began.take();
+            let took = ms.or_else(|| milliseconds(&began?, &line.time));
+            self.worked_ms = self.worked_ms.saturating_add(took.unwrap_or(0));
+        }
+        self.hear_entry(&line.entry);
+    }
+
+    /// Takes one more entry into account.
+    pub fn hear_entry(&mut self, entry: &JournalEntry) {
+        match entry {
+            JournalEntry::Queued { prompt } => {
+                self.phase = Phase::Queued;
+                if prompt.is_some() || self.pending.is_empty() {
+                    self.pending.push_back(prompt.clone());
+                }
+            }
+            JournalEntry::Spawned { .. } => {
+                self.phase = Phase::Starting;
+                self.in_turn = false;
+                self.unchecked = None;
+                self.asks.clear();
+                self.denied = Denials::default();
+                self.failed_calls = FailedCalls::default();
+            }
+            JournalEntry::Worktree => self.has_worktree = true,
+            JournalEntry::Agent { talk } => {
+                self.talk = talk.clone().or(self.talk.take());
+            }
+            JournalEntry::Turn { n, .. } => {
+                self.pending.pop_front();
+                self.turns = *n;
+                self.in_turn = true;
+                self.interrupted = true;
+                self.is_checked = false;
+                self.phase = Phase::Working;
+            }
+            JournalEntry::Event { event } => self.hear_event(event),
+            JournalEntry::Asked { n, what, rule } => {
+                let rule = rule.clone().unwrap_or_else(|| what.clone());
+                self.asks.insert(*n, OpenRequest { what: what.clone(), rule });
+                self.last_ask = self.last_ask.max(*n);
+                self.wait_or_work();
+            }
+            JournalEntry::Answered { n, allow, always, why, .. } => {
+                let ask = self.asks.remove(n).unwrap_or_default();
+                match (allow, why) {
+                    (false, Some(why)) => self.denied.add(&ask.what, why),
+                    (true, _) if *always => {
+                        self.always.insert(ask.rule);
+                    }
+                    (_, _) => {}
+                }
+                self.wait_or_work();
+            }
+            JournalEntry::Settings { limits, attended } => {
+                self.limits = limits.or(self.limits);
+                self.attended = attended.or(self.attended);
+            }
+            JournalEntry::Sent { text } => self.pending.push_back(Some(text.clone())),
+            JournalEntry::TurnEnd { why, .. } => {
+                self.interrupted = why.is_some();
+                self.in_turn = false;
+                self.asks.clear();
+                self.phase = Phase::Working;
+            }
+            JournalEntry::Work(work) => {
+                self.coach.iter_mut().for_each(|coach| coach.brought(work));
+                self.work = Some(work.clone());
+                if self.phase == (Phase::Ended { outcome: SessionOutcome::Empty }) {
+                    self.unchecked = work.is_changed().then_some(Unchecked::ChangedByHand);
+                }
+            }
+            JournalEntry::Checking => self.phase = Phase::Checking,
+            JournalEntry::Checked { results } => {
+                self.coach.iter_mut().for_each(|coach| coach.checked(results));
+                self.checks = Some(results.clone());
+                self.is_checked = true;
+                self.unchecked = None;
+            }
+            JournalEntry::Checks { commands } => self.hear_checks(commands),
+            JournalEntry::StopRequested | JournalEntry::Limit { .. } => {}
+            JournalEntry::Note { text } => self.note = Some(text.clone()),
+            JournalEntry::Exit { outcome, .. } => {
+                self.phase = Phase::Ended { outcome: outcome.clone() };
+                self.asks.clear();
+            }
+        }
+    }
+
+    /// The user changed the checks: what is ready stays so where they have all passed.
+    fn hear_checks(&mut self, commands: &[String]) {
+        let has_passed = |command: &String| {
+            let mut results = self.checks.iter().flatten();
+            results.any(|result| result.ok && result.command == *command)
+        };
+        if self.phase == (Phase::Ended { outcome: SessionOutcome::Ready }) {
+            let all = commands.iter().all(has_passed);
+            self.unchecked = (!all).then_some(Unchecked::OtherChecks);
+        }
+        self.commands = Some(commands.to_vec());
+    }
+
+    /// The check that ended the run, where a red check did.
+    pub fn red_check(&self) -> Option<&CheckResult> {
+        let failed = matches!(self.phase, Phase::Ended { outcome: SessionOutcome::Failed { .. } });
+        let red = self.checks.iter().flatten().find(|result| !result.ok);
+        red.filter(|_| failed && self.is_checked)
+    }
+
+    /// Whether the verdict of its coach is of what the session holds now.
+    pub fn is_judged_now(&self) -> bool {
+        let now = self.work.as_ref().filter(|_| !self.in_turn).map(WorkSummary::commit);
+        let of_now = |coach: &CoachSummary| match &coach.of {
+            Some(_) => now.is_some_and(|now| coach.is_of(now)),
+            // The turn in which it was given goes on.
+            None => !coach.played_on,
+        };
+        self.coach.as_ref().is_some_and(of_now)
+    }
+
+    /// Replies of models, as far as they are known.
+    pub fn replies(&self) -> Option<u32> {
+        let told = self.coach.as_ref().map_or(0, |coach| coach.cost().turns);
+        Some(self.replies.max(told)).filter(|replies| *replies > 0)
+    }
+
+    fn wait_or_work(&mut self) {
+        self.phase = match self.asks.iter().next() {
+            Some((n, ask)) => {
+                let what = base::text::head(&ask.what, REASON).replace('\n', " ");
+                let cut = if ask.what.len() > REASON { "…" } else { "" };
+                Phase::Waiting { reason: format!("permission {n}: {what}{cut}") }
+            }
+            None => Phase::Working,
+        };
+    }
+
+    fn hear_event(&mut self, event: &serde_json::Value) {
+        self.last_seq = event["seq"].as_u64().map_or(self.last_seq, |seq| seq.max(self.last_seq));
+        let Ok(event) = serde_json::from_value::<Event>(event.clone()) else { return };
+        if let Phase::Waiting { .. } = self.phase
+            && self.asks.is_empty()
+        {
+            self.phase = Phase::Working;
+        }
+        match event.what {
+            What::Text { text } if !text.trim().is_empty() => self.last_words = Some(text),
+            What::Usage { usage } => {
+                self.usage = Some(self.usage.unwrap_or_default().plus(usage));
+            }
+            What::Retry { why, .. } => {
+                self.phase = Phase::Waiting { reason: format!("retrying: {why}") };
+            }
+            What::Error { text, .. } => self.last_words = Some(text),
+            What::Turn { .. } => self.replies = self.replies.saturating_add(1),
+            What::Plan { plan } => coach::hear(&mut self.coach, &plan),
+            What::ToolEnd { ok: false, text, .. } => self.failed_calls.add(&text),
+            What::Start { .. }
+            | What::Text { .. }
+            | What::Reasoning { .. }
+            | What::ToolStart { .. }
+            | What::ToolOutput { .. }
+            | What::ToolEnd { .. }
+            | What::Context { .. }
+            | What::Todo { .. }
+            | What::Thinned { .. }
+            | What::Compacted { .. }
+            | What::Notice { .. }
+            | What::Ask { .. }
+            | What::End { .. } => {}
+        }
+    }
+}
+
+impl FailedCalls {
+    fn add(&mut self, text: &str) {
+        self.count = self.count.saturating_add(1);
+        // Some agents put their results into a Markdown fence.
+        let lines = text.lines().map(str::trim);
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("```"));
+        let flat = lines.collect::<Vec<_>>().join(" ");
+        self.last = base::text::head(&flat, FAILED_RESULT).to_owned();
+    }
+}
+
+impl Denials {
+    fn add(&mut self, what: &str, why: &str) {
+        if self.count == 0 {
+            self.what = base::text::head(what, REASON).replace('\n', " ");
+            self.why = why.lines().next().unwrap_or_default().to_owned();
+        }
+        self.count = self.count.saturating_add(1);
+    }
+}
+
+/// The time between two moments, RFC 3339.
+fn milliseconds(from: &str, to: &str) -> Option<u64> {
+    let (from, to): (Timestamp, Timestamp) = (from.parse().ok()?, to.parse().ok()?);
+    u64::try_from(to.duration_since(from).as_millis()).ok()
+}

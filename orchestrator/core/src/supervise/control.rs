@@ -1,0 +1,242 @@
+//! The control socket of a supervisor: one JSON line in, one out, with a token that the box of the
+//! agent cannot read.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::failure::{Failure, OrFail, Result};
+use base::host::place::with_short_name;
+use base::id::Id;
+use base::known_repositories;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream as Stream};
+use tokio::sync::{mpsc, oneshot};
+
+/// Bytes of one request: a text to send may be long.
+const LONGEST: u64 = 4 << 20;
+/// How long a supervisor may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What can be asked of a supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum ControlRequest {
+    /// Say something to the agent.
+    Send {
+        /// What is said.
+        text: String,
+    },
+    /// End the session's run.
+    Stop,
+    /// Decide a request for permission.
+    Answer {
+        /// Its number; the only open one when absent.
+        n: Option<u32>,
+        /// Whether it may.
+        allow: bool,
+        /// Whether that holds for further requests of its kind.
+        #[serde(default)]
+        always: bool,
+    },
+    /// Whether it is there.
+    Status,
+}
+
+/// A request on the wire.
+#[derive(Serialize, Deserialize)]
+struct Signed {
+    token: String,
+    #[serde(flatten)]
+    request: ControlRequest,
+}
+
+/// The answer on the wire.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reply {
+    /// It was done.
+    Done,
+    /// The supervisor no longer takes anything in: as good as gone.
+    Ending,
+    /// It was not done, for this reason.
+    Refused(String),
+}
+
+/// A request and where its answer goes.
+pub type ControlCall = (ControlRequest, oneshot::Sender<std::result::Result<(), String>>);
+
+/// An open socket. Dropped, its name and its token are gone.
+#[derive(Debug)]
+pub struct ControlEndpoint {
+    directory: PathBuf,
+}
+
+impl Drop for ControlEndpoint {
+    fn drop(&mut self) {
+        for name in ["token", "control.sock"] {
+            let _ = std::fs::remove_file(self.directory.join(name));
+        }
+        // Only where nothing else is in it: never the session's own directory.
+        let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+/// Where the token and the socket of a session are: in the user's state directory, which every box
+/// closes, so that no agent, of this repository or of another, can speak for the user.
+fn directory(common: &Path, id: &Id) -> io::Result<PathBuf> {
+    Ok(known_repositories::directory(common)?.join(id.as_str()))
+}
+
+/// Where an earlier studio had them, and where they are without a state directory.
+fn directory_in_repository(common: &Path, id: &Id) -> PathBuf {
+    common.join("studio/sessions").join(id.as_str())
+}
+
+/// Opens the socket of a session and hands on what comes in, as long as the endpoint lives.
+pub fn serve(
+    common: &Path,
+    id: &Id,
+    tell: mpsc::UnboundedSender<ControlCall>,
+) -> io::Result<ControlEndpoint> {
+    let private = || -> io::Result<PathBuf> {
+        known_repositories::remember(common)?;
+        let directory = directory(common, id)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        Ok(directory)
+    };
+    let directory = private().unwrap_or_else(|_| directory_in_repository(common, id));
+    serve_in(&directory, tell)?;
+    Ok(ControlEndpoint { directory })
+}
+
+fn serve_in(dir: &Path, tell: mpsc::UnboundedSender<ControlCall>) -> io::Result<()> {
+    let token = fresh_token()?;
+    base::files::replace(&dir.join("token"), token.as_bytes())?;
+    let socket = dir.join("control.sock");
+    match std::fs::remove_file(&socket) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        Ok(()) | Err(_) => {}
+    }
+    let listener = with_short_name(&socket, |name| UnixListener::bind(name))?;
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(attend(stream, token.clone(), tell.clone()));
+        }
+    });
+    Ok(())
+}
+
+async fn attend(stream: Stream, token: String, tell: mpsc::UnboundedSender<ControlCall>) {
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    let mut read = tokio::io::BufReader::new(read.take(LONGEST));
+    let reply = match read.read_line(&mut line).await {
+        Ok(_) => match serde_json::from_str::<Signed>(&line) {
+            Ok(signed) if signed.token == token => passed_on(signed.request, &tell).await,
+            Ok(_) => Reply::Refused("invalid token".to_owned()),
+            Err(e) => Reply::Refused(format!("the request cannot be read: {e}")),
+        },
+        Err(e) => Reply::Refused(e.to_string()),
+    };
+    if let Ok(mut bytes) = serde_json::to_vec(&reply) {
+        bytes.push(b'\n');
+        let _ = write.write_all(&bytes).await;
+    }
+}
+
+async fn passed_on(request: ControlRequest, tell: &mpsc::UnboundedSender<ControlCall>) -> Reply {
+    let (answer, answered) = oneshot::channel();
+    if tell.send((request, answer)).is_err() {
+        return Reply::Ending;
+    }
+    match answered.await {
+        Ok(Ok(())) => Reply::Done,
+        Ok(Err(why)) => Reply::Refused(why),
+        Err(_) => Reply::Ending,
+    }
+}
+
+/// Asks the supervisor of a session; `false` when none listens. One that an earlier studio started
+/// is found too.
+pub fn ask(common: &Path, id: &Id, request: &ControlRequest) -> Result<bool> {
+    let state = directory(common, id).ok();
+    for directory in state.into_iter().chain([directory_in_repository(common, id)]) {
+        if ask_in(&directory, request)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn ask_in(dir: &Path, request: &ControlRequest) -> Result<bool> {
+    let Ok(token) = std::fs::read_to_string(dir.join("token")) else { return Ok(false) };
+    let stream = with_short_name(&dir.join("control.sock"), |name| UnixStream::connect(name));
+    let Ok(mut stream) = stream else { return Ok(false) };
+    let fail = || "the supervisor does not answer";
+    stream.set_read_timeout(Some(PATIENCE)).or_fail(fail)?;
+    stream.set_write_timeout(Some(PATIENCE)).or_fail(fail)?;
+    let mut line = serde_json::to_vec(&Signed { token, request: request.clone() }).or_fail(fail)?;
+    line.push(b'\n');
+    stream.write_all(&line).or_fail(fail)?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(LONGEST)).read_line(&mut answer).or_fail(fail)?;
+    if answer.is_empty() {
+        return Ok(false);
+    }
+    match serde_json::from_str(&answer).or_fail(fail)? {
+        Reply::Done => Ok(true),
+        Reply::Ending => Ok(false),
+        Reply::Refused(why) => Err(Failure::refused("the supervisor refused").because(why)),
+    }
+}
+
+fn fresh_token() -> io::Result<String> {
+    let mut bytes = [0u8; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn only_who_knows_the_token_is_heard() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("d".repeat(120));
+        std::fs::create_dir(&dir).unwrap();
+        assert!(!ask_in(&dir, &ControlRequest::Stop).unwrap(), "nothing listens yet");
+        let (tell, mut asked) = mpsc::unbounded_channel();
+        serve_in(&dir, tell).unwrap();
+        let there = dir.clone();
+        let caller = tokio::task::spawn_blocking(move || ask_in(&there, &ControlRequest::Stop));
+        let (request, answer) = asked.recv().await.unwrap();
+        assert_eq!(request, ControlRequest::Stop);
+        answer.send(Ok(())).unwrap();
+        assert!(caller.await.unwrap().unwrap());
+        std::fs::write(dir.join("token"), "guessed").unwrap();
+        let refused =
+            tokio::task::spawn_blocking(move || ask_in(&dir, &ControlRequest::Stop)).await.unwrap();
+        assert!(refused.unwrap_err().reason().unwrap().contains("token"));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_supervisor_of_an_earlier_studio_is_found() {
+        let common = tempfile::tempdir().unwrap();
+        let id = Id::parse("task-abcd").unwrap();
+        let old = directory_in_repository(common.path(), &id);
+        std::fs::create_dir_all(&old).unwrap();
+        let (tell, mut asked) = mpsc::unbounded_channel();
+        serve_in(&old, tell).unwrap();
+        let there = common.path().to_owned();
+        let caller = tokio::task::spawn_blocking(move || ask(&there, &id, &ControlRequest::Status));
+        let (_, answer) = asked.recv().await.unwrap();
+        answer.send(Ok(())).unwrap();
+        assert!(caller.await.unwrap().unwrap());
+    }
+}

@@ -1,0 +1,54 @@
+//! Starting a supervisor: the same binary, executed anew, detached, with the lock in its hands.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use base::failure::{Failure, OrFail, Result};
+use base::files::step;
+use base::id::Id;
+use base::lock::Lock;
+use base::process::{Job, Stream};
+
+use crate::session::store::SessionStore;
+
+/// The hidden command that a supervisor is started with.
+pub const COMMAND: &str = "__supervise";
+
+/// Starts the supervisor of a session whose lock we hold. The lock goes with it as its stdin, so
+/// that there is no moment in which nobody holds it.
+pub fn spawn(common: &Path, id: &Id, lock: Lock) -> Result<u32> {
+    let store = SessionStore::at(common);
+    let fail = || format!("cannot start the supervisor of `{id}`");
+    let studio = std::env::current_exe().or_fail(fail)?;
+    let log = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(store.file(id, "supervisor.log"))
+        .or_fail(fail)?;
+    let also = log.try_clone().or_fail(fail)?;
+    step("run.supervisor");
+    Job::new(studio, common)
+        .arg(COMMAND)
+        .arg(common)
+        .arg(id.as_str())
+        .stdin(Stream::File(File::from(lock.share().or_fail(fail)?)))
+        .stdout(Stream::File(log))
+        .stderr(Stream::File(also))
+        .detached()
+        .spawn_forget()
+        .or_fail(fail)
+}
+
+/// The lock that the parent handed down as stdin. Our children get `/dev/null` there.
+pub fn inherited_lock(store: &SessionStore, id: &Id) -> Result<Lock> {
+    let fail = || "the supervisor was not handed its lock";
+    let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).or_fail(fail)?;
+    let null = File::open("/dev/null").or_fail(fail)?;
+    rustix::stdio::dup2_stdin(&null).or_fail(fail)?;
+    if !store.is_locked(id) {
+        return Err(Failure::usage("a supervisor is started by studio, not by hand"));
+    }
+    Ok(Lock::inherited(fd))
+}

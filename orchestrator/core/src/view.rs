@@ -1,0 +1,180 @@
+//! A session as scripts see it, with the exact fields of the contract; absent facts are null.
+
+use base::event::Usage;
+use serde_json::{Value, json};
+
+use crate::coach_json;
+use crate::session::collect::BranchStanding;
+use crate::session::journal::{CheckResult, WorkSummary};
+use crate::session::record::SessionRecord;
+use crate::session::state::{SessionState, state, why};
+use crate::session::summary::SessionFacts;
+
+/// Everything that is shown of one session.
+#[derive(Clone, Debug)]
+pub struct SessionView {
+    /// What was written down when it was made.
+    pub record: SessionRecord,
+    /// What is known about it now.
+    pub facts: SessionFacts,
+    /// What follows from that.
+    pub state: SessionState,
+    /// How the work stands to its branch; absent when nobody looked.
+    pub standing: Option<BranchStanding>,
+    /// The operation that can be undone to have it back.
+    pub way_back: Option<String>,
+    /// What the agent changed of its git, so that plain git in the worktree would obey it; absent
+    /// when it changed nothing or when it was not looked at.
+    pub tampered: Option<String>,
+}
+
+impl SessionView {
+    /// A session as its record and facts tell it.
+    pub fn new(record: SessionRecord, facts: SessionFacts) -> SessionView {
+        let state = state(&facts);
+        let way_back = facts.fate.operation().map(str::to_owned);
+        SessionView { record, facts, state, standing: None, way_back, tampered: None }
+    }
+
+    /// Why it is in its state.
+    pub fn why(&self) -> Option<String> {
+        why(&self.facts, &self.state)
+    }
+
+    /// Whether it waits for sessions that have not landed.
+    pub fn is_held(&self) -> bool {
+        self.state == SessionState::Queued && !self.facts.holds.is_empty()
+    }
+
+    /// What the session holds, as far as it was brought home.
+    pub fn work(&self) -> Option<&WorkSummary> {
+        self.facts.story.work.as_ref()
+    }
+
+    /// The number of the first permission request without an answer.
+    pub fn open_request(&self) -> Option<u32> {
+        self.facts.story.asks.keys().next().copied()
+    }
+
+    /// The commands that make sense now, the likeliest first.
+    pub fn next(&self) -> Vec<String> {
+        self.next_for(self.record.id.as_str())
+    }
+
+    /// As [`SessionView::next`], with the session named in this way.
+    pub fn next_for(&self, id: &str) -> Vec<String> {
+        if self.is_held() {
+            let waited_for =
+                self.facts.holds.iter().map(|hold| format!("studio status {}", hold.id));
+            return waited_for.chain([self.command("discard", id)]).collect();
+        }
+        let story = &self.facts.story;
+        let verbs: &[&str] = match &self.state {
+            SessionState::Queued
+            | SessionState::Starting
+            | SessionState::Working
+            | SessionState::Checking => &["logs -f", "stop"],
+            SessionState::Waiting { .. } if story.asks.is_empty() => &["logs -f", "stop"],
+            SessionState::Waiting { .. } => &["answer", "stop"],
+            SessionState::Ready => &["diff", "accept", "discard"],
+            SessionState::Failed { .. } if story.red_check().is_some() => {
+                &["logs", "check", "resume", "discard"]
+            }
+            SessionState::Failed { .. } => &["logs", "resume", "discard"],
+            SessionState::Empty if self.facts.story.denied.count > 0 => {
+                &["resume --ask", "discard"]
+            }
+            SessionState::Empty if self.left_out().is_some() => &["include", "send", "discard"],
+            SessionState::Empty => &["send", "discard"],
+            SessionState::Stopped if story.unchecked.is_some() => &["check", "diff", "discard"],
+            SessionState::Stopped | SessionState::Crashed => &["resume", "discard"],
+            SessionState::Landing => &["doctor"],
+            SessionState::Accepted | SessionState::Discarded if self.way_back.is_some() => {
+                &["undo"]
+            }
+            SessionState::Accepted | SessionState::Discarded => &[],
+        };
+        verbs.iter().map(|verb| self.command(verb, id)).collect()
+    }
+
+    /// The first file that is left out for its size, or among too many.
+    fn left_out(&self) -> Option<&String> {
+        self.work().and_then(|work| work.left_out.first())
+    }
+
+    fn command(&self, verb: &str, id: &str) -> String {
+        match verb {
+            "include" => {
+                let file = self.left_out().map_or("FILE", String::as_str);
+                format!("studio accept {id} --include '{file}'")
+            }
+            "logs -f" => format!("studio logs {id} -f"),
+            "resume --ask" => format!("studio resume {id} --ask"),
+            "answer" => {
+                let n = self.facts.story.asks.keys().next().copied().unwrap_or(1);
+                format!("studio answer {id} {n} allow")
+            }
+            "send" => format!("studio send {id} 'what to do'"),
+            "doctor" => "studio doctor".to_owned(),
+            "undo" => format!("studio undo {}", self.way_back.as_deref().unwrap_or_default()),
+            verb => format!("studio {verb} {id}"),
+        }
+    }
+
+    /// The object S of the contract.
+    pub fn json(&self) -> Value {
+        let (record, story) = (&self.record, &self.facts.story);
+        let work = self.work();
+        let head = work.map(|work| work.head.clone());
+        json!({
+            "id": record.id,
+            "task": record.task,
+            "state": self.state.name(),
+            "why": self.why(),
+            "agent": record.agent,
+            "persona": record.persona,
+            "branch": record.place.branch,
+            "base": {"branch": record.base.branch, "commit": record.base.commit},
+            "head": head,
+            "worktree": record.place.worktree,
+            "created_at": record.created_at,
+            "updated_at": story.updated_at,
+            "commits": work.map(|work| work.commits),
+            "files_changed": work.map(|work| work.files_changed),
+            "insertions": work.map(|work| work.insertions),
+            "deletions": work.map(|work| work.deletions),
+            "dirty": work.map(|work| work.dirty),
+            "conflicts": self.standing.as_ref().map(|standing| &standing.conflicts),
+            "checks": story.checks.as_deref().map(checks_json),
+            "coach": coach_json::json(story),
+            "usage": story.usage.as_ref().map(usage_json),
+            "attempt": record.attempt,
+            "after": record.after,
+            "tampered": self.tampered,
+            "next": self.next(),
+        })
+    }
+}
+
+/// Check results, `[{command, ok, exit, ms}]`, and `fails_on`, the branch on which a check fails as
+/// well, where there is one.
+pub fn checks_json(results: &[CheckResult]) -> Value {
+    let one = |r: &CheckResult| {
+        let mut one = json!({"command": r.command, "ok": r.ok, "exit": r.exit, "ms": r.ms});
+        if let (Some(branch), Value::Object(one)) = (&r.fails_on, &mut one) {
+            one.insert("fails_on".to_owned(), json!(branch));
+        }
+        one
+    };
+    Value::Array(results.iter().map(one).collect())
+}
+
+fn usage_json(usage: &Usage) -> Value {
+    json!({
+        "input": usage.input,
+        "output": usage.output,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write,
+        "cost_usd": usage.cost_usd,
+    })
+}

@@ -1,0 +1,250 @@
+//! Where a branch is checked out, and whether its files may be brought along to another commit.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::names::BranchName;
+use crate::repo::Repository;
+use crate::{index, worktree};
+
+/// What an index lock of ours begins with; the operation's id follows.
+const OURS: &str = "studio ";
+
+/// A working tree of the user's: the main checkout or a linked worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkout {
+    /// Its files.
+    pub worktree: PathBuf,
+    /// Its own git directory (HEAD and index).
+    pub git_dir: PathBuf,
+}
+
+/// A path that lands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChange {
+    /// Relative to the working tree.
+    pub path: PathBuf,
+    /// Content and mode before.
+    pub before: Option<FileEntry>,
+    /// Content and mode after.
+    pub after: Option<FileEntry>,
+}
+
+/// What a tree holds at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileEntry {
+    /// The blob (or, for a submodule, the commit).
+    pub id: git2::Oid,
+    /// The mode as trees have it.
+    pub mode: u32,
+}
+
+/// An index that nobody else may write. Dropped, it is free again.
+#[derive(Debug)]
+pub struct IndexLock(PathBuf);
+
+impl Drop for IndexLock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// All checkouts of a branch. Refuses (3) while one of them is in the middle of something that
+/// would be confused by a branch that moves.
+pub fn of_branch(repository: &Repository, target: &BranchName) -> Result<Vec<Checkout>> {
+    let mut found = Vec::new();
+    for checkout in all(repository)? {
+        refuse_busy(&checkout, target)?;
+        if head_names(&checkout.git_dir, target) {
+            refuse_merging(&checkout, target)?;
+            found.push(checkout);
+        }
+    }
+    Ok(found)
+}
+
+/// All working trees of the user's, without the sessions'.
+pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
+    let mut found = Vec::new();
+    if let Some(worktree) = &repository.main_checkout {
+        let git_dir = repository.common_dir.clone();
+        found.push(Checkout { worktree: worktree.clone(), git_dir });
+    }
+    for git_dir in worktree::admin_dirs(repository)? {
+        let worktree = worktree::named_by(&git_dir);
+        let own = git_dir.canonicalize().ok();
+        // What leads elsewhere is a session's; what leads nowhere may be the user's.
+        if !worktree.is_dir() || worktree::leads_to(&git_dir).is_some_and(|to| Some(to) != own) {
+            continue;
+        }
+        found.push(Checkout { worktree, git_dir });
+    }
+    Ok(found)
+}
+
+/// Whether the HEAD in a git directory is on a branch.
+pub fn head_names(git_dir: &Path, target: &BranchName) -> bool {
+    let head = fs::read_to_string(git_dir.join("HEAD")).unwrap_or_default();
+    head.strip_prefix("ref:").map(str::trim) == Some(target.full().as_str())
+}
+
+/// A rebase and a bisection detach HEAD and come back to the branch at their end.
+fn refuse_busy(checkout: &Checkout, target: &BranchName) -> Result<()> {
+    let names = |file: &str| {
+        let text = fs::read_to_string(checkout.git_dir.join(file)).unwrap_or_default();
+        let name = text.trim();
+        name == target.as_str() || name == target.full()
+    };
+    let what = if names("rebase-merge/head-name") || names("rebase-apply/head-name") {
+        "rebased"
+    } else if names("BISECT_START") {
+        "bisected"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::refused(format!("`{target}` is being {what}"))
+        .because(format!("in {}", checkout.worktree.display()))
+        .next("finish or abort that first"))
+}
+
+fn refuse_merging(checkout: &Checkout, target: &BranchName) -> Result<()> {
+    let signs = ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-apply"];
+    let Some(sign) = signs.iter().find(|sign| checkout.git_dir.join(sign).exists()) else {
+        return Ok(());
+    };
+    Err(Failure::refused(format!("a merge into `{target}` is not finished"))
+        .because(format!("{} is there", checkout.git_dir.join(sign).display()))
+        .next("finish it (`git commit`) or abort it (`git merge --abort`) first"))
+}
+
+/// Locks the index of a checkout. Refuses (3) when somebody holds it.
+pub fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
+    let path = checkout.git_dir.join("index.lock");
+    let mut options = fs::OpenOptions::new();
+    let made = options.write(true).create_new(true).mode(0o644).open(&path);
+    match made {
+        Ok(mut file) => {
+            let lock = IndexLock(path);
+            std::io::Write::write_all(&mut file, format!("{OURS}{operation}\n").as_bytes())
+                .or_fail(|| format!("cannot write {}", lock.0.display()))?;
+            Ok(lock)
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(Failure::refused("another git process is running in the checkout")
+                .because(format!("{} exists", path.display()))
+                .next("wait for it, then try again")
+                .next(format!("if no git is running: rm '{}'", path.display())))
+        }
+        Err(e) => Err(Failure::failed(format!("cannot write {}", path.display())).because(e)),
+    }
+}
+
+/// Takes over an index lock that a killed studio left, or a free one. Only under the operation
+/// lock: then no other studio is alive that could hold it.
+pub fn lock_again(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
+    drop_stale_lock(checkout);
+    lock_index(checkout, operation)
+}
+
+/// Removes an index lock that a killed studio left. Only under the operation lock.
+pub fn drop_stale_lock(checkout: &Checkout) -> bool {
+    let path = checkout.git_dir.join("index.lock");
+    let ours = fs::read_to_string(&path).is_ok_and(|text| text.starts_with(OURS));
+    ours && fs::remove_file(path).is_ok()
+}
+
+/// What differs between two commits, path by path.
+pub fn changes(repo: &git2::Repository, before: &str, after: &str) -> Result<Vec<FileChange>> {
+    let tree = |id: &str| {
+        let id = crate::refs::oid(id)?;
+        repo.find_commit(id).and_then(|commit| commit.tree()).or_fail(|| "cannot read a commit")
+    };
+    let diff = repo
+        .diff_tree_to_tree(Some(&tree(before)?), Some(&tree(after)?), None)
+        .or_fail(|| "cannot compare the commits")?;
+    let mut found: BTreeMap<PathBuf, FileChange> = BTreeMap::new();
+    for delta in diff.deltas() {
+        for (file, is_after) in [(delta.old_file(), false), (delta.new_file(), true)] {
+            let mode = u32::from(file.mode());
+            let Some(bytes) = file.path_bytes().filter(|_| !file.id().is_zero()) else { continue };
+            let path = PathBuf::from(OsStr::from_bytes(bytes));
+            let entry = Some(FileEntry { id: file.id(), mode });
+            let change =
+                found.entry(path.clone()).or_insert(FileChange { path, before: None, after: None });
+            if is_after { change.after = entry } else { change.before = entry }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// What stands in the place of a directory on the way to a path: a file, or a symlink, behind which
+/// files of somebody else lie.
+pub fn blocked_at(worktree: &Path, path: &Path) -> Option<PathBuf> {
+    let above = path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
+    let blocks =
+        |dir: &&Path| worktree.join(dir).symlink_metadata().is_ok_and(|found| !found.is_dir());
+    above.filter(blocks).last().map(Path::to_owned)
+}
+
+/// The changes that are written as files: all but those left out of a sparse checkout.
+pub fn written(
+    checkout: &Checkout,
+    index: &git2::Index,
+    changes: &[FileChange],
+) -> Vec<FileChange> {
+    let left_out =
+        |change: &&FileChange| index::is_left_out(index, &checkout.worktree, &change.path);
+    changes.iter().filter(|change| !left_out(change)).cloned().collect()
+}
+
+/// Confines a checkout to the paths that land.
+pub fn limit(builder: &mut git2::build::CheckoutBuilder<'_>, changes: &[FileChange]) {
+    builder.disable_pathspec_match(true);
+    for change in changes {
+        builder.path(change.path.as_os_str().as_bytes());
+    }
+}
+
+/// Opens a checkout.
+pub fn open(checkout: &Checkout) -> Result<git2::Repository> {
+    git2::Repository::open(&checkout.worktree)
+        .or_fail(|| format!("cannot open {}", checkout.worktree.display()))
+}
+
+/// Opens an index by its path.
+pub fn open_index(path: &Path) -> Result<git2::Index> {
+    git2::Index::open(path).map_err(|why| unreadable(Failure::refused, path, &why))
+}
+
+/// Refuses (2) a repository from whose branch nothing could land: the index of the main checkout,
+/// or of a checkout of the branch, is one that libgit2 cannot read.
+pub fn refuse_unreadable(repository: &Repository, target: Option<&BranchName>) -> Result<()> {
+    for checkout in all(repository)? {
+        let is_main = checkout.git_dir == repository.common_dir;
+        if is_main || target.is_some_and(|target| head_names(&checkout.git_dir, target)) {
+            let path = checkout.git_dir.join("index");
+            git2::Index::open(&path).map_err(|why| unreadable(Failure::usage, &path, &why))?;
+        }
+    }
+    Ok(())
+}
+
+fn unreadable(kind: impl Fn(String) -> Failure, path: &Path, why: &git2::Error) -> Failure {
+    kind(format!("the index {} has an unsupported format", path.display()))
+        .because(why.message())
+        .next("a split index: git config core.splitIndex false; git update-index --no-split-index")
+        .next("any other: git -c index.version=2 update-index --force-write-index")
+}
+
+/// The tree of a commit.
+pub fn tree_of<'repo>(repo: &'repo git2::Repository, commit: &str) -> Result<git2::Tree<'repo>> {
+    let id = crate::refs::oid(commit)?;
+    repo.find_commit(id).and_then(|commit| commit.tree()).or_fail(|| "cannot read a commit")
+}

@@ -1,0 +1,143 @@
+//! What of the user's would be overwritten by a landing: looked for in the index and in the files,
+//! before anything is written.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+
+use crate::checkout::{self, Checkout, FileChange, FileEntry};
+use crate::index::{is_hidden, is_left_out};
+
+/// Paths, each with why it may not be written.
+type Reasons = BTreeMap<PathBuf, &'static str>;
+
+/// Refuses (3), naming paths and reasons, when something of the user's is where files would be
+/// written. Touches nothing.
+pub fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let index = checkout::open_index(&checkout.git_dir.join("index"))?;
+    let mut reasons = staged(checkout, &index, changes);
+    let written = checkout::written(checkout, &index, changes);
+    changed(checkout, &index, &written, &mut reasons)?;
+    occupied(checkout, &written, &mut reasons);
+    beyond_symlinks(checkout, &written, &mut reasons);
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> =
+        reasons.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
+    let at = checkout.worktree.display();
+    Err(Failure::refused(format!("your changes in {at} would be overwritten"))
+        .because(lines.join("\n"))
+        .next(format!("commit, stash or move them; see: git -C '{at}' status --ignored")))
+}
+
+/// Paths whose index entry is not what the branch holds: something is staged, or git was told not
+/// to look there.
+fn staged(checkout: &Checkout, index: &git2::Index, changes: &[FileChange]) -> Reasons {
+    let mut found = Reasons::new();
+    for change in changes {
+        let conflicted = (1..=3).any(|stage| index.get_path(&change.path, stage).is_some());
+        let entry = index.get_path(&change.path, 0);
+        let held = entry.as_ref().map(|entry| FileEntry { id: entry.id, mode: entry.mode });
+        if conflicted || held != change.before {
+            found.insert(change.path.clone(), "staged");
+        } else if entry.is_some_and(|entry| is_hidden(&entry))
+            && !is_left_out(index, &checkout.worktree, &change.path)
+        {
+            found.insert(change.path.clone(), "marked assume-unchanged or skip-worktree");
+        }
+    }
+    found
+}
+
+/// Tracked paths whose file is not what the index holds.
+fn changed(
+    checkout: &Checkout,
+    index: &git2::Index,
+    changes: &[FileChange],
+    reasons: &mut Reasons,
+) -> Result<()> {
+    let repo = checkout::open(checkout)?;
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let mut options = git2::DiffOptions::new();
+    options.include_typechange(true).ignore_submodules(true).disable_pathspec_match(true);
+    for change in changes {
+        options.pathspec(change.path.as_os_str().as_bytes());
+    }
+    let diff = repo
+        .diff_index_to_workdir(Some(index), Some(&mut options))
+        .or_fail(|| format!("cannot look at the files in {}", checkout.worktree.display()))?;
+    for delta in diff.deltas() {
+        let Some(bytes) = delta.old_file().path_bytes() else { continue };
+        let path = PathBuf::from(OsStr::from_bytes(bytes));
+        let lands = changes.iter().find(|change| change.path == path);
+        let gone_anyway = delta.status() == git2::Delta::Deleted
+            && lands.is_some_and(|change| change.after.is_none());
+        if lands.is_some() && !gone_anyway {
+            reasons.entry(path).or_insert("changed");
+        }
+    }
+    Ok(())
+}
+
+/// New paths where something stands that is not going away.
+fn occupied(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) {
+    let goes =
+        |path: &Path| changes.iter().any(|change| change.path == path && change.after.is_none());
+    for change in changes.iter().filter(|change| change.before.is_none()) {
+        let above = change.path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
+        for dir in above {
+            let found = checkout.worktree.join(dir).symlink_metadata();
+            if found.is_ok_and(|found| !found.is_dir()) && !goes(dir) {
+                reasons.entry(dir.to_owned()).or_insert("a file where a directory is needed");
+            }
+        }
+        let path = checkout.worktree.join(&change.path);
+        let through = |path: &Path| !reasons.keys().any(|file| path.starts_with(file));
+        match path.symlink_metadata() {
+            Ok(found) if found.is_dir() => {
+                for file in files_in(&checkout.worktree, &change.path) {
+                    if !goes(&file) {
+                        reasons.entry(file).or_insert("in a directory where a file is needed");
+                    }
+                }
+            }
+            Ok(_) if through(&change.path) => {
+                reasons.insert(change.path.clone(), "untracked or ignored");
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+/// Paths with something else than a directory on their way: following a symlink there writes,
+/// or deletes, somewhere else.
+fn beyond_symlinks(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) {
+    for change in changes.iter().filter(|change| change.before.is_some()) {
+        if let Some(dir) = checkout::blocked_at(&checkout.worktree, &change.path) {
+            reasons.entry(dir).or_insert("not a directory");
+        }
+    }
+}
+
+/// Everything in a directory that is no directory, as paths relative to the working tree.
+fn files_in(worktree: &Path, dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(worktree.join(dir)).into_iter().flatten().flatten() {
+        let path = dir.join(entry.file_name());
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(files_in(worktree, &path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}

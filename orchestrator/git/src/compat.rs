@@ -1,0 +1,79 @@
+//! What git users are used to and studio does otherwise: hooks and signatures. It is said, not hidden.
+
+use base::config::studio::Studio;
+use base::failure::{Failure, Result};
+use git2::{AttrCheckFlags, AttrValue};
+
+use crate::checkout::{self, FileChange};
+use crate::repo::Repository;
+
+/// The hooks that a commit or merge by hand would run.
+const HOOKS: &[&str] = &[
+    "pre-commit",
+    "prepare-commit-msg",
+    "commit-msg",
+    "post-commit",
+    "pre-merge-commit",
+    "post-merge",
+    "post-checkout",
+];
+
+/// Refuses settings that would be ignored otherwise.
+pub fn check_supported(settings: &Studio) -> Result<()> {
+    let asked = [("sign", settings.sign), ("hooks", settings.hooks)];
+    let Some((key, _)) = asked.into_iter().find(|(_, on)| *on) else { return Ok(()) };
+    Err(Failure::usage(format!("`[studio] {key} = true` is not supported yet"))
+        .because("landing neither signs commits nor runs hooks")
+        .next(format!("remove `{key}` from the configuration; use checks instead of hooks")))
+}
+
+/// The landed paths that the user's git would have filtered (LFS, encryption), a sentence for all.
+/// Filters do not run: agents write both files and attributes.
+pub fn unfiltered(repository: &Repository, before: &str, after: &str) -> Option<String> {
+    let repo = repository.open().ok()?;
+    if !has_filter(&repo) {
+        return None;
+    }
+    let is_filtered = |change: &FileChange| {
+        let found = repo.get_attr(&change.path, "filter", AttrCheckFlags::FILE_THEN_INDEX);
+        matches!(found.map(AttrValue::from_string), Ok(AttrValue::String(_)))
+    };
+    let mut changes = checkout::changes(&repo, before, after).ok()?;
+    changes.retain(|change| change.after.is_some() && is_filtered(change));
+    let names: Vec<_> = changes.iter().map(|change| change.path.to_string_lossy()).collect();
+    let filtered: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let names = match filtered.as_slice() {
+        [] => return None,
+        many => many.iter().take(5).copied().collect::<Vec<_>>().join(" "),
+    };
+    let more = if filtered.len() > 5 { ", and more" } else { "" };
+    Some(format!(
+        "git filters were not run: {names}{more} landed as the agent wrote it; to filter it: git add \
+         --renormalize {names}"
+    ))
+}
+
+/// Whether the user's git has any filter: one that is only named in attributes does nothing.
+fn has_filter(repo: &git2::Repository) -> bool {
+    let config = repo.config().and_then(|mut config| config.snapshot());
+    let Ok(config) = config else { return true };
+    let entries = config.entries(Some(r"^filter\."));
+    entries.map_or(true, |mut entries| entries.next().is_some())
+}
+
+/// The customs of this repository that a landing did not follow, a sentence each.
+pub fn not_followed(repository: &Repository) -> Vec<String> {
+    let mut notes = Vec::new();
+    let hooks = repository.common_dir.join("hooks");
+    let has_hook = HOOKS.iter().any(|hook| hooks.join(hook).exists());
+    let Ok(repo) = repository.open() else { return notes };
+    let config = repo.config().and_then(|mut config| config.snapshot());
+    let elsewhere = config.as_ref().is_ok_and(|c| c.get_str("core.hooksPath").is_ok());
+    if has_hook || elsewhere {
+        notes.push("the repository's hooks were not run; use checks instead".to_owned());
+    }
+    if config.is_ok_and(|config| config.get_bool("commit.gpgSign").unwrap_or(false)) {
+        notes.push("the commit is not signed, although commit.gpgSign is set".to_owned());
+    }
+    notes
+}

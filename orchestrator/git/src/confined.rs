@@ -1,0 +1,150 @@
+//! Work on files that an agent can change while we look: done by a thread that the kernel lets read
+//! the named trees and nothing else, so that a symlink in the place of a directory leads nowhere.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use base::failure::{Failure, OrFail, Result};
+use base::process::find_program;
+use base::sandbox::{self, Rules};
+
+/// What the git program needs to start, wherever it is installed.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.preload",
+];
+/// Enough for libgit2 in deep directories.
+const STACK_BYTES: usize = 16 << 20;
+/// The most alternates that are followed, as in git.
+const ALTERNATES_DEPTH: usize = 5;
+/// The largest `objects/info/alternates` of a repository that is read.
+const ALTERNATES_BYTES: u64 = 1 << 20;
+
+/// Rules that open nothing but these trees and what it takes to run git.
+pub fn rules(read: Vec<PathBuf>, write: Vec<PathBuf>) -> Rules {
+    let mut rules = Rules { read, write, ..Rules::default() };
+    rules.read.extend(SYSTEM.iter().map(PathBuf::from));
+    rules.read.extend(git_installation());
+    rules.write.push(PathBuf::from("/dev/null"));
+    rules
+}
+
+/// Does some work on a thread of its own under these rules; what the thread starts is under them
+/// too. Gives up after `longest`, so that no file can hold us for ever: the thread is left behind
+/// then and ends with this process.
+pub fn run<T: Send + 'static>(
+    rules: Rules,
+    longest: Duration,
+    what: &'static str,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (tx, rx) = mpsc::channel();
+    let confined = move || {
+        let entered = sandbox::enter(&rules).or_fail(|| "cannot confine a thread");
+        let _ = tx.send(entered.and_then(|_| work()));
+    };
+    let thread = std::thread::Builder::new().name("confined".to_owned()).stack_size(STACK_BYTES);
+    let handle = thread.spawn(confined).or_fail(|| "cannot start a thread")?;
+    let received = rx.recv_timeout(longest);
+    if matches!(&received, Err(RecvTimeoutError::Timeout)) {
+        let why = format!("timed out after {} s", longest.as_secs());
+        return Err(Failure::failed(what).because(why));
+    }
+    // Its rules hold on to the files that they name until it has ended.
+    let _ = handle.join();
+    received.unwrap_or_else(|_| Err(Failure::failed(what).because("its thread panicked")))
+}
+
+/// The object directories that a repository reads: its own and those it borrows from.
+pub fn object_directories(common_dir: &Path) -> Vec<PathBuf> {
+    let mut found = vec![common_dir.join("objects")];
+    let mut next = found.clone();
+    for _ in 0..ALTERNATES_DEPTH {
+        let borrowed = next.iter().flat_map(|objects| alternates(objects));
+        next = borrowed.filter(|path| !found.contains(path)).collect();
+        found.extend(next.iter().cloned());
+    }
+    found
+}
+
+fn alternates(objects: &Path) -> Vec<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let file = objects.join("info/alternates");
+    let text = crate::safe_open::read_file(&file, ALTERNATES_BYTES).ok().flatten();
+    let text = text.unwrap_or_default();
+    let lines = text.split(|byte| *byte == b'\n');
+    let paths = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+    paths.map(|line| objects.join(std::ffi::OsStr::from_bytes(line))).collect()
+}
+
+/// The git program and its libraries, where they are not in a system directory.
+fn git_installation() -> Vec<PathBuf> {
+    let Some(git) = find_program("git").and_then(|path| path.canonicalize().ok()) else {
+        return Vec::new();
+    };
+    if SYSTEM.iter().any(|tree| git.starts_with(tree)) {
+        return Vec::new();
+    }
+    let mut found = vec![git.clone()];
+    if let Some(prefix) = git.parent().and_then(Path::parent) {
+        found.extend(["lib", "lib64", "libexec", "share/git-core"].map(|dir| prefix.join(dir)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::process::{Job, Limits};
+
+    #[test]
+    fn a_confined_thread_and_its_children_read_what_is_named_and_nothing_else() {
+        let temp = tempfile::tempdir().unwrap();
+        let (open, closed) = (temp.path().join("open"), temp.path().join("closed"));
+        std::fs::write(&open, "seen").unwrap();
+        std::fs::write(&closed, "secret").unwrap();
+        let read = move || {
+            let here = std::fs::read_to_string(&open).is_ok();
+            let outside = std::fs::read_to_string(&closed).is_ok();
+            let child = Job::new("cat", "/").arg(&closed).output(Limits::seconds(60));
+            let child = child.or_fail(|| "cannot run cat")?;
+            Ok((here, outside, child.text().contains("secret")))
+        };
+        assert_eq!(read.clone()().unwrap(), (true, true, true), "nothing is confined yet");
+        let rules = rules(vec![temp.path().join("open")], Vec::new());
+        let seen = run(rules, Duration::from_secs(60), "cannot look", read).unwrap();
+        assert_eq!(seen, (true, false, false));
+    }
+
+    #[test]
+    fn work_that_never_ends_is_given_up() {
+        let (_tx, rx) = mpsc::channel::<()>();
+        let stuck = move || rx.recv().or_fail(|| "it ended");
+        let given_up = run(Rules::default(), Duration::from_millis(1), "cannot look", stuck);
+        assert!(given_up.unwrap_err().reason().unwrap().contains("timed out"));
+    }
+
+    #[test]
+    fn borrowed_objects_are_found_through_their_alternates() {
+        let temp = tempfile::tempdir().unwrap();
+        for (name, borrowed) in [("a", "../../b/objects\n"), ("b", "# none\n")] {
+            let info = temp.path().join(name).join("objects/info");
+            std::fs::create_dir_all(&info).unwrap();
+            std::fs::write(info.join("alternates"), borrowed).unwrap();
+        }
+        let found = object_directories(&temp.path().join("a"));
+        let found: Vec<_> = found.iter().map(|path| path.canonicalize().unwrap()).collect();
+        let real = temp.path().canonicalize().unwrap();
+        assert_eq!(found, [real.join("a/objects"), real.join("b/objects")]);
+    }
+}

@@ -1,0 +1,119 @@
+//! What differs between two commits, in numbers and as text. Nothing a repository names is run.
+
+use std::path::Path;
+
+use base::failure::{OrFail, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::refs;
+use crate::repo::Repository;
+use crate::stage::is_g3s_own;
+
+/// How much differs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Files that differ.
+    pub files: usize,
+    /// Lines that were added.
+    pub insertions: usize,
+    /// Lines that were taken away.
+    pub deletions: usize,
+    /// The files, relative paths; bytes that are not UTF-8 are replaced.
+    pub paths: Vec<String>,
+}
+
+/// How many commits two commits are apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Apart {
+    /// Commits only in the first.
+    pub ahead: usize,
+    /// Commits only in the second.
+    pub behind: usize,
+}
+
+/// How much differs between two commits.
+pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<Stats> {
+    stats_in(&repository.open()?, from, to)
+}
+
+/// How much differs between two commits or trees, read from a given repository.
+pub fn stats_in(repo: &git2::Repository, from: &str, to: &str) -> Result<Stats> {
+    let mut stats = Stats::default();
+    let diff = between(repo, from, to)?;
+    for delta in diff.deltas() {
+        if let Some(path) = path_of(&delta).filter(|path| !is_g3s_own(path)) {
+            stats.paths.push(path.to_string_lossy().into_owned());
+        }
+    }
+    stats.files = stats.paths.len();
+    let mut count =
+        |delta: git2::DiffDelta<'_>, _: Option<git2::DiffHunk<'_>>, line: git2::DiffLine<'_>| {
+            if path_of(&delta).is_some_and(|path| !is_g3s_own(path)) {
+                match line.origin() {
+                    '+' => stats.insertions += 1,
+                    '-' => stats.deletions += 1,
+                    _ => {}
+                }
+            }
+            true
+        };
+    diff.foreach(&mut |_, _| true, None, None, Some(&mut count)).or_fail(cannot)?;
+    Ok(stats)
+}
+
+/// The difference as a patch for a model to read; bytes that are not UTF-8 are replaced.
+pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
+    let repo = repository.open()?;
+    let diff = between(&repo, from, to)?;
+    let mut text = Vec::new();
+    diff.print(git2::DiffFormat::Patch, |delta, _, line| {
+        if path_of(&delta).is_some_and(|path| !is_g3s_own(path)) {
+            if matches!(line.origin(), '+' | '-' | ' ') {
+                text.push(u8::try_from(line.origin()).unwrap_or(b' '));
+            }
+            text.extend_from_slice(line.content());
+        }
+        true
+    })
+    .or_fail(cannot)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// How many commits the first is ahead of and behind the second.
+pub fn apart(repository: &Repository, one: &str, other: &str) -> Result<Apart> {
+    apart_in(&repository.open()?, one, other)
+}
+
+/// How many commits the first is ahead of and behind the second, read from a given repository.
+pub fn apart_in(repo: &git2::Repository, one: &str, other: &str) -> Result<Apart> {
+    let (ahead, behind) =
+        repo.graph_ahead_behind(refs::oid(one)?, refs::oid(other)?).or_fail(cannot)?;
+    Ok(Apart { ahead, behind })
+}
+
+/// The difference, with renames found.
+fn between<'repo>(
+    repo: &'repo git2::Repository,
+    from: &str,
+    to: &str,
+) -> Result<git2::Diff<'repo>> {
+    let tree = |id: &str| -> Result<git2::Tree<'_>> {
+        let object = repo.find_object(refs::oid(id)?, None).or_fail(cannot)?;
+        object.peel_to_tree().or_fail(cannot)
+    };
+    let mut options = git2::DiffOptions::new();
+    options.include_typechange(true);
+    let mut diff = repo
+        .diff_tree_to_tree(Some(&tree(from)?), Some(&tree(to)?), Some(&mut options))
+        .or_fail(cannot)?;
+    diff.find_similar(None).or_fail(cannot)?;
+    Ok(diff)
+}
+
+fn path_of<'a>(delta: &git2::DiffDelta<'a>) -> Option<&'a Path> {
+    delta.new_file().path().or_else(|| delta.old_file().path())
+}
+
+fn cannot() -> &'static str {
+    "cannot compare the commits"
+}

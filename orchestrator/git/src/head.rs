@@ -1,0 +1,145 @@
+//! HEAD of a private git directory, read without running or trusting anything in it: an agent may
+//! have packed its refs, switched branches, detached its head or put symlinks everywhere.
+
+use std::path::Path;
+
+use base::failure::{Failure, OrFail, Result};
+
+use crate::safe_open::SafeDir;
+
+/// The most symbolic refs that are followed, as in git.
+const DEPTH: usize = 5;
+/// A ref is one line.
+const REF_BYTES: u64 = 4096;
+/// The largest `packed-refs` that is read.
+const PACKED_BYTES: u64 = 256 << 20;
+
+/// Where an agent's HEAD is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadState {
+    /// The branch without `refs/heads/`; none when detached.
+    pub branch: Option<String>,
+    /// The commit; none for a branch that has none yet.
+    pub commit: Option<String>,
+    /// What is under way: "rebase", "merge", "cherry-pick", "revert", "bisect".
+    pub busy: Option<String>,
+}
+
+/// Reads HEAD, loose or packed.
+pub fn read(git_dir: &Path) -> Result<HeadState> {
+    let fail = || format!("cannot read HEAD in {}", git_dir.display());
+    let top = SafeDir::open(git_dir).or_fail(fail)?;
+    let mut text = top.read("HEAD", REF_BYTES).or_fail(fail)?;
+    let mut branch = None;
+    for _ in 0..DEPTH {
+        let Some(bytes) = &text else {
+            return Ok(HeadState { branch, commit: None, busy: busy(&top)? });
+        };
+        let line = String::from_utf8_lossy(bytes).trim_end().to_owned();
+        let Some(name) = line.strip_prefix("ref:").map(str::trim) else {
+            let commit = git2::Oid::from_str(&line).ok().filter(|_| line.len() == 40);
+            let commit = commit.ok_or_else(|| unreadable(git_dir))?.to_string();
+            return Ok(HeadState { branch, commit: Some(commit), busy: busy(&top)? });
+        };
+        if !git2::Reference::is_valid_name(name) || !name.starts_with("refs/") {
+            return Err(unreadable(git_dir));
+        }
+        branch.get_or_insert_with(|| name.strip_prefix("refs/heads/").unwrap_or(name).to_owned());
+        text = resolve(&top, name).or_fail(fail)?;
+    }
+    Err(unreadable(git_dir))
+}
+
+fn unreadable(git_dir: &Path) -> Failure {
+    Failure::refused(format!("{} does not say where the agent is", git_dir.join("HEAD").display()))
+        .because("it names neither a commit nor a ref that can be read")
+        .next("repair it with git in the session's worktree, e.g. `git checkout -B BRANCH COMMIT`")
+}
+
+/// A ref's text: its own file, else its line in `packed-refs`.
+fn resolve(top: &SafeDir, name: &str) -> std::io::Result<Option<Vec<u8>>> {
+    let (dirs, file) = name.rsplit_once('/').unwrap_or(("", name));
+    let mut at = Some(None::<SafeDir>);
+    for part in dirs.split('/') {
+        let Some(here) = at else { break };
+        let next = here.as_ref().unwrap_or(top).existing(part)?;
+        at = next.map(Some);
+    }
+    if let Some(Some(dir)) = at
+        && let Some(text) = dir.read(file, REF_BYTES)?
+    {
+        return Ok(Some(text));
+    }
+    let Some(packed) = top.read("packed-refs", PACKED_BYTES)? else { return Ok(None) };
+    let line = packed.split(|byte| *byte == b'\n').find(|line| {
+        line.get(40) == Some(&b' ') && line.get(41..).is_some_and(|it| it == name.as_bytes())
+    });
+    Ok(line.map(|line| line[..40].to_vec()))
+}
+
+fn busy(top: &SafeDir) -> Result<Option<String>> {
+    let signs = [
+        ("rebase-merge", "rebase"),
+        ("rebase-apply", "rebase"),
+        ("MERGE_HEAD", "merge"),
+        ("CHERRY_PICK_HEAD", "cherry-pick"),
+        ("REVERT_HEAD", "revert"),
+        ("BISECT_START", "bisect"),
+    ];
+    let names = top.names().or_fail(|| "cannot list the session's git directory")?;
+    let found = signs.iter().find(|(sign, _)| names.iter().any(|name| name == sign));
+    Ok(found.map(|(_, what)| (*what).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const A: &str = "1111111111111111111111111111111111111111";
+    const B: &str = "2222222222222222222222222222222222222222";
+
+    fn dir(head: &str) -> tempfile::TempDir {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir_all(temp.path().join("refs/heads/studio")).unwrap();
+        fs::write(temp.path().join("HEAD"), head).unwrap();
+        temp
+    }
+
+    #[test]
+    fn a_loose_ref_beats_a_packed_one() {
+        let temp = dir("ref: refs/heads/studio/x\n");
+        let packed = format!("# pack-refs with: peeled \n{A} refs/heads/studio/x\n^{B}\n");
+        fs::write(temp.path().join("packed-refs"), packed).unwrap();
+        let packed = read(temp.path()).unwrap();
+        assert_eq!(packed.commit.as_deref(), Some(A));
+        assert_eq!(packed.branch.as_deref(), Some("studio/x"));
+        fs::write(temp.path().join("refs/heads/studio/x"), format!("{B}\n")).unwrap();
+        assert_eq!(read(temp.path()).unwrap().commit.as_deref(), Some(B));
+    }
+
+    #[test]
+    fn a_detached_head_an_unborn_branch_and_a_rebase_are_told_apart() {
+        let temp = dir(A);
+        fs::create_dir(temp.path().join("rebase-merge")).unwrap();
+        let head = read(temp.path()).unwrap();
+        assert_eq!((head.branch, head.commit.as_deref()), (None, Some(A)));
+        assert_eq!(head.busy.as_deref(), Some("rebase"));
+        let head = read(dir("ref: refs/heads/new\n").path()).unwrap();
+        assert_eq!((head.branch.as_deref(), head.commit), (Some("new"), None));
+    }
+
+    #[test]
+    fn nothing_outside_is_read_and_loops_end() {
+        for bad in ["ref: ../../secret", "ref: /etc/passwd", "secret", "ref: refs/heads/../../x"] {
+            let failure = read(dir(bad).path()).unwrap_err().to_string();
+            assert!(!failure.contains("secret"), "{failure}");
+        }
+        let temp = dir("ref: refs/heads/a\n");
+        fs::write(temp.path().join("refs/heads/a"), "ref: refs/heads/a\n").unwrap();
+        assert!(read(temp.path()).is_err());
+        let temp = dir("ref: refs/heads/link\n");
+        std::os::unix::fs::symlink("/etc/hostname", temp.path().join("refs/heads/link")).unwrap();
+        assert_eq!(read(temp.path()).unwrap().commit, None);
+    }
+}

@@ -1,0 +1,202 @@
+//! Bringing an agent's commits home: from its private git directory, which it may have changed at
+//! will, into the repository's branch. Idempotent; a crash anywhere is mended by the next call.
+
+use base::failure::{Failure, OrFail, Result};
+use base::files::step;
+use serde::{Deserialize, Serialize};
+
+use crate::head::{self, HeadState};
+use crate::object_quarantine::{self, Quarantine};
+use crate::refs::{self, RefChange, Swap};
+use crate::repo::Repository;
+use crate::safe_open::SafeDir;
+use crate::session_repo::{Originals, SessionRepo};
+use crate::{keepalive_refs, repair, session_repo, snapshot, worktree};
+
+/// What came home.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// The commit that the agent's HEAD names; the session's branch holds it now.
+    pub head: String,
+    /// Whether the branch moved.
+    pub moved: bool,
+    /// The branch that the agent is on; none when its HEAD is detached.
+    pub on: Option<String>,
+    /// What is under way in the worktree: a rebase, a merge.
+    pub busy: Option<String>,
+    /// What a person should know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Imports what the agent committed. Refuses (3) when the worktree's `.git` file is not the one
+/// that was written: then nobody knows whose repository it leads to.
+pub fn import(repository: &Repository, place: &SessionRepo) -> Result<Imported> {
+    let originals = Originals::load(&place.git_dir)?;
+    let mut notes = Vec::new();
+    if !check_pointer(place)? {
+        notes.push(format!("the worktree {} is missing", place.worktree.display()));
+    }
+    originals.restore(&place.git_dir)?;
+    step("import.restored");
+    let found = head::read(&place.git_dir)?;
+    let repo = repository.open()?;
+    let tip = refs::read(&repo, &place.branch.full())?;
+    let old = tip.clone().unwrap_or_else(|| place.base.clone());
+    let head = found.commit.clone().unwrap_or_else(|| old.clone());
+    notes.extend(remarks(place, &found));
+    let moved = tip.as_deref() != Some(head.as_str());
+    if moved {
+        import_objects(repository, place, &head, tip)?;
+    }
+    for name in session_repo::drop_dead_refs(repository, place)? {
+        notes.push(format!("{name} is gone from the repository and was dropped from the session"));
+    }
+    Ok(Imported { head, moved, on: found.branch, busy: found.busy, notes })
+}
+
+/// Brings the objects, pins them, then moves the branch.
+fn import_objects(
+    repository: &Repository,
+    place: &SessionRepo,
+    head: &str,
+    tip: Option<String>,
+) -> Result<()> {
+    let repo = repository.open()?;
+    let name = keepalive_refs::name(&place.id);
+    let pinned = refs::read(&repo, &name)?;
+    let scratch = Quarantine::open(repository)?;
+    let known = pinned.clone().unwrap_or_else(|| place.base.clone());
+    let pin = match &pinned {
+        Some(pinned) if keepalive_refs::end_in(&repo, pinned, head) => pinned.clone(),
+        Some(_) | None => keepalive_refs::commit(&scratch.repo, &[known.clone(), head.to_owned()])?,
+    };
+    let mut had = vec![known];
+    had.extend(tip.clone());
+    let from = [scratch.objects(), place.git_dir.join("objects")];
+    let wanted = [head.to_owned(), pin.clone()];
+    let kept = object_quarantine::bring(repository, &from, &wanted, &had, &place.id)?;
+    step("import.objects");
+    let change = RefChange::new(name, pinned, Some(pin));
+    refs::update_own(repository, &[change], "studio: pin what the session made")?;
+    step("import.pinned");
+    let branch = RefChange::new(place.branch.full(), tip, Some(head.to_owned()));
+    match refs::update(repository, &[branch], "studio: bring the session's work home")? {
+        Swap::Done => {}
+        Swap::Lost { found, .. } => {
+            let found = found.unwrap_or_else(|| "nothing".to_owned());
+            return Err(Failure::refused(format!("the branch `{}` was moved", place.branch))
+                .because(format!("it holds {found}, while the session's work was imported"))
+                .next("try again"));
+        }
+    }
+    step("import.moved");
+    kept.release();
+    Ok(())
+}
+
+/// Whether the worktree is there; refuses (3) when its `.git` file is not ours.
+pub fn check_pointer(place: &SessionRepo) -> Result<bool> {
+    let originals = Originals::load(&place.git_dir)?;
+    if place.worktree.symlink_metadata().is_err() {
+        return Ok(false);
+    }
+    let worktree = SafeDir::open(&place.worktree).map_err(|why| {
+        Failure::refused(format!("{} is not the session's worktree", place.worktree.display()))
+            .because(why)
+            .next("move away what is there, then try again")
+    })?;
+    let path = place.worktree.join(".git");
+    let found = worktree.read(".git", 4096).unwrap_or(None);
+    if found.as_deref() == Some(originals.pointer.as_slice()) {
+        repair::refuse_another(place)?;
+        if repair::target_of(place, &originals.pointer).is_none() {
+            return Err(Failure::refused(format!(
+                "{} points to a missing directory",
+                path.display()
+            ))
+            .because("the repository was moved since the session began")
+            .next("studio doctor    repairs it"));
+        }
+        return Ok(true);
+    }
+    if worktree.names().is_ok_and(|names| names.is_empty()) {
+        return Err(Failure::refused(format!("{} was changed", place.worktree.display()))
+            .because("it was emptied; its commits and its newest snapshot are safe")
+            .next(format!("rmdir '{}'    then it counts as gone", place.worktree.display()))
+            .next(format!("studio resume {}    then recreates it", place.id)));
+    }
+    let expected = String::from_utf8_lossy(&originals.pointer).trim_end().to_owned();
+    Err(Failure::refused(format!("{} was changed", path.display()))
+        .because("it pointed to the session's git directory; it now points elsewhere, so nothing in the worktree is read")
+        .next(format!("look at it; to continue: echo '{expected}' > '{}'", path.display()))
+        .next(format!("or drop the session, which can be undone: studio discard {}", place.id)))
+}
+
+/// What a person should know before running plain git in a session's worktree: the `.git` file or
+/// the configuration, hooks and attributes behind it are not those that studio wrote, so git would
+/// run what the agent put there. None while all is as it was, or the worktree is gone.
+pub fn tampered(place: &SessionRepo) -> Option<String> {
+    if Originals::are_untouched(place) {
+        return None;
+    }
+    let originals = Originals::load(&place.git_dir).ok()?;
+    place.worktree.symlink_metadata().ok()?;
+    if worktree::pointer_in(&place.worktree).as_deref() != Some(originals.pointer.as_slice()) {
+        return Some(format!("{} was changed", place.worktree.join(".git").display()));
+    }
+    let changed = originals.changed(&place.git_dir).unwrap_or_else(|_| vec!["config".to_owned()]);
+    (!changed.is_empty())
+        .then(|| format!("the agent changed {} in its git directory", changed.join(", ")))
+}
+
+fn remarks(place: &SessionRepo, found: &HeadState) -> Vec<String> {
+    let mut notes = Vec::new();
+    match (&found.branch, &found.commit) {
+        (Some(branch), None) => {
+            notes.push(format!("the agent is on `{branch}`, which has no commit yet"));
+        }
+        (Some(branch), Some(_)) if branch != place.branch.as_str() => {
+            notes.push(format!("the agent is on `{branch}`, not on `{}`", place.branch));
+        }
+        (Some(_), Some(_)) => {}
+        (None, _) => notes.push("the agent's HEAD is detached".to_owned()),
+    }
+    notes.extend(found.busy.iter().map(|what| format!("a {what} is in progress in the worktree")));
+    notes
+}
+
+/// Removes the scratch directories and `.keep` files of imports that were killed. Only called
+/// while nothing is imported: under the operation lock, by `studio doctor`.
+pub fn remove_leftovers(repository: &Repository) -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    let scratch = repository.common_dir.join("studio/scratch");
+    for entry in std::fs::read_dir(&scratch).into_iter().flatten().flatten() {
+        std::fs::remove_dir_all(entry.path()).or_fail(|| "cannot remove a scratch directory")?;
+        removed.push(format!("removed {}", entry.path().display()));
+    }
+    let packs = repository.common_dir.join("objects/pack");
+    for entry in std::fs::read_dir(&packs).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_keep = path.extension().is_some_and(|ext| ext == "keep");
+        let ours =
+            is_keep && std::fs::read_to_string(&path).is_ok_and(|text| text.starts_with("studio-"));
+        if ours {
+            std::fs::remove_file(&path).or_fail(|| "cannot remove a .keep file")?;
+            removed.push(format!("removed {}", path.display()));
+        }
+    }
+    Ok(removed)
+}
+
+/// The refs that belong to a session and to nothing else: branch, pins, snapshots.
+pub fn own_refs(repository: &Repository, place: &SessionRepo) -> Result<Vec<(String, String)>> {
+    let repo = repository.open()?;
+    let mut found: Vec<(String, String)> =
+        refs::list(&repo, &snapshot::prefix(&place.id))?.into_iter().collect();
+    for name in [place.branch.full(), keepalive_refs::name(&place.id)] {
+        if let Some(held) = refs::read(&repo, &name)? {
+            found.push((name, held));
+        }
+    }
+    Ok(found)
+}

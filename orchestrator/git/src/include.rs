@@ -1,0 +1,196 @@
+//! Untracked files that `.worktreeinclude` names (`.env`, local settings), copied into a new
+//! worktree.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use base::config::trust;
+use base::failure::{Failure, OrFail, Result};
+use ignore::WalkBuilder;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use crate::session_repo::{Originals, SessionRepo};
+
+/// The file with the patterns (as in `.gitignore`), at the top of the main checkout.
+const LIST: &str = ".worktreeinclude";
+
+/// What became of the files that the list names; relative paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Included {
+    /// Those that were copied.
+    pub copied: Vec<PathBuf>,
+    /// Those that were not, because they look like secrets and the list is not trusted.
+    pub withheld: Vec<PathBuf>,
+}
+
+/// Copies untracked files of the checkout that the list names. Tracked files are never copied, no
+/// symlink is followed, nothing is overwritten. A list that came with the repository copies files
+/// that look like secrets only when the user trusts exactly that list.
+pub fn copy(checkout: &Path, worktree: &Path) -> Result<Included> {
+    let mut included = Included::default();
+    for path in listed(checkout, worktree, &mut included.withheld)? {
+        let done = copy_one(&checkout.join(&path), worktree, &path);
+        if done.or_fail(|| format!("cannot copy {} into the worktree", path.display()))? {
+            included.copied.push(path);
+        }
+    }
+    included.copied.sort();
+    Ok(included)
+}
+
+/// The files that would be withheld from a worktree at this place.
+pub fn withheld(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
+    let mut withheld = Vec::new();
+    listed(checkout, worktree, &mut withheld)?;
+    Ok(withheld)
+}
+
+/// Text of the message of files that are withheld; none where there are none.
+pub fn notice(withheld: &[PathBuf]) -> Option<String> {
+    const NAMED: usize = 5;
+    if withheld.is_empty() {
+        return None;
+    }
+    let shown: Vec<String> = withheld
+        .iter()
+        .take(NAMED)
+        .map(|path| base::text::printable(&path.to_string_lossy()))
+        .collect();
+    let more = match withheld.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "`{LIST}` is not trusted, so these are not copied: {}{more}; to trust it: g3 trust --file \
+         {LIST}",
+        shown.join(", ")
+    ))
+}
+
+/// The files that may be copied; the others are added to `withheld`.
+fn listed(checkout: &Path, worktree: &Path, withheld: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+    let Some(patterns) = patterns(checkout)? else { return Ok(Vec::new()) };
+    let repo = git2::Repository::open(checkout).or_fail(|| "cannot open the main checkout")?;
+    let index = repo.index().or_fail(|| "cannot read the index of the main checkout")?;
+    // A list that is not tracked is the user's own.
+    let is_users = index.get_path(Path::new(LIST), 0).is_none();
+    let may_copy_secrets = is_users || is_trusted(checkout);
+    let mut paths = Vec::new();
+    for entry in walk(checkout, worktree) {
+        let Ok(entry) = entry else { continue };
+        let Ok(path) = entry.path().strip_prefix(checkout) else { continue };
+        let kind = entry.file_type();
+        let is_file = kind.is_some_and(|kind| kind.is_file() || kind.is_symlink());
+        let wanted = is_file && patterns.matched_path_or_any_parents(path, false).is_ignore();
+        if !wanted || index.get_path(path, 0).is_some() {
+            continue;
+        }
+        match may_copy_secrets || !base::sandbox::home::looks_like_a_secret(path) {
+            true => paths.push(path.to_owned()),
+            false => withheld.push(path.to_owned()),
+        }
+    }
+    withheld.sort();
+    Ok(paths)
+}
+
+/// Whether the user accepted exactly this list (`g3 trust --file .worktreeinclude`).
+fn is_trusted(checkout: &Path) -> bool {
+    let file = checkout.join(LIST);
+    let store = base::config::Sources::from_env(checkout).trust_store();
+    let content = fs::read(&file).ok();
+    store.zip(content).is_some_and(|(store, content)| trust::is_trusted(&store, &file, &content))
+}
+
+/// Lets the session's git ignore what was copied: it is the user's own, not the session's work.
+pub fn ignore(place: &SessionRepo, copied: &[PathBuf]) -> Result<()> {
+    let mut originals = Originals::load(&place.git_dir)?;
+    let before = originals.exclude.len();
+    for path in copied {
+        let line = literal(path);
+        if !originals.exclude.split(|byte| *byte == b'\n').any(|held| held == line) {
+            originals.exclude.extend(line);
+            originals.exclude.push(b'\n');
+        }
+    }
+    if originals.exclude.len() == before {
+        return Ok(());
+    }
+    originals.save(&place.git_dir)?;
+    originals.restore(&place.git_dir)
+}
+
+/// A pattern that fits this path and no other. A line break, which no pattern can hold, becomes a
+/// sign for any character.
+fn literal(path: &Path) -> Vec<u8> {
+    let mut line = vec![b'/'];
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'\n' => line.push(b'?'),
+            b'*' | b'?' | b'[' | b'\\' | b' ' => line.extend([b'\\', *byte]),
+            _ => line.push(*byte),
+        }
+    }
+    line
+}
+
+fn patterns(checkout: &Path) -> Result<Option<Gitignore>> {
+    let list = checkout.join(LIST);
+    if !list.is_file() {
+        return Ok(None);
+    }
+    let mut builder = GitignoreBuilder::new(checkout);
+    if let Some(why) = builder.add(&list) {
+        return Err(Failure::usage(format!("cannot read {}", list.display())).because(why));
+    }
+    builder.build().map(Some).or_fail(|| format!("cannot read {}", list.display()))
+}
+
+fn walk(checkout: &Path, worktree: &Path) -> ignore::Walk {
+    let sessions = worktree.parent().unwrap_or(worktree).to_owned();
+    let mut builder = WalkBuilder::new(checkout);
+    builder.standard_filters(false).follow_links(false);
+    builder.filter_entry(move |entry| {
+        let is_inner_repository = entry.depth() > 0 && entry.path().join(".git").exists();
+        entry.file_name() != ".git" && entry.path() != sessions && !is_inner_repository
+    });
+    builder.build()
+}
+
+/// Copies one file or symlink; false when something stands there or a symlink is in the way.
+fn copy_one(from: &Path, worktree: &Path, path: &Path) -> io::Result<bool> {
+    let to = worktree.join(path);
+    if !make_parents(worktree, path)? || to.symlink_metadata().is_ok() {
+        return Ok(false);
+    }
+    if from.symlink_metadata()?.file_type().is_symlink() {
+        std::os::unix::fs::symlink(fs::read_link(from)?, to)?;
+        return Ok(true);
+    }
+    let mut source = File::open(from)?;
+    let mode = source.metadata()?.permissions().mode();
+    let mut target = OpenOptions::new().write(true).create_new(true).mode(mode).open(&to)?;
+    #[cfg(target_os = "linux")]
+    if rustix::fs::ioctl_ficlone(&target, &source).is_ok() {
+        return Ok(true);
+    }
+    io::copy(&mut source, &mut target)?;
+    Ok(true)
+}
+
+/// Makes the directories above a path, none of them through a symlink.
+fn make_parents(worktree: &Path, path: &Path) -> io::Result<bool> {
+    let mut at = worktree.to_owned();
+    for part in path.parent().unwrap_or(Path::new("")).components() {
+        at.push(part);
+        match at.symlink_metadata() {
+            Ok(found) if found.is_dir() => {}
+            Ok(_) => return Ok(false),
+            Err(_) => fs::create_dir(&at)?,
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,125 @@
+//! An agent's index, read as it is or, where libgit2 cannot, rewritten on a copy by git.
+
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::git::Git;
+use base::process::Limits;
+
+use crate::object_quarantine::Quarantine;
+use crate::safe_open::SafeDir;
+
+/// git's `CE_VALID` (assume-unchanged) among an entry's flags.
+const ASSUME_UNCHANGED: u16 = 0x8000;
+/// git's `CE_SKIP_WORKTREE` among an entry's extended flags.
+const SKIP_WORKTREE: u16 = 1 << 14;
+
+/// The largest index that is read; one of a million files has about a tenth of it.
+const INDEX_BYTES: u64 = 1 << 30;
+/// The most parts of a split index that are copied: git keeps one or two.
+const SHARED_PARTS: usize = 8;
+
+/// Copies the index of a private git directory into a scratch directory, so that nothing the agent
+/// does reaches what is read. One that is missing, not a regular file or larger than any
+/// repository needs is not copied.
+pub fn copy(scratch: &Quarantine, git_dir: &Path) -> Result<()> {
+    let copy = || -> std::io::Result<()> {
+        let top = SafeDir::open(git_dir)?;
+        if !top.copy("index", INDEX_BYTES, &scratch.path().join("index"))? {
+            return Ok(());
+        }
+        let names = top.names()?.into_iter();
+        let shared = names.filter(|name| name.to_string_lossy().starts_with("sharedindex."));
+        for name in shared.take(SHARED_PARTS) {
+            top.copy(&name, INDEX_BYTES, &scratch.path().join(&name))?;
+        }
+        Ok(())
+    };
+    copy().or_fail(cannot)
+}
+
+/// The copied index, and the file that git finds it in. A missing one is taken as that of the head.
+pub fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Index> {
+    let path = scratch.join("index");
+    if !path.exists() {
+        let mut index = git2::Index::open(&path).or_fail(cannot)?;
+        index.read_tree(&head.tree().or_fail(cannot)?).or_fail(cannot)?;
+        index.write().or_fail(cannot)?;
+        return Ok(index);
+    }
+    match git2::Index::open(&path) {
+        Ok(index) => Ok(index),
+        Err(_) => rewritten(scratch, &path),
+    }
+}
+
+/// The copy in a form that libgit2 reads: an index may be split or have unknown extensions.
+fn rewritten(scratch: &Path, path: &Path) -> Result<git2::Index> {
+    let args = ["-c", "core.splitIndex=false", "-c", "index.skipHash=false", "update-index"];
+    let args = args.into_iter().chain(["--no-split-index", "--force-write-index"]);
+    let output = Git::at(scratch)
+        .without_user_config()
+        .job(args)
+        .env("GIT_INDEX_FILE", path)
+        .output(Limits::seconds(120))
+        .or_fail(|| "cannot start git")?;
+    if !output.ok() {
+        return Err(Failure::failed(cannot()).because(output.error_text()));
+    }
+    git2::Index::open(path).or_fail(cannot)
+}
+
+/// What is staged, as a tree; none while a merge has left conflicts in it. Flags that hide changes
+/// are taken off entries whose file is there.
+pub fn staged_tree(repo: &git2::Repository, index: &mut git2::Index) -> Result<Option<git2::Oid>> {
+    // Intent-to-add entries name the empty blob, which nobody may have written yet.
+    repo.blob(b"").or_fail(cannot)?;
+    if index.has_conflicts() {
+        return Ok(None);
+    }
+    index.write_tree_to(repo).map(Some).or_fail(cannot)
+}
+
+/// Takes the flags off entries that the agent told its git not to look at and whose file is there.
+/// Gives their paths.
+pub fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<PathBuf>> {
+    use std::os::unix::ffi::OsStrExt;
+    let hidden: Vec<git2::IndexEntry> = index
+        .iter()
+        .filter(|entry| {
+            entry.flags & ASSUME_UNCHANGED != 0 || entry.flags_extended & SKIP_WORKTREE != 0
+        })
+        .collect();
+    let mut found = Vec::new();
+    for mut entry in hidden {
+        let path = PathBuf::from(std::ffi::OsStr::from_bytes(&entry.path));
+        if worktree.join(&path).symlink_metadata().is_ok() {
+            entry.flags &= !ASSUME_UNCHANGED;
+            entry.flags_extended &= !SKIP_WORKTREE;
+            index.add(&entry).or_fail(cannot)?;
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a path is left out of a sparse checkout: its entry says so, and no file is there. Only
+/// the entry changes when it lands.
+pub fn is_left_out(index: &git2::Index, worktree: &Path, path: &Path) -> bool {
+    let skipped = |entry: git2::IndexEntry| entry.flags_extended & SKIP_WORKTREE != 0;
+    index.get_path(path, 0).is_some_and(skipped) && worktree.join(path).symlink_metadata().is_err()
+}
+
+/// Marks an entry as left out of a sparse checkout.
+pub fn leave_out(entry: &mut git2::IndexEntry) {
+    entry.flags_extended |= SKIP_WORKTREE;
+}
+
+/// Whether an entry is one that git is told not to look at.
+pub fn is_hidden(entry: &git2::IndexEntry) -> bool {
+    entry.flags & ASSUME_UNCHANGED != 0 || entry.flags_extended & SKIP_WORKTREE != 0
+}
+
+fn cannot() -> &'static str {
+    "cannot read the session's index"
+}

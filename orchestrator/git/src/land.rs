@@ -1,0 +1,134 @@
+//! Landing: the target branch moves to the new commit, its checkouts come along, the session goes
+//! to the trash. All of it or nothing.
+
+use base::failure::{Failure, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::checkout::{self, FileChange};
+use crate::merge::{Candidate, Committed};
+use crate::names::BranchName;
+use crate::oplog::{Intent, OperationKind, OperationLog, TargetUpdate};
+use crate::refs::RefChange;
+use crate::repo::Repository;
+use crate::session_repo::SessionRepo;
+use crate::transaction::{self, TransactionResult};
+use crate::{checkout_conflicts, patterns, trash, worktree};
+
+/// What is to land.
+#[derive(Debug)]
+pub struct LandRequest {
+    /// The session.
+    pub place: SessionRepo,
+    /// Its merged and checked work.
+    pub candidate: Candidate,
+    /// What [`merge::commit`] gave.
+    pub committed: Committed,
+    /// What is noted at the commit in `refs/notes/studio`.
+    pub receipt: Option<String>,
+    /// When, as RFC 3339.
+    pub time: String,
+}
+
+/// How it went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accepted {
+    /// The target holds the commit.
+    Landed {
+        /// The operation, for `studio undo`.
+        operation: String,
+        /// Checkouts that came along.
+        checkouts: usize,
+    },
+    /// The target moved meanwhile and nothing was changed: merge again with its new tip.
+    TargetMoved,
+}
+
+/// Lands. Refuses (3), naming paths and reasons, when anything of the user's is in the way.
+pub fn accept(repository: &Repository, order: &LandRequest) -> Result<Accepted> {
+    let mut log = OperationLog::open(repository)?;
+    transaction::recover_with(repository, &mut log)?;
+    let candidate = &order.candidate;
+    if repository.tip(&candidate.target)?.as_deref() != Some(candidate.target_tip.as_str()) {
+        return Ok(Accepted::TargetMoved);
+    }
+    refuse_session_branch(repository, &candidate.target)?;
+    let operation = log.next_id();
+    let checkouts = checkout::of_branch(repository, &candidate.target)?;
+    let dropped = trash::dropping(repository, &order.place, &operation)?;
+    let mut refs_first = dropped.keep;
+    let name = format!("{}{}/work", trash::kept_prefix(&operation), order.place.id);
+    refs_first.push(RefChange::new(name, None, Some(candidate.work.clone())));
+    let intent = Intent {
+        landing: Some(TargetUpdate {
+            target: candidate.target.clone(),
+            before: candidate.target_tip.clone(),
+            after: order.committed.commit.clone(),
+            checkouts: checkouts.clone(),
+        }),
+        refs_first,
+        moves: dropped.moves,
+        refs_last: dropped.drop,
+        receipt: order.receipt.clone(),
+        note: order.committed.note.clone(),
+        ..Intent::new(
+            operation.clone(),
+            &order.time,
+            OperationKind::Accept,
+            vec![order.place.clone()],
+        )
+    };
+    match transaction::carry_out(repository, &mut log, &intent)? {
+        TransactionResult::Yes => Ok(Accepted::Landed { operation, checkouts: checkouts.len() }),
+        TransactionResult::TargetMoved(_) => Ok(Accepted::TargetMoved),
+    }
+}
+
+/// Refuses as [`accept`] would, without taking a lock or changing anything.
+pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
+    refuse_session_branch(repository, &candidate.target)?;
+    let repo = repository.open()?;
+    let changes = checkout::changes(&repo, &candidate.target_tip, &candidate.merged)?;
+    refuse_endless_patterns(&repo, &changes)?;
+    for checkout in checkout::of_branch(repository, &candidate.target)? {
+        if checkout.git_dir.join("index.lock").exists() {
+            return Err(Failure::refused("another git process is running in the checkout")
+                .because(format!("{} exists", checkout.git_dir.join("index.lock").display()))
+                .next("wait for it, then try again"));
+        }
+        checkout_conflicts::refuse(&checkout, &changes)?;
+    }
+    Ok(())
+}
+
+/// Refuses (3) patterns that would hold every later look at the checkout for years.
+fn refuse_endless_patterns(repo: &git2::Repository, changes: &[FileChange]) -> Result<()> {
+    for change in changes {
+        let name = change.path.file_name().unwrap_or_default();
+        let (Some(after), true) = (change.after, name == ".gitignore" || name == ".gitattributes")
+        else {
+            continue;
+        };
+        let Ok(blob) = repo.find_blob(after.id) else { continue };
+        if let Some(line) = patterns::endless(blob.content()) {
+            return Err(Failure::refused("a pattern has too many `*` to be matched")
+                .because(format!("{}:{line}", change.path.display()))
+                .next("change it in the session's worktree"));
+        }
+    }
+    Ok(())
+}
+
+/// A session's branch is moved by its agent only.
+fn refuse_session_branch(repository: &Repository, target: &BranchName) -> Result<()> {
+    let sessions = repository.common_dir.join("studio/sessions");
+    for admin in worktree::admin_dirs(repository)? {
+        let is_sessions = worktree::leads_to(&admin).is_some_and(|to| to.starts_with(&sessions));
+        if is_sessions && checkout::head_names(&admin, target) {
+            return Err(Failure::refused(format!("`{target}` belongs to a session"))
+                .because("its agent may be moving it")
+                .next("land that session first, or choose another target: --onto BRANCH"));
+        }
+    }
+    Ok(())
+}

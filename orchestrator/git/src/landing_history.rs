@@ -1,0 +1,143 @@
+//! What has landed, read from history: commits that name requirements, and their receipts.
+
+use std::collections::BTreeMap;
+
+use base::event::Usage;
+use base::failure::{Failure, OrFail, Result};
+use planner::verdict::{Disagreement, Judged};
+use serde::Deserialize;
+
+use crate::receipt::NOTES;
+use crate::repo::Repository;
+
+/// The trailer that names a requirement.
+const TRAILER: &str = "Requirement: ";
+
+/// A commit that serves requirements, or that has a receipt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Landing {
+    /// The commit.
+    pub commit: String,
+    /// Its tree.
+    pub tree: String,
+    /// The first line of its message.
+    pub subject: String,
+    /// Ids of the requirements that it names.
+    pub requirements: Vec<String>,
+    /// Its receipt; none where the commit was made anew, e.g. by a rebase.
+    pub receipt: Option<Receipt>,
+}
+
+/// What a receipt says, as far as it is asked here.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Receipt {
+    /// The session.
+    pub session: String,
+    /// Ids of its requirements; none in receipts of a studio that did not note them.
+    pub requirements: Option<Vec<String>>,
+    /// The tree that landed.
+    pub tree: Option<String>,
+    /// The checks of the landed tree.
+    pub checks: Vec<ReceiptCheck>,
+    /// What the coach said of each requirement.
+    pub verdict: Option<Vec<Judged>>,
+    /// Whether the coach judged another state of the work, so that there is no verdict here.
+    pub judged_earlier: bool,
+    /// Rounds of player and coach.
+    pub rounds: Option<u32>,
+    /// Replies of models.
+    pub turns: Option<u32>,
+    /// Tokens and money.
+    pub usage: Option<Usage>,
+    /// Where coach and checks disagreed.
+    pub disagreements: Vec<Disagreement>,
+}
+
+/// A check as it ended where the work landed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ReceiptCheck {
+    /// The command line.
+    pub command: String,
+    /// Whether it passed.
+    pub ok: bool,
+}
+
+/// The commits in the history of `from`, without those of `since`, that name requirements or have
+/// a receipt, oldest first.
+pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<Vec<Landing>> {
+    let repo = repository.open()?;
+    let commit = |name: &str| named(&repo, name).map(|commit| commit.id());
+    let cannot = || "cannot read the history";
+    let mut walk = repo.revwalk().or_fail(cannot)?;
+    walk.set_sorting(git2::Sort::TOPOLOGICAL | git2::Sort::REVERSE).or_fail(cannot)?;
+    walk.push(commit(from)?).or_fail(cannot)?;
+    if let Some(since) = since {
+        walk.hide(commit(since)?).or_fail(cannot)?;
+    }
+    let mut receipts = receipts(&repo).or_fail(|| "cannot read the receipts")?;
+    let mut landings = Vec::new();
+    for id in walk {
+        let id = id.or_fail(cannot)?;
+        let commit = repo.find_commit(id).or_fail(cannot)?;
+        let message = String::from_utf8_lossy(commit.message_bytes()).into_owned();
+        let receipt = receipts.remove(&id);
+        // Where there is a receipt, it says what was served: the message may be an agent's own.
+        let noted = receipt.as_ref().and_then(|receipt| receipt.requirements.clone());
+        let requirements = noted.unwrap_or_else(|| named_in(&message));
+        if !requirements.is_empty() || receipt.is_some() {
+            let subject = message.lines().next().unwrap_or_default().to_owned();
+            let (commit, tree) = (id.to_string(), commit.tree_id().to_string());
+            landings.push(Landing { commit, tree, subject, requirements, receipt });
+        }
+    }
+    Ok(landings)
+}
+
+/// The requirements that the trailers of a message name, each once.
+fn named_in(message: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let trailers = message.trim_end().rsplit("\n\n").next().unwrap_or_default();
+    for named in trailers.lines().filter_map(|line| line.strip_prefix(TRAILER)) {
+        if !found.iter().any(|known| known == named.trim()) {
+            found.push(named.trim().to_owned());
+        }
+    }
+    found
+}
+
+/// A commit by any name of it, and its tree.
+pub fn commit(repository: &Repository, name: &str) -> Result<(String, String)> {
+    let repo = repository.open()?;
+    let commit = named(&repo, name)?;
+    Ok((commit.id().to_string(), commit.tree_id().to_string()))
+}
+
+fn named<'a>(repo: &'a git2::Repository, name: &str) -> Result<git2::Commit<'a>> {
+    let found = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
+    found.map_err(|why| {
+        let shown = base::text::printable(name);
+        Failure::usage(format!("no such commit: `{shown}`")).because(why.message())
+    })
+}
+
+/// Every receipt by its commit; notes that are none are passed over.
+fn receipts(
+    repo: &git2::Repository,
+) -> std::result::Result<BTreeMap<git2::Oid, Receipt>, git2::Error> {
+    let notes = match repo.notes(Some(NOTES)) {
+        Ok(notes) => notes,
+        Err(why) if why.code() == git2::ErrorCode::NotFound => return Ok(BTreeMap::new()),
+        Err(why) => return Err(why),
+    };
+    let mut found = BTreeMap::new();
+    for note in notes {
+        let (blob, commit) = note?;
+        let text = repo.find_blob(blob)?;
+        if let Ok(receipt) = serde_json::from_slice(text.content()) {
+            found.insert(commit, receipt);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,51 @@
+//! All that studio does with git: sessions' worktrees, bringing work home, snapshots, merging,
+//! landing, dropping and undoing. Plain data in, plain data out; nothing here knows a session's
+//! journal or prints.
+//!
+//! The life of a session through these modules: [`repo::Repository::discover`] →
+//! [`worktree::make`] → (the agent works) → `import::import` → `snapshot::take` →
+//! `merge::prepare` → `merge::commit` → `land::accept`, or `trash::discard`, and
+//! `trash::undo` back. `transaction::recover` comes before all that changes something.
+
+pub mod check_worktree;
+pub mod checkout;
+pub mod checkout_conflicts;
+pub mod checkout_update;
+pub mod compat;
+pub mod confined;
+pub mod conflict;
+pub mod diff;
+pub mod gc;
+pub mod head;
+pub mod import;
+pub mod include;
+pub mod index;
+pub mod keepalive_refs;
+pub mod land;
+pub mod landing_history;
+pub mod leftovers;
+pub mod merge;
+pub mod names;
+pub mod object_quarantine;
+pub mod omissions;
+pub mod oplog;
+pub mod patch;
+pub mod patterns;
+pub mod rebase;
+pub mod receipt;
+pub mod recreate_worktree;
+pub mod refs;
+pub mod relocate;
+pub mod repair;
+pub mod repo;
+pub mod safe_open;
+pub mod secrets;
+pub mod session_repo;
+pub mod signature;
+pub mod snapshot;
+pub mod stage;
+pub mod transaction;
+pub mod trash;
+pub mod tree;
+pub mod tree_limits;
+pub mod worktree;

@@ -1,0 +1,294 @@
+//! A session's work merged, in memory, with the current tip of its target, and made a commit.
+//! Nothing that anybody sees moves here.
+
+use base::failure::{Failure, OrFail, Result};
+use base::files::step;
+use serde::{Deserialize, Serialize};
+
+use crate::conflict::{self, Conflict};
+use crate::names::BranchName;
+use crate::object_quarantine::{self, KeepFiles, Quarantine};
+use crate::refs::{self, RefChange};
+use crate::repo::Repository;
+use crate::session_repo::SessionRepo;
+use crate::snapshot::Snapshot;
+use crate::{rebase, receipt, signature, tree, tree_limits};
+
+/// How work lands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MergeStrategy {
+    /// One commit on the target.
+    #[default]
+    Squash,
+    /// A merge commit.
+    Merge,
+    /// The session's commits, rebased onto the target, on the target.
+    Rebase,
+    /// The session's own commits; only where the target has not moved.
+    Ff,
+}
+
+/// What landing would bring about.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// The target has it all already.
+    Nothing,
+    /// Both sides changed the same.
+    Conflicts(Vec<Conflict>),
+    /// It fits.
+    Ready(Box<Candidate>),
+}
+
+/// Merged work that waits for its checks and its message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where it is to land.
+    pub target: BranchName,
+    /// The commit of the target that it was merged with.
+    pub target_tip: String,
+    /// How.
+    pub strategy: MergeStrategy,
+    /// A commit with the merged tree, for checks and diffs; it never lands itself.
+    pub merged: String,
+    /// The merged tree.
+    pub tree: String,
+    /// The agent's head.
+    pub head: String,
+    /// The commit that holds all the work.
+    pub work: String,
+    /// The parents of the commit to be made; without a message, the first of them lands.
+    pub parents: Vec<String>,
+    /// Whether a commit is made, which needs a message.
+    pub needs_message: bool,
+    /// Its objects: in the repository, and safe from everybody's `git gc` as long as this lives.
+    pub kept: Option<KeepFiles>,
+}
+
+/// The commit that is to land.
+#[derive(Debug)]
+pub struct Committed {
+    /// Its id.
+    pub commit: String,
+    /// The ref of the receipts with the commit's own, when it was made along with it.
+    pub note: Option<RefChange>,
+    /// As [`Candidate::kept`].
+    pub kept: Option<KeepFiles>,
+}
+
+/// A commit message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommitMessage {
+    /// Subject and body.
+    pub text: String,
+    /// Trailers, e.g. `Task`; their values are put on one line.
+    pub trailers: Vec<(String, String)>,
+}
+
+/// The ref by which an earlier studio held a session's work while it was landing.
+pub fn ref_name(place: &SessionRepo) -> String {
+    format!("refs/studio/landing/{}", place.id)
+}
+
+/// Merges a session's work with the current tip of the target. Exit code 5 when there is no such
+/// branch, 3 when the strategy cannot work.
+pub fn prepare(
+    repository: &Repository,
+    place: &SessionRepo,
+    snapshot: &Snapshot,
+    target: &BranchName,
+    strategy: MergeStrategy,
+    now: jiff::Timestamp,
+) -> Result<Prepared> {
+    let target_tip = repository.tip(target)?.ok_or_else(|| {
+        Failure::not_found(format!("no such branch: `{target}`")).next("git branch --list")
+    })?;
+    let scratch = Quarantine::open(repository)?;
+    let repo = &scratch.repo;
+    let ours = repo.find_commit(refs::oid(&target_tip)?).or_fail(cannot)?;
+    let ours_tree = ours.tree().or_fail(cannot)?;
+    for commit in [&snapshot.head, &snapshot.work] {
+        tree_limits::refuse(repo, commit, &ours_tree)?;
+    }
+    let mut attributes = git2::Index::new().or_fail(cannot)?;
+    attributes.read_tree(&ours.tree().or_fail(cannot)?).or_fail(cannot)?;
+    repo.set_index(&mut attributes).or_fail(cannot)?;
+    let merged = match strategy {
+        MergeStrategy::Squash => whole(repo, &ours, snapshot)?.map(|tree| (tree, vec![ours.id()])),
+        MergeStrategy::Merge => match whole(repo, &ours, snapshot)? {
+            Ok(tree) => Ok((tree, vec![ours.id(), side(repo, place, snapshot, now)?])),
+            Err(conflicts) => Err(conflicts),
+        },
+        MergeStrategy::Rebase => rebase::replay(repo, &ours, snapshot, now)?,
+        MergeStrategy::Ff => Ok(fast_forward(repo, &ours, snapshot, target)?),
+    };
+    let (tree, parents) = match merged {
+        Ok(merged) => merged,
+        Err(conflicts) => return Ok(Prepared::Conflicts(conflicts)),
+    };
+    let tree = tree::without_g3s_own(repo, tree, &ours.tree().or_fail(cannot)?)?;
+    if tree == ours.tree_id() {
+        return Ok(Prepared::Nothing);
+    }
+    let makes_commit = match strategy {
+        MergeStrategy::Squash | MergeStrategy::Merge => true,
+        MergeStrategy::Rebase | MergeStrategy::Ff => {
+            let last = repo.find_commit(parents[0]).or_fail(cannot)?;
+            last.tree_id() != tree
+        }
+    };
+    let parents: Vec<String> = parents.iter().map(git2::Oid::to_string).collect();
+    let mut candidate = Candidate {
+        target: target.clone(),
+        target_tip,
+        strategy,
+        merged: String::new(),
+        tree: tree.to_string(),
+        head: snapshot.head.clone(),
+        work: snapshot.work.clone(),
+        parents,
+        needs_message: makes_commit,
+        kept: None,
+    };
+    candidate.merged = make(&scratch, &candidate, "Merged work of a studio session\n", now)?;
+    let wanted = [candidate.merged.clone()];
+    let had = [&candidate.target_tip, &candidate.head, &candidate.work].map(String::clone);
+    let from = [scratch.objects()];
+    candidate.kept = Some(object_quarantine::bring(repository, &from, &wanted, &had, &place.id)?);
+    step("merge.held");
+    Ok(Prepared::Ready(Box::new(candidate)))
+}
+
+/// Makes the commit that is to land, and its receipt.
+pub fn commit(
+    repository: &Repository,
+    place: &SessionRepo,
+    candidate: &Candidate,
+    message: &CommitMessage,
+    receipt: Option<&str>,
+    now: jiff::Timestamp,
+) -> Result<Committed> {
+    if !candidate.needs_message {
+        return Ok(Committed { commit: candidate.parents[0].clone(), note: None, kept: None });
+    }
+    let scratch = Quarantine::open(repository)?;
+    let commit = make(&scratch, candidate, &message.full()?, now)?;
+    let mut wanted = vec![commit.clone()];
+    let mut had = vec![candidate.merged.clone(), candidate.work.clone()];
+    let mut note = None;
+    if let Some(text) = receipt {
+        let made = receipt::note(&repository.open()?, &scratch, &commit, text)?;
+        wanted.extend(made.after.clone());
+        had.extend(made.before.clone());
+        note = Some(made);
+    }
+    let kept =
+        object_quarantine::bring(repository, &[scratch.objects()], &wanted, &had, &place.id)?;
+    step("merge.committed");
+    Ok(Committed { commit, note, kept: Some(kept) })
+}
+
+/// Lets go of what an earlier studio held.
+pub fn release(repository: &Repository, place: &SessionRepo) -> Result<()> {
+    let name = ref_name(place);
+    let held = refs::read(&repository.open()?, &name)?;
+    refs::update_own(repository, &[RefChange::new(name, held, None)], "studio: not landed")
+}
+
+impl CommitMessage {
+    /// Text and trailers as git stores them.
+    fn full(&self) -> Result<String> {
+        let text = self.text.replace('\0', "");
+        let mut full = git2::message_prettify(text, None).or_fail(|| "cannot use the message")?;
+        if full.trim().is_empty() {
+            return Err(Failure::usage("the commit message is empty")
+                .next("studio accept -m 'what the commit does'"));
+        }
+        if !self.trailers.is_empty() {
+            full.push('\n');
+        }
+        for (key, value) in &self.trailers {
+            let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+            full.push_str(&format!("{key}: {value}\n"));
+        }
+        Ok(full)
+    }
+}
+
+/// All the work at once, merged with the target.
+fn whole(
+    repo: &git2::Repository,
+    ours: &git2::Commit<'_>,
+    snapshot: &Snapshot,
+) -> Result<std::result::Result<git2::Oid, Vec<Conflict>>> {
+    let work = repo.find_commit(refs::oid(&snapshot.work)?).or_fail(cannot)?;
+    let mut index = repo.merge_commits(ours, &work, None).or_fail(cannot)?;
+    let conflicts = conflict::settle(repo, &mut index)?;
+    if !conflicts.is_empty() {
+        return Ok(Err(conflicts));
+    }
+    index.write_tree_to(repo).map(Ok).or_fail(cannot)
+}
+
+/// The second parent of a merge commit: the agent's commits, and what it left uncommitted.
+fn side(
+    repo: &git2::Repository,
+    place: &SessionRepo,
+    snapshot: &Snapshot,
+    now: jiff::Timestamp,
+) -> Result<git2::Oid> {
+    if !snapshot.is_dirty() {
+        return refs::oid(&snapshot.head);
+    }
+    let make = || -> std::result::Result<git2::Oid, git2::Error> {
+        let head = repo.find_commit(git2::Oid::from_str(&snapshot.head)?)?;
+        let work = repo.find_commit(git2::Oid::from_str(&snapshot.work)?)?;
+        let who = signature::of(repo, now)?;
+        let message = format!("Uncommitted work of {}\n", place.id);
+        repo.commit(None, &who, &who, &message, &work.tree()?, &[&head])
+    };
+    make().or_fail(cannot)
+}
+
+fn fast_forward(
+    repo: &git2::Repository,
+    ours: &git2::Commit<'_>,
+    snapshot: &Snapshot,
+    target: &BranchName,
+) -> Result<(git2::Oid, Vec<git2::Oid>)> {
+    let head = refs::oid(&snapshot.head)?;
+    let fits = head == ours.id() || repo.graph_descendant_of(head, ours.id()).or_fail(cannot)?;
+    if !fits {
+        return Err(Failure::refused(format!("`{target}` cannot be fast-forwarded"))
+            .because("it has commits that the session does not have")
+            .next("studio accept --strategy squash")
+            .next("studio accept --strategy rebase"));
+    }
+    let work = repo.find_commit(refs::oid(&snapshot.work)?).or_fail(cannot)?;
+    Ok((work.tree_id(), vec![head]))
+}
+
+fn make(
+    scratch: &Quarantine,
+    candidate: &Candidate,
+    message: &str,
+    now: jiff::Timestamp,
+) -> Result<String> {
+    let repo = &scratch.repo;
+    let make = || -> std::result::Result<git2::Oid, git2::Error> {
+        let tree = repo.find_tree(git2::Oid::from_str(&candidate.tree)?)?;
+        let who = signature::of(repo, now)?;
+        let commits = candidate
+            .parents
+            .iter()
+            .map(|id| repo.find_commit(git2::Oid::from_str(id)?))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let parents: Vec<&git2::Commit<'_>> = commits.iter().collect();
+        repo.commit(None, &who, &who, message, &tree, &parents)
+    };
+    make().map(|id| id.to_string()).or_fail(|| "cannot make the commit")
+}
+
+fn cannot() -> &'static str {
+    "cannot merge the session's work with its target"
+}

@@ -1,0 +1,309 @@
+//! Names that git and the file system will accept: branches and the two templates.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+use base::config::studio::DEFAULT_WORKTREE;
+use base::failure::{Failure, Result};
+use base::id::Id;
+use serde::{Deserialize, Serialize};
+
+use crate::repo::Repository;
+
+/// A local branch, without `refs/heads/`. The only way in is `parse`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct BranchName(String);
+
+impl BranchName {
+    /// Reads a branch name by git's own rules (gitrevisions, `git check-ref-format`), and refuses
+    /// what git would read as an option.
+    pub fn parse(text: &str) -> Result<BranchName> {
+        let full = format!("refs/heads/{text}");
+        let good =
+            !text.starts_with('-') && text != "HEAD" && git2::Reference::is_valid_name(&full);
+        if good {
+            return Ok(BranchName(text.to_owned()));
+        }
+        let shown = base::text::printable(text);
+        Err(Failure::usage(format!("invalid branch name `{shown}`"))
+            .because("git forbids spaces, `..`, `~^:?*[\\`, a leading `-` and a trailing `.lock`"))
+    }
+
+    /// The name as people write it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The full name of the ref.
+    pub fn full(&self) -> String {
+        format!("refs/heads/{}", self.0)
+    }
+}
+
+impl fmt::Display for BranchName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for BranchName {
+    type Error = Failure;
+    fn try_from(text: String) -> Result<BranchName> {
+        BranchName::parse(&text)
+    }
+}
+
+impl From<BranchName> for String {
+    fn from(name: BranchName) -> String {
+        name.0
+    }
+}
+
+/// How sessions' branches are called: a branch name with `{id}` in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchTemplate(String);
+
+impl Default for BranchTemplate {
+    fn default() -> Self {
+        BranchTemplate("studio/{id}".to_owned())
+    }
+}
+
+impl BranchTemplate {
+    /// Reads a template, the value of `[studio] branch`.
+    pub fn parse(text: &str) -> Result<BranchTemplate> {
+        if text.matches("{id}").count() != 1 {
+            return Err(Failure::usage(format!("invalid `[studio] branch`: `{text}`"))
+                .because("it must contain `{id}` once, so that every session has its own branch")
+                .next("branch = \"studio/{id}\""));
+        }
+        BranchName::parse(&text.replace("{id}", "task-abcd"))?;
+        Ok(BranchTemplate(text.to_owned()))
+    }
+
+    /// The branch of a session.
+    pub fn branch(&self, id: &Id) -> Result<BranchName> {
+        BranchName::parse(&self.0.replace("{id}", id.as_str()))
+    }
+
+    /// Whether a branch could be one of ours: those are not copied into other sessions.
+    pub fn matches(&self, branch: &str) -> bool {
+        let (before, after) = self.0.split_once("{id}").unwrap_or((&self.0, ""));
+        branch
+            .strip_prefix(before)
+            .and_then(|rest| rest.strip_suffix(after))
+            .is_some_and(|middle| Id::parse(middle).is_ok())
+    }
+}
+
+/// Where sessions' worktrees are: a path whose last part holds `{id}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorktreeTemplate(String);
+
+/// In the main checkout, where earlier versions put all worktrees.
+const INSIDE: &str = ".worktrees/{id}";
+
+impl Default for WorktreeTemplate {
+    fn default() -> Self {
+        WorktreeTemplate(DEFAULT_WORKTREE.to_owned())
+    }
+}
+
+impl WorktreeTemplate {
+    /// Reads a template, the value of `[studio] worktree`.
+    pub fn parse(text: &str) -> Result<WorktreeTemplate> {
+        let path = Path::new(text);
+        let last = path.file_name().and_then(|name| name.to_str());
+        let climbs = path.components().any(|part| part == Component::ParentDir);
+        let has_root = text.starts_with('/') || text.starts_with("{parent}/") || text == INSIDE;
+        let has_id = last.is_some_and(|name| name.contains("{id}"));
+        if has_root && has_id && !climbs && text.matches("{id}").count() == 1 {
+            return Ok(WorktreeTemplate(text.to_owned()));
+        }
+        Err(Failure::usage(format!("invalid `[studio] worktree`: `{text}`"))
+            .because("it must be an absolute path, or begin with `{parent}/`, and its last part must contain `{id}`")
+            .next(format!("worktree = \"{DEFAULT_WORKTREE}\"")))
+    }
+
+    /// Whether the user chose no other place.
+    pub fn is_default(&self) -> bool {
+        self.0 == DEFAULT_WORKTREE
+    }
+
+    /// Whether it names a place in the main checkout, wherever that is.
+    pub fn is_relative(&self) -> bool {
+        self.0 == INSIDE
+    }
+
+    /// The directory that holds the worktrees of a repository. The default one is replaced by a
+    /// directory of the user's where it cannot be written.
+    pub fn parent(&self, repository: &Repository) -> PathBuf {
+        let wanted = self.expanded(repository, "id");
+        let wanted = wanted.parent().map(Path::to_owned).unwrap_or(wanted);
+        if !self.is_default() || can_hold_files(&wanted) {
+            return wanted;
+        }
+        match base::user_dirs::state_dir("studio") {
+            Ok(state) => {
+                state.join("worktrees").join(base::user_dirs::name_for_path(&repository.common_dir))
+            }
+            Err(_) => wanted,
+        }
+    }
+
+    /// The worktree of a session.
+    pub fn worktree(&self, repository: &Repository, id: &Id) -> PathBuf {
+        let wanted = self.expanded(repository, id.as_str());
+        self.parent(repository).join(wanted.file_name().unwrap_or_default())
+    }
+
+    /// The worktree in which merged work is checked. In a directory that may hold other things it
+    /// is named and placed as a session's, so that `../sibling` is the same directory for both.
+    pub fn check_worktree(&self, repository: &Repository, slot: u32) -> PathBuf {
+        let parent = self.parent(repository);
+        if is_for_worktrees(repository, &parent) {
+            return parent.join(CHECKS).join(slot.to_string());
+        }
+        let wanted = self.expanded(repository, &format!("check-{slot}"));
+        parent.join(wanted.file_name().unwrap_or_default())
+    }
+
+    /// The path with every placeholder replaced, in one pass.
+    fn expanded(&self, repository: &Repository, id: &str) -> PathBuf {
+        let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
+        let text = match (&repository.main_checkout, self.is_relative()) {
+            (Some(checkout), true) => return checkout.join(self.0.replace("{id}", id)),
+            (None, true) => DEFAULT_WORKTREE,
+            (_, false) => &self.0,
+        };
+        let mut path = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('{') {
+            path.push_str(&rest[..at]);
+            rest = &rest[at..];
+            let known = ["{parent}", "{repo}", "{repository}", "{id}"];
+            let Some(name) = known.into_iter().find(|name| rest.starts_with(name)) else {
+                path.push('{');
+                rest = &rest[1..];
+                continue;
+            };
+            match name {
+                "{parent}" => {
+                    path.push_str(&top.parent().unwrap_or(top).to_string_lossy());
+                }
+                "{repo}" => path.push_str(&top.file_name().unwrap_or_default().to_string_lossy()),
+                "{repository}" => path.push_str(&repository.name()),
+                _ => path.push_str(id),
+            }
+            rest = &rest[name.len()..];
+        }
+        path.push_str(rest);
+        // `{parent}` of a checkout directly below the root ends in a slash already.
+        PathBuf::from(path.replace("//", "/"))
+    }
+}
+
+/// The directory of the check worktrees, beside the sessions'.
+const CHECKS: &str = ".checks";
+
+/// Whether a directory holds the worktrees of this repository and nothing else.
+pub fn is_for_worktrees(repository: &Repository, directory: &Path) -> bool {
+    let beside = WorktreeTemplate::default();
+    let inside = WorktreeTemplate(INSIDE.to_owned());
+    let is_wanted = |template: &WorktreeTemplate| {
+        template.expanded(repository, "id").parent() == Some(directory)
+    };
+    is_wanted(&beside) || is_wanted(&inside) || beside.parent(repository) == directory
+}
+
+/// Where the worktrees are put that an operation drops: in the directory that held them, so on
+/// their file system. Several repositories may share a directory that the user chose.
+pub fn trash_of(repository: &Repository, worktrees: &Path) -> PathBuf {
+    match is_for_worktrees(repository, worktrees) {
+        true => worktrees.join(".trash"),
+        false => {
+            let own = base::user_dirs::name_for_path(&repository.common_dir);
+            worktrees.join(".studio-trash").join(own)
+        }
+    }
+}
+
+/// Whether files can be made in a directory, which itself may have to be made. A file or
+/// a link in its place is refused elsewhere.
+fn can_hold_files(directory: &Path) -> bool {
+    use rustix::fs::Access;
+    let at = match directory.symlink_metadata() {
+        Ok(found) if !found.is_dir() => return true,
+        Ok(_) => directory,
+        Err(_) => directory.parent().unwrap_or(directory),
+    };
+    rustix::fs::access(at, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_git_or_a_command_line_would_misread_are_refused() {
+        for bad in ["", "-rf", "HEAD", "a b", "a..b", "x.lock", "a~1", "a\nb", "/a", "a/", "@{1}"] {
+            assert!(BranchName::parse(bad).is_err(), "{bad:?} was accepted");
+        }
+        for good in ["main", "feature/x", "größe", "$(id)"] {
+            assert_eq!(BranchName::parse(good).unwrap().full(), format!("refs/heads/{good}"));
+        }
+    }
+
+    #[test]
+    fn a_template_makes_one_branch_per_session_and_knows_its_own() {
+        let template = BranchTemplate::parse("agents/{id}/work").unwrap();
+        let id = Id::parse("fix-login-7k3f").unwrap();
+        assert_eq!(template.branch(&id).unwrap().as_str(), "agents/fix-login-7k3f/work");
+        assert!(template.matches("agents/fix-login-7k3f/work"));
+        assert!(!template.matches("agents/Other/work") && !template.matches("main"));
+        for bad in ["studio", "{id}/{id}", "a b/{id}", "-{id}"] {
+            assert!(BranchTemplate::parse(bad).is_err(), "{bad:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_worktree_template_ends_in_the_id() {
+        for good in [DEFAULT_WORKTREE, INSIDE, "/srv/{repository}/{id}", "{parent}/{repo}-{id}"] {
+            assert!(WorktreeTemplate::parse(good).is_ok(), "{good:?} was refused");
+        }
+        for bad in
+            ["{id}", "x/{id}", "/srv/x", "/srv/{id}/x", "/srv/../{id}", "/{id}/{id}", "{parent}/x"]
+        {
+            assert!(WorktreeTemplate::parse(bad).is_err(), "{bad:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn placeholders_are_replaced_once_and_checks_are_as_deep_as_sessions() {
+        let at = |checkout: Option<&str>, common: &str| Repository {
+            common_dir: common.into(),
+            main_checkout: checkout.map(PathBuf::from),
+            here: common.into(),
+            session: None,
+        };
+        let id = Id::parse("fix-login-7k3f").unwrap();
+        let place = |text: &str, repository: &Repository| {
+            let template = WorktreeTemplate::parse(text).unwrap();
+            let (session, check) =
+                (template.worktree(repository, &id), template.check_worktree(repository, 2));
+            (session.display().to_string(), check.display().to_string())
+        };
+        let odd = at(Some("/tmp/{id}"), "/tmp/{id}/.git");
+        let wanted = ("/tmp/{id}-fix-login-7k3f".to_owned(), "/tmp/{id}-check-2".to_owned());
+        assert_eq!(place("{parent}/{repo}-{id}", &odd), wanted);
+        let bare = at(None, "/tmp/r.git");
+        let beside = "/tmp/r.git.worktrees/fix-login-7k3f";
+        assert_eq!(place(DEFAULT_WORKTREE, &bare).0, beside);
+        assert_eq!(place(INSIDE, &bare).0, beside);
+        assert_eq!(place("/tmp/{repository}/{id}", &bare).0, "/tmp/r/fix-login-7k3f");
+        let user = at(Some("/tmp/r"), "/tmp/r/.git");
+        let inside = "/tmp/r/.worktrees/".to_owned();
+        assert_eq!(place(INSIDE, &user), (inside.clone() + id.as_str(), inside + ".checks/2"));
+    }
+}

@@ -1,0 +1,112 @@
+//! What of the main checkout is not in a session's worktree, and where that worktree is when it is
+//! not where one would look: told when sessions are started.
+
+use std::path::PathBuf;
+
+use base::failure::{OrFail, Result};
+use base::git::Git;
+use base::process::Limits;
+
+use crate::include;
+use crate::names::WorktreeTemplate;
+use crate::refs;
+use crate::repo::Repository;
+
+/// How many paths are named.
+const NAMED: usize = 3;
+
+/// Sentences for a person who starts sessions from this commit. `is_head` says whether they start
+/// from what is checked out.
+pub fn of(
+    repository: &Repository,
+    worktrees: &WorktreeTemplate,
+    commit: &str,
+    is_head: bool,
+) -> Result<Vec<String>> {
+    let mut said = Vec::new();
+    let parent = worktrees.parent(repository);
+    if let Some(checkout) =
+        repository.main_checkout.as_deref().filter(|top| parent.starts_with(top))
+    {
+        said.push(format!(
+            "warning: the worktrees are inside the main checkout ({}): programs that search the \
+             directories above find its files, so checks may pass or fail because of {}",
+            parent.display(),
+            checkout.display(),
+        ));
+    } else if worktrees.is_default() && !parent.exists() && !is_beside(repository, &parent) {
+        said.push(format!(
+            "the worktrees are in {}: the directory of the main checkout cannot be written",
+            parent.display()
+        ));
+    }
+    if is_head {
+        said.extend(uncommitted(repository)?);
+    }
+    said.extend(submodules(repository, commit)?);
+    if let Some(checkout) = &repository.main_checkout {
+        said.extend(include::notice(&include::withheld(checkout, &parent.join("id"))?));
+    }
+    Ok(said)
+}
+
+fn is_beside(repository: &Repository, parent: &std::path::Path) -> bool {
+    let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
+    parent.parent() == top.parent()
+}
+
+/// Changes in the checkout that the search began in.
+fn uncommitted(repository: &Repository) -> Result<Option<String>> {
+    let here = repository.checkout_here();
+    let Some(checkout) = here else { return Ok(None) };
+    let door = Git::at(&repository.here).with_work_tree(&checkout);
+    let args = ["status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames"];
+    let fail = || "cannot look for uncommitted changes";
+    let output = door.job(args).output(Limits::seconds(60)).or_fail(fail)?;
+    if !output.ok() {
+        // Nothing is started or refused because of this.
+        return Ok(None);
+    }
+    let entries = output.stdout.split(|byte| *byte == 0).filter(|entry| entry.len() > 3);
+    let paths: Vec<PathBuf> =
+        entries.map(|entry| String::from_utf8_lossy(&entry[3..]).into_owned().into()).collect();
+    Ok((!paths.is_empty()).then(|| {
+        let (count, s) = (paths.len(), if paths.len() == 1 { "" } else { "s" });
+        format!(
+            "sessions start from the last commit, without {count} uncommitted change{s}: {}",
+            named(&paths)
+        )
+    }))
+}
+
+/// Submodules are not checked out in a worktree.
+fn submodules(repository: &Repository, commit: &str) -> Result<Option<String>> {
+    let repo = repository.open()?;
+    let fail = || "cannot read the base";
+    let tree = repo.find_commit(refs::oid(commit)?).and_then(|it| it.tree()).or_fail(fail)?;
+    let Some(entry) = tree.get_name(".gitmodules") else { return Ok(None) };
+    let Ok(blob) = repo.find_blob(entry.id()) else { return Ok(None) };
+    let text = String::from_utf8_lossy(blob.content()).into_owned();
+    let paths: Vec<PathBuf> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("path")?.trim_start().strip_prefix('='))
+        .map(|path| path.trim().into())
+        .collect();
+    Ok((!paths.is_empty()).then(|| {
+        format!(
+            "sessions start without the files of submodules: {}; `[studio] setup` can fetch them: \
+             git submodule update --init",
+            named(&paths)
+        )
+    }))
+}
+
+fn named(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> =
+        paths.iter().take(NAMED).map(|it| base::text::printable(&it.to_string_lossy())).collect();
+    let more = paths.len().saturating_sub(NAMED);
+    match more {
+        0 => shown.join(", "),
+        _ => format!("{} and {more} more", shown.join(", ")),
+    }
+}

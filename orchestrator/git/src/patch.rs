@@ -1,0 +1,264 @@
+//! The difference between two states of the files as git writes it, streamed to where it is read.
+//! Nothing that a repository names is run, and no attribute of the files hides anything.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::git::Git;
+use base::process::{Job, Limits};
+
+use crate::object_quarantine::Quarantine;
+use crate::refs;
+use crate::repo::Repository;
+use crate::stage::is_g3s_own;
+
+/// Two states of the files, and where their objects are.
+pub struct Comparison {
+    /// The commit that the work is compared with.
+    pub from: String,
+    /// The commit or tree with the work.
+    pub to: String,
+    git_dir: PathBuf,
+    objects: Vec<PathBuf>,
+    /// Holds the objects of a worktree that was looked at and not imported.
+    _scratch: Option<Quarantine>,
+}
+
+/// What is printed of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchForm {
+    /// A patch that `git apply` takes, byte for byte: binary files with their data.
+    Applicable,
+    /// A patch for people: of a binary file it only says that it differs.
+    Readable,
+    /// Print one line per file, in so many columns.
+    Stat {
+        /// Columns.
+        width: u16,
+    },
+    /// Print only the names of the changed files.
+    Names,
+    /// Changed words, marked as `[-old-]{+new+}`.
+    Words,
+    /// Changed words in git's line format for programs.
+    WordsForPrograms,
+}
+
+impl Comparison {
+    /// Two commits of the repository.
+    pub fn of_commits(repository: &Repository, from: &str, to: &str) -> Comparison {
+        Comparison {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            git_dir: repository.common_dir.clone(),
+            objects: Vec::new(),
+            _scratch: None,
+        }
+    }
+
+    /// A commit of the repository and a tree whose objects are in a scratch directory, or among
+    /// the objects that a session made.
+    pub fn of_worktree(
+        repository: &Repository,
+        session_git_dir: &Path,
+        scratch: Quarantine,
+        from: &str,
+        to: &str,
+    ) -> Comparison {
+        Comparison {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            git_dir: scratch.path().to_owned(),
+            objects: vec![repository.common_dir.join("objects"), session_git_dir.join("objects")],
+            _scratch: Some(scratch),
+        }
+    }
+
+    /// The git command that prints the difference of these paths to its stdout; of all files when
+    /// there are none.
+    pub fn job(&self, form: PatchForm, paths: &[OsString]) -> Result<Job> {
+        let mut args: Vec<OsString> = Vec::new();
+        let readable = !matches!(form, PatchForm::Applicable);
+        if readable {
+            // Names are made safe where they are shown, and stay readable otherwise.
+            args.extend(["-c", "core.quotePath=false"].map(OsString::from));
+        }
+        args.extend(["diff-tree", "-r", "-M", "--no-color"].map(OsString::from));
+        let own: &[&str] = match form {
+            PatchForm::Applicable => &["-p", "--binary", "--full-index"],
+            PatchForm::Readable => &["-p"],
+            PatchForm::Stat { .. } => &["--stat"],
+            PatchForm::Names => &["--name-only"],
+            PatchForm::Words => &["-p", "--word-diff=plain"],
+            PatchForm::WordsForPrograms => &["-p", "--word-diff=porcelain"],
+        };
+        args.extend(own.iter().map(OsString::from));
+        if let PatchForm::Stat { width } = form {
+            args.push(format!("--stat-width={width}").into());
+        }
+        args.extend([OsString::from(&self.from), OsString::from(&self.to), "--".into()]);
+        args.extend(paths.iter().cloned());
+        args.extend(self.without_g3s_own()?);
+        Ok(self.git(&args))
+    }
+
+    /// Pathspecs that leave out g3's own files, where an agent committed some.
+    fn without_g3s_own(&self) -> Result<Vec<OsString>> {
+        let names = self.names(&[".g3".into()])?;
+        let own = names.into_iter().filter(|name| is_g3s_own(Path::new(name)));
+        Ok(own
+            .map(|name| {
+                let mut pathspec = OsString::from(":(exclude,top,literal)");
+                pathspec.push(name);
+                pathspec
+            })
+            .collect())
+    }
+
+    /// The changed files, relative to the top; a renamed file by both its names.
+    fn names(&self, paths: &[OsString]) -> Result<Vec<OsString>> {
+        let mut args: Vec<OsString> =
+            ["diff-tree", "-r", "--no-renames", "--name-only", "-z"].map(OsString::from).into();
+        args.extend([OsString::from(&self.from), OsString::from(&self.to), "--".into()]);
+        args.extend(paths.iter().cloned());
+        let output = self.git(&args).output(Limits::seconds(600)).or_fail(cannot)?;
+        let output = base::git::checked(&args, output).or_fail(cannot)?;
+        let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Ok(names.map(|name| OsString::from_vec(name.to_owned())).collect())
+    }
+
+    fn git(&self, args: &[OsString]) -> Job {
+        let door = Git::at(&self.git_dir).without_attributes();
+        let mut job = door.job(args);
+        if !self.objects.is_empty() {
+            let quoted: Vec<Vec<u8>> =
+                self.objects.iter().map(|path| quoted(path.as_os_str())).collect();
+            let list = OsString::from_vec(quoted.join(&b':'));
+            job = job.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", list);
+        }
+        job
+    }
+
+    /// Writes the changed files of both states below a directory, as `base/…` and `work/…`.
+    /// Symbolic links become files that hold their target.
+    pub fn write_files(&self, paths: &[OsString], directory: &Path) -> Result<()> {
+        let repo = git2::Repository::open(&self.git_dir).or_fail(cannot)?;
+        let odb = repo.odb().or_fail(cannot)?;
+        for objects in &self.objects {
+            odb.add_disk_alternate(&objects.to_string_lossy()).or_fail(cannot)?;
+        }
+        let tree = |id: &str| -> Result<git2::Tree<'_>> {
+            let object = repo.find_object(refs::oid(id)?, None).or_fail(cannot)?;
+            object.peel_to_tree().or_fail(cannot)
+        };
+        let sides = [("base", tree(&self.from)?), ("work", tree(&self.to)?)];
+        for (side, _) in &sides {
+            fs::create_dir(directory.join(side)).or_fail(cannot)?;
+        }
+        for name in self.names(paths)? {
+            let path = Path::new(&name);
+            if is_g3s_own(path) || !stays_inside(path) {
+                continue;
+            }
+            for (side, tree) in &sides {
+                let Ok(entry) = tree.get_path(path) else { continue };
+                let Ok(blob) = repo.find_blob(entry.id()) else { continue };
+                let to = directory.join(side).join(path);
+                let parent = to.parent().unwrap_or(directory);
+                let write = || {
+                    fs::create_dir_all(parent)?;
+                    fs::File::create_new(&to)?.write_all(blob.content())
+                };
+                write().or_fail(|| format!("cannot write {}", to.display()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a path of a tree names a file below the directory that it is joined to.
+fn stays_inside(path: &Path) -> bool {
+    path.components().all(|part| match part {
+        std::path::Component::Normal(name) => !name.eq_ignore_ascii_case(".git"),
+        _ => false,
+    })
+}
+
+/// A path in the list of object directories, which git splits at colons unless it is quoted.
+fn quoted(path: &OsStr) -> Vec<u8> {
+    let mut out = vec![b'"'];
+    for byte in path.as_bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    out.push(b'"');
+    out
+}
+
+/// A pathspec as the user typed it, relative to a directory below the top, made relative to the
+/// top; pathspecs with magic (`:…`) stay as they are.
+pub fn from_top(prefix: &Path, typed: &OsStr) -> Result<OsString> {
+    if typed.as_bytes().starts_with(b":") {
+        return Ok(typed.to_owned());
+    }
+    let mut path = prefix.to_owned();
+    for part in Path::new(typed).components() {
+        match part {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir if path.pop() => {}
+            std::path::Component::Normal(name) => path.push(name),
+            std::path::Component::ParentDir
+            | std::path::Component::RootDir
+            | std::path::Component::Prefix(_) => {
+                return Err(Failure::usage(format!(
+                    "`{}` is outside the repository",
+                    Path::new(typed).display()
+                ))
+                .next("name paths relative to the current directory"));
+            }
+        }
+    }
+    if path.as_os_str().is_empty() {
+        return Ok(".".into());
+    }
+    Ok(path.into_os_string())
+}
+
+fn cannot() -> &'static str {
+    "cannot compare the work with its base"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_relative_to_the_current_directory_and_stay_in_the_repository() {
+        let at = |prefix: &str, typed: &str| from_top(Path::new(prefix), typed.as_ref());
+        assert_eq!(at("", "a/b").unwrap(), "a/b");
+        assert_eq!(at("src", "../docs/./x").unwrap(), "docs/x");
+        assert_eq!(at("src", ".").unwrap(), "src");
+        assert_eq!(at("", ".").unwrap(), ".");
+        assert_eq!(at("src", ":(top)*.md").unwrap(), ":(top)*.md");
+        assert!(at("src", "../../x").is_err() && at("", "/etc").is_err());
+    }
+
+    #[test]
+    fn no_path_of_a_tree_leaves_its_directory() {
+        assert!(stays_inside(Path::new("a/b")));
+        for path in ["../a", "/a", "a/../../b", ".git/config", "a/.GIT/x"] {
+            assert!(!stays_inside(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn object_directories_are_quoted_as_git_reads_them() {
+        assert_eq!(quoted("/a:b\"c".as_ref()), b"\"/a:b\\\"c\"");
+    }
+}

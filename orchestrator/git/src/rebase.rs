@@ -1,0 +1,93 @@
+//! A session's commits, one by one, on another commit, in memory.
+
+use base::failure::{OrFail, Result};
+
+use crate::conflict::{self, Conflict};
+use crate::refs;
+use crate::signature;
+use crate::snapshot::Snapshot;
+use crate::tree_limits;
+
+/// The tree of all the work, and the last of the replayed commits.
+type Replayed = (git2::Oid, Vec<git2::Oid>);
+
+/// Replays the commits of the session that the target does not have, oldest first, each with its
+/// author and message; merge commits and those that change nothing any more are left out. What is
+/// uncommitted comes last and is in the tree only.
+pub fn replay(
+    repo: &git2::Repository,
+    onto: &git2::Commit<'_>,
+    snapshot: &Snapshot,
+    now: jiff::Timestamp,
+) -> Result<std::result::Result<Replayed, Vec<Conflict>>> {
+    let target = onto.tree().or_fail(cannot)?;
+    let mut last = onto.clone();
+    for id in commits(repo, onto.id(), refs::oid(&snapshot.head)?).or_fail(cannot)? {
+        let commit = repo.find_commit(id).or_fail(cannot)?;
+        tree_limits::refuse(repo, &id.to_string(), &target)?;
+        let tree = match pick(repo, &commit, &last, 0)? {
+            Ok(tree) => tree,
+            Err(conflicts) => return Ok(Err(conflicts)),
+        };
+        if tree != last.tree_id() {
+            last = again(repo, &commit, &last, tree, now).or_fail(cannot)?;
+        }
+    }
+    if !snapshot.is_dirty() {
+        return Ok(Ok((last.tree_id(), vec![last.id()])));
+    }
+    let work = repo.find_commit(refs::oid(&snapshot.work)?).or_fail(cannot)?;
+    let mainline = u32::from(work.parent_count() > 1);
+    Ok(pick(repo, &work, &last, mainline)?.map(|tree| (tree, vec![last.id()])))
+}
+
+fn commits(
+    repo: &git2::Repository,
+    onto: git2::Oid,
+    head: git2::Oid,
+) -> std::result::Result<Vec<git2::Oid>, git2::Error> {
+    let mut walk = repo.revwalk()?;
+    walk.set_sorting(git2::Sort::TOPOLOGICAL | git2::Sort::REVERSE)?;
+    walk.push(head)?;
+    walk.hide(onto)?;
+    let mut found = Vec::new();
+    for id in walk {
+        let id = id?;
+        if repo.find_commit(id)?.parent_count() <= 1 {
+            found.push(id);
+        }
+    }
+    Ok(found)
+}
+
+fn pick(
+    repo: &git2::Repository,
+    commit: &git2::Commit<'_>,
+    onto: &git2::Commit<'_>,
+    mainline: u32,
+) -> Result<std::result::Result<git2::Oid, Vec<Conflict>>> {
+    let mut index = repo.cherrypick_commit(commit, onto, mainline, None).or_fail(cannot)?;
+    let conflicts = conflict::settle(repo, &mut index)?;
+    if !conflicts.is_empty() {
+        return Ok(Err(conflicts));
+    }
+    index.write_tree_to(repo).map(Ok).or_fail(cannot)
+}
+
+fn again<'repo>(
+    repo: &'repo git2::Repository,
+    commit: &git2::Commit<'_>,
+    onto: &git2::Commit<'_>,
+    tree: git2::Oid,
+    now: jiff::Timestamp,
+) -> std::result::Result<git2::Commit<'repo>, git2::Error> {
+    let who = signature::of(repo, now)?;
+    let message = String::from_utf8_lossy(commit.message_bytes()).into_owned();
+    let tree = repo.find_tree(tree)?;
+    let id = repo.commit(None, &commit.author(), &who, &message, &tree, &[onto])?;
+    repo.find_commit(id)
+}
+
+fn cannot() -> &'static str {
+    "cannot replay the session's commits on the target"
+}

@@ -1,0 +1,65 @@
+//! Receipts of landed work, as notes in `refs/notes/studio`.
+
+use base::failure::{OrFail, Result};
+use base::id::Id;
+
+use crate::object_quarantine::{self, Quarantine};
+use crate::refs::{self, RefChange};
+use crate::repo::Repository;
+use crate::signature;
+
+/// The ref of the notes; `git log --notes=studio` shows them.
+pub const NOTES: &str = "refs/notes/studio";
+
+/// Notes a text at a commit, in place of an earlier one.
+pub fn write(repository: &Repository, commit: &str, text: &str) -> Result<()> {
+    if read(repository, commit)?.is_some_and(|noted| noted.trim_end() == text.trim_end()) {
+        return Ok(());
+    }
+    let scratch = Quarantine::open(repository)?;
+    let change = note(&repository.open()?, &scratch, commit, text)?;
+    let id = Id::parse("receipt").or_fail(cannot)?;
+    let had: Vec<String> = change.before.iter().cloned().collect();
+    let wanted: Vec<String> = change.after.iter().cloned().collect();
+    let kept = object_quarantine::bring(repository, &[scratch.objects()], &wanted, &had, &id)?;
+    refs::update_own(repository, &[change], "studio: receipt")?;
+    kept.release();
+    Ok(())
+}
+
+/// Makes a note in a scratch directory, in place of an earlier one: how the ref of the notes changes.
+pub fn note(
+    real: &git2::Repository,
+    scratch: &Quarantine,
+    commit: &str,
+    text: &str,
+) -> Result<RefChange> {
+    let before = refs::read(real, NOTES)?;
+    let repo = &scratch.repo;
+    let make = || -> std::result::Result<git2::Oid, git2::Error> {
+        if let Some(before) = &before {
+            repo.reference(NOTES, git2::Oid::from_str(before)?, true, "")?;
+        }
+        let commit = repo.find_commit(git2::Oid::from_str(commit)?)?;
+        let time = jiff::Timestamp::from_second(commit.time().seconds()).unwrap_or_default();
+        let who = signature::of(repo, time)?;
+        repo.note(&who, &who, Some(NOTES), commit.id(), text, true)?;
+        repo.refname_to_id(NOTES)
+    };
+    let after = make().or_fail(cannot)?.to_string();
+    Ok(RefChange::new(NOTES, before, Some(after)))
+}
+
+/// The note at a commit.
+pub fn read(repository: &Repository, commit: &str) -> Result<Option<String>> {
+    let repo = repository.open()?;
+    match repo.find_note(Some(NOTES), refs::oid(commit)?) {
+        Ok(note) => Ok(Some(String::from_utf8_lossy(note.message_bytes()).into_owned())),
+        Err(e) if e.code() == git2::ErrorCode::NotFound => Ok(None),
+        Err(e) => Err(e).or_fail(|| "cannot read the receipt"),
+    }
+}
+
+fn cannot() -> &'static str {
+    "cannot write the receipt"
+}

@@ -1,0 +1,121 @@
+//! A session's worktree that somebody deleted, made anew: the files of the newest snapshot, on the
+//! session's own commits.
+
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::files::step;
+use base::git::Git;
+use base::process::Limits;
+
+use crate::import;
+use crate::repo::Repository;
+use crate::safe_open::SafeDir;
+use crate::session_repo::{Originals, SessionRepo};
+use crate::snapshot::LastSeen;
+use crate::{include, repair, snapshot, worktree};
+
+/// What the name of a half-made worktree begins with; the session's id follows.
+const DESK: &str = ".new-";
+
+/// Removes what a killed [`if_gone`] left of these sessions. Only while their locks are held.
+pub fn remove_leftovers(places: &[SessionRepo]) -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for desk in places.iter().map(desk_of).filter(|desk| desk.symlink_metadata().is_ok()) {
+        std::fs::remove_dir_all(&desk).or_fail(cannot)?;
+        removed.push(format!("removed the incomplete {}", desk.display()));
+    }
+    Ok(removed)
+}
+
+/// Where a session's worktree is made before it is renamed to its place.
+fn desk_of(place: &SessionRepo) -> PathBuf {
+    place.worktree.with_file_name(format!("{DESK}{}", place.id))
+}
+
+/// Whether a worktree was made anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recreated {
+    /// It is there.
+    No,
+    /// It was gone.
+    Yes {
+        /// What a person should know.
+        note: Option<String>,
+    },
+}
+
+/// Makes the worktree of a session anew when it is gone, and registers it when it is not registered:
+/// somebody pruned, or a crash came between the two. What git ignored is lost, but for the files that
+/// `.worktreeinclude` names.
+pub fn if_gone(repository: &Repository, place: &SessionRepo) -> Result<Recreated> {
+    if !worktree::is_finished(place) {
+        return Ok(Recreated::No);
+    }
+    if place.worktree.symlink_metadata().is_ok() {
+        repair::refuse_another(place)?;
+        repair::repair(repository, place)?;
+        return Ok(Recreated::No);
+    }
+    let home = import::import(repository, place)?;
+    let head = || home.head.clone();
+    let (work, staged, note) = match snapshot::last_seen(repository, place, &home)? {
+        LastSeen::Committed => (head(), head(), None),
+        LastSeen::Snapshot { work, staged, .. } => (work, staged.unwrap_or_else(head), None),
+        LastSeen::Older { name } => (head(), head(), Some(not_taken(place, &name))),
+    };
+    let parent = place.worktree.parent().unwrap_or(&place.worktree);
+    std::fs::create_dir_all(parent).or_fail(cannot)?;
+    // Made beside its place and renamed: a half-made one would pass for one whose files somebody
+    // deleted.
+    let desk = desk_of(place);
+    let _ = std::fs::remove_dir_all(&desk);
+    std::fs::create_dir(&desk).or_fail(cannot)?;
+    let filled =
+        fill(place, &desk, &work, &staged).and_then(|()| match &repository.main_checkout {
+            Some(checkout) => include::ignore(place, &include::copy(checkout, &desk)?.copied),
+            None => Ok(()),
+        });
+    if let Err(failure) = filled {
+        let _ = std::fs::remove_dir_all(&desk);
+        return Err(failure);
+    }
+    step("remake.filled");
+    std::fs::rename(&desk, &place.worktree).or_fail(cannot)?;
+    base::files::sync_dir(parent).or_fail(cannot)?;
+    step("remake.renamed");
+    repair::repair(repository, place)?;
+    Ok(Recreated::Yes { note })
+}
+
+fn not_taken(place: &SessionRepo, snapshot: &str) -> String {
+    format!(
+        "the worktree was recreated from the last commit; {snapshot} is older and was not \
+         used: git diff {} {snapshot} shows the difference",
+        place.branch
+    )
+}
+
+/// Writes files, index and `.git` file.
+fn fill(place: &SessionRepo, desk: &Path, work: &str, staged: &str) -> Result<()> {
+    let top = SafeDir::open(&place.git_dir).or_fail(cannot)?;
+    for name in ["index", "index.lock"] {
+        top.remove_all(name).or_fail(cannot)?;
+    }
+    let door = Git::at(&place.git_dir).with_work_tree(desk);
+    for args in [["read-tree", "--reset", "-u", work].as_slice(), &["read-tree", "--reset", staged]]
+    {
+        let output = door.job(args).output(Limits::seconds(3600)).or_fail(|| "cannot start git")?;
+        if !output.ok() {
+            return Err(Failure::failed(cannot())
+                .because(output.error_text())
+                .next("check the disk space (`df .`), then try again"));
+        }
+    }
+    let pointer = Originals::load(&place.git_dir)?.pointer;
+    base::files::replace_with_mode(&desk.join(".git"), &pointer, 0o644).or_fail(cannot)
+}
+
+fn cannot() -> &'static str {
+    "cannot recreate the worktree"
+}

@@ -1,0 +1,136 @@
+//! Refs: read with libgit2, moved by compare-and-swap in one transaction.
+
+use std::collections::BTreeMap;
+
+use base::failure::{Failure, OrFail, Result};
+use base::process::Limits;
+use serde::{Deserialize, Serialize};
+
+use crate::repo::Repository;
+
+/// One ref before and after; none means that it does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefChange {
+    /// The full name.
+    pub name: String,
+    /// What it holds before; the change happens only while it does.
+    pub before: Option<String>,
+    /// What it holds after.
+    pub after: Option<String>,
+}
+
+/// How a transaction went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swap {
+    /// All refs moved.
+    Done,
+    /// None moved, because this one holds something else.
+    Lost {
+        /// The full name.
+        name: String,
+        /// What it holds.
+        found: Option<String>,
+    },
+}
+
+impl RefChange {
+    /// A change of one ref.
+    pub fn new(
+        name: impl Into<String>,
+        before: Option<String>,
+        after: Option<String>,
+    ) -> RefChange {
+        RefChange { name: name.into(), before, after }
+    }
+
+    /// The way back.
+    pub fn reversed(&self) -> RefChange {
+        RefChange::new(&self.name, self.after.clone(), self.before.clone())
+    }
+}
+
+/// Moves all refs or none. Hooks do not run. Changes that change nothing are left out.
+pub fn update(repository: &Repository, changes: &[RefChange], why: &str) -> Result<Swap> {
+    update_with(repository, &[], changes, why)
+}
+
+/// As [`update`]; the refs are on disk when this returns (git 2.36 and later: `core.fsync`).
+pub fn update_on_disk(repository: &Repository, changes: &[RefChange], why: &str) -> Result<Swap> {
+    update_with(repository, &["-c", "core.fsync=committed"], changes, why)
+}
+
+fn update_with(
+    repository: &Repository,
+    settings: &[&str],
+    changes: &[RefChange],
+    why: &str,
+) -> Result<Swap> {
+    let wanted: Vec<&RefChange> = changes.iter().filter(|c| c.before != c.after).collect();
+    if wanted.is_empty() {
+        return Ok(Swap::Done);
+    }
+    let mut input = Vec::new();
+    for change in &wanted {
+        let line = match (&change.before, &change.after) {
+            (None, Some(after)) => format!("create {}\0{after}\0", change.name),
+            (Some(before), Some(after)) => format!("update {}\0{after}\0{before}\0", change.name),
+            (Some(before), None) => format!("delete {}\0{before}\0", change.name),
+            (None, None) => continue,
+        };
+        input.extend_from_slice(line.as_bytes());
+    }
+    let args = settings.iter().copied().chain(["update-ref", "-m", why, "--stdin", "-z"]);
+    let job = repository.door().job(args).input(input);
+    let output = job.output(Limits::seconds(120)).or_fail(|| "cannot start git")?;
+    if output.ok() {
+        return Ok(Swap::Done);
+    }
+    let repo = repository.open()?;
+    for change in wanted {
+        let found = read(&repo, &change.name)?;
+        if found != change.before {
+            return Ok(Swap::Lost { name: change.name.clone(), found });
+        }
+    }
+    Err(Failure::failed("cannot move refs").because(output.error_text()))
+}
+
+/// As [`update`], where losing the swap means that something else works on our own refs.
+pub fn update_own(repository: &Repository, changes: &[RefChange], why: &str) -> Result<()> {
+    match update(repository, changes, why)? {
+        Swap::Done => Ok(()),
+        Swap::Lost { name, found } => {
+            let found = found.unwrap_or_else(|| "nothing".to_owned());
+            Err(Failure::refused(format!("{name} was changed by someone else"))
+                .because(format!("it holds {found}"))
+                .next("studio doctor"))
+        }
+    }
+}
+
+/// What a ref holds.
+pub fn read(repo: &git2::Repository, name: &str) -> Result<Option<String>> {
+    match repo.refname_to_id(name) {
+        Ok(id) => Ok(Some(id.to_string())),
+        Err(e) if e.code() == git2::ErrorCode::NotFound => Ok(None),
+        Err(e) => Err(Failure::failed(format!("cannot read {name}")).because(e.message())),
+    }
+}
+
+/// All refs below a prefix, e.g. `refs/studio/kept/`, with what they hold.
+pub fn list(repo: &git2::Repository, prefix: &str) -> Result<BTreeMap<String, String>> {
+    let all = repo.references_glob(&format!("{prefix}*")).or_fail(|| "cannot list refs")?;
+    let mut found = BTreeMap::new();
+    for reference in all {
+        let reference = reference.or_fail(|| "cannot list refs")?;
+        if let (Ok(name), Some(target)) = (reference.name(), reference.target()) {
+            found.insert(name.to_owned(), target.to_string());
+        }
+    }
+    Ok(found)
+}
+
+/// Reads an object id that we wrote ourselves.
+pub fn oid(text: &str) -> Result<git2::Oid> {
+    git2::Oid::from_str(text).or_fail(|| format!("`{text}` is not an object id"))
+}

@@ -1,0 +1,298 @@
+//! Which repository this is, whether studio can work in it, and what a session starts from.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::git::Git;
+use base::id::Id;
+use serde::{Deserialize, Serialize};
+
+use crate::names::BranchName;
+
+/// The file with the path of a main checkout that nothing else leads to.
+const CHECKOUT: &str = "checkout";
+
+/// A repository that studio can work in. Plain data: absolute paths with symlinks resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repository {
+    /// The git common directory: objects, refs, and studio's own state.
+    pub common_dir: PathBuf,
+    /// Where the user works; none for a bare repository.
+    pub main_checkout: Option<PathBuf>,
+    /// The git directory of the checkout that the search began in: its HEAD is the default base.
+    pub here: PathBuf,
+    /// The session whose worktree the search began in.
+    pub session: Option<Id>,
+}
+
+/// What a session starts from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base {
+    /// The branch that work lands on by default; none for a detached base.
+    pub branch: Option<BranchName>,
+    /// The commit, as 40 hex digits.
+    pub commit: String,
+}
+
+impl Repository {
+    /// Finds the repository of a directory: also from a sub-directory, a linked worktree, a bare
+    /// repository, or a session's worktree (which leads home). Refuses by name what cannot be
+    /// handled: exit code 5 for no repository, 2 for one of the wrong kind.
+    pub fn discover(from: &Path) -> Result<Repository> {
+        base::git::version()?;
+        let git_dir = find_git_dir(from)?;
+        let (git_dir, session) = match home_of_session(&git_dir) {
+            Some((common, id)) => (common, Some(id)),
+            None => (git_dir, None),
+        };
+        let common_dir = common_dir_of(&git_dir)?;
+        if common_dir.to_str().is_none() {
+            return Err(Failure::usage("the path of this repository is not UTF-8")
+                .next("rename the directory, or bind-mount it under another name"));
+        }
+        refuse_formats(&common_dir)?;
+        let repo = open_owned(&common_dir)?;
+        let main_checkout = main_checkout(&repo, &common_dir, &git_dir, from)?;
+        let here = open_owned(&git_dir)?;
+        refuse_sparse_index(&here)?;
+        Ok(Repository { common_dir, main_checkout, here: git_dir, session })
+    }
+
+    /// The working tree of the checkout that the search began in; none for a bare repository.
+    pub fn checkout_here(&self) -> Option<PathBuf> {
+        if self.here == self.common_dir {
+            return self.main_checkout.clone();
+        }
+        let pointer = std::fs::read_to_string(self.here.join("gitdir")).ok()?;
+        self.here.join(pointer.trim_end()).parent().map(Path::to_owned)
+    }
+
+    /// Opens it with libgit2, for objects and refs. The user's index is none of its business: libgit2
+    /// would read it for every comparison, and cannot read every index.
+    pub fn open(&self) -> Result<git2::Repository> {
+        let repo = open_owned(&self.common_dir)?;
+        let mut none = git2::Index::new().or_fail(|| "cannot make an index")?;
+        repo.set_index(&mut none).or_fail(|| "cannot make an index")?;
+        Ok(repo)
+    }
+
+    /// The door for the git program, without a working tree.
+    pub fn door(&self) -> Git {
+        Git::at(&self.common_dir)
+    }
+
+    /// The name of the repository: that of its directory.
+    pub fn name(&self) -> String {
+        let dir = self.main_checkout.as_deref().unwrap_or(&self.common_dir);
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.strip_suffix(".git").map(str::to_owned).unwrap_or(name)
+    }
+
+    /// The directory of studio's own state; made when it is not there.
+    pub fn studio_dir(&self) -> Result<PathBuf> {
+        let dir = self.common_dir.join("studio");
+        std::fs::create_dir_all(&dir).or_fail(|| {
+            format!("cannot write in {}: is it read-only?", self.common_dir.display())
+        })?;
+        Ok(dir)
+    }
+
+    /// Writes down where the main checkout is, where the git directory does not say so: supervisors
+    /// know nothing else.
+    pub fn remember_checkout(&self) -> Result<()> {
+        let Some(checkout) = &self.main_checkout else { return Ok(()) };
+        if self.common_dir.parent() == Some(checkout) {
+            return Ok(());
+        }
+        let path = self.studio_dir()?.join(CHECKOUT);
+        base::files::replace(&path, checkout.as_os_str().as_bytes())
+            .or_fail(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The directory of a session's records. Ids are safe as names.
+    pub fn session_dir(&self, id: &Id) -> PathBuf {
+        self.common_dir.join("studio/sessions").join(id.as_str())
+    }
+
+    /// What a session starts from: the given branch, tag or commit, else HEAD of the checkout that
+    /// the search began in. Exit code 5 for an unknown name, 3 for a repository without a commit.
+    pub fn base(&self, wanted: Option<&str>) -> Result<Base> {
+        match wanted {
+            Some(name) if name != "HEAD" => self.named_base(name),
+            Some(_) | None => self.head(),
+        }
+    }
+
+    fn head(&self) -> Result<Base> {
+        let repo = open_owned(&self.here)?;
+        let head = match repo.head() {
+            Ok(head) => head,
+            Err(e) if e.code() == git2::ErrorCode::UnbornBranch => return Err(no_commit()),
+            Err(e) if e.code() == git2::ErrorCode::NotFound => return Err(no_commit()),
+            Err(e) => return Err(Failure::failed("cannot read HEAD").because(e)),
+        };
+        let branch = match head.is_branch() {
+            true => Some(BranchName::parse(head.shorthand().or_fail(|| "HEAD is not UTF-8")?)?),
+            false => None,
+        };
+        let commit = head.peel_to_commit().or_fail(|| "HEAD is not a commit")?.id().to_string();
+        Ok(Base { branch, commit })
+    }
+
+    fn named_base(&self, name: &str) -> Result<Base> {
+        let repo = open_owned(&self.here)?;
+        let plain = name.strip_prefix("refs/heads/").unwrap_or(name);
+        if let Ok(branch) = repo.find_branch(plain, git2::BranchType::Local) {
+            let commit = branch.get().peel_to_commit().or_fail(|| format!("cannot read {name}"))?;
+            return Ok(Base {
+                branch: Some(BranchName::parse(plain)?),
+                commit: commit.id().to_string(),
+            });
+        }
+        let found = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
+        match found {
+            Ok(commit) => Ok(Base { branch: None, commit: commit.id().to_string() }),
+            Err(why) => {
+                let shown = base::text::printable(name);
+                let failure =
+                    Failure::not_found(format!("no such branch, tag or commit: `{shown}`"))
+                        .next("git branch --all");
+                Err(match why.code() {
+                    git2::ErrorCode::NotFound => failure,
+                    _ => failure.because(why.message()),
+                })
+            }
+        }
+    }
+
+    /// The commit a branch points at; none when there is no such branch.
+    pub fn tip(&self, branch: &BranchName) -> Result<Option<String>> {
+        crate::refs::read(&self.open()?, &branch.full())
+    }
+}
+
+fn find_git_dir(from: &Path) -> Result<PathBuf> {
+    let ceilings: [&Path; 0] = [];
+    let found = git2::Repository::discover_path(from, ceilings).map_err(|why| {
+        let failure = Failure::not_found(format!("{} is not in a git repository", from.display()));
+        match why.code() {
+            git2::ErrorCode::NotFound => failure,
+            _ => failure.because(why.message()),
+        }
+        .next("git init && git commit --allow-empty -m start")
+        .next("studio -C DIR …")
+    })?;
+    canonical(&found)
+}
+
+/// The repository and the id behind `<common>/studio/sessions/<id>/git`.
+fn home_of_session(git_dir: &Path) -> Option<(PathBuf, Id)> {
+    let session = git_dir.strip_prefix(git_dir.ancestors().nth(4)?).ok()?;
+    let mut parts = session.iter().map(|part| part.to_str());
+    let (studio, sessions) = (parts.next()??, parts.next()??);
+    let (id, git) = (parts.next()??, parts.next()??);
+    let ours = studio == "studio" && sessions == "sessions" && git == "git";
+    let common = git_dir.ancestors().nth(4)?;
+    let is_repository = common.join("HEAD").exists() && common.join("objects").is_dir();
+    (ours && is_repository).then_some((common.to_owned(), Id::parse(id).ok()?))
+}
+
+fn common_dir_of(git_dir: &Path) -> Result<PathBuf> {
+    match std::fs::read_to_string(git_dir.join("commondir")) {
+        Ok(text) => canonical(&git_dir.join(text.trim_end_matches('\n'))),
+        Err(_) => Ok(git_dir.to_owned()),
+    }
+}
+
+fn canonical(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().or_fail(|| format!("cannot find {}", path.display()))
+}
+
+/// Opens a repository whose owner is us or was allowed by the user.
+fn open_owned(path: &Path) -> Result<git2::Repository> {
+    git2::Repository::open(path).map_err(|why| {
+        let shown = path.display();
+        if why.code() == git2::ErrorCode::Owner {
+            let top = if path.ends_with(".git") { path.parent().unwrap_or(path) } else { path };
+            return Failure::usage(format!("{shown} belongs to another user"))
+                .because("git and studio do not read such repositories unless you allow it")
+                .next(format!("git config --global --add safe.directory '{}'", top.display()));
+        }
+        Failure::usage(format!("cannot open the repository {shown}")).because(why.message())
+    })
+}
+
+/// Refuses by name the formats that are not supported yet, before libgit2 refuses them by riddle.
+fn refuse_formats(common_dir: &Path) -> Result<()> {
+    let config = git2::Config::open(&common_dir.join("config"))
+        .or_fail(|| "cannot read the configuration of the repository")?;
+    let is = |key: &str, value: &str| {
+        config.get_string(key).is_ok_and(|found| found.eq_ignore_ascii_case(value))
+    };
+    if is("extensions.objectformat", "sha256") {
+        return Err(unsupported("a SHA-256 repository", "its object ids have 64 digits"));
+    }
+    if is("extensions.refstorage", "reftable") {
+        return Err(unsupported("a repository with reftable refs", "libgit2 cannot read them")
+            .next("git refs migrate --ref-format=files"));
+    }
+    let promisor = config.entries(Some("^remote\\..*\\.promisor$")).is_ok_and(|mut entries| {
+        entries.next().and_then(std::result::Result::ok).is_some_and(|e| e.value() == Ok("true"))
+    });
+    if promisor || config.get_string("extensions.partialclone").is_ok() {
+        return Err(unsupported("a partial clone", "objects may be missing at any moment")
+            .next("clone it again without --filter"));
+    }
+    Ok(())
+}
+
+fn refuse_sparse_index(here: &git2::Repository) -> Result<()> {
+    let Ok(config) = here.config() else { return Ok(()) };
+    let on = |key| config.get_bool(key).unwrap_or(false);
+    if on("index.sparse") && on("core.sparsecheckout") {
+        return Err(unsupported("a checkout with a sparse index", "libgit2 cannot read it")
+            .next("git sparse-checkout reapply --no-sparse-index"));
+    }
+    Ok(())
+}
+
+fn unsupported(what: &str, why: &str) -> Failure {
+    Failure::usage(format!("{what} is not supported yet")).because(why)
+}
+
+fn no_commit() -> Failure {
+    Failure::refused("this repository has no commit yet")
+        .because("a session starts from a commit")
+        .next("git commit --allow-empty -m start")
+}
+
+/// The user's checkout. A bare repository has none; a separate git directory shows it only to
+/// those who start there, and to whom [`Repository::remember_checkout`] told it.
+fn main_checkout(
+    repo: &git2::Repository,
+    common_dir: &Path,
+    git_dir: &Path,
+    from: &Path,
+) -> Result<Option<PathBuf>> {
+    if repo.is_bare() {
+        return Ok(None);
+    }
+    let leads_here = |top: &Path| find_git_dir(top).is_ok_and(|found| found == common_dir);
+    if let Some(top) = repo.workdir().filter(|top| leads_here(top)) {
+        return canonical(top).map(Some);
+    }
+    if git_dir == common_dir
+        && let Some(top) = from.ancestors().find(|top| top.join(".git").exists() && leads_here(top))
+    {
+        return canonical(top).map(Some);
+    }
+    let told = std::fs::read(common_dir.join("studio").join(CHECKOUT)).unwrap_or_default();
+    let told = Path::new(std::ffi::OsStr::from_bytes(&told));
+    if told.is_absolute() && leads_here(told) {
+        return canonical(told).map(Some);
+    }
+    Err(Failure::usage("cannot find the main checkout of this repository")
+        .because(format!("{} is not inside it", common_dir.display()))
+        .next("run studio in the main checkout"))
+}

@@ -1,0 +1,282 @@
+//! Files in directories that an agent can write: opened so that no symlink leads outside.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// A directory held open. Everything in it is reached by name from here, one step at a time.
+#[derive(Debug)]
+pub struct SafeDir(OwnedFd);
+
+const OPEN: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+impl SafeDir {
+    /// Opens a directory that we know; its last part must not be a symlink.
+    pub fn open(path: &Path) -> io::Result<SafeDir> {
+        Ok(SafeDir(rustix::fs::open(path, OPEN | OFlags::RDONLY, Mode::empty())?))
+    }
+
+    /// A directory in it. What stands there and is no directory is removed, what is missing made.
+    pub fn sub(&self, name: &str) -> io::Result<SafeDir> {
+        match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
+            Ok(fd) => return Ok(SafeDir(fd)),
+            Err(Errno::NOENT) => {}
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?;
+            }
+            Err(e) => return Err(e.into()),
+        }
+        match rustix::fs::mkdirat(&self.0, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(e.into()),
+        }
+        Ok(SafeDir(rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty())?))
+    }
+
+    /// A directory in it, when there is one.
+    pub fn existing(&self, name: &str) -> io::Result<Option<SafeDir>> {
+        match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
+            Ok(fd) => Ok(Some(SafeDir(fd))),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// A directory in it, made when nothing has that name; none when something else has it.
+    pub fn existing_or_made(&self, name: &str) -> io::Result<Option<SafeDir>> {
+        match rustix::fs::mkdirat(&self.0, name, Mode::RWXU | Mode::RGRP | Mode::XGRP) {
+            Ok(()) | Err(Errno::EXIST) => self.existing(name),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Moves an entry into another directory of the same file system, unless one of that name is
+    /// there.
+    pub fn move_to(&self, name: &str, other: &SafeDir) -> io::Result<()> {
+        if rustix::fs::statat(&other.0, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Ok(());
+        }
+        Ok(rustix::fs::renameat(&self.0, name, &other.0, name)?)
+    }
+
+    /// The content of a regular file of at most `limit` bytes; none when it is missing or is
+    /// something else.
+    pub fn read(&self, name: impl AsRef<OsStr>, limit: u64) -> io::Result<Option<Vec<u8>>> {
+        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
+        let name = name.as_ref();
+        let fd = match rustix::fs::openat(&self.0, name, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(None);
+        }
+        if u64::try_from(stat.st_size).is_ok_and(|size| size > limit) {
+            let name = name.to_string_lossy();
+            return Err(io::Error::other(format!("`{name}` is larger than {limit} bytes")));
+        }
+        let mut bytes = Vec::new();
+        File::from(fd).take(limit + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > limit {
+            let name = name.to_string_lossy();
+            return Err(io::Error::other(format!("`{name}` is larger than {limit} bytes")));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Copies a regular file of at most `limit` bytes, its modification time included; `false` when
+    /// it is missing, is something else or is larger.
+    pub fn copy(&self, name: impl AsRef<OsStr>, limit: u64, to: &Path) -> io::Result<bool> {
+        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
+        let fd = match rustix::fs::openat(&self.0, name.as_ref(), flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(false),
+            Err(e) => return Err(e.into()),
+        };
+        let from = File::from(fd);
+        let found = from.metadata()?;
+        if !found.is_file() || found.len() > limit {
+            return Ok(false);
+        }
+        let mut target = File::create(to)?;
+        let copied = io::copy(&mut (&from).take(limit + 1), &mut target)?;
+        if copied > limit {
+            drop(target);
+            std::fs::remove_file(to)?;
+            return Ok(false);
+        }
+        target.set_modified(found.modified()?)?;
+        Ok(true)
+    }
+
+    /// Removes everything below it, `depth` directories deep, that is neither a directory nor a
+    /// regular file: reading a pipe never ends, and a symlink leads somewhere else.
+    pub fn remove_specials(&self, depth: u32) -> io::Result<()> {
+        for entry in rustix::fs::Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    let stat = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW);
+                    stat.map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
+                }
+                kind => kind,
+            };
+            match kind {
+                FileType::RegularFile => {}
+                FileType::Directory if depth > 0 => {
+                    match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
+                        Ok(fd) => SafeDir(fd).remove_specials(depth - 1)?,
+                        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                        Err(e) => return Err(e.into()),
+                    }
+                }
+                FileType::Directory => {}
+                _ => match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT | Errno::ISDIR | Errno::PERM) => {}
+                    Err(e) => return Err(e.into()),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces a file by rename, unless it has this content already.
+    pub fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        if self
+            .read(name, content.len() as u64)
+            .is_ok_and(|found| found.as_deref() == Some(content))
+        {
+            return Ok(());
+        }
+        let temp = format!(".studio-{}", std::process::id());
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let _ = rustix::fs::unlinkat(&self.0, &temp, AtFlags::empty());
+        let fd = rustix::fs::openat(&self.0, &temp, flags, Mode::RUSR | Mode::WUSR)?;
+        File::from(fd).write_all(content)?;
+        if rustix::fs::renameat(&self.0, &temp, &self.0, name).is_ok() {
+            return Ok(());
+        }
+        self.remove_all(name)?;
+        Ok(rustix::fs::renameat(&self.0, &temp, &self.0, name)?)
+    }
+
+    /// Removes a file, or a directory with what is in it. Symlinks are removed, not followed.
+    pub fn remove_all(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        let name = name.as_ref();
+        match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::ISDIR | Errno::PERM) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let fd = rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty())?;
+        SafeDir(fd).empty()?;
+        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Removes everything in it.
+    pub fn empty(&self) -> io::Result<()> {
+        for name in self.names()? {
+            self.remove_all(&name)?;
+        }
+        Ok(())
+    }
+
+    /// The names in it.
+    pub fn names(&self) -> io::Result<Vec<std::ffi::OsString>> {
+        use std::os::unix::ffi::OsStrExt;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// The content of a regular file of at most `limit` bytes, by its path; none when it is missing or
+/// is something else (a symlink, a pipe, on which others would wait for ever).
+pub fn read_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::other("not the path of a file"));
+    };
+    // The directory is ours or was checked by the caller; only its entry may be somebody else's.
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+    let parent = match rustix::fs::open(parent, flags, Mode::empty()) {
+        Ok(fd) => SafeDir(fd),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    parent.read(name, limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_write_never_goes_through_a_symlink() {
+        let temp = tempfile::tempdir().unwrap();
+        let (inside, outside) = (temp.path().join("in"), temp.path().join("out"));
+        std::fs::create_dir_all(&inside).unwrap();
+        std::fs::create_dir_all(&outside).unwrap();
+        std::fs::write(outside.join("file"), "theirs").unwrap();
+        symlink(&outside, inside.join("info")).unwrap();
+        symlink(outside.join("file"), inside.join("config")).unwrap();
+        let dir = SafeDir::open(&inside).unwrap();
+        assert_eq!(dir.read("config", 100).unwrap(), None);
+        dir.write("config", b"ours").unwrap();
+        dir.sub("info").unwrap().write("exclude", b"ours").unwrap();
+        assert_eq!(std::fs::read(outside.join("file")).unwrap(), b"theirs");
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+        assert_eq!(std::fs::read(inside.join("info/exclude")).unwrap(), b"ours");
+    }
+
+    #[test]
+    fn pipes_and_symlinks_are_neither_read_nor_kept() {
+        let temp = tempfile::tempdir().unwrap();
+        let deep = temp.path().join("objects/ab");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(deep.join("kept"), "x").unwrap();
+        symlink("/etc/hostname", deep.join("link")).unwrap();
+        let pipe = temp.path().join("objects/pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        assert_eq!(read_file(&pipe, 10).unwrap(), None);
+        assert_eq!(read_file(&deep.join("link"), 10).unwrap(), None);
+        assert_eq!(read_file(&deep.join("kept"), 10).unwrap().as_deref(), Some(&b"x"[..]));
+        let sparse = File::create(temp.path().join("sparse")).unwrap();
+        sparse.set_len(1 << 40).unwrap();
+        assert!(read_file(&temp.path().join("sparse"), 10).is_err());
+        SafeDir::open(temp.path()).unwrap().remove_specials(2).unwrap();
+        assert!(deep.join("kept").exists() && !pipe.exists());
+        assert!(deep.join("link").symlink_metadata().is_err());
+    }
+
+    #[test]
+    fn emptying_leaves_the_targets_of_symlinks() {
+        let temp = tempfile::tempdir().unwrap();
+        let (inside, outside) = (temp.path().join("in"), temp.path().join("out"));
+        std::fs::create_dir_all(inside.join("a/b")).unwrap();
+        std::fs::create_dir_all(&outside).unwrap();
+        std::fs::write(outside.join("file"), "theirs").unwrap();
+        std::fs::write(inside.join("a/b/c"), "x").unwrap();
+        symlink(&outside, inside.join("a/link")).unwrap();
+        SafeDir::open(&inside).unwrap().empty().unwrap();
+        assert_eq!(std::fs::read_dir(&inside).unwrap().count(), 0);
+        assert!(outside.join("file").exists());
+    }
+}

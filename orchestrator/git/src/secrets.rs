@@ -1,0 +1,206 @@
+//! Private keys and tokens among the lines that a landing adds. Few patterns, each of which names a
+//! secret with certainty: a false alarm would teach people to wave the true ones through.
+
+use std::path::Path;
+
+use base::failure::{OrFail, Result};
+use serde::Serialize;
+
+use crate::merge::{Candidate, MergeStrategy};
+use crate::refs;
+use crate::repo::Repository;
+
+/// The most commits of a session that are looked at one by one.
+const COMMITS: usize = 1000;
+/// The shortest run of base64 that is taken for the content of a private key.
+const KEY_CONTENT: usize = 40;
+/// The fewest different characters of a token: placeholders have one or two.
+const DIFFERENT: usize = 10;
+
+/// How well-known tokens begin, how many characters follow at least, and what they are.
+const TOKENS: &[(&str, usize, &str)] = &[
+    ("AKIA", 16, "an AWS access key"),
+    ("ASIA", 16, "an AWS access key"),
+    ("ghp_", 36, "a GitHub token"),
+    ("gho_", 36, "a GitHub token"),
+    ("ghs_", 36, "a GitHub token"),
+    ("ghr_", 36, "a GitHub token"),
+    ("github_pat_", 60, "a GitHub token"),
+    ("glpat-", 20, "a GitLab token"),
+    ("sk-ant-api", 60, "an Anthropic key"),
+    ("sk-proj-", 40, "an OpenAI key"),
+    ("AIza", 35, "a Google API key"),
+    ("xoxb-", 40, "a Slack token"),
+    ("xoxp-", 40, "a Slack token"),
+    ("sk_live_", 24, "a Stripe key"),
+    ("npm_", 36, "an npm token"),
+    ("hf_", 34, "a Hugging Face token"),
+    ("pypi-AgEIcHlwaS5vcmc", 40, "a PyPI token"),
+];
+
+/// A line that looks like a secret.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct FoundSecret {
+    /// The file; bytes that are not UTF-8 are replaced.
+    pub path: String,
+    /// Its line, counted from 1, in the commit that adds it.
+    pub line: u32,
+    /// What it looks like.
+    pub what: &'static str,
+}
+
+impl FoundSecret {
+    /// For people.
+    pub fn sentence(&self) -> String {
+        format!("{}:{}: looks like {}", base::text::printable(&self.path), self.line, self.what)
+    }
+}
+
+/// The secrets that a landing adds: in the merged tree, and in every commit of the session that
+/// becomes part of the target's history.
+pub fn added(repository: &Repository, candidate: &Candidate) -> Result<Vec<FoundSecret>> {
+    let cannot = || "cannot look for secrets in the work";
+    let repo = repository.open()?;
+    let tree = |id: git2::Oid| repo.find_commit(id).and_then(|commit| commit.tree());
+    let (tip, merged) = (refs::oid(&candidate.target_tip)?, refs::oid(&candidate.merged)?);
+    let whole = (tree(tip).or_fail(cannot)?, tree(merged).or_fail(cannot)?);
+    let mut found = between(&repo, Some(&whole.0), &whole.1).or_fail(cannot)?;
+    if candidate.strategy != MergeStrategy::Squash {
+        let mut walk = repo.revwalk().or_fail(cannot)?;
+        walk.push(refs::oid(&candidate.head)?).or_fail(cannot)?;
+        walk.hide(tip).or_fail(cannot)?;
+        for id in walk.take(COMMITS) {
+            let commit = id.and_then(|id| repo.find_commit(id)).or_fail(cannot)?;
+            let parent = commit.parent(0).and_then(|parent| parent.tree()).ok();
+            let tree = commit.tree().or_fail(cannot)?;
+            found.extend(between(&repo, parent.as_ref(), &tree).or_fail(cannot)?);
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+fn between(
+    repo: &git2::Repository,
+    from: Option<&git2::Tree<'_>>,
+    to: &git2::Tree<'_>,
+) -> std::result::Result<Vec<FoundSecret>, git2::Error> {
+    let mut options = git2::DiffOptions::new();
+    options.context_lines(0);
+    let diff = repo.diff_tree_to_tree(from, Some(to), Some(&mut options))?;
+    let mut found = Vec::new();
+    // A private key whose content is on the next line.
+    let mut begun: Option<FoundSecret> = None;
+    diff.foreach(
+        &mut |_, _| true,
+        None,
+        None,
+        Some(&mut |delta, _, line| {
+            if line.origin() != '+' {
+                return true;
+            }
+            let (Some(path), Some(number)) = (delta.new_file().path(), line.new_lineno()) else {
+                return true;
+            };
+            let text = String::from_utf8_lossy(line.content());
+            let continues = |key: &FoundSecret| key.path == shown(path) && key.line + 1 == number;
+            if let Some(key) = begun.take().filter(continues)
+                && starts_with_key(&text)
+            {
+                found.push(key);
+            }
+            let secret = |what| FoundSecret { path: shown(path), line: number, what };
+            match private_key(&text) {
+                Some(true) => found.push(secret("a private key")),
+                Some(false) => begun = Some(secret("a private key")),
+                None => {}
+            }
+            found.extend(token(&text).map(secret));
+            true
+        }),
+    )?;
+    Ok(found)
+}
+
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Whether a line begins a private key in PEM form; `true` when its content follows in the line.
+fn private_key(line: &str) -> Option<bool> {
+    let (_, rest) = line.split_once("-----BEGIN ")?;
+    let (kind, rest) = rest.split_once("-----")?;
+    let is_key = matches!(kind.strip_suffix(" BLOCK").unwrap_or(kind), "PRIVATE KEY")
+        || kind.trim_end_matches(" BLOCK").ends_with(" PRIVATE KEY");
+    is_key.then(|| starts_with_key(rest))
+}
+
+/// Whether a text begins with base64 as long as a key has it, behind quotes, gaps and `\n`.
+fn starts_with_key(text: &str) -> bool {
+    let text = text.trim_start_matches(|c: char| c.is_whitespace() || "\"'+,`".contains(c));
+    let text = text.trim_start_matches("\\r").trim_start_matches("\\n");
+    let content = text.chars().take_while(|c| c.is_ascii_alphanumeric() || "+/=".contains(*c));
+    content.count() >= KEY_CONTENT
+}
+
+/// The kind of token that a line holds.
+fn token(line: &str) -> Option<&'static str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    line.split(|c| !is_word(c)).find_map(|word| {
+        let (prefix, _, what) = TOKENS.iter().find(|(prefix, length, _)| {
+            word.starts_with(prefix) && word.len() >= prefix.len() + length
+        })?;
+        let rest = &word[prefix.len()..];
+        let is_aws = prefix.len() == 4 && prefix.ends_with("IA");
+        let fits = !is_aws
+            || (rest.len() == 16
+                && rest.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit()));
+        let different: std::collections::BTreeSet<char> = rest.chars().collect();
+        let is_example = rest.to_ascii_lowercase().contains("example");
+        (fits && different.len() >= DIFFERENT && !is_example).then_some(*what)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Built here, so that no scanner takes this file for a leak.
+    fn made_up(prefix: &str, length: usize) -> String {
+        let letters = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0u1V2w3X4y5Z6a7B8c9D0e1F2".chars();
+        format!("{prefix}{}", letters.cycle().take(length).collect::<String>())
+    }
+
+    #[test]
+    fn tokens_are_told_from_placeholders_and_code() {
+        for (prefix, length, what) in TOKENS {
+            let token_text = match prefix.ends_with("IA") {
+                true => format!("{prefix}Q3EGWLTU7ZB2XK5M"),
+                false => made_up(prefix, *length),
+            };
+            assert_eq!(token(&format!("key = \"{token_text}\"")), Some(*what), "{prefix}");
+        }
+        for fine in [
+            "AKIAIOSFODNN7EXAMPLE",
+            "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+            "let npm_config_cache_directory_of_the_user = 1;",
+            "AIzaShort",
+            "hf_hub_download(repo_id)",
+        ] {
+            assert_eq!(token(fine), None, "{fine}");
+        }
+    }
+
+    #[test]
+    fn a_private_key_needs_its_content() {
+        let begin = "-----BEGIN RSA PRIVATE KEY-----";
+        assert_eq!(private_key(begin), Some(false));
+        let content = made_up("MII", 61);
+        assert!(starts_with_key(&content));
+        assert_eq!(private_key(&format!("k = \"{begin}\\n{content}")), Some(true));
+        assert_eq!(private_key("-----BEGIN CERTIFICATE-----"), None);
+        assert_eq!(private_key("-----BEGIN OPENSSH PRIVATE KEY-----"), Some(false));
+        assert!(!starts_with_key("if line.contains(\"-----BEGIN\") {"));
+    }
+}

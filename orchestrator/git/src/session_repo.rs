@@ -1,0 +1,419 @@
+//! A session's private git directory: what studio writes into it, and how it is put back after an
+//! agent had it. The originals lie beside it, where no agent can write.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
+use serde::{Deserialize, Serialize};
+
+use crate::names::{BranchName, BranchTemplate};
+use crate::refs;
+use crate::repo::Repository;
+use crate::safe_open::SafeDir;
+use crate::worktree;
+
+/// Settings that the agent's git must share with the repository's, because they change what is
+/// written to or read from the worktree.
+const SHARED: &[&str] = &[
+    "core.filemode",
+    "core.symlinks",
+    "core.ignorecase",
+    "core.precomposeunicode",
+    "core.autocrlf",
+    "core.eol",
+    "core.safecrlf",
+    "core.longpaths",
+    "user.name",
+    "user.email",
+];
+
+/// How deep an object directory is: `ab/…`, `pack/…`, `info/commit-graphs/…`.
+const OBJECTS_DEPTH: u32 = 2;
+
+/// What the processes of an agent must not change in a session: its `.git` file, and what git obeys
+/// in the private directory behind it.
+pub fn fixed(worktree: &Path, git_dir: &Path) -> Vec<PathBuf> {
+    let inside = ["config", "hooks", "info"].map(|name| git_dir.join(name));
+    inside.into_iter().chain([worktree.join(".git")]).collect()
+}
+
+/// Where the parts of one session are. Plain data for the session's record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRepo {
+    /// The session.
+    pub id: Id,
+    /// Its worktree.
+    pub worktree: PathBuf,
+    /// Its private git directory.
+    pub git_dir: PathBuf,
+    /// Its branch.
+    pub branch: BranchName,
+    /// The commit it started from.
+    pub base: String,
+}
+
+/// The files that studio writes into a private git directory, and the worktree's `.git` file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Originals {
+    /// `config`.
+    pub config: Vec<u8>,
+    /// `info/exclude`.
+    pub exclude: Vec<u8>,
+    /// `info/attributes`, when the repository has one.
+    pub attributes: Option<Vec<u8>>,
+    /// `shallow`, when the repository has one.
+    pub shallow: Option<Vec<u8>>,
+    /// `objects/info/alternates`.
+    pub alternates: Vec<u8>,
+    /// The worktree's `.git` file.
+    pub pointer: Vec<u8>,
+}
+
+impl Originals {
+    /// What a private git directory at `git_dir` for a worktree needs, as the repository is now.
+    pub fn for_place(repository: &Repository, place: &SessionRepo) -> Result<Originals> {
+        let repo = repository.open()?;
+        let info = repository.common_dir.join("info");
+        let up = relative(&place.git_dir.join("objects"), &repository.common_dir.join("objects"));
+        Ok(Originals {
+            config: config(&repo)?.into_bytes(),
+            exclude: exclude(&repo, &info)?,
+            attributes: std::fs::read(info.join("attributes")).ok(),
+            shallow: std::fs::read(repository.common_dir.join("shallow")).ok(),
+            alternates: format!("{}\n", up.display()).into_bytes(),
+            pointer: pointer(place),
+        })
+    }
+
+    /// Keeps them beside the private directory.
+    pub fn save(&self, git_dir: &Path) -> Result<()> {
+        let dir = originals_dir(git_dir);
+        std::fs::create_dir_all(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
+        for (name, content) in self.named() {
+            if let Some(content) = content {
+                base::files::replace(&dir.join(name), content)
+                    .or_fail(|| format!("cannot write {name}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads them back.
+    pub fn load(git_dir: &Path) -> Result<Originals> {
+        let dir = originals_dir(git_dir);
+        let must = |name: &str| {
+            std::fs::read(dir.join(name)).map_err(|why| {
+                Failure::failed(format!("the record of this session's `{name}` is gone"))
+                    .because(why)
+                    .next("studio doctor")
+            })
+        };
+        Ok(Originals {
+            config: must("config")?,
+            exclude: must("exclude")?,
+            attributes: std::fs::read(dir.join("attributes")).ok(),
+            shallow: std::fs::read(dir.join("shallow")).ok(),
+            alternates: must("alternates")?,
+            pointer: must("pointer")?,
+        })
+    }
+
+    fn named(&self) -> [(&'static str, Option<&[u8]>); 6] {
+        [
+            ("config", Some(&self.config)),
+            ("exclude", Some(&self.exclude)),
+            ("attributes", self.attributes.as_deref()),
+            ("shallow", self.shallow.as_deref()),
+            ("alternates", Some(&self.alternates)),
+            ("pointer", Some(&self.pointer)),
+        ]
+    }
+
+    /// Puts them into the private directory, whatever an agent made of it. No hook stays, no
+    /// symlink is followed.
+    pub fn restore(&self, git_dir: &Path) -> Result<()> {
+        self.try_restore(git_dir)
+            .or_fail(|| format!("cannot restore the configuration in {}", git_dir.display()))
+    }
+
+    /// Which of them an agent changed, by name; hooks and what leads to another configuration count.
+    pub fn changed(&self, git_dir: &Path) -> std::io::Result<Vec<String>> {
+        let top = SafeDir::open(git_dir)?;
+        let differs = |dir: &SafeDir, name: &str, content: &[u8]| {
+            !dir.read(name, content.len() as u64).is_ok_and(|it| it.as_deref() == Some(content))
+        };
+        let mut changed = Vec::new();
+        if differs(&top, "config", &self.config) {
+            changed.push("config".to_owned());
+        }
+        let names = top.names()?;
+        let has = |name: &str| names.iter().any(|it| it == name);
+        if has("config.worktree") {
+            changed.push("config.worktree".to_owned());
+        }
+        if has("commondir") {
+            changed.push("commondir".to_owned());
+        }
+        match top.existing("hooks")? {
+            Some(hooks) if hooks.names()?.is_empty() => {}
+            Some(_) => changed.push("hooks".to_owned()),
+            None if has("hooks") => changed.push("hooks".to_owned()),
+            None => {}
+        }
+        let attributes = match top.existing("info")? {
+            Some(info) => match &self.attributes {
+                Some(attributes) => differs(&info, "attributes", attributes),
+                None => info.names()?.iter().any(|name| name == "attributes"),
+            },
+            None => false,
+        };
+        if attributes {
+            changed.push("info/attributes".to_owned());
+        }
+        Ok(changed)
+    }
+
+    /// Whether nothing that git obeys was touched since it was written; a `false` says nothing. Costs
+    /// a few system calls: an agent cannot set the time of a change.
+    pub fn are_untouched(place: &SessionRepo) -> bool {
+        let changed_at = |path: &Path| {
+            std::fs::symlink_metadata(path).map(|meta| (meta.ctime(), meta.ctime_nsec())).ok()
+        };
+        let git_dir = &place.git_dir;
+        let Some(written) = changed_at(&originals_dir(git_dir).join("config")) else {
+            return false;
+        };
+        let is_older = |name| changed_at(&git_dir.join(name)).is_some_and(|it| it <= written);
+        ["config", "hooks", "info"].into_iter().all(is_older)
+            && changed_at(&git_dir.join("config.worktree")).is_none()
+            && changed_at(&git_dir.join("commondir")).is_none()
+            && worktree::pointer_in(&place.worktree) == Some(pointer(place))
+    }
+
+    fn try_restore(&self, git_dir: &Path) -> std::io::Result<()> {
+        let top = SafeDir::open(git_dir)?;
+        top.write("config", &self.config)?;
+        top.remove_all("config.worktree")?;
+        top.remove_all("commondir")?;
+        top.sub("hooks")?.empty()?;
+        let info = top.sub("info")?;
+        info.write("exclude", &self.exclude)?;
+        match &self.attributes {
+            Some(attributes) => info.write("attributes", attributes)?,
+            None => info.remove_all("attributes")?,
+        }
+        for name in info.names()? {
+            if name != "exclude" && name != "attributes" {
+                info.remove_all(&name)?;
+            }
+        }
+        let objects = top.sub("objects")?;
+        objects.remove_specials(OBJECTS_DEPTH)?;
+        let objects_info = objects.sub("info")?;
+        objects_info.write("alternates", &self.alternates)?;
+        objects_info.remove_all("http-alternates")?;
+        match &self.shallow {
+            Some(shallow) => top.write("shallow", shallow),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Makes the private directory: HEAD on the session's branch at the base, copies of the
+/// repository's branches and tags, an empty object directory that borrows the repository's.
+/// Gives the commits it borrows, which the caller pins.
+pub fn make(
+    repository: &Repository,
+    place: &SessionRepo,
+    originals: &Originals,
+    template: &BranchTemplate,
+) -> Result<Vec<String>> {
+    let repo = repository.open()?;
+    let (packed, tips) = packed_refs(&repo, template)?;
+    let write = || -> std::io::Result<()> {
+        std::fs::create_dir_all(&place.git_dir)?;
+        let top = SafeDir::open(&place.git_dir)?;
+        top.sub("refs")?.sub("heads")?;
+        top.sub("objects")?.sub("pack")?;
+        top.write("packed-refs", packed.as_bytes())?;
+        let branch = place.git_dir.join(place.branch.full());
+        std::fs::create_dir_all(branch.parent().unwrap_or(&place.git_dir))?;
+        std::fs::write(branch, format!("{}\n", place.base))?;
+        top.write("HEAD", format!("ref: {}\n", place.branch.full()).as_bytes())
+    };
+    write().or_fail(|| format!("cannot make {}", place.git_dir.display()))?;
+    originals.restore(&place.git_dir)?;
+    originals.save(&place.git_dir)?;
+    Ok(tips)
+}
+
+/// Drops from `packed-refs` the copied refs whose object is gone from the repository, which would
+/// make every `git log --all` of the agent fail. Gives their names. Only between turns: the agent's
+/// git may be writing the file.
+pub fn drop_dead_refs(repository: &Repository, place: &SessionRepo) -> Result<Vec<String>> {
+    let fail = || "cannot read the private packed-refs";
+    let top = SafeDir::open(&place.git_dir).or_fail(fail)?;
+    let Some(bytes) = top.read("packed-refs", 256 << 20).or_fail(fail)? else {
+        return Ok(Vec::new());
+    };
+    let repo = repository.open()?;
+    let odb = repo.odb().or_fail(fail)?;
+    let own = place.git_dir.join("objects");
+    odb.add_disk_alternate(&own.to_string_lossy()).or_fail(fail)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let (mut kept, mut dropped, mut dropping) = (String::new(), Vec::new(), false);
+    for line in text.split_inclusive('\n') {
+        if !line.starts_with(['#', '^']) {
+            let (id, name) = line.trim_end().split_once(' ').unwrap_or_default();
+            dropping = git2::Oid::from_str(id).is_ok_and(|id| !odb.exists(id));
+            if dropping {
+                dropped.push(name.to_owned());
+            }
+        }
+        if !dropping {
+            kept.push_str(line);
+        }
+    }
+    if !dropped.is_empty() {
+        top.write("packed-refs", kept.as_bytes()).or_fail(|| "cannot write packed-refs")?;
+    }
+    Ok(dropped)
+}
+
+/// The repository's branches, tags and remote branches as a `packed-refs` file (the format git
+/// documents in `refs/packed-backend.c`), and the commits that they lead to.
+fn packed_refs(
+    repo: &git2::Repository,
+    template: &BranchTemplate,
+) -> Result<(String, Vec<String>)> {
+    let mut lines = std::collections::BTreeMap::new();
+    let mut tips = Vec::new();
+    for prefix in ["refs/heads/", "refs/remotes/", "refs/tags/"] {
+        for (name, id) in refs::list(repo, prefix)? {
+            let is_ours = name.strip_prefix("refs/heads/").is_some_and(|it| template.matches(it));
+            let Ok(object) = repo.find_object(refs::oid(&id)?, None) else { continue };
+            if is_ours || name.contains('\n') {
+                continue;
+            }
+            if let Ok(commit) = object.peel_to_commit() {
+                tips.push(commit.id().to_string());
+            }
+            let peeled = match object.as_tag() {
+                Some(tag) => match tag.peel() {
+                    Ok(target) => format!("^{}\n", target.id()),
+                    Err(_) => continue,
+                },
+                None => String::new(),
+            };
+            lines.insert(name.clone(), format!("{id} {name}\n{peeled}"));
+        }
+    }
+    tips.sort();
+    tips.dedup();
+    let body: String = lines.into_values().collect();
+    Ok((format!("# pack-refs with: peeled fully-peeled sorted \n{body}"), tips))
+}
+
+/// The configuration of a private directory, with nothing in it that could run.
+pub fn config(repo: &git2::Repository) -> Result<String> {
+    let effective = repo
+        .config()
+        .and_then(|mut config| config.snapshot())
+        .or_fail(|| "cannot read the configuration")?;
+    let mut text = String::from("[core]\n\trepositoryformatversion = 0\n\tbare = false\n");
+    text.push_str("\tlogallrefupdates = true\n");
+    for key in SHARED {
+        let fallback = match *key {
+            "user.name" => Some("studio agent"),
+            "user.email" => Some("agent@studio.invalid"),
+            _ => None,
+        };
+        let named = named_by_environment(key);
+        let configured = effective.get_str(key).ok().filter(|value| !value.is_empty());
+        let value = named.as_deref().or(configured).or(fallback);
+        let (section, name) = key.split_once('.').expect("every shared key has a section");
+        if let Some(value) = value {
+            let _ = write!(text, "[{section}]\n\t{name} = {}\n", quoted(value));
+        }
+    }
+    text.push_str("[gc]\n\tauto = 0\n");
+    Ok(text)
+}
+
+/// Who the user is, where the environment says so: git lets it win over the configuration.
+fn named_by_environment(key: &str) -> Option<String> {
+    let variable = match key {
+        "user.name" => "GIT_AUTHOR_NAME",
+        "user.email" => "GIT_AUTHOR_EMAIL",
+        _ => return None,
+    };
+    std::env::var(variable).ok().filter(|value| !value.trim().is_empty())
+}
+
+/// A value as git's configuration files write it.
+fn quoted(value: &str) -> String {
+    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{escaped}\"")
+}
+
+/// What agents' git ignores: the repository's own list, the user's, and g3's working files.
+fn exclude(repo: &git2::Repository, info: &Path) -> Result<Vec<u8>> {
+    let mut all = std::fs::read(info.join("exclude")).unwrap_or_default();
+    let config = repo.config().or_fail(|| "cannot read the configuration")?;
+    let users = config.get_path("core.excludesfile").ok().or_else(|| {
+        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+        let dir = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home)?;
+        Some(dir.join("git/ignore"))
+    });
+    for content in users.into_iter().filter_map(|path| std::fs::read(path).ok()) {
+        end_line(&mut all);
+        all.extend_from_slice(&content);
+    }
+    end_line(&mut all);
+    all.extend_from_slice(b".g3/*\n!.g3/skills/\n");
+    Ok(all)
+}
+
+fn end_line(text: &mut Vec<u8>) {
+    if text.last().is_some_and(|last| *last != b'\n') {
+        text.push(b'\n');
+    }
+}
+
+/// The `.git` file of a session's worktree.
+pub fn pointer(place: &SessionRepo) -> Vec<u8> {
+    format!("gitdir: {}\n", relative(&place.worktree, &place.git_dir).display()).into_bytes()
+}
+
+fn originals_dir(git_dir: &Path) -> PathBuf {
+    git_dir.parent().unwrap_or(git_dir).join("originals")
+}
+
+/// The way from one directory to another; both absolute, without symlinks.
+pub fn relative(from: &Path, to: &Path) -> PathBuf {
+    let shared = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(shared).map(|_| Path::new(".."));
+    let down = to.components().skip(shared);
+    up.chain(down.map(|part| Path::new(part.as_os_str()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_from_one_directory_to_another() {
+        let way = |from, to| relative(Path::new(from), Path::new(to)).display().to_string();
+        assert_eq!(way("/r/.worktrees/x", "/r/.git/studio/g"), "../../.git/studio/g");
+        assert_eq!(way("/a", "/b/c"), "../b/c");
+        assert_eq!(way("/r/o", "/r/o/p"), "p");
+    }
+
+    #[test]
+    fn values_cannot_end_their_line() {
+        assert_eq!(quoted("a\"b\\c\n[x]"), "\"a\\\"b\\\\c\\n[x]\"");
+    }
+}

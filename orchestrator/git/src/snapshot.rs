@@ -1,0 +1,386 @@
+//! Work in progress as a commit: what is committed, staged, changed and untracked in a session's
+//! worktree, without touching it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::failure::{Failure, OrFail, Result};
+use base::files::step;
+use base::git::Git;
+use base::id::Id;
+use serde::{Deserialize, Serialize};
+
+use crate::import::Imported;
+use crate::leftovers::Leftover;
+use crate::object_quarantine::{self, Quarantine};
+use crate::refs::{self, RefChange};
+use crate::repo::Repository;
+use crate::session_repo::SessionRepo;
+use crate::{confined, index, leftovers, stage};
+
+/// How long a look at a worktree may take.
+const LONGEST: Duration = Duration::from_secs(1800);
+/// How many snapshots of a session are kept.
+const KEPT: u64 = 20;
+
+/// What a snapshot leaves out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotLimits {
+    /// Files larger than this many bytes, unless named in `include`.
+    pub file_bytes: u64,
+    /// Untracked files past this number.
+    pub untracked: usize,
+    /// Files that are taken in spite of their size, relative paths.
+    pub include: Vec<PathBuf>,
+}
+
+impl Default for SnapshotLimits {
+    fn default() -> Self {
+        SnapshotLimits { file_bytes: 10_000_000, untracked: 10_000, include: Vec::new() }
+    }
+}
+
+/// Why a path is not in a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// The file is larger than the limit.
+    TooLarge,
+    /// There are too many untracked files.
+    TooMany,
+    /// A repository inside the worktree.
+    Repository,
+    /// Neither a file nor a symlink, or not readable.
+    Unreadable,
+}
+
+/// A path that is not in a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Relative to the worktree; bytes that are not UTF-8 are replaced.
+    pub path: String,
+    /// Why.
+    pub why: Why,
+}
+
+/// The work of a session at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The commit of the agent's HEAD.
+    pub head: String,
+    /// The commit that holds all the work: the snapshot, or the head when nothing is beside it.
+    pub work: String,
+    /// The number of the snapshot; none when the worktree is clean.
+    pub number: Option<u64>,
+    /// What is not in it: landing refuses until these are ignored or included.
+    pub left_out: Vec<LeftOut>,
+    /// What is not in it because it came, changed or went while the checks ran.
+    pub by_checks: Vec<String>,
+}
+
+impl Snapshot {
+    /// Whether anything is uncommitted.
+    pub fn is_dirty(&self) -> bool {
+        self.number.is_some()
+    }
+}
+
+/// Takes a snapshot of a worktree whose commits are home. A clean worktree without an earlier
+/// snapshot, and one that has not changed since the last, make no new one; so the newest always
+/// says what was last seen. That one is taken when the worktree is gone.
+pub fn take(
+    repository: &Repository,
+    place: &SessionRepo,
+    home: &Imported,
+    limits: &SnapshotLimits,
+    now: jiff::Timestamp,
+) -> Result<Snapshot> {
+    let clean = |left_out, by_checks| Snapshot {
+        head: home.head.clone(),
+        work: home.head.clone(),
+        number: None,
+        left_out,
+        by_checks,
+    };
+    let repo = repository.open()?;
+    if place.worktree.symlink_metadata().is_err() {
+        let (work, number) = match last_seen(repository, place, home)? {
+            LastSeen::Committed => return Ok(clean(Vec::new(), Vec::new())),
+            LastSeen::Snapshot { number, work, .. } => (work, number),
+            LastSeen::Older { name } => return Err(older(place, home, &name)),
+        };
+        return Ok(Snapshot { work, number: Some(number), ..clean(Vec::new(), Vec::new()) });
+    }
+    let leftovers = leftovers::of(&repo, &place.id)?;
+    let WorktreeContent { scratch, tree, staged, left_out, by_checks } =
+        look(repository, place, home, limits, &leftovers)?;
+    let head = repo.find_commit(refs::oid(&home.head)?).or_fail(cannot)?;
+    let is_clean = tree == head.tree_id() && staged.is_none_or(|staged| staged == head.tree_id());
+    if is_clean && numbered(&repo, &place.id)?.is_empty() {
+        return Ok(clean(left_out, by_checks));
+    }
+    let made = Made { head: home.head.clone(), tree, staged };
+    let (work, number) = keep(repository, place, &scratch, &made, now)?;
+    if is_clean {
+        return Ok(clean(left_out, by_checks));
+    }
+    Ok(Snapshot { work, number: Some(number), ..clean(left_out, by_checks) })
+}
+
+/// What a worktree holds.
+pub struct WorktreeContent {
+    /// Where its objects are.
+    pub scratch: Quarantine,
+    /// All of it.
+    pub tree: git2::Oid,
+    /// What is staged; none while a merge has left conflicts.
+    pub staged: Option<git2::Oid>,
+    /// What is not in the tree.
+    pub left_out: Vec<LeftOut>,
+    /// What is not in the tree because it came, changed or went while the checks ran.
+    pub by_checks: Vec<String>,
+}
+
+/// Looks at a worktree without touching it, and without making a ref: at any time, also while its
+/// agent works. What checks left in it, and nobody has changed or staged since, is seen as it was
+/// before them. The files are read by a confined thread: whatever the agent puts in their place, no
+/// other file is read.
+pub fn look(
+    repository: &Repository,
+    place: &SessionRepo,
+    home: &Imported,
+    limits: &SnapshotLimits,
+    leftovers: &Leftover,
+) -> Result<WorktreeContent> {
+    let scratch = Quarantine::for_session(repository, &place.git_dir)?;
+    scratch.share_attributes(&repository.open()?)?;
+    index::copy(&scratch, &place.git_dir)?;
+    let mut read = confined::object_directories(&repository.common_dir);
+    read.extend([place.git_dir.join("objects"), place.worktree.clone()]);
+    let rules = confined::rules(read, vec![scratch.path().to_owned()]);
+    let head = refs::oid(&home.head)?;
+    let objects = object_quarantine::alternates(&[
+        repository.common_dir.join("objects"),
+        place.git_dir.join("objects"),
+    ]);
+    let (place, limits, leftovers) = (place.clone(), limits.clone(), leftovers.clone());
+    confined::run(rules, LONGEST, cannot(), move || {
+        seen(scratch, &objects, head, &place, &limits, &leftovers)
+    })
+}
+
+/// The part of [`look`] that reads the worktree, on the confined thread.
+fn seen(
+    scratch: Quarantine,
+    objects: &str,
+    head: git2::Oid,
+    place: &SessionRepo,
+    limits: &SnapshotLimits,
+    leftovers: &Leftover,
+) -> Result<WorktreeContent> {
+    let repo = &scratch.repo;
+    repo.set_config(&scratch.config()?).or_fail(cannot)?;
+    repo.set_workdir(&place.worktree, false).or_fail(cannot)?;
+    let head = repo.find_commit(head).or_fail(cannot)?;
+    let mut index = index::open(scratch.path(), &head)?;
+    let staged = index::staged_tree(repo, &mut index)?;
+    repo.set_index(&mut index).or_fail(cannot)?;
+    let unstaged = leftovers::unstaged(&index, &leftovers.changes);
+    let door = Git::at(scratch.path()).without_user_config().with_objects(objects);
+    let door = door.with_work_tree(&place.worktree);
+    let mut left_out = stage::add_changes(&door, &mut index, &place.worktree, limits)?;
+    let mut by_checks = leftovers::take_out(&mut index, &unstaged)?;
+    let beside = left_out.extract_if(.., |left| leftovers.holds(place, left));
+    by_checks.extend(beside.map(|left| left.path));
+    let tree = index.write_tree_to(repo).or_fail(cannot)?;
+    drop(head);
+    Ok(WorktreeContent { scratch, tree, staged, left_out, by_checks })
+}
+
+/// What is known of a worktree that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LastSeen {
+    /// All was committed, or nobody has ever looked.
+    Committed,
+    /// The newest snapshot holds what was not.
+    Snapshot {
+        /// Its number.
+        number: u64,
+        /// Its commit.
+        work: String,
+        /// The commit with what was staged; none while a merge had left conflicts.
+        staged: Option<String>,
+    },
+    /// The newest snapshot is older than the last commit: what was changed since is not known, and
+    /// it may hold work that the commits do not.
+    Older {
+        /// Its ref.
+        name: String,
+    },
+}
+
+/// Looks for it.
+pub fn last_seen(
+    repository: &Repository,
+    place: &SessionRepo,
+    home: &Imported,
+) -> Result<LastSeen> {
+    let repo = repository.open()?;
+    let Some((number, work)) = numbered(&repo, &place.id)?.pop() else {
+        return Ok(LastSeen::Committed);
+    };
+    let commit = repo.find_commit(refs::oid(&work)?).or_fail(cannot)?;
+    let on = commit.parent(0).or_fail(cannot)?;
+    let staged = commit.parent(1).ok();
+    let seen = [Some(commit.tree_id()), staged.as_ref().map(git2::Commit::tree_id)];
+    if seen.into_iter().flatten().all(|tree| tree == on.tree_id()) {
+        return Ok(LastSeen::Committed);
+    }
+    if on.id().to_string() != home.head {
+        return Ok(LastSeen::Older { name: format!("{}{number}", prefix(&place.id)) });
+    }
+    let staged = staged.map(|staged| staged.id().to_string());
+    Ok(LastSeen::Snapshot { number, work, staged })
+}
+
+/// The refusal (3) to land while a snapshot may hold work that the commits do not.
+fn older(place: &SessionRepo, home: &Imported, name: &str) -> Failure {
+    Failure::refused(format!("the worktree of `{}` is gone", place.id))
+        .because(format!(
+            "its latest snapshot is older than its last commit: {name} may contain work that {} \
+             does not",
+            home.head
+        ))
+        .next(format!("git diff {} {name}    shows what", place.branch))
+        .next(format!("studio resume {}    recreates the worktree from the last commit", place.id))
+}
+
+/// What a snapshot consists of.
+struct Made {
+    head: String,
+    tree: git2::Oid,
+    staged: Option<git2::Oid>,
+}
+
+/// Makes the commit and its ref, unless the last snapshot says the same.
+fn keep(
+    repository: &Repository,
+    place: &SessionRepo,
+    scratch: &Quarantine,
+    made: &Made,
+    now: jiff::Timestamp,
+) -> Result<(String, u64)> {
+    let earlier = numbered(&repository.open()?, &place.id)?;
+    if let Some((number, commit)) = earlier.last()
+        && says_the_same(&scratch.repo, commit, made)
+    {
+        return Ok((commit.clone(), *number));
+    }
+    let commit = commit(&scratch.repo, made, now).or_fail(cannot)?.to_string();
+    let from = [scratch.objects(), place.git_dir.join("objects")];
+    let had = [made.head.clone()];
+    let kept = object_quarantine::bring(
+        repository,
+        &from,
+        std::slice::from_ref(&commit),
+        &had,
+        &place.id,
+    )?;
+    step("snapshot.objects");
+    let number = earlier.last().map_or(1, |(number, _)| number + 1);
+    let name = |number: u64| format!("{}{number}", prefix(&place.id));
+    let mut changes = vec![RefChange::new(name(number), None, Some(commit.clone()))];
+    let old = earlier.iter().filter(|(earlier, _)| earlier + KEPT <= number);
+    changes.extend(old.map(|(old, held)| RefChange::new(name(*old), Some(held.clone()), None)));
+    refs::update_own(repository, &changes, "studio: snapshot")?;
+    step("snapshot.ref");
+    kept.release();
+    Ok((commit, number))
+}
+
+fn says_the_same(repo: &git2::Repository, commit: &str, made: &Made) -> bool {
+    let Ok(commit) = git2::Oid::from_str(commit).and_then(|id| repo.find_commit(id)) else {
+        return false;
+    };
+    let staged = commit.parent(1).ok().map(|parent| parent.tree_id());
+    let head = commit.parent_id(0).ok().map(|id| id.to_string());
+    commit.tree_id() == made.tree && staged == made.staged && head.as_deref() == Some(&made.head)
+}
+
+fn commit(
+    repo: &git2::Repository,
+    made: &Made,
+    now: jiff::Timestamp,
+) -> std::result::Result<git2::Oid, git2::Error> {
+    let time = git2::Time::new(now.as_second(), 0);
+    let who = git2::Signature::new("studio", "studio@studio.invalid", &time)?;
+    let head = repo.find_commit(git2::Oid::from_str(&made.head)?)?;
+    let save = |tree: git2::Oid, message: &str, parents: &[&git2::Commit<'_>]| {
+        repo.commit(None, &who, &who, message, &repo.find_tree(tree)?, parents)
+    };
+    match made.staged {
+        Some(staged) => {
+            let staged = repo.find_commit(save(staged, "The index of a session\n", &[&head])?)?;
+            save(made.tree, "Work in progress of a session\n", &[&head, &staged])
+        }
+        None => save(made.tree, "Work in progress of a session\n", &[&head]),
+    }
+}
+
+/// The refs of a session's snapshots begin so; a number follows.
+pub fn prefix(id: &Id) -> String {
+    format!("refs/studio/snapshots/{id}/")
+}
+
+/// The commit of the newest snapshot.
+pub fn latest(repository: &Repository, id: &Id) -> Result<Option<String>> {
+    let mut all = numbered(&repository.open()?, id)?;
+    Ok(all.pop().map(|(_, commit)| commit))
+}
+
+/// All snapshots, oldest first.
+fn numbered(repo: &git2::Repository, id: &Id) -> Result<Vec<(u64, String)>> {
+    let prefix = prefix(id);
+    let mut all: Vec<(u64, String)> = refs::list(repo, &prefix)?
+        .into_iter()
+        .filter_map(|(name, commit)| Some((name.strip_prefix(&prefix)?.parse().ok()?, commit)))
+        .collect();
+    all.sort();
+    Ok(all)
+}
+
+/// Refuses (3) to land while something was left out.
+pub fn refuse_left_out(snapshot: &Snapshot, worktree: &Path) -> Result<()> {
+    if snapshot.left_out.is_empty() {
+        return Ok(());
+    }
+    let mut lines: Vec<String> = snapshot
+        .left_out
+        .iter()
+        .take(20)
+        .map(|left| format!("{}: {}", left.path, left.why.sentence()))
+        .collect();
+    if snapshot.left_out.len() > lines.len() {
+        lines.push(format!("and {} more", snapshot.left_out.len() - lines.len()));
+    }
+    Err(Failure::refused("some files would not land")
+        .because(lines.join("\n"))
+        .next(format!("ignore or remove it in {}", worktree.display()))
+        .next("or land it too: studio accept --include PATH"))
+}
+
+impl Why {
+    /// For people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Why::TooLarge => "larger than 10 MB",
+            Why::TooMany => "one of more than 10,000 untracked files",
+            Why::Repository => "a nested repository",
+            Why::Unreadable => "not a readable file",
+        }
+    }
+}
+
+fn cannot() -> &'static str {
+    "cannot take a snapshot of the worktree"
+}

@@ -1,0 +1,256 @@
+//! Dropping sessions, and bringing them back byte for byte. Nothing is deleted here: directories
+//! are renamed, commits are held by refs.
+
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::oplog::{DirectoryMove, Intent, OperationKind, OperationLog, TargetUpdate};
+use crate::refs::{self, RefChange};
+use crate::repo::Repository;
+use crate::session_repo::SessionRepo;
+use crate::transaction::{self, TransactionResult};
+use crate::{checkout, names, repair, worktree};
+
+/// What it takes to drop a session.
+pub struct Dropping {
+    /// Refs that keep its commits.
+    pub keep: Vec<RefChange>,
+    /// Where its directories go.
+    pub moves: Vec<DirectoryMove>,
+    /// Refs that end.
+    pub drop: Vec<RefChange>,
+}
+
+/// What was undone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    /// The undo itself.
+    pub operation: String,
+    /// The operation that it took back.
+    pub undone: String,
+    /// What that was.
+    pub kind: OperationKind,
+    /// The sessions that are back.
+    pub sessions: Vec<SessionRepo>,
+}
+
+/// Drops sessions, in one operation. Parts that are missing (an agent deleted its worktree) are
+/// passed over. Gives the operation's id.
+pub fn discard(repository: &Repository, places: &[SessionRepo], time: &str) -> Result<String> {
+    let mut log = OperationLog::open(repository)?;
+    transaction::recover_with(repository, &mut log)?;
+    let operation = log.next_id();
+    let mut intent = Intent::new(operation.clone(), time, OperationKind::Discard, places.to_vec());
+    for place in places {
+        let dropping = dropping(repository, place, &operation)?;
+        intent.refs_first.extend(dropping.keep);
+        intent.moves.extend(dropping.moves);
+        intent.refs_last.extend(dropping.drop);
+    }
+    transaction::carry_out(repository, &mut log, &intent)?;
+    Ok(operation)
+}
+
+/// Takes an operation back; without an id, the last that can be. An accept can be taken back while
+/// the target still is the landed commit; else the refusal (3) has the `git revert` to type. After
+/// that the undo brings the session back and leaves the target alone.
+pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Undone> {
+    let mut log = OperationLog::open(repository)?;
+    transaction::recover_with(repository, &mut log)?;
+    let undone = log.to_undo(id, |intent| is_kept(repository, intent))?;
+    let operation = log.next_id();
+    let landing = match &undone.landing {
+        Some(landing) if is_reverted(repository, landing)? => None,
+        Some(landing) => Some(back(repository, landing)?),
+        None => None,
+    };
+    refuse_blocked(repository, &undone)?;
+    let mut refs_first: Vec<RefChange> = undone.refs_last.iter().map(RefChange::reversed).collect();
+    // What held the work while it landed is not needed again.
+    refs_first.retain(|change| !change.name.starts_with("refs/studio/landing/"));
+    if let Some(landing) = &undone.landing {
+        let name = format!("{}landed", kept_prefix(&operation));
+        refs_first.push(RefChange::new(name, None, Some(landing.after.clone())));
+    }
+    let intent = Intent {
+        undoes: Some(undone.id.clone()),
+        landing,
+        refs_first,
+        moves: moves_back(repository, &undone),
+        refs_last: undone.refs_first.iter().map(RefChange::reversed).collect(),
+        ..Intent::new(operation.clone(), time, OperationKind::Undo, undone.sessions.clone())
+    };
+    match transaction::carry_out(repository, &mut log, &intent)? {
+        TransactionResult::Yes => Ok(Undone {
+            operation,
+            undone: undone.id,
+            kind: undone.kind,
+            sessions: undone.sessions,
+        }),
+        TransactionResult::TargetMoved(found) => {
+            let landing = undone.landing.as_ref().expect("only a landing has a target");
+            Err(moved_on(repository, landing, found))
+        }
+    }
+}
+
+/// The refs that keep what an operation dropped.
+pub fn kept_prefix(operation: &str) -> String {
+    format!("refs/studio/kept/{operation}/")
+}
+
+/// Whether all that an operation dropped can come back. One that dropped no directory (a session
+/// that never had any) has nothing in the trash, and can be undone for ever.
+pub fn is_kept(repository: &Repository, operation: &Intent) -> bool {
+    operation.moves.iter().all(|moving| !is_lost(repository, operation, moving))
+}
+
+/// Whether a part that an operation moved is gone for good. A registration alone is no reason, nor
+/// is a worktree: snapshots and commits hold the work.
+fn is_lost(repository: &Repository, operation: &Intent, moving: &DirectoryMove) -> bool {
+    moving.to.symlink_metadata().is_err()
+        && !is_registration(repository, moving)
+        && !is_made_anew(operation, moving)
+}
+
+fn is_registration(repository: &Repository, moving: &DirectoryMove) -> bool {
+    moving.from.starts_with(repository.common_dir.join("worktrees"))
+}
+
+/// Where the private parts of what an operation dropped lie.
+pub fn private_trash(repository: &Repository, operation: &str) -> PathBuf {
+    repository.common_dir.join("studio/trash").join(operation)
+}
+
+/// What it takes to drop a session: its branch is kept under another name, its worktree, private
+/// git directory and registration are renamed, each within its file system.
+pub fn dropping(repository: &Repository, place: &SessionRepo, operation: &str) -> Result<Dropping> {
+    repair::refuse_another(place)?;
+    let repo = repository.open()?;
+    let branch = place.branch.full();
+    let tip = refs::read(&repo, &branch)?;
+    let kept = format!("{}{}/branch", kept_prefix(operation), place.id);
+    let admin = worktree::registration_of(repository, place)?;
+    let private = private_trash(repository, operation).join(place.id.as_str());
+    let beside = place.worktree.parent().unwrap_or(&place.worktree);
+    let trash = names::trash_of(repository, beside);
+    worktree::refuse_symlink(&trash)?;
+    let worktree_trash = trash.join(operation).join(place.id.as_str());
+    let mut moves = vec![
+        DirectoryMove { from: place.worktree.clone(), to: worktree_trash },
+        DirectoryMove { from: place.git_dir.clone(), to: private.join("git") },
+    ];
+    if let Some(admin) = admin {
+        moves.push(DirectoryMove { from: admin, to: private.join("admin") });
+    }
+    moves.retain(|moving| moving.from.symlink_metadata().is_ok());
+    Ok(Dropping {
+        keep: vec![RefChange::new(kept, None, tip.clone())],
+        moves,
+        drop: vec![RefChange::new(branch, tip, None)],
+    })
+}
+
+/// Whether the target has the landed commit in its history and nothing of its changes any more:
+/// somebody reverted it. Then the session comes back, and the target stays as it is.
+fn is_reverted(repository: &Repository, landing: &TargetUpdate) -> Result<bool> {
+    let cannot = || "cannot compare the target with what landed";
+    let Some(tip) = repository.tip(&landing.target)? else { return Ok(false) };
+    let repo = repository.open()?;
+    let (id, after) = (refs::oid(&tip)?, refs::oid(&landing.after)?);
+    if tip == landing.after || !repo.graph_descendant_of(id, after).or_fail(cannot)? {
+        return Ok(false);
+    }
+    let tree = checkout::tree_of(&repo, &tip)?;
+    let held = |path: &Path| {
+        let entry = tree.get_path(path).ok()?;
+        Some(checkout::FileEntry { id: entry.id(), mode: u32::try_from(entry.filemode()).ok()? })
+    };
+    let changes = checkout::changes(&repo, &landing.before, &landing.after)?;
+    Ok(changes.iter().all(|change| held(&change.path) == change.before))
+}
+
+/// The landing in reverse, with the checkouts of today.
+fn back(repository: &Repository, landing: &TargetUpdate) -> Result<TargetUpdate> {
+    let tip = repository.tip(&landing.target)?;
+    if tip.as_deref() != Some(landing.after.as_str()) {
+        return Err(moved_on(repository, landing, tip));
+    }
+    Ok(TargetUpdate {
+        target: landing.target.clone(),
+        before: landing.after.clone(),
+        after: landing.before.clone(),
+        checkouts: checkout::of_branch(repository, &landing.target)?,
+    })
+}
+
+fn moved_on(repository: &Repository, landing: &TargetUpdate, found: Option<String>) -> Failure {
+    let parents = repository
+        .open()
+        .ok()
+        .and_then(|repo| {
+            let id = git2::Oid::from_str(&landing.after).ok()?;
+            Some(repo.find_commit(id).ok()?.parent_ids().collect::<Vec<_>>())
+        })
+        .unwrap_or_default();
+    let (before, after) = (&landing.before, &landing.after);
+    let revert = match parents.as_slice() {
+        [only] if only.to_string() == *before => format!("git revert {after}"),
+        [_, _, ..] => format!("git revert -m 1 {after}"),
+        _ => format!("git revert {before}..{after}"),
+    };
+    let found = found.unwrap_or_else(|| "nothing".to_owned());
+    Failure::refused(format!("`{}` has changed since the work landed", landing.target))
+        .because(format!("it is at {found}, not at {after}"))
+        .next(revert)
+}
+
+/// Refuses when a part cannot go back because something stands there, or because its trash is
+/// gone.
+fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
+    for moving in &undone.moves {
+        if is_lost(repository, undone, moving) {
+            return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
+                .because(format!("{} was deleted by `studio gc`", moving.to.display()))
+                .next(format!(
+                    "its commits may still exist: git log {}…",
+                    kept_prefix(&undone.id)
+                )));
+        }
+        if !is_registration(repository, moving) && moving.from.symlink_metadata().is_ok() {
+            return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
+                .because(format!("{} exists again", moving.from.display()))
+                .next("move it away, then try again"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a directory is a worktree whose git directory still is in the trash.
+fn is_made_anew(undone: &Intent, moving: &DirectoryMove) -> bool {
+    let place = undone.sessions.iter().find(|place| place.worktree == moving.from);
+    let private =
+        |place: &SessionRepo| undone.moves.iter().find(|other| other.from == place.git_dir);
+    place.and_then(private).is_some_and(|private| private.to.symlink_metadata().is_ok())
+}
+
+/// The moves in reverse. A registration whose name was taken meanwhile gets another.
+fn moves_back(repository: &Repository, undone: &Intent) -> Vec<DirectoryMove> {
+    let registrations = repository.common_dir.join("worktrees");
+    let reversed = undone.moves.iter().rev().map(|moving| {
+        let mut to = moving.from.clone();
+        if to.starts_with(&registrations) && to.symlink_metadata().is_ok() {
+            let id = undone.sessions.iter().find(|place| is_of(place, &moving.to));
+            to = id.map_or(to, |place| worktree::free_admin_dir(repository, &place.id));
+        }
+        DirectoryMove { from: moving.to.clone(), to }
+    });
+    reversed.collect()
+}
+
+/// Whether a path in the trash belongs to a session.
+fn is_of(place: &SessionRepo, path: &Path) -> bool {
+    path.parent().and_then(Path::file_name).is_some_and(|name| name == place.id.as_str())
+}

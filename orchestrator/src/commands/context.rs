@@ -1,0 +1,129 @@
+//! What every command begins with: the flags that all take, the repository with its sessions, and
+//! whether a script reads.
+
+use std::any::Any;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::config::Sources;
+use base::failure::{Failure, Result};
+use base::id::Id;
+use studio_core::console::Console;
+use studio_core::interrupt::Interrupt;
+use studio_core::project::Project;
+use studio_git::repo::Repository;
+
+use crate::commands::{confirm, editor};
+use crate::report;
+use crate::report::progress::ProgressStep;
+
+/// What a command works with.
+pub struct CommandContext {
+    /// The repository, its sessions and the configuration.
+    pub project: Project,
+    /// Whether a script reads.
+    pub json: bool,
+}
+
+impl Deref for CommandContext {
+    type Target = Project;
+
+    fn deref(&self) -> &Project {
+        &self.project
+    }
+}
+
+/// The flags that every command takes.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct CommonArgs {
+    /// Work in this directory instead of the current one
+    #[arg(short = 'C', value_name = "DIR", global = true)]
+    pub directory: Option<PathBuf>,
+    /// Print JSON for scripts
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Read this configuration file instead of the user's and the repository's
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+}
+
+impl CommonArgs {
+    /// The directory that the command works in, resolved.
+    pub fn directory(&self) -> Result<PathBuf> {
+        let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
+        directory.canonicalize().map_err(|e| {
+            Failure::usage(format!("no such directory: {}", directory.display())).because(e)
+        })
+    }
+
+    /// Where the configuration comes from.
+    pub fn sources(&self) -> Result<Sources> {
+        let absolute = |file: &PathBuf| std::path::absolute(file).unwrap_or_else(|_| file.clone());
+        let only = self.config.as_ref().map(absolute);
+        Ok(Sources { only, ..Sources::from_env(&self.directory()?) })
+    }
+}
+
+impl CommandContext {
+    /// For a person who reads.
+    pub fn new(project: Project) -> CommandContext {
+        let project = Project { console: Arc::new(Terminal { json: false }), ..project };
+        CommandContext { project, json: false }
+    }
+
+    /// Finds the repository and reads the configuration; notices go to stderr.
+    pub fn open(common: &CommonArgs) -> Result<CommandContext> {
+        let directory = common.directory()?;
+        let repository = Repository::discover(&directory)?;
+        let sources = common.sources()?;
+        let loaded = base::config::load(&sources)?;
+        if !common.json {
+            loaded.notices.iter().for_each(|notice| report::say(notice));
+        }
+        if repository.common_dir.join("studio").is_dir() {
+            // Without it other repositories' boxes may read what studio keeps here, and all works.
+            let _ = base::known_repositories::remember(&repository.common_dir);
+        }
+        let project = Project {
+            config_file: sources.only,
+            directory: Some(directory),
+            console: Arc::new(Terminal { json: common.json }),
+            ..Project::with(repository, loaded.config)
+        };
+        Ok(CommandContext { project, json: common.json })
+    }
+
+    /// The same, ended by Ctrl-C in order.
+    #[must_use]
+    pub fn with_interrupt(mut self, interrupt: Interrupt) -> CommandContext {
+        self.project.interrupt = interrupt;
+        self
+    }
+}
+
+/// The person at our terminal.
+struct Terminal {
+    /// A script reads: nothing is told or asked.
+    json: bool,
+}
+
+impl Console for Terminal {
+    fn note(&self, text: &str) {
+        if !self.json {
+            report::say(text);
+        }
+    }
+
+    fn confirm(&self, question: &str) -> Option<bool> {
+        if self.json { None } else { confirm::yes(question) }
+    }
+
+    fn step(&self, id: &Id, what: &str) -> Box<dyn Any> {
+        Box::new(ProgressStep::begin(self.json, id, what))
+    }
+
+    fn edit(&self, directory: &Path, interrupt: &Interrupt, text: &str) -> Result<String> {
+        editor::edit(directory, interrupt, text)
+    }
+}

@@ -1,0 +1,310 @@
+//! The tasks of a plan at work: sessions begin when those they wait for have landed, are told what
+//! failed, and land.
+
+use base::failure::{Kind, Result};
+use base::id::Id;
+use base::text::{head, tail};
+use planner::plan::{self, Act, Digest, Standing};
+use planner::requirement::Requirement;
+use planner::task::Task;
+
+use super::{Plan, output};
+use crate::commands::watch::{StopWhen, WatchFrom, WatchOutcome, Watcher};
+use crate::commands::{accept, confirm, discard, resume};
+use crate::report;
+use studio_core::create;
+use studio_core::landing::{LandingOptions, Rejection};
+use studio_core::launch::requirements::has_rounds;
+use studio_core::session::disposition::Dispositions;
+use studio_core::session::record::PlanRef;
+use studio_core::session::spec::SessionSpec;
+use studio_core::session::state::SessionState;
+use studio_core::session::summary::Disposition;
+use studio_core::view::SessionView;
+
+/// Bytes of what a failing check wrote that an agent is shown.
+const TAIL: usize = 3000;
+
+/// How the work ended.
+pub enum Worked {
+    /// Every task is done.
+    Done,
+    /// A person must look.
+    Stuck,
+    /// The user pressed Ctrl-C; everything is kept.
+    Interrupted,
+}
+
+/// A task and its session.
+pub struct Placed {
+    /// The session; none before it begins, or where the user dropped it.
+    pub view: Option<SessionView>,
+    /// How it stands.
+    pub standing: Standing,
+    /// The commit that landed earlier work on the task, under other requirements.
+    pub earlier: Option<String>,
+}
+
+impl Plan<'_> {
+    /// Whether every task is done.
+    pub fn is_done(&self, tasks: &[Task], all: &[Requirement]) -> Result<bool> {
+        Ok(self.standing(tasks, all)?.iter().all(|placed| placed.standing == Standing::Done))
+    }
+
+    /// Every task with its session. A session counts where its task, its requirements and all that
+    /// it waits for are as they were when it was made.
+    pub fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<Placed>> {
+        let views = self.sessions()?;
+        let fates = self.context.fates()?;
+        let placed = |(task, digest): (&Task, Digest)| {
+            let of_task = |view: &&SessionView| view.record.part.name.as_ref() == Some(&task.id);
+            let same = |view: &SessionView| {
+                view.record.part.digest.as_ref().is_some_and(|it| digest.is(it))
+            };
+            let view = views.iter().filter(of_task).rfind(|view| same(view)).cloned();
+            let earlier = views.iter().filter(of_task).filter(|view| !same(view));
+            let earlier = earlier.filter_map(landed_as).next_back();
+            let view = view.filter(|view| view.state != SessionState::Discarded);
+            let standing = match &view {
+                _ if task.done => Standing::Done,
+                None => Standing::None,
+                Some(view) => match stands(view) {
+                    Standing::Ready if self.stays_undone(&fates, &view.record.id) => {
+                        Standing::Undone
+                    }
+                    standing => standing,
+                },
+            };
+            Placed { view, standing, earlier }
+        };
+        Ok(tasks.iter().zip(self.digests(tasks, all)).map(placed).collect())
+    }
+
+    /// Whether the user undid the landing of a session and did not agree to land it again.
+    fn stays_undone(&self, fates: &Dispositions, id: &Id) -> bool {
+        fates.is_landing_undone(id) && !self.land_again.contains(id)
+    }
+
+    /// Asks about each session whose landing was undone whether it is to land again. The answer
+    /// counts for this call of `studio plan`.
+    fn ask_about_undone(&mut self, tasks: &[Task], all: &[Requirement]) -> Result<()> {
+        for (task, placed) in tasks.iter().zip(self.standing(tasks, all)?) {
+            let Some(view) = placed.view.filter(|_| placed.standing == Standing::Undone) else {
+                continue;
+            };
+            let question = format!("the landing of task `{}` was undone; land it again?", task.id);
+            if confirm::yes(&question) == Some(true) {
+                self.land_again.insert(view.record.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// The sessions of this plan, oldest first.
+    fn sessions(&self) -> Result<Vec<SessionView>> {
+        let mut views = self.context.views()?;
+        views.retain(|view| view.record.part.plan.as_ref() == Some(&self.saved.id));
+        Ok(views)
+    }
+
+    /// Works until nothing is left to be done, or a person must look.
+    pub fn work(&mut self) -> Result<Worked> {
+        // What the user said yes to counts, whatever becomes of the files meanwhile.
+        let all = self.files.requirements(self.saved.approved.as_deref().unwrap_or_default())?;
+        let tasks = self.files.tasks(self.saved.agreed.as_deref().unwrap_or_default(), &all)?;
+        self.drop_others(&tasks, &all)?;
+        self.ask_about_undone(&tasks, &all)?;
+        let digests = self.digests(&tasks, &all);
+        let context = self.context;
+        let mut watcher = Watcher::begin(context, WatchFrom::FromNow)?;
+        let mut tries = vec![0; tasks.len()];
+        loop {
+            let placed = self.standing(&tasks, &all)?;
+            let standing: Vec<Standing> = placed.iter().map(|it| it.standing).collect();
+            let acts = plan::next(&tasks, &standing, &tries);
+            for (at, act) in &acts {
+                tries[*at] += 1;
+                if let Err(failure) =
+                    self.carry_out(*act, (&tasks[*at], &digests[*at].now), &placed[*at], &all)
+                {
+                    // The others go on.
+                    report::say(&format!("{}: {}", tasks[*at].id, failure.in_full()));
+                    tries[*at] = u32::MAX;
+                }
+            }
+            if !acts.is_empty() {
+                context.schedule()?;
+                continue;
+            }
+            let at_work: Vec<&Id> = placed
+                .iter()
+                .filter(|placed| placed.standing == Standing::AtWork)
+                .filter_map(|placed| Some(&placed.view.as_ref()?.record.id))
+                .collect();
+            if at_work.is_empty() {
+                let done = standing.iter().all(|standing| *standing == Standing::Done);
+                return Ok(if done { Worked::Done } else { Worked::Stuck });
+            }
+            at_work.into_iter().for_each(|id| watcher.add(id));
+            if watcher.until(StopWhen::One)? == WatchOutcome::Interrupted {
+                return Ok(Worked::Interrupted);
+            }
+        }
+    }
+
+    /// Drops sessions that work on what is not wanted any more; `undo` brings them back.
+    fn drop_others(&self, tasks: &[Task], all: &[Requirement]) -> Result<()> {
+        let digests = self.digests(tasks, all);
+        let wanted = |view: &SessionView| {
+            let part = &view.record.part;
+            tasks.iter().zip(&digests).any(|(task, digest)| {
+                part.name.as_ref() == Some(&task.id)
+                    && part.digest.as_ref().is_some_and(|it| digest.is(it))
+            })
+        };
+        let mut others = self.sessions()?;
+        others.retain(|view| !view.state.is_over() && !wanted(view));
+        if others.is_empty() {
+            return Ok(());
+        }
+        let operation = discard::drop_all(self.context, &others)?;
+        let ids: Vec<&str> = others.iter().map(|view| view.record.id.as_str()).collect();
+        report::say(&format!("discarded because the plan changed: {}", ids.join(", ")));
+        report::say(&format!("undo: studio undo {operation}"));
+        Ok(())
+    }
+
+    fn carry_out(
+        &self,
+        act: Act,
+        task: (&Task, &str),
+        placed: &Placed,
+        all: &[Requirement],
+    ) -> Result<()> {
+        let view = match (&placed.view, act) {
+            (None, _) | (_, Act::Begin) => return self.begin_task(task, placed, all),
+            (Some(view), Act::GoOn | Act::Again | Act::Land) => view,
+        };
+        let id = &view.record.id;
+        match act {
+            Act::Begin => Ok(()),
+            Act::GoOn => resume::wake(self.context, id, None),
+            Act::Again => resume::wake(self.context, id, Some(why_again(view))),
+            Act::Land => match accept::one(self.context, view, &LandingOptions::default()) {
+                Ok(landed) => {
+                    output::landed(self.context, &landed);
+                    Ok(())
+                }
+                Err(refused) => self.not_landed(id, refused),
+            },
+        }
+    }
+
+    /// A conflict, or a check that fails on the merged tree, goes back to the agent.
+    fn not_landed(&self, id: &Id, refused: Rejection) -> Result<()> {
+        let Rejection { failure, agent_prompt, .. } = refused;
+        match (failure.kind, agent_prompt) {
+            (Kind::Conflict, Some(prompt)) => resume::wake(self.context, id, Some(prompt.into())),
+            (Kind::Failed, _) => {
+                let branch = &self.saved.branch;
+                let tip = self.context.repository.base(Some(branch))?.commit;
+                let text = format!(
+                    "Your work does not land: {}. The branch `{branch}` is at commit {tip}. Commit \
+                     what you have, run `git merge {tip}`, and make it pass.",
+                    failure.in_full()
+                );
+                resume::wake(self.context, id, Some(text))
+            }
+            (_, _) => Err(failure),
+        }
+    }
+
+    fn begin_task(
+        &self,
+        (task, digest): (&Task, &str),
+        placed: &Placed,
+        all: &[Requirement],
+    ) -> Result<()> {
+        let mut order = self.order(task, placed.earlier.as_deref(), all);
+        order.part.digest = Some(digest.to_owned());
+        create::create(self.context, &[order]).map(|_| ())
+    }
+
+    /// What is to be started for a task; `earlier` is the commit that landed earlier work on it.
+    pub fn order(&self, task: &Task, earlier: Option<&str>, all: &[Requirement]) -> SessionSpec {
+        let agent = task.agent.clone().or_else(|| self.context.config.studio.agent.clone());
+        let agent = agent.unwrap_or_else(|| "g3".to_owned());
+        let mut text = task.text.clone();
+        if let Some(commit) = earlier {
+            text.push_str(&format!(
+                "\n\nEarlier work on this has landed as commit {}. Its requirements, or what it \
+                 builds on, have changed since: bring it in line with them.",
+                head(commit, 12)
+            ));
+        }
+        let mut contract = plan::contract(task, all);
+        // Only g3 has a coach; another agent, or a persona, is told what its work is for.
+        let persona = task.persona.as_deref();
+        let coached = has_rounds(&self.context.config, &agent, persona);
+        if let Some(lines) = contract.take_if(|_| !coached) {
+            text.push_str(&format!("\n\nIt serves these requirements:\n\n{lines}"));
+        }
+        let mut checks = task.checks.clone();
+        checks.extend(self.args.checks.iter().filter(|it| !task.checks.contains(it)).cloned());
+        SessionSpec {
+            agent: Some(agent),
+            persona: task.persona.clone(),
+            base: task.base.clone().or_else(|| Some(self.saved.branch.clone())),
+            checks,
+            part: PlanRef {
+                name: Some(task.id.clone()),
+                paths: task.paths.clone(),
+                requirements: task.requirements.clone(),
+                contract,
+                plan: Some(self.saved.id.clone()),
+                digest: None,
+            },
+            limits: self.args.limits.limits(),
+            manner: self.manner(),
+            ..SessionSpec::of(text)
+        }
+    }
+}
+
+/// How a session stands in its plan.
+fn stands(view: &SessionView) -> Standing {
+    match &view.state {
+        // Its supervisor lands it.
+        SessionState::Ready if view.facts.locked => Standing::AtWork,
+        SessionState::Ready => Standing::Ready,
+        SessionState::Failed { .. } => Standing::Failed,
+        SessionState::Stopped | SessionState::Crashed => Standing::Cut,
+        SessionState::Accepted | SessionState::Empty => Standing::Done,
+        SessionState::Discarded => Standing::None,
+        SessionState::Queued
+        | SessionState::Starting
+        | SessionState::Working
+        | SessionState::Waiting { .. }
+        | SessionState::Checking
+        | SessionState::Landing => Standing::AtWork,
+    }
+}
+
+/// The commit as which a session landed.
+fn landed_as(view: &SessionView) -> Option<String> {
+    match &view.facts.fate {
+        Disposition::Accepted { commit, .. } => commit.clone(),
+        Disposition::Open | Disposition::Landing | Disposition::Discarded { .. } => None,
+    }
+}
+
+/// What an agent is told whose session failed.
+fn why_again(view: &SessionView) -> String {
+    let mut text = format!("It is not done yet: {}.", view.why().unwrap_or_default());
+    let checks = view.facts.story.checks.iter().flatten();
+    for check in checks.filter(|check| !check.ok && !check.tail.trim().is_empty()) {
+        let said = tail(check.tail.trim_end(), TAIL);
+        text.push_str(&format!("\n\n`{}` wrote:\n{said}", check.command));
+    }
+    text + "\n\nSet that right."
+}

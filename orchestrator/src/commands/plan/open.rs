@@ -1,0 +1,137 @@
+//! Which plan is meant: a new one for a wish, or the one that is there.
+
+use std::path::Path;
+
+use base::failure::{Failure, Result};
+use planner::document;
+use planner::history::Happened;
+use planner::requirement;
+
+use super::Args;
+use super::files::{PlanFiles, REQUIREMENTS, Saved};
+use crate::commands::context::CommandContext;
+use crate::commands::{input, preflight, requirements};
+use crate::report;
+use studio_core::session::random;
+use studio_core::session::spec::SessionSpec;
+
+/// Bytes of a wish at most.
+const MOST: u64 = 4 << 20;
+
+/// What the user wants, from a file.
+pub fn wish(context: &CommandContext, file: &Path) -> Result<String> {
+    let path = context.directory.as_deref().unwrap_or(Path::new(".")).join(file);
+    let unreadable =
+        |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
+    let bytes = input::read(&path, MOST).map_err(|e| unreadable(e.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
+    match text.trim().is_empty() {
+        true => Err(Failure::usage(format!("{} is empty", file.display()))
+            .next("write what you want into it")),
+        false => Ok(text),
+    }
+}
+
+/// Refuses a new plan that no agent could work on, or whose wish no model could refine, before
+/// anything is written down.
+pub fn refuse_without_agents(context: &CommandContext, args: &Args, wish: &str) -> Result<()> {
+    let needs_model = document::current(wish).is_none() && requirement::items_of(wish) == 0;
+    if needs_model {
+        preflight::planner(context)?;
+    }
+    let order = SessionSpec {
+        agent: context.config.studio.agent.clone(),
+        limits: args.limits.limits(),
+        ..SessionSpec::of(wish.to_owned())
+    };
+    preflight::check(context, &[order])
+}
+
+/// Begins a plan for a wish.
+pub fn begin(
+    context: &CommandContext,
+    args: &Args,
+    files: &PlanFiles,
+    wish: &str,
+    before: Option<Saved>,
+) -> Result<Saved> {
+    let at_work = before.as_ref().is_some_and(|before| !before.over);
+    let strange = before.is_none() && files.read(REQUIREMENTS)?.is_some();
+    if (at_work || strange) && !args.new {
+        let file = args.wish.as_deref().unwrap_or(Path::new("FILE")).display();
+        return Err(Failure::refused("another plan is active")
+            .because(format!("it is in {REQUIREMENTS}"))
+            .next("studio plan    continues it")
+            .next(format!("studio plan --new {file}    sets it aside; nothing is lost")));
+    }
+    let saved = fresh(context, wish)?;
+    let stamp = context.clock.now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
+    let how = if at_work || strange { "dropped" } else { "completed" };
+    // A list of tasks alone is the user's own, for this plan.
+    let earlier = before.is_some() || strange;
+    let kept = earlier.then(|| files.set_aside(how, &stamp)).transpose()?.unwrap_or_default();
+    for name in &kept {
+        report::say(&format!("archived the earlier plan: {name}"));
+    }
+    if let [tasks, requirements] = kept.as_slice() {
+        let what = match how {
+            "completed" => Happened::Completed(requirements.clone(), tasks.clone()),
+            _ => Happened::Other(format!("SET ASIDE ({requirements}, {tasks})")),
+        };
+        files.tell(context.clock, vec![what])?;
+    }
+    let text = match document::current(wish) {
+        Some(_) => numbered(wish)?,
+        None => document::marked(wish),
+    };
+    // The text first: without it, what is remembered would speak of the plan before.
+    files.write(REQUIREMENTS, &text)?;
+    files.save(&saved)?;
+    Ok(saved)
+}
+
+/// Goes on with the plan that there is; requirements that somebody else wrote, e.g. in
+/// `g3 --planning`, are one.
+pub fn go_on(context: &CommandContext, files: &PlanFiles, saved: Option<Saved>) -> Result<Saved> {
+    let Some(text) = files.read(REQUIREMENTS)? else {
+        return Err(Failure::usage("no plan in this repository")
+            .because(format!("there is no {REQUIREMENTS}"))
+            .next("studio plan WISH.md    where WISH.md says what you want"));
+    };
+    if let Some(saved) = saved {
+        return Ok(saved);
+    }
+    let saved = fresh(context, &text)?;
+    if document::current(&text).is_some() {
+        let text_now = numbered(&text)?;
+        if text_now != text {
+            files.write(REQUIREMENTS, &text_now)?;
+        }
+    }
+    files.save(&saved)?;
+    Ok(saved)
+}
+
+fn numbered(text: &str) -> Result<String> {
+    let (text, _) = document::numbered(text).map_err(|unclear| {
+        Failure::usage("cannot number the requirements").because(requirements::mistake(&unclear))
+    })?;
+    Ok(text)
+}
+
+fn fresh(context: &CommandContext, wish: &str) -> Result<Saved> {
+    let base = context.repository.base(None)?;
+    let branch = base.branch.ok_or_else(|| {
+        Failure::refused("a plan needs a branch to land on")
+            .because("no branch is checked out here")
+            .next("git switch BRANCH")
+    })?;
+    let id: String = random::four(wish, 0)?.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Saved {
+        id: format!("plan-{id}"),
+        wish: wish.to_owned(),
+        branch: branch.to_string(),
+        since: base.commit,
+        ..Saved::default()
+    })
+}

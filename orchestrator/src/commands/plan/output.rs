@@ -1,0 +1,161 @@
+//! What a plan tells while it goes on, and at its end.
+
+use base::failure::Failure;
+use base::text::{head, printable};
+use planner::plan::{Stage, Standing};
+use planner::requirement::Requirement;
+use planner::task::Task;
+use serde_json::{Value, json};
+
+use super::executor::Placed;
+use super::files::{REQUIREMENTS, TASKS};
+use crate::commands::context::CommandContext;
+use crate::report;
+use crate::report::table;
+use studio_core::landing::Landed;
+use studio_core::session::summary::Disposition;
+
+/// What happens next.
+pub fn stage(context: &CommandContext, stage: Stage) {
+    let (word, sentence) = match stage {
+        Stage::Refine => ("refine", "refining the requirements with a model"),
+        Stage::Approve => ("approve", ""),
+        Stage::Split => ("split", "splitting the requirements into tasks with a model"),
+        Stage::Agree => ("agree", ""),
+        Stage::Work => ("work", ""),
+        Stage::Over => ("over", ""),
+    };
+    if context.json {
+        report::json_line(&json!({"type": "plan", "stage": word}));
+    } else if !sentence.is_empty() {
+        report::say(&format!("{sentence} …"));
+    }
+}
+
+/// The requirements, and what changed since the user approved some.
+pub fn requirements(context: &CommandContext, all: &[Requirement], before: &[Requirement]) {
+    if context.json {
+        return;
+    }
+    report::out(&format!("{REQUIREMENTS}:"));
+    for it in all {
+        let mark = match before.iter().find(|old| old.id == it.id) {
+            Some(old) if old.text == it.text => " ",
+            Some(_) => "~",
+            None if before.is_empty() => " ",
+            None => "+",
+        };
+        report::out(&printable(&format!("{mark} {}: {}", it.id, it.text)));
+    }
+    for old in before.iter().filter(|old| all.iter().all(|it| it.id != old.id)) {
+        report::out(&printable(&format!("- {}: {}", old.id, old.text)));
+    }
+}
+
+/// The tasks, and what is to be done about each.
+pub fn tasks(context: &CommandContext, tasks: &[Task], placed: &[Placed]) {
+    if context.json {
+        return;
+    }
+    let row = |(task, placed): (&Task, &Placed)| {
+        let now = match (placed.standing, &placed.earlier) {
+            (Standing::None, Some(_)) => "to be redone",
+            (standing, _) => word(standing),
+        };
+        [
+            task.id.clone(),
+            now.to_owned(),
+            task.requirements.join(" "),
+            task.after.join(" "),
+            printable(&task.checks.join("; ")),
+            printable(&table::first_lines(&task.text, 2)),
+        ]
+    };
+    let rows = tasks.iter().zip(placed).map(row).collect();
+    report::out(&format!("{TASKS}:"));
+    report::out(&table::plain(["ID", "NOW", "REQUIREMENTS", "AFTER", "CHECKS", "TASK"], rows));
+}
+
+/// A model did not do its part, and the plan goes on without.
+pub fn without_a_model(failure: &Failure, instead: &str) {
+    let sentence = failure.sentence();
+    report::say(&format!("note: {}; {instead}", sentence.lines().next().unwrap_or_default()));
+}
+
+/// A session of the plan landed.
+pub fn landed(context: &CommandContext, landed: &Landed) {
+    if !context.json {
+        let commit = head(landed.commit.as_deref().unwrap_or_default(), 12);
+        report::say(&format!("{} landed on {} as {commit}", landed.id, landed.target));
+    }
+}
+
+/// How it ended.
+pub fn end(context: &CommandContext, tasks: &[Task], placed: &[Placed]) {
+    let rows = tasks.iter().zip(placed);
+    if context.json {
+        let tasks: Vec<Value> = rows.map(|(task, placed)| told(task, placed)).collect();
+        report::json_line(&json!({"type": "summary", "schema": 1, "tasks": tasks}));
+        return;
+    }
+    let row = |(task, placed): (&Task, &Placed)| {
+        let view = placed.view.as_ref();
+        let id = view.map(|view| view.record.id.to_string()).unwrap_or_default();
+        let commit = commit(placed).map(|commit| head(&commit, 12).to_owned());
+        [task.id.clone(), state(placed).to_owned(), id, commit.unwrap_or_default()]
+    };
+    report::out(&table::plain(
+        ["TASK", "STATE", "SESSION", "COMMIT"],
+        rows.clone().map(row).collect(),
+    ));
+    for (task, placed) in rows.filter(|(_, placed)| placed.standing != Standing::Done) {
+        let undone = placed.view.as_ref().filter(|_| placed.standing == Standing::Undone);
+        if let Some(view) = undone {
+            let id = &view.record.id;
+            report::say(&format!(
+                "{}: its landing was undone; to land it again: studio accept {id}",
+                task.id
+            ));
+            continue;
+        }
+        let why = placed.view.as_ref().and_then(|view| view.why());
+        let why = why.unwrap_or_else(|| match task.after.is_empty() {
+            true => "not started".to_owned(),
+            false => format!("waiting for {}", task.after.join(", ")),
+        });
+        report::say(&format!("{}: {why}", task.id));
+    }
+}
+
+fn told(task: &Task, placed: &Placed) -> Value {
+    let view = placed.view.as_ref();
+    json!({
+        "id": task.id, "requirements": task.requirements, "after": task.after,
+        "state": state(placed), "session": view.map(|view| &view.record.id),
+        "commit": commit(placed), "why": view.and_then(|view| view.why()),
+    })
+}
+
+fn commit(placed: &Placed) -> Option<String> {
+    match &placed.view.as_ref()?.facts.fate {
+        Disposition::Accepted { commit, .. } => commit.clone(),
+        Disposition::Open | Disposition::Landing | Disposition::Discarded { .. } => None,
+    }
+}
+
+/// The state of the session, else what is to be done.
+fn state(placed: &Placed) -> &'static str {
+    placed.view.as_ref().map_or(word(placed.standing), |view| view.state.name())
+}
+
+fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::None => "to do",
+        Standing::AtWork => "at work",
+        Standing::Ready => "ready",
+        Standing::Undone => "landing undone",
+        Standing::Failed => "failed",
+        Standing::Cut => "cut off",
+        Standing::Done => "done",
+    }
+}

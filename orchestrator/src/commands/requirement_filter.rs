@@ -1,0 +1,115 @@
+//! Which requirements a command is about, and what has landed for them.
+
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, Kind, Result};
+use planner::coverage::{Progress, Row, coverage};
+use planner::document;
+use planner::requirement::{self, Requirement, Unclear};
+use planner::task::Task;
+
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::report::requirements::Served;
+use studio_git::landing_history::{self, Landing};
+
+/// Where requirements are, unless said.
+const FILE: &str = "g3-plan/current_requirements.md";
+
+/// What the command line says about requirements.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RequirementFilter {
+    /// One requirement, by its id; all without it
+    #[arg(value_name = "REQ")]
+    pub id: Option<String>,
+    /// Requirements file
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    pub file: PathBuf,
+    /// Only commits that are not in the history of this commit (ids are reused by each plan)
+    #[arg(long, value_name = "REV")]
+    pub since: Option<String>,
+    /// Revision whose history is searched
+    #[arg(long, value_name = "REV", default_value = "HEAD")]
+    pub onto: String,
+}
+
+/// What was asked for, as it is found.
+#[derive(Debug)]
+pub struct FilteredRequirements {
+    /// The requirements that were asked for.
+    pub requirements: Vec<Requirement>,
+    rows: Vec<Row>,
+    /// Commits that name requirements or have a receipt, oldest first.
+    pub landings: Vec<Landing>,
+}
+
+impl RequirementFilter {
+    /// Reads the requirements, and the history for them.
+    pub fn read(
+        &self,
+        common: &CommonArgs,
+        context: &CommandContext,
+    ) -> Result<FilteredRequirements> {
+        let landings =
+            landing_history::read(&context.repository, &self.onto, self.since.as_deref())?;
+        let mut requirements = requirements(&common.directory()?, &self.file)?;
+        if let Some(id) = &self.id {
+            requirements.retain(|it| it.id.eq_ignore_ascii_case(id));
+            if requirements.is_empty() {
+                let nothing = Failure::new(Kind::NotFound, format!("no such requirement: `{id}`"));
+                return Err(nothing
+                    .because(format!("it is not in {}", self.file.display()))
+                    .next("studio trace"));
+            }
+        }
+        let rows = rows(&requirements, &landings);
+        Ok(FilteredRequirements { requirements, rows, landings })
+    }
+}
+
+impl FilteredRequirements {
+    /// Each requirement with all that served it.
+    pub fn served(&self) -> Vec<Served<'_>> {
+        let served = |(requirement, row): (&'_ Requirement, &'_ Row)| {
+            let landings =
+                self.landings.iter().filter(|it| row.commits.contains(&it.commit)).collect();
+            Served { requirement: requirement.clone(), row: row.clone(), landings }
+        };
+        self.requirements.iter().zip(&self.rows).map(served).collect()
+    }
+}
+
+fn requirements(directory: &Path, file: &Path) -> Result<Vec<Requirement>> {
+    let path = directory.join(file);
+    let text = std::fs::read_to_string(&path).map_err(|why| {
+        Failure::usage(format!("cannot read the requirements in {}", file.display()))
+            .because(why)
+            .next("name the file: --file FILE")
+    })?;
+    let section = document::current(&text).unwrap_or(&text);
+    requirement::read(section).map_err(|unclear| {
+        Failure::usage(match unclear {
+            Unclear::Empty => format!("no requirement in {}", file.display()),
+            Unclear::Twice(id) => format!("two requirements have the id {id}"),
+        })
+    })
+}
+
+/// Each landing counts as the task that it was.
+fn rows(all: &[Requirement], landings: &[Landing]) -> Vec<Row> {
+    let task = |it: &Landing| Task {
+        id: it.commit.clone(),
+        requirements: it.requirements.clone(),
+        ..Task::default()
+    };
+    let progress = |it: &Landing| {
+        let checks = it.receipt.iter().flat_map(|receipt| &receipt.checks);
+        Progress {
+            task: it.commit.clone(),
+            landed: Some(it.commit.clone()),
+            passed: checks.filter(|check| check.ok).map(|check| check.command.clone()).collect(),
+        }
+    };
+    let tasks: Vec<Task> = landings.iter().map(task).collect();
+    let progress: Vec<Progress> = landings.iter().map(progress).collect();
+    coverage(all, &tasks, &progress)
+}

@@ -1,0 +1,186 @@
+//! One requirement and all that served it: commits, checks, what the coach said, what it took.
+
+use base::event::Usage;
+use planner::coverage::{Gap, Row};
+use planner::requirement::Requirement;
+use planner::verdict::{Disagreement, Judged};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use studio_git::landing_history::{Landing, Receipt};
+
+/// One requirement and all that served it.
+#[derive(Clone, Debug)]
+pub struct Served<'a> {
+    /// The requirement.
+    pub requirement: Requirement,
+    /// Its commits, and the checks that passed there.
+    pub row: Row,
+    /// The landings of these commits, oldest first.
+    pub landings: Vec<&'a Landing>,
+}
+
+/// A session that served requirements, as its receipt tells.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServingSession {
+    /// Its id.
+    pub id: String,
+    /// What it landed.
+    pub commit: String,
+    /// Rounds of player and coach.
+    pub rounds: Option<u32>,
+    /// Replies of models.
+    pub turns: Option<u32>,
+    /// Tokens and money.
+    pub usage: Option<Usage>,
+    /// The other requirements that it served.
+    pub shared_with: Vec<String>,
+}
+
+/// What sessions took together; absent where none of them said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Took {
+    /// How many sessions.
+    pub sessions: usize,
+    /// Replies of models.
+    pub turns: Option<u32>,
+    /// Tokens and money.
+    pub usage: Option<Usage>,
+}
+
+impl Took {
+    /// What these took, each counted once.
+    pub fn of(sessions: &[ServingSession]) -> Took {
+        let mut took = Took::default();
+        let mut counted: Vec<&str> = Vec::new();
+        // The newest receipt of a session has the most in it.
+        for session in sessions.iter().rev().filter(|it| !it.id.is_empty()) {
+            if counted.contains(&session.id.as_str()) {
+                continue;
+            }
+            counted.push(&session.id);
+            took.sessions += 1;
+            if let Some(turns) = session.turns {
+                took.turns = Some(took.turns.unwrap_or_default().saturating_add(turns));
+            }
+            if let Some(usage) = session.usage {
+                took.usage = Some(took.usage.unwrap_or_default().plus(usage));
+            }
+        }
+        took
+    }
+}
+
+impl Served<'_> {
+    /// What it lacks, in a word.
+    pub fn state(&self) -> &'static str {
+        match self.row.gap() {
+            Some(Gap::Task | Gap::Landing) => "not landed",
+            Some(Gap::Check) => "no check",
+            None => "shown",
+        }
+    }
+
+    /// What a coach said of it last, and of which landing.
+    pub fn coach(&self) -> Option<(&Judged, &Landing)> {
+        self.landings.iter().rev().find_map(|landing| {
+            let all = landing.receipt.as_ref()?.verdict.as_ref()?;
+            let judged = all.iter().find(|it| it.id == self.row.id)?;
+            Some((judged, *landing))
+        })
+    }
+
+    /// The coach's word, and whether more has landed since; `earlier` where only another state of
+    /// the work was judged.
+    pub fn coach_word(&self) -> String {
+        match self.coach() {
+            Some((judged, at)) if self.is_newest(at) => judged.status.word().to_owned(),
+            Some((judged, _)) => format!("{} (earlier)", judged.status.word()),
+            None if self.judged_earlier() => "earlier".to_owned(),
+            None => "-".to_owned(),
+        }
+    }
+
+    fn is_newest(&self, landing: &Landing) -> bool {
+        self.landings.last().is_some_and(|newest| newest.commit == landing.commit)
+    }
+
+    /// Whether the work was judged, and changed before it landed.
+    fn judged_earlier(&self) -> bool {
+        self.receipts().any(|receipt| receipt.judged_earlier)
+    }
+
+    /// Where coach and checks disagreed about it, or about the whole work that served it.
+    pub fn disagreements(&self) -> Vec<&Disagreement> {
+        let all = self.receipts().flat_map(|receipt| &receipt.disagreements);
+        all.filter(|it| it.id.as_ref().is_none_or(|id| *id == self.row.id)).collect()
+    }
+
+    /// The sessions that served it, oldest landing first.
+    pub fn sessions(&self) -> Vec<ServingSession> {
+        let session = |landing: &&Landing| {
+            let receipt = landing.receipt.as_ref()?;
+            let others = landing.requirements.iter().filter(|id| **id != self.row.id);
+            Some(ServingSession {
+                id: receipt.session.clone(),
+                commit: landing.commit.clone(),
+                rounds: receipt.rounds,
+                turns: receipt.turns,
+                usage: receipt.usage,
+                shared_with: others.cloned().collect(),
+            })
+        };
+        self.landings.iter().filter_map(session).collect()
+    }
+
+    /// One object of `trace --json`.
+    pub fn json(&self) -> Value {
+        let coach = self.coach().map(|(judged, landing)| {
+            json!({
+                "status": judged.status, "evidence": judged.evidence, "commit": landing.commit,
+                "newest": self.is_newest(landing),
+            })
+        });
+        let sessions = self.sessions();
+        let took = Took::of(&sessions);
+        json!({
+            "id": self.row.id, "text": self.requirement.text, "state": self.state(),
+            "commits": self.row.commits, "checks": self.row.checks,
+            "coach": coach, "judged_earlier": self.judged_earlier(),
+            "disagreements": self.disagreements(),
+            "sessions": sessions, "turns": took.turns, "usage": took.usage,
+        })
+    }
+
+    fn receipts(&self) -> impl Iterator<Item = &Receipt> {
+        self.landings.iter().filter_map(|landing| landing.receipt.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_counted_once_by_its_newest_receipt() {
+        let session = |id: &str, turns: Option<u32>, input: Option<u64>| ServingSession {
+            id: id.into(),
+            commit: String::new(),
+            rounds: None,
+            turns,
+            usage: input.map(|input| Usage { input, ..Usage::default() }),
+            shared_with: Vec::new(),
+        };
+        let all = [
+            session("a", Some(2), Some(10)),
+            session("b", None, None),
+            session("a", Some(5), Some(30)),
+            session("c", Some(1), None),
+            session("", Some(99), None),
+        ];
+        let took = Took::of(&all);
+        assert_eq!((took.sessions, took.turns), (3, Some(6)));
+        assert_eq!(took.usage.map(|usage| usage.input), Some(30));
+        assert_eq!(Took::of(&all[1..2]), Took { sessions: 1, turns: None, usage: None });
+    }
+}

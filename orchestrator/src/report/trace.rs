@@ -1,0 +1,186 @@
+//! `studio trace` for people: a table, a page for each requirement, a report in Markdown.
+
+use base::text::{head, printable};
+
+use crate::report::coach::{count, one_line, usage};
+use crate::report::requirements::{Served, ServingSession, Took};
+use crate::report::{markdown, table};
+use studio_git::landing_history::Landing;
+
+/// Characters of a commit's name.
+const NAME: usize = 12;
+
+/// A line for each requirement, and what all sessions took.
+pub fn summary(all: &[Served<'_>]) -> String {
+    let line = |it: &Served<'_>| {
+        let commits: Vec<&str> = it.row.commits.iter().map(|commit| head(commit, NAME)).collect();
+        [
+            it.row.id.clone(),
+            it.state().to_owned(),
+            it.coach_word(),
+            commits.join(" "),
+            printable(&it.row.checks.join("; ")),
+            printable(&short(it)),
+            printable(head(&it.requirement.text, 200)),
+        ]
+    };
+    let header = ["ID", "STATE", "COACH", "COMMITS", "CHECKS", "TOOK", "REQUIREMENT"];
+    let mut text = table::plain(header, all.iter().map(line).collect());
+    for it in all.iter().flat_map(Served::disagreements) {
+        text.push_str(&format!("\nwarning: {}", printable(&it.text)));
+    }
+    if let Some(total) = total(all) {
+        text.push_str(&format!("\n{total}"));
+    }
+    text
+}
+
+/// One requirement in full.
+pub fn page(it: &Served<'_>) -> String {
+    let mut lines = vec![format!("{}: {} ({})", it.row.id, it.requirement.text, it.state())];
+    if let Some((judged, _)) = it.coach() {
+        let evidence = one_line(&judged.evidence);
+        lines.push(format!("  coach: {}: {evidence}", it.coach_word()));
+    }
+    lines.extend(it.disagreements().iter().map(|it| format!("  warning: {}", it.text)));
+    for landing in &it.landings {
+        lines.push(format!("  {} {}", head(&landing.commit, NAME), landing.subject));
+        let Some(receipt) = &landing.receipt else {
+            lines.push("    without a receipt: the commit was rewritten".to_owned());
+            continue;
+        };
+        let session = session(it, landing).map(|session| long(&session)).unwrap_or_default();
+        lines.push(format!("    session {}{session}", receipt.session));
+        if receipt.judged_earlier {
+            lines.push("    the coach judged an earlier state".to_owned());
+        }
+        lines.extend(receipt.checks.iter().map(|check| {
+            format!("    {} {}", if check.ok { "passed" } else { "failed" }, check.command)
+        }));
+    }
+    printable(&lines.join("\n"))
+}
+
+/// A report: a table, then a section for each requirement.
+pub fn report(all: &[Served<'_>]) -> String {
+    let line = |it: &Served<'_>| {
+        let commits: Vec<String> =
+            it.row.commits.iter().map(|commit| markdown::code(head(commit, NAME))).collect();
+        let checks = match it.row.checks.len() {
+            0 => "none".to_owned(),
+            many => format!("{many} passed"),
+        };
+        let coach = it.coach_word();
+        let id = markdown::text(&it.row.id);
+        [id, it.state().to_owned(), coach, commits.join(" "), checks, markdown::text(&short(it))]
+    };
+    let header = ["requirement", "state", "coach", "commits", "checks", "took"];
+    let rows: Vec<_> = all.iter().map(line).collect();
+    let mut parts = vec![markdown::table(header, &rows)];
+    parts.extend(total(all).map(|total| markdown::text(&total)));
+    parts.extend(all.iter().map(section));
+    parts.join("\n\n")
+}
+
+fn section(it: &Served<'_>) -> String {
+    let mut lines = vec![
+        format!("### {}", markdown::text(&it.row.id)),
+        String::new(),
+        markdown::text(&it.requirement.text),
+        String::new(),
+        format!("- State: {}", it.state()),
+    ];
+    for landing in &it.landings {
+        let (commit, subject) = (markdown::code(head(&landing.commit, NAME)), &landing.subject);
+        let by = match (&landing.receipt, session(it, landing)) {
+            (Some(receipt), Some(session)) => {
+                let earlier =
+                    if receipt.judged_earlier { ", judged in an earlier state" } else { "" };
+                let took = markdown::text(&long(&session));
+                format!("session {}{took}{earlier}", markdown::code(&receipt.session))
+            }
+            _ => "without a receipt: the commit was rewritten".to_owned(),
+        };
+        lines.push(format!("- Commit {commit} {}: {by}", markdown::text(subject)));
+        for check in landing.receipt.iter().flat_map(|receipt| &receipt.checks) {
+            let word = if check.ok { "passed" } else { "failed" };
+            lines.push(format!("  - {word}: {}", markdown::code(&check.command)));
+        }
+    }
+    if let Some((judged, _)) = it.coach() {
+        let evidence = markdown::text(&one_line(&judged.evidence));
+        lines.push(format!("- Coach: {}. {evidence}", it.coach_word()));
+    }
+    let look = it.disagreements();
+    lines.extend(look.iter().map(|it| format!("- Warning: {}", markdown::text(&it.text))));
+    lines.join("\n")
+}
+
+fn session(it: &Served<'_>, landing: &Landing) -> Option<ServingSession> {
+    it.sessions().into_iter().find(|session| session.commit == landing.commit)
+}
+
+/// What a session took, as it goes on behind its name.
+fn long(session: &ServingSession) -> String {
+    let mut parts = Vec::new();
+    parts.extend(session.rounds.map(|rounds| count(rounds as usize, "round")));
+    parts.extend(session.turns.map(turns));
+    parts.extend(session.usage.map(|it| usage(&it)));
+    parts.extend(shared(session));
+    parts.iter().map(|part| format!(", {part}")).collect()
+}
+
+fn shared(session: &ServingSession) -> Option<String> {
+    let others = &session.shared_with;
+    (!others.is_empty()).then(|| format!("shared with {}", others.join(", ")))
+}
+
+/// What the sessions of a requirement took, for a cell.
+fn short(it: &Served<'_>) -> String {
+    let sessions = it.sessions();
+    let took = Took::of(&sessions);
+    let mut parts = Vec::new();
+    parts.extend(took.turns.map(turns));
+    parts.extend(took.usage.map(|usage| match usage.cost_usd {
+        Some(cost) => format!("${cost:.2}"),
+        None => {
+            let sent = usage.input.saturating_add(usage.cache_read);
+            let all = sent.saturating_add(usage.cache_write).saturating_add(usage.output);
+            format!("{all} tokens")
+        }
+    }));
+    if parts.is_empty() {
+        return "-".to_owned();
+    }
+    let mut others: Vec<&str> = Vec::new();
+    for id in sessions.iter().flat_map(|session| &session.shared_with) {
+        if !others.contains(&id.as_str()) {
+            others.push(id);
+        }
+    }
+    if !others.is_empty() {
+        parts.push(format!("shared with {}", others.join(", ")));
+    }
+    parts.join(", ")
+}
+
+/// What all sessions took, each counted once; nothing where none landed.
+fn total(all: &[Served<'_>]) -> Option<String> {
+    let took = Took::of(&sessions(all));
+    if took.sessions == 0 {
+        return None;
+    }
+    let mut parts = vec![count(took.sessions, "session")];
+    parts.extend(took.turns.map(turns));
+    parts.extend(took.usage.map(|it| usage(&it)));
+    Some(format!("All: {}", parts.join(", ")))
+}
+
+/// The sessions of all requirements; one that served several stands there several times.
+pub fn sessions(all: &[Served<'_>]) -> Vec<ServingSession> {
+    all.iter().flat_map(Served::sessions).collect()
+}
+
+fn turns(n: u32) -> String {
+    count(n as usize, "turn")
+}

@@ -1,0 +1,252 @@
+//! What `studio verify` found, for people and for scripts.
+
+use base::text::{head, printable, printable_output, tail};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::report::requirements::Served;
+use crate::report::{markdown, table};
+use studio_core::session::journal::CheckResult;
+
+/// Characters of a commit's name.
+const NAME: usize = 12;
+/// Bytes of a failed check's output that are shown.
+const TAIL: usize = 1_500;
+
+/// A recorded check line, on a state of the files.
+#[derive(Clone, Debug)]
+pub struct VerifiedLine {
+    /// The `sh -c` line.
+    pub command: String,
+    /// The commit on whose files it runs.
+    pub on: String,
+    /// Their tree.
+    pub tree: String,
+    /// The requirements whose landings recorded it.
+    pub requirements: Vec<String>,
+    /// These landings.
+    pub commits: Vec<String>,
+    /// Whether it passed in each of them.
+    pub then: bool,
+    /// What came of it now.
+    pub now: Now,
+}
+
+/// What came of a line now.
+#[derive(Clone, Debug)]
+pub enum Now {
+    /// It ran.
+    Ran(CheckResult),
+    /// It did not run: nothing on this machine vouches for it.
+    Refused,
+    /// It did not run: a line of the setup failed.
+    SetUpFailed {
+        /// The line.
+        line: String,
+        /// Its exit code.
+        exit: i32,
+        /// The end of what it wrote.
+        tail: String,
+    },
+}
+
+/// Something a person should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Of which kind.
+    pub kind: &'static str,
+    /// One sentence.
+    pub text: String,
+}
+
+impl Finding {
+    /// A finding.
+    pub fn new(kind: &'static str, text: String) -> Finding {
+        Finding { kind, text }
+    }
+}
+
+/// All that was found.
+#[derive(Debug)]
+pub struct Verified<'a> {
+    /// The commit whose history counts.
+    pub onto: String,
+    /// Whether each landing was looked at by itself.
+    pub each: bool,
+    /// The requirements.
+    pub requirements: Vec<Served<'a>>,
+    /// The checks.
+    pub lines: Vec<VerifiedLine>,
+    /// What else is to be known.
+    pub findings: Vec<Finding>,
+}
+
+impl VerifiedLine {
+    /// A line that nobody ran yet.
+    pub fn new(command: String, on: String, tree: String) -> VerifiedLine {
+        let (requirements, commits) = (Vec::new(), Vec::new());
+        VerifiedLine { command, on, tree, requirements, commits, then: true, now: Now::Refused }
+    }
+
+    fn passes(&self) -> bool {
+        matches!(&self.now, Now::Ran(result) if result.ok)
+    }
+
+    fn then_word(&self) -> &'static str {
+        if self.then { "passed" } else { "failed" }
+    }
+
+    fn now_words(&self) -> String {
+        match &self.now {
+            Now::Ran(CheckResult { ok: true, ms, .. }) => format!("passed ({ms} ms)"),
+            Now::Ran(CheckResult { exit, ms, .. }) => format!("failed ({exit}, {ms} ms)"),
+            Now::Refused => "not run".to_owned(),
+            Now::SetUpFailed { exit, .. } => format!("setup failed ({exit})"),
+        }
+    }
+
+    /// What a line that failed wrote, under a heading.
+    fn wrote(&self) -> Option<(String, &str)> {
+        let on = head(&self.on, NAME);
+        match &self.now {
+            Now::Ran(result) if !result.ok => {
+                let what = format!("{} failed with {} on {on}", self.command, result.exit);
+                Some((what, tail(result.tail.trim_end(), TAIL)))
+            }
+            Now::SetUpFailed { line, exit, tail: wrote } => {
+                let what = format!("setup {line} failed with {exit} on {on}");
+                Some((what, tail(wrote.trim_end(), TAIL)))
+            }
+            Now::Ran(_) | Now::Refused => None,
+        }
+    }
+
+    fn json(&self) -> Value {
+        let (ran, ok, exit, ms, wrote) = match &self.now {
+            Now::Ran(it) => (true, it.ok, Some(it.exit), Some(it.ms), Some(it.tail.as_str())),
+            Now::Refused | Now::SetUpFailed { .. } => (false, false, None, None, None),
+        };
+        let why = match &self.now {
+            Now::Ran(_) => None,
+            Now::Refused => Some("it is known only from a receipt".to_owned()),
+            Now::SetUpFailed { line, exit, .. } => {
+                Some(format!("setup `{line}` failed with {exit}"))
+            }
+        };
+        json!({
+            "command": self.command, "on": self.on, "tree": self.tree,
+            "requirements": self.requirements, "commits": self.commits,
+            "passed_then": self.then, "ran": ran, "ok": ok, "exit": exit, "ms": ms,
+            "tail": wrote, "why": why,
+        })
+    }
+}
+
+impl Verified<'_> {
+    /// Whether every requirement is landed with a check, every line passes now, and every receipt
+    /// is of its commit's tree.
+    pub fn holds(&self) -> bool {
+        let shown = self.requirements.iter().all(|it| it.row.gap().is_none());
+        let honest = self.findings.iter().all(|it| it.kind != "other_tree");
+        shown && honest && self.lines.iter().all(VerifiedLine::passes)
+    }
+
+    /// The outcome in one sentence.
+    pub fn outcome(&self) -> String {
+        if self.holds() {
+            let on = if self.each { "where it landed".to_owned() } else { self.on() };
+            return format!("every requirement has landed, and every recorded check passes {on}");
+        }
+        let red = self.lines.iter().filter(|line| !line.passes()).count();
+        let open = self.requirements.iter().filter(|it| it.row.gap().is_some()).count();
+        let (all, lines) = (self.requirements.len(), self.lines.len());
+        format!(
+            "{open} of {all} requirements have not landed with a passing check; {red} of {lines} \
+             checks fail"
+        )
+    }
+
+    fn on(&self) -> String {
+        format!("on {}", head(&self.onto, NAME))
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let row = |line: &VerifiedLine| {
+            [
+                served(line),
+                line.command.clone(),
+                line.then_word().to_owned(),
+                line.now_words(),
+                head(&line.on, NAME).to_owned(),
+            ]
+            .map(|cell| printable(&cell))
+        };
+        let header = ["REQUIREMENT", "CHECK", "THEN", "NOW", "ON"];
+        let mut lines = vec![table::plain(header, self.lines.iter().map(row).collect())];
+        lines.extend(self.findings.iter().map(|it| format!("warning: {}", it.text)));
+        for (what, wrote) in self.wrote() {
+            lines.push(format!("\n{what}:"));
+            let wrote = printable_output(wrote);
+            lines.extend(wrote.lines().map(|line| format!("  {line}")));
+            lines.extend(wrote.is_empty().then(|| "  (no output)".to_owned()));
+        }
+        printable(&lines.join("\n"))
+    }
+
+    /// For a pull request.
+    pub fn markdown(&self) -> String {
+        let row = |line: &VerifiedLine| {
+            let on = markdown::code(head(&line.on, NAME));
+            let now = line.now_words();
+            let requirements = markdown::text(&served(line));
+            [requirements, markdown::code(&line.command), line.then_word().to_owned(), now, on]
+        };
+        let rows: Vec<_> = self.lines.iter().map(row).collect();
+        let header = ["requirement", "check", "then", "now", "on"];
+        let mut parts = vec![markdown::text(&self.outcome()), markdown::table(header, &rows)];
+        if !self.findings.is_empty() {
+            let all = self.findings.iter().map(|it| format!("- {}", markdown::text(&it.text)));
+            parts.push(all.collect::<Vec<_>>().join("\n"));
+        }
+        for (what, wrote) in self.wrote() {
+            parts.push(markdown::text(&what));
+            parts.push(markdown::block(wrote));
+        }
+        parts.join("\n\n")
+    }
+
+    /// What failed lines wrote; a setup that failed for several is told once.
+    fn wrote(&self) -> Vec<(String, &str)> {
+        let mut all: Vec<(String, &str)> =
+            self.lines.iter().filter_map(VerifiedLine::wrote).collect();
+        all.dedup();
+        all
+    }
+
+    /// For scripts.
+    pub fn json(&self) -> Value {
+        let requirement = |it: &Served<'_>| {
+            let lines = self.lines.iter().filter(|line| line.requirements.contains(&it.row.id));
+            let mut checks: Vec<&str> = lines.map(|line| line.command.as_str()).collect();
+            checks.dedup();
+            json!({
+                "id": it.row.id, "text": it.requirement.text, "state": it.state(),
+                "commits": it.row.commits, "checks": checks,
+            })
+        };
+        json!({
+            "schema": 1, "ok": self.holds(), "onto": self.onto, "each": self.each,
+            "requirements": self.requirements.iter().map(requirement).collect::<Vec<_>>(),
+            "checks": self.lines.iter().map(VerifiedLine::json).collect::<Vec<_>>(),
+            "findings": self.findings,
+        })
+    }
+}
+
+fn served(line: &VerifiedLine) -> String {
+    match line.requirements.as_slice() {
+        [] => "-".to_owned(),
+        ids => ids.join(", "),
+    }
+}
