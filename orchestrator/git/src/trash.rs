@@ -213,7 +213,10 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
     for moving in &undone.moves {
         if is_lost(repository, undone, moving) {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
-                .because(format!("{} is gone; its trash was emptied", moving.to.display()))
+                .because(format!(
+                    "{} is gone; its data has already been removed by `studio gc`",
+                    moving.to.display()
+                ))
                 .next(format!(
                     "its commits may still be there: git log {}…",
                     kept_prefix(&undone.id)
