@@ -82,7 +82,7 @@ fn gc_deletes_only_what_is_old_enough() {
     scene.studio(["gc", "--older", "0", "--dry-run"]).exits(0).says("would delete");
     scene.studio(["gc", "--older", "0"]).exits(0).says("deleted what op1 kept");
     scene.studio(["undo"]).exits(5).says("already been removed");
-    scene.studio(["undo", "op1"]).exits(3).says("its trash was emptied");
+    scene.studio(["undo", "op1"]).exits(3).says("its data has already been removed");
     scene.repo.is_sound();
 }
 
