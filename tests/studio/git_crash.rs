@@ -380,7 +380,7 @@ fn files_that_the_user_changes_after_a_crash_are_left_alone() {
     assert_eq!(scene.s.repo.read("file"), "changed\n", "the files were brought along already");
     scene.s.repo.write("file", "the user's own\n");
     let said = transaction::recover(&scene.s.repository).unwrap();
-    assert!(said.iter().any(|line| line.contains("left alone")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("left unchanged")), "{said:?}");
     assert_eq!(scene.s.repo.read("file"), "the user's own\n");
     assert!(!scene.s.repo.path().join("dir/new").exists());
     assert_eq!(scene.s.repo.read("gone"), "x\n");
@@ -399,7 +399,7 @@ fn files_that_the_user_commits_or_stages_after_a_crash_are_left_alone() {
     let said = transaction::recover(&scene.s.repository).unwrap();
 
     for name in ["dir/new", "file", "gone"] {
-        let named = |line: &String| line.contains(name) && line.contains("skipped");
+        let named = |line: &String| line.contains(name) && line.contains("left unchanged");
         assert!(said.iter().any(named), "{name}: {said:?}");
     }
     assert_eq!((repo.read("dir/new"), repo.read("file")), ("new\n".into(), "changed\n".into()));
