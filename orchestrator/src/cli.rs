@@ -109,7 +109,7 @@ enum Verb {
     Plan(plan::Args),
     /// Report which commit landed each requirement, with its checks, verdicts and cost
     #[command(
-        after_help = "Examples:\n  studio trace\n  studio trace R2\n  studio trace --file features.md --since v1.0 --json\n  studio trace --markdown > report.md\n\nExit code 1: a requirement is not landed, or no check passed where it landed"
+        after_help = "Examples:\n  studio trace\n  studio trace R2\n  studio trace --file features.md --since v1.0 --json\n  studio trace --markdown > report.md\n\nExit code 1: a requirement has not landed, or has no passing check"
     )]
     Trace(trace::Args),
     /// Re-run the checks recorded for landed requirements

@@ -66,7 +66,7 @@ fn the_strong_model_answers_for_the_rest_of_the_turn_and_the_small_one_the_next(
     let events = ran.json_lines();
     assert_eq!(text(&events), "Hm.I wrote it.");
     assert!(notices(&events).contains("tiny-1.5b asks for help (I do not know Rust)"));
-    assert!(notices(&events).contains("claude-strong on anthropic.strong goes on"));
+    assert!(notices(&events).contains("claude-strong on anthropic.strong continues this turn"));
     assert_eq!(std::fs::read_to_string(pair.repo.path().join("a.txt")).unwrap().trim(), "done");
 
     // With the conversation so far, and as a strong model is asked.

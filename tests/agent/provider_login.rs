@@ -291,7 +291,7 @@ mod needs_mount_namespace {
         let job =
             desk.env.job("unshare", desk.env.home()).args(["-rm", "sh", "-c", FULL_DISK, "sh"]);
         let ran = desk.env.run_job(job.arg(&directory).arg(G3));
-        ran.exits(1).says("has to be renewed and cannot be").says("No space left");
+        ran.exits(1).says("cannot renew the login").says("No space left");
         assert_eq!(desk.work.renewals(), 0, "the token for renewal is still good");
         assert_eq!(desk.ask().ok(), "hi");
     }

@@ -29,7 +29,7 @@ impl Asked {
     }
 
     pub fn error(&self) -> String {
-        self.result.as_ref().expect_err("the provider refuses").to_string()
+        self.result.as_ref().expect_err("the provider refuses").failure().in_full()
     }
 }
 

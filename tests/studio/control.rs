@@ -259,9 +259,9 @@ fn an_agent_that_does_not_start_says_why() {
     let cases = [
         ("no-such-agent", "no such program, or its interpreter is missing: No such file"),
         (&text, "it is not executable, or the sandbox denies it: Permission denied"),
-        (&quits, "with exit code 3: one\nyou are not logged in"),
-        (&prints, "it does not speak ACP; it wrote `Usage: prints FILE`"),
-        (&greets, "it does not speak ACP; it wrote `Welcome`"),
+        (&quits, "with code 3: one\nyou are not logged in"),
+        (&prints, "it does not speak ACP: it printed `Usage: prints FILE`"),
+        (&greets, "it does not speak ACP: it printed `Welcome`"),
     ];
     let row = |(n, (program, _)): (usize, &(&str, &str))| {
         let acp = format!("[studio.agents.a{n}]\ncommand = [\"{program}\", \"acp\"]\n");

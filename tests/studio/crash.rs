@@ -254,7 +254,7 @@ fn one_busy_session_does_not_keep_the_others_from_going_on() {
         scene.worktree(id).write("go", "");
     }
     let _busy = Lock::try_take(&scene.session_file(&ids[0], "lock")).unwrap().expect("it is free");
-    scene.studio(["resume", "--all"]).exits(3).says(&format!("`{}` is running", ids[0]));
+    scene.studio(["resume", "--all"]).exits(3).says("another process holds its lock");
     for id in &ids[1..] {
         scene.await_state(id, "ready");
     }

@@ -21,7 +21,7 @@ fn undo_brings_a_discarded_session_back_byte_for_byte() {
     assert!(!worktree.path().exists());
     assert_eq!(scene.repo.git(["branch", "--list", "studio/*"]), "");
     assert_eq!(scene.status(&id)["state"], "discarded");
-    scene.studio(["undo"]).exits(0).says("is back");
+    scene.studio(["undo"]).exits(0).says("is restored");
 
     let after = (tree(worktree.path()), worktree.git(["status", "--porcelain", "--ignored"]));
     assert_eq!(after, before);
@@ -80,9 +80,9 @@ fn gc_deletes_only_what_is_old_enough() {
     scene.studio(["discard", &id]).exits(0);
     scene.studio(["gc"]).exits(0).says("nothing is old enough");
     scene.studio(["gc", "--older", "0", "--dry-run"]).exits(0).says("would delete");
-    scene.studio(["gc", "--older", "0"]).exits(0).says("deleted what op1 kept");
+    scene.studio(["gc", "--older", "0"]).exits(0).says("deleted the data of op1");
     scene.studio(["undo"]).exits(5).says("already been removed");
-    scene.studio(["undo", "op1"]).exits(3).says("its data has already been removed");
+    scene.studio(["undo", "op1"]).exits(3).says("was deleted by `studio gc`");
     scene.repo.is_sound();
 }
 

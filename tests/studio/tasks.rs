@@ -95,7 +95,7 @@ fn a_list_with_mistakes_starts_nothing_and_names_their_lines() {
             "- x\n  id: a\n- y\n  id: a\n- z\n  after: z\n",
             &[
                 "twice.md:3: duplicate task id `a` (first used at line 1)",
-                "twice.md:5: task `t3` waits for `z`",
+                "twice.md:5: task `t3` depends on `z`",
             ],
         ),
         ("key.toml", "[[task]]\ntext = 'x'\naftr = []\n", &["key.toml:3:", "aftr"]),
@@ -169,7 +169,7 @@ fn each_requirement_is_traced_to_its_commits_and_checks() {
     table.exits(1).says("a moon").says("2 of 4 requirements have not landed with a passing check");
     let one = scene.studio(["trace", "r1"]);
     one.exits(0).says("R1: a log (shown)").says("passed test -e log").says("session write-log-one");
-    scene.studio(["trace", "R4"]).exits(1).says("no receipt");
+    scene.studio(["trace", "R4"]).exits(1).says("without a receipt");
     scene.studio(["trace", "R9"]).exits(5).says("studio trace");
     let later = scene.studio(["trace", "--since", "main", "--json"]).exits(1).json();
     assert_eq!(later["requirements"][0]["state"], "not landed");

@@ -78,7 +78,7 @@ fn people_read_a_table_a_page_and_a_report() {
     report.says("### R1\n\na \\*log\\*\n\n- State: shown\n- Commit");
     report.says("two \\| lines \\<b\\>").says("  - passed: `test -e log`");
     report.says("- Coach: met. log:1 \\`x\\`^\\[\\[2J\n").never_says("\u{1b}");
-    report.says("- Look at: \\`R2\\` is said to be unmet, and every check passed");
+    report.says("- Warning: \\`R2\\` was judged unmet, but every check passed");
     scene.studio(["trace", "--markdown", "--json"]).exits(2).says("cannot be used with --json");
     scene.repo.git(["commit", "-q", "--allow-empty", "-m", "By hand\n\nRequirement: R1"]);
     let traced = scene.studio(["trace", "--json"]).exits(1).json();

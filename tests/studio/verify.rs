@@ -134,7 +134,7 @@ fn what_proves_nothing_is_named() {
     assert_eq!(kinds(&told), ["no_check", "not_landed", "no_receipt", "no_requirement"]);
     let shown = scene.studio(["verify"]);
     shown.exits(1).says("warning: R2 has no passing check").says("warning: R3 has not landed");
-    shown.says("names R2 and has no receipt").says("`test -e more` serves no requirement");
+    shown.says("names R2 and has no receipt").says("`test -e more` covers no requirement");
     shown.says("2 of 3 requirements have not landed with a passing check; 0 of 2 checks");
     let one = scene.studio(["verify", "R1", "--json"]).exits(0).json();
     assert_eq!(one["checks"].as_array().map(Vec::len), Some(1), "only what R1 needs");

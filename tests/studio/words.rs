@@ -71,7 +71,7 @@ fn undo_passes_over_what_gc_has_emptied_and_hints_name_the_operation() {
     assert_eq!(scene.status(&emptied)["next"], serde_json::json!([]));
     scene.studio(["undo"]).exits(0).says(&kept);
     scene.studio(["undo"]).exits(5).says("already been removed");
-    scene.studio(["undo", "op2"]).exits(3).says("its data has already been removed");
+    scene.studio(["undo", "op2"]).exits(3).says("was deleted by `studio gc`");
 }
 
 #[test]

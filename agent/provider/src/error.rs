@@ -90,6 +90,12 @@ impl ProviderError {
         matches!(self, ProviderError::Rejected(Refusal { status: Some(404), .. }))
     }
 
+    /// The failure of what this error ended, with what to try.
+    pub fn failure_of(&self, what: &str) -> Failure {
+        let cause = self.failure();
+        cause.next.into_iter().fold(Failure::failed(what).because(cause.what), Failure::next)
+    }
+
     /// The error as people read it, with what to try.
     pub fn failure(&self) -> Failure {
         let what = self.to_string();

@@ -47,7 +47,7 @@ pub async fn run(settings: &Settings, question: &str, bus: Arc<Bus>) -> Result<C
     };
     let reply = match reply {
         Err(ProviderError::Cancelled) => return Err(interrupt::failure()),
-        reply => reply.or_fail(|| "the model failed")?,
+        reply => reply.map_err(|error| error.failure_of("the model request failed"))?,
     };
     let words = reply.message.words();
     if words.trim().is_empty() {

@@ -131,7 +131,7 @@ impl Project {
 
     /// The refusal of a session that was landed or dropped, with the way back where there is one.
     pub fn is_over(view: &SessionView) -> Failure {
-        let what = format!("session `{}` is {} already", view.record.id, view.state.name());
+        let what = format!("session `{}` is already {}", view.record.id, view.state.name());
         match &view.way_back {
             Some(operation) => Failure::refused(what).next(format!("studio undo {operation}")),
             None => Failure::refused(what)

@@ -330,7 +330,7 @@ impl OperationLog {
             return Ok(found.clone());
         }
         let why = match (undone_by(lines, id), found.kind) {
-            (Some(by), _) => format!("`{by}` undid it already"),
+            (Some(by), _) => format!("it was already undone by `{by}`"),
             (None, OperationKind::Undo) => {
                 "an undo cannot be undone; repeat the operation instead".to_owned()
             }

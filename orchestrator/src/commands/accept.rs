@@ -35,7 +35,7 @@ pub struct Args {
     /// Allow this large file (repeatable)
     #[arg(long, value_name = "PATH")]
     pub include: Vec<PathBuf>,
-    /// Open the message in an editor first
+    /// Edit the commit message before landing
     #[arg(long)]
     pub edit: bool,
     /// Allow lines that look like a private key or a token
@@ -53,7 +53,7 @@ pub struct Args {
     /// Also land stopped, failed, crashed or empty sessions; their checks must still pass
     #[arg(long)]
     pub force: bool,
-    /// Do not run the checks; the receipt records that
+    /// Do not run the checks (recorded in the receipt)
     #[arg(long)]
     pub no_checks: bool,
 }

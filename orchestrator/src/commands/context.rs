@@ -37,7 +37,7 @@ impl Deref for CommandContext {
 /// The flags that every command takes.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct CommonArgs {
-    /// Work in this directory instead of the current one
+    /// Run as if started in this directory
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub directory: Option<PathBuf>,
     /// Print JSON for scripts

@@ -52,14 +52,14 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
     let story = &view.facts.story;
     let lock = match view.facts.locked {
-        true => "held: a supervisor, or a command, is at work",
+        true => "held by a supervisor or a command",
         false => "free: no process works on it",
     };
     let phase = match &story.phase {
         Phase::Queued => view.why().unwrap_or_default(),
         Phase::Starting => "a supervisor took over".to_owned(),
-        Phase::Working => format!("turn {} was begun", story.turns),
-        Phase::Waiting { reason } => format!("it waits: {reason}"),
+        Phase::Working => format!("turn {} was started", story.turns),
+        Phase::Waiting { reason } => format!("waiting: {reason}"),
         Phase::Checking => "the checks were begun".to_owned(),
         Phase::Ended { outcome: SessionOutcome::Ready } => "the run ended well".to_owned(),
         Phase::Ended { outcome: SessionOutcome::Failed { why } } => {

@@ -44,7 +44,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     let verb = if args.dry_run { "would delete" } else { "deleted" };
     for id in deleted.iter().filter(|_| !context.json) {
-        report::out(&format!("{verb} what {id} kept; it cannot be undone any more"));
+        report::out(&format!("{verb} the data of {id}; it can no longer be undone"));
     }
     if caches > 0 && !context.json {
         let s = if caches == 1 { "" } else { "s" };

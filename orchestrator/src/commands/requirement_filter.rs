@@ -18,7 +18,7 @@ const FILE: &str = "g3-plan/current_requirements.md";
 /// What the command line says about requirements.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RequirementFilter {
-    /// One requirement, by its id; all without it
+    /// Requirement id [default: all]
     #[arg(value_name = "REQ")]
     pub id: Option<String>,
     /// Requirements file

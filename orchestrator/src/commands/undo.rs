@@ -29,7 +29,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     let what = match undone.kind {
         OperationKind::Accept => "is no longer landed",
-        OperationKind::Discard => "is back",
+        OperationKind::Discard => "is restored",
         OperationKind::Undo | OperationKind::Relocate => "is as it was",
     };
     for place in &undone.sessions {

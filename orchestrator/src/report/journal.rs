@@ -78,7 +78,7 @@ fn entry(entry: &JournalEntry) -> Option<String> {
             work.insertions,
             work.deletions
         ),
-        JournalEntry::Checking => "the checks run".to_owned(),
+        JournalEntry::Checking => "checks started".to_owned(),
         JournalEntry::Checked { results } if results.is_empty() => return None,
         JournalEntry::Checked { results } => {
             results.iter().map(check).collect::<Vec<_>>().join("\n")
@@ -88,7 +88,7 @@ fn entry(entry: &JournalEntry) -> Option<String> {
             let all: Vec<String> = commands.iter().map(|line| format!("`{line}`")).collect();
             format!("you: set the checks to {}", all.join(", "))
         }
-        JournalEntry::StopRequested => "asked to stop".to_owned(),
+        JournalEntry::StopRequested => "stop requested".to_owned(),
         JournalEntry::Limit { what } => format!("limit reached: {what}"),
         JournalEntry::Note { text } => format!("note: {text}"),
         JournalEntry::Exit { outcome: SessionOutcome::Failed { why }, .. } => {

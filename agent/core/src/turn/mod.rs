@@ -296,9 +296,7 @@ fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
 
 /// The sentence and the way out for a provider's error.
 fn failure(error: &ProviderError) -> TurnError {
-    let told = error.failure();
-    let failure = Failure::failed("the model request failed").because(told.what);
-    let failure = told.next.into_iter().fold(failure, Failure::next);
+    let failure = error.failure_of("the model request failed");
     let (failure, resume) = match error {
         ProviderError::RateLimited { .. }
         | ProviderError::Busy { .. }

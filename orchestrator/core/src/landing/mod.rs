@@ -219,7 +219,7 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
             refuse(why, format!("studio check {id}")).map_err(|it| {
                 it.next(format!("studio send {id} 'make the check pass'"))
                     .next(format!("studio edit {id} --check 'another command'"))
-                    .next(format!("studio accept {id} --no-checks    lands it unchecked"))
+                    .next(format!("studio accept {id} --no-checks    lands it without checks"))
             })
         }
         SessionState::Stopped if view.facts.story.unchecked.is_some() => {
@@ -311,7 +311,7 @@ fn conflict(
     let hunks = base::text::printable(&hunks.join("\n"));
     let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")))
         .because(hunks.as_str())
-        .next(format!("studio accept {id} --resolve    the agent solves it"));
+        .next(format!("studio accept {id} --resolve    lets the agent resolve it"));
     let tip = project.repository.tip(target).ok().flatten();
     let agent_prompt = tip.map(|tip| conflict_prompt(target, &tip, &hunks).into());
     Rejection { failure, files, agent_prompt }

@@ -90,7 +90,7 @@ mod tests {
         for _ in 0..1000 {
             message.text(&"x".repeat(1000));
         }
-        message.text("last words");
+        message.text("last output");
         let message = message.message().unwrap();
         let text = message["text"].as_str().unwrap();
         assert!(text.len() < 3 * MOST && text.ends_with("last output"));

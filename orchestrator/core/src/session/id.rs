@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(found(Some("fix-logs")), "fix-logs-cccc");
         assert_eq!(found(Some("fix-login-d")), "fix-login-dddd");
         assert_eq!(found(Some("old-")), "5: `old-` is the prefix of several ids");
-        assert_eq!(found(Some("nope")), "5: there is no session `nope`");
-        assert_eq!(found(Some("")), "5: there is no session ``");
+        assert_eq!(found(Some("nope")), "5: no such session: `nope`");
+        assert_eq!(found(Some("")), "5: no such session: ``");
     }
 }

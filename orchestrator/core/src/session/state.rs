@@ -112,16 +112,16 @@ pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
     let story = &facts.story;
     let why = match state {
         SessionState::Queued => queued_why(&facts.holds),
-        SessionState::Starting => "its worktree is made and its agent started".into(),
+        SessionState::Starting => "creating the worktree and starting the agent".into(),
         SessionState::Working => format!("turn {}", story.turns),
         SessionState::Waiting { reason } => reason.clone(),
-        SessionState::Checking => "studio runs its checks".into(),
+        SessionState::Checking => "running the checks".into(),
         SessionState::Ready => ready_why(story.checks.as_deref().unwrap_or_default().len()),
         SessionState::Failed { why } => failed_why(why, story),
         SessionState::Empty => empty_why(story),
         SessionState::Stopped => stopped_why(story).into(),
         SessionState::Crashed => "its supervisor exited unexpectedly".into(),
-        SessionState::Landing => "its landing was begun".into(),
+        SessionState::Landing => "landing in progress".into(),
         SessionState::Accepted => match &facts.fate {
             Disposition::Accepted { commit: Some(commit), .. } => {
                 format!("landed as {}", base::text::head(commit, 12))
@@ -129,9 +129,9 @@ pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
             Disposition::Accepted { commit: None, .. }
             | Disposition::Open
             | Disposition::Landing
-            | Disposition::Discarded { .. } => "it was landed".into(),
+            | Disposition::Discarded { .. } => "landed".into(),
         },
-        SessionState::Discarded => "it was discarded".into(),
+        SessionState::Discarded => "discarded".into(),
     };
     let note = story.note.as_ref().filter(|_| *state == SessionState::Ready);
     let denied = denied(&story.denied).filter(|_| {
@@ -153,7 +153,7 @@ fn denied(denials: &Denials) -> Option<String> {
 
 fn failed_why(why: &str, story: &JournalSummary) -> String {
     match story.red_check().and_then(|check| check.fails_on.as_ref()) {
-        Some(branch) => format!("{why}; this check fails on `{branch}` as well"),
+        Some(branch) => format!("{why}; this check also fails on `{branch}`"),
         None => why.to_owned(),
     }
 }
@@ -183,24 +183,24 @@ fn empty_why(story: &JournalSummary) -> String {
 fn stopped_why(story: &JournalSummary) -> &'static str {
     match story.unchecked {
         Some(Unchecked::ChangedByHand) => {
-            "it was changed by hand after its agent finished; its checks have not run"
+            "changed by hand after its agent finished; its checks have not run"
         }
         Some(Unchecked::OtherChecks) => "its checks were changed and have not run",
-        None => "it was stopped by the user",
+        None => "stopped by the user",
     }
 }
 
 fn queued_why(holds: &[Dependency]) -> String {
     match holds.first() {
-        None => "it waits for a free slot".into(),
+        None => "waiting for a free slot".into(),
         Some(Dependency { id, fate: Disposition::Discarded { operation } }) => {
-            format!("it waits for `{id}`, which was discarded (studio undo {operation})")
+            format!("waiting for `{id}`, which was discarded (studio undo {operation})")
         }
         Some(Dependency {
             id,
             fate: Disposition::Open | Disposition::Landing | Disposition::Accepted { .. },
         }) => {
-            format!("it waits until `{id}` has landed")
+            format!("waiting for `{id}` to land")
         }
     }
 }

@@ -217,10 +217,7 @@ impl<'a> Plan<'a> {
             false => &["plan", "split", "--tasks", &path],
         };
         let new = self.model(part, &text).unwrap_or_else(|failure| {
-            output::without_a_model(
-                &failure,
-                "each requirement becomes a task, one after the other",
-            );
+            output::without_a_model(&failure, "each requirement becomes one task, in order");
             task::to_toml(&plan::one_each(&all, &tasks))
         });
         let gap = if there.is_empty() || there.ends_with("\n\n") { "" } else { "\n" };
