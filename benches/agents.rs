@@ -19,15 +19,15 @@ use common::peers::{Peer, peers};
 use common::table::{Row, head};
 use serde_json::json;
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
-use testkit::model_server::request::Request;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
 /// Turns with one shell call each before the model says that it is done.
 fn script(turns: usize) -> Script {
     Script::by(move |request| {
         if answered(request) >= turns {
-            return Reply::says("Done.");
+            return ScriptedReply::says("Done.");
         }
         let names = request.tool_names();
         let tool = ["shell", "shell_command", "exec_command", "run_shell_command", "bash"]
@@ -36,23 +36,26 @@ fn script(turns: usize) -> Script {
         // Another line each time: an agent may stop a model that repeats itself.
         let line = format!("echo hi {}", answered(request));
         match tool {
-            Some("exec_command") => Reply::call("exec_command", json!({"cmd": line})),
-            Some("bash") if answered(request) + 1 == turns => Reply::call(
+            Some("exec_command") => ScriptedReply::call("exec_command", json!({"cmd": line})),
+            Some("bash") if answered(request) + 1 == turns => ScriptedReply::call(
                 "bash",
                 json!({"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}),
             ),
-            Some("run_shell_command") => {
-                Reply::call("run_shell_command", json!({"command": line, "is_background": false}))
+            Some("run_shell_command") => ScriptedReply::call(
+                "run_shell_command",
+                json!({"command": line, "is_background": false}),
+            ),
+            Some("bash") => {
+                ScriptedReply::call("bash", json!({"command": line, "description": "says hi"}))
             }
-            Some("bash") => Reply::call("bash", json!({"command": line, "description": "says hi"})),
-            Some(tool) => Reply::call(tool, json!({"command": line})),
-            None => Reply::says("Done."),
+            Some(tool) => ScriptedReply::call(tool, json!({"command": line})),
+            None => ScriptedReply::says("Done."),
         }
     })
 }
 
 /// How many calls of this conversation have their result.
-fn answered(request: &Request) -> usize {
+fn answered(request: &ReceivedRequest) -> usize {
     request.tool_results().len()
 }
 

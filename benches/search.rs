@@ -12,7 +12,7 @@ mod common {
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base::process::{Job, Limits, Stream};
+use base::process::{Command, OutputLimits, Stream};
 use common::measure::{adopt_orphans, measure, memory};
 use common::table::{Row, head};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ struct Bench {
 /// A program that is measured.
 struct Program<'a> {
     name: &'static str,
-    job: Box<dyn Fn() -> Job + 'a>,
+    job: Box<dyn Fn() -> Command + 'a>,
 }
 
 fn main() {
@@ -73,7 +73,7 @@ impl Bench {
         }
         fs::write(repo.join(".gitignore"), "target/\n").expect("writable");
         let bench = Bench { place, repo };
-        let made = bench.job("git").args(["init", "-q"]).output(Limits::seconds(60));
+        let made = bench.job("git").args(["init", "-q"]).output(OutputLimits::seconds(60));
         assert_eq!(made.expect("git is there").code(), 0);
         bench
     }
@@ -111,7 +111,7 @@ impl Bench {
         args: &Value,
         variable: &str,
         name: &'static str,
-        peer: &dyn Fn(&Path) -> Job,
+        peer: &dyn Fn(&Path) -> Command,
     ) {
         let mut programs = vec![Program { name: "g3", job: Box::new(|| self.g3(tool, args)) }];
         if let Some(path) = std::env::var_os(variable).map(PathBuf::from) {
@@ -136,18 +136,18 @@ impl Bench {
     /// Runs a tool once and looks whether it found what it should.
     fn must_say(&self, tool: &str, args: &Value, word: &str) {
         let job = self.g3(tool, args).stdout(Stream::Piped).stderr(Stream::Piped);
-        let output = job.output(Limits::seconds(120)).expect("g3 can be started");
+        let output = job.output(OutputLimits::seconds(120)).expect("g3 can be started");
         assert!(output.code() == 0 && output.text().contains(word), "{tool}: {}", output.text());
     }
 
-    fn g3(&self, tool: &str, args: &Value) -> Job {
+    fn g3(&self, tool: &str, args: &Value) -> Command {
         let g3 = std::env::var_os("BENCH_G3").expect("set by ./benches/run");
         let args = args.to_string();
         self.job(g3).args(["tool", "exec", "--name", tool, "--args", args.as_str()])
     }
 
-    fn job(&self, program: impl AsRef<Path>) -> Job {
-        Job::new(program.as_ref(), &self.repo)
+    fn job(&self, program: impl AsRef<Path>) -> Command {
+        Command::new(program.as_ref(), &self.repo)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.place.path())

@@ -13,12 +13,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base::process::{Job, Limits, Stream};
+use base::process::{Command, OutputLimits, Stream};
 use common::measure::{adopt_orphans, measure, memory, reap_orphans};
 use common::table::{Row, head};
 use serde_json::json;
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 use testkit::repo::Repo;
 
@@ -84,9 +84,9 @@ fn at_once(sessions: usize) -> Row {
     let server = ModelServer::start(Script::by(|request| {
         let done = request.tool_results().len();
         if done >= 5 {
-            return Reply::says("Done.");
+            return ScriptedReply::says("Done.");
         }
-        Reply::call("shell", json!({"command": format!("echo hi {done} >> hi.txt")}))
+        ScriptedReply::call("shell", json!({"command": format!("echo hi {done} >> hi.txt")}))
     }));
     let bench = Bench::new(100, &server.config_toml("openai"));
     let many = sessions.to_string();
@@ -181,12 +181,12 @@ impl Bench {
         summary["sessions"][0]["id"].as_str().expect("an id").to_owned()
     }
 
-    fn studio<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Job {
+    fn studio<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         self.job(std::env::var_os("BENCH_STUDIO").expect("set by ./benches/run")).args(args)
     }
 
-    fn job(&self, program: impl AsRef<Path>) -> Job {
-        Job::new(program.as_ref(), self.repo.path())
+    fn job(&self, program: impl AsRef<Path>) -> Command {
+        Command::new(program.as_ref(), self.repo.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.place.path())
@@ -199,9 +199,9 @@ impl Bench {
     }
 
     /// Runs a preparation to its end and gives its output.
-    fn must(&self, job: Job) -> String {
+    fn must(&self, job: Command) -> String {
         let job = job.stdout(Stream::Piped).stderr(Stream::Piped);
-        let output = job.output(Limits::seconds(1200)).expect("the program can be started");
+        let output = job.output(OutputLimits::seconds(1200)).expect("the program can be started");
         assert!(output.code() <= 1, "a preparation failed: {}", output.error_text());
         reap_orphans();
         output.text()

@@ -6,29 +6,29 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 
 /// One line from g3.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct DesktopRequestLine {
     /// Chosen by g3.
     pub id: u64,
     /// What it wants.
     #[serde(flatten)]
-    pub what: Ask,
+    pub what: DesktopRequest,
 }
 
 /// What g3 wants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub enum Ask {
+pub enum DesktopRequest {
     /// A picture of the desktop or of one window; answered by `picture`.
-    Capture(Capture),
+    Capture(CaptureTarget),
     /// Pointer and keyboard, step by step; answered by `done`. Nothing is done when one of the
     /// steps is refused before the first.
     Input {
         /// In this order.
-        steps: Vec<Step>,
+        steps: Vec<InputStep>,
         /// Refuse while the pointer stands in a corner of the screen.
         fail_safe: bool,
     },
@@ -39,9 +39,9 @@ pub enum Ask {
     /// Maximizes the active window; answered by `maximized`.
     Maximize,
     /// What programs say of their controls; answered by `controls`.
-    Controls(Look),
+    Controls(ControlQuery),
     /// Acts on one control; answered by `acted`.
-    Act(Act),
+    Act(ControlAction),
     /// Words in a picture, by OCR; answered by `words`.
     Read {
         /// PNG or JPEG, base64.
@@ -67,7 +67,7 @@ pub struct Area {
 
 /// Which picture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Capture {
+pub struct CaptureTarget {
     /// An id of [`Window::id`], or a program's name or title (any part, no matter the case);
     /// else the whole desktop.
     pub window: Option<String>,
@@ -84,7 +84,7 @@ pub struct Capture {
 /// One step of pointer or keyboard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
-pub enum Step {
+pub enum InputStep {
     /// Moves the pointer.
     Move {
         /// Native.
@@ -139,7 +139,7 @@ pub enum Button {
 
 /// Which controls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Look {
+pub struct ControlQuery {
     /// Part of a window's title or a program's name; else the active window.
     pub window: Option<String>,
     /// Every program instead.
@@ -154,10 +154,10 @@ pub struct Look {
 
 /// What is done to which control.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Act {
+pub struct ControlAction {
     /// Where to look.
     #[serde(flatten)]
-    pub look: Look,
+    pub look: ControlQuery,
     /// Part of the control's name, no matter the case.
     pub name: Option<String>,
     /// Its exact automation id.
@@ -165,7 +165,7 @@ pub struct Act {
     /// Its exact role, e.g. `push button`.
     pub role: Option<String>,
     /// What to do.
-    pub action: Action,
+    pub action: ControlVerb,
     /// The text of `set_value`, the entry of `select`.
     pub value: Option<String>,
 }
@@ -173,7 +173,7 @@ pub struct Act {
 /// What can be done to a control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub enum ControlVerb {
     /// Its first action.
     Click,
     /// A text or number.
@@ -192,28 +192,28 @@ pub enum Action {
 
 /// One line from `g3-desktop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct DesktopResponseLine {
     /// The id of what was asked.
     pub id: u64,
     /// The answer.
     #[serde(flatten)]
-    pub what: Tell,
+    pub what: DesktopResponse,
 }
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tell", rename_all = "snake_case")]
-pub enum Tell {
+pub enum DesktopResponse {
     /// To `capture`.
     Picture(Picture),
     /// To `input`.
     Done,
     /// To `screen`.
-    Screen(Screen),
+    Screen(ScreenInfo),
     /// To `windows`.
     Windows {
         /// Topmost first.
-        windows: Vec<Window>,
+        windows: Vec<WindowInfo>,
     },
     /// To `maximize`.
     Maximized {
@@ -225,14 +225,14 @@ pub enum Tell {
     /// To `controls`.
     Controls(Controls),
     /// To `act`.
-    Acted(Acted),
+    Acted(ControlResult),
     /// To `read`.
     Words {
         /// In reading order.
-        words: Vec<Word>,
+        words: Vec<OcrWord>,
     },
     /// It could not be done.
-    Fault(Fault),
+    Fault(DesktopFault),
 }
 
 /// A picture and what it shows.
@@ -254,7 +254,7 @@ pub struct Picture {
 
 /// The desktop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Screen {
+pub struct ScreenInfo {
     /// All outputs together.
     pub area: Area,
     /// Where the pointer is; Wayland does not tell: where it was put last, else the middle.
@@ -265,7 +265,7 @@ pub struct Screen {
 
 /// An open window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Window {
+pub struct WindowInfo {
     /// The window system's number.
     pub id: String,
     /// Its program.
@@ -322,7 +322,7 @@ pub struct Control {
 
 /// What came of acting on a control.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Acted {
+pub struct ControlResult {
     /// The control; none was found else.
     pub control: Option<Control>,
     /// `name (role[, disabled][, hidden])`, at most 15, when none was found.
@@ -331,7 +331,7 @@ pub struct Acted {
 
 /// A word that was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Word {
+pub struct OcrWord {
     /// The word.
     pub text: String,
     /// In pixels of the picture.
@@ -342,7 +342,7 @@ pub struct Word {
 
 /// Why something could not be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct DesktopFault {
     /// One sentence.
     pub what: String,
     /// The cause, as far as it is known.
@@ -351,7 +351,7 @@ pub struct Fault {
     pub next: Vec<String>,
 }
 
-impl Fault {
+impl DesktopFault {
     /// A failure as it is told.
     pub fn of(failure: Failure) -> Self {
         Self { why: failure.why.map(|why| why.to_string()), what: failure.what, next: failure.next }
@@ -360,6 +360,6 @@ impl Fault {
     /// The failure that was told.
     pub fn failure(self) -> Failure {
         let why = self.why.map(Into::into);
-        Failure { kind: Kind::Failed, what: self.what, why, next: self.next }
+        Failure { kind: FailureKind::Failed, what: self.what, why, next: self.next }
     }
 }

@@ -14,14 +14,14 @@ pub struct Event {
     pub time: String,
     /// What happened.
     #[serde(flatten)]
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[allow(missing_docs)] // the fields are the contract of docs/g3.md
-pub enum What {
+pub enum EventKind {
     Start {
         session: String,
         provider: String,
@@ -84,7 +84,7 @@ pub enum What {
         detail: Value,
     },
     Notice {
-        level: Level,
+        level: NoticeLevel,
         text: String,
     },
     Ask {
@@ -99,7 +99,7 @@ pub enum What {
         next: Vec<String>,
     },
     End {
-        status: Status,
+        status: RunStatus,
         exit: u8,
         turns: u32,
         usage: Usage,
@@ -188,7 +188,7 @@ pub struct TodoItem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
-pub enum Level {
+pub enum NoticeLevel {
     Info,
     Warning,
 }
@@ -197,7 +197,7 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
-pub enum Status {
+pub enum RunStatus {
     Done,
     Failed,
     Limit,
@@ -205,25 +205,25 @@ pub enum Status {
     Cancelled,
 }
 
-impl Status {
+impl RunStatus {
     /// The exit code of `g3` for this end.
     pub fn exit(self) -> u8 {
         match self {
-            Status::Done => 0,
-            Status::Failed => 1,
-            Status::Limit | Status::NotApproved => 3,
-            Status::Cancelled => 130,
+            RunStatus::Done => 0,
+            RunStatus::Failed => 1,
+            RunStatus::Limit | RunStatus::NotApproved => 3,
+            RunStatus::Cancelled => 130,
         }
     }
 
     /// The word for it on the wire.
     pub fn word(self) -> &'static str {
         match self {
-            Status::Done => "done",
-            Status::Failed => "failed",
-            Status::Limit => "limit",
-            Status::NotApproved => "not_approved",
-            Status::Cancelled => "cancelled",
+            RunStatus::Done => "done",
+            RunStatus::Failed => "failed",
+            RunStatus::Limit => "limit",
+            RunStatus::NotApproved => "not_approved",
+            RunStatus::Cancelled => "cancelled",
         }
     }
 }
@@ -244,7 +244,7 @@ mod tests {
         let event = Event {
             seq: 3,
             time: "2026-01-02T10:00:00Z".into(),
-            what: What::Usage { usage: Usage { input: 5, ..Usage::default() } },
+            what: EventKind::Usage { usage: Usage { input: 5, ..Usage::default() } },
         };
         let line = serde_json::to_string(&event).unwrap();
         assert_eq!(

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Who can fix it; also the exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     /// The work itself failed: an agent, a check, a tool.
     Failed = 1,
     /// A wrong flag, a wrong configuration.
@@ -26,7 +26,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Failure {
     /// Whose problem it is.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// One sentence without a full stop.
     pub what: String,
     /// The cause, as far as it is known: an error with its own sources, or a sentence.
@@ -40,33 +40,33 @@ pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
     /// A failure of the given kind.
-    pub fn new(kind: Kind, what: impl Into<String>) -> Self {
+    pub fn new(kind: FailureKind, what: impl Into<String>) -> Self {
         Self { kind, what: what.into(), why: None, next: Vec::new() }
     }
 
     /// The work failed (exit code 1).
     pub fn failed(what: impl Into<String>) -> Self {
-        Self::new(Kind::Failed, what)
+        Self::new(FailureKind::Failed, what)
     }
 
     /// The command line or the configuration is wrong (exit code 2).
     pub fn usage(what: impl Into<String>) -> Self {
-        Self::new(Kind::Usage, what)
+        Self::new(FailureKind::Usage, what)
     }
 
     /// Refused, because something would be lost or is not ready (exit code 3).
     pub fn refused(what: impl Into<String>) -> Self {
-        Self::new(Kind::Refused, what)
+        Self::new(FailureKind::Refused, what)
     }
 
     /// A conflict (exit code 4).
     pub fn conflict(what: impl Into<String>) -> Self {
-        Self::new(Kind::Conflict, what)
+        Self::new(FailureKind::Conflict, what)
     }
 
     /// Not found (exit code 5).
     pub fn not_found(what: impl Into<String>) -> Self {
-        Self::new(Kind::NotFound, what)
+        Self::new(FailureKind::NotFound, what)
     }
 
     /// Adds the cause: an error, which is kept as it is, or a sentence.
@@ -123,13 +123,13 @@ impl Failure {
     /// The failure that another program reports in the form of [`Failure::to_json`].
     pub fn from_json(told: &serde_json::Value) -> Option<Failure> {
         let kind = match told["exit"].as_u64() {
-            Some(2) => Kind::Usage,
-            Some(3) => Kind::Refused,
-            Some(4) => Kind::Conflict,
-            Some(5) => Kind::NotFound,
-            Some(70) => Kind::Bug,
-            Some(130) => Kind::Interrupted,
-            Some(_) | None => Kind::Failed,
+            Some(2) => FailureKind::Usage,
+            Some(3) => FailureKind::Refused,
+            Some(4) => FailureKind::Conflict,
+            Some(5) => FailureKind::NotFound,
+            Some(70) => FailureKind::Bug,
+            Some(130) => FailureKind::Interrupted,
+            Some(_) | None => FailureKind::Failed,
         };
         let mut failure = Failure::new(kind, told["what"].as_str()?);
         if let Some(why) = told["why"].as_str().filter(|why| !why.trim().is_empty()) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::failure::{Failure, Result as Outcome};
-use crate::process::{Job, Limits, Output};
+use crate::process::{Command, Output, OutputLimits};
 
 /// Settings that hold for every call, measured with planted hooks, drivers and helpers. They are
 /// given through the environment (git 2.31 and later), because `-c` cannot name a driver whose
@@ -69,36 +69,36 @@ const SHOWING: &[&str] = &["diff", "diff-files", "diff-index", "diff-tree", "log
 const DESCENDING: &[&str] = &["diff", "diff-files", "diff-index", "status"];
 
 /// The oldest git that the door works with (`merge-tree --write-tree`).
-const OLDEST: Version = Version(2, 38);
+const OLDEST: GitVersion = GitVersion(2, 38);
 /// The first git with `--attr-source`.
-const ATTR_SOURCE: Version = Version(2, 41);
+const ATTR_SOURCE: GitVersion = GitVersion(2, 41);
 /// The tree without entries, which every git knows.
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
 /// A version of git: major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub u32, pub u32);
+pub struct GitVersion(pub u32, pub u32);
 
-impl fmt::Display for Version {
+impl fmt::Display for GitVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.0, self.1)
     }
 }
 
-impl Version {
+impl GitVersion {
     /// Reads `git version 2.47.3` and its like.
-    pub fn parse(text: &str) -> Option<Version> {
+    pub fn parse(text: &str) -> Option<GitVersion> {
         let mut numbers = text.trim().strip_prefix("git version ")?.split('.');
-        Some(Version(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+        Some(GitVersion(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     }
 }
 
 /// The version of the git on `PATH`, asked once. A missing or too old git is a failure with what
 /// to do (exit code 2).
-pub fn version() -> Outcome<Version> {
+pub fn version() -> Outcome<GitVersion> {
     static FOUND: OnceLock<std::result::Result<String, String>> = OnceLock::new();
     let ask = || {
-        let output = Job::new("git", "/").arg("version").output(Limits::seconds(30));
+        let output = Command::new("git", "/").arg("version").output(OutputLimits::seconds(30));
         output.map(|output| output.text()).map_err(|error| error.to_string())
     };
     let text = FOUND.get_or_init(ask).as_ref().map_err(|why| {
@@ -106,7 +106,7 @@ pub fn version() -> Outcome<Version> {
             .because(why.as_str())
             .next("install git 2.38 or later, e.g. `apt install git`")
     })?;
-    match Version::parse(text) {
+    match GitVersion::parse(text) {
         Some(version) if version >= OLDEST => Ok(version),
         Some(version) => Err(Failure::usage(format!("git {version} is too old"))
             .because(format!("at least {OLDEST} is required"))
@@ -200,7 +200,7 @@ impl Git {
     }
 
     /// A call to be finished by the caller: environment or input may be added.
-    pub fn job<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Job {
+    pub fn job<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let at = command_at(&args);
         let command = args.get(at).and_then(|arg| arg.to_str()).unwrap_or_default();
@@ -225,7 +225,7 @@ impl Git {
     }
 
     /// git with its directories, environment and settings, without arguments.
-    fn bare_job(&self, drivers: &[Setting]) -> Job {
+    fn bare_job(&self, drivers: &[Setting]) -> Command {
         let directory = self.work_tree.as_deref().unwrap_or(&self.git_dir);
         let fixed = FIXED.iter().map(|(key, value)| (OsString::from(key), OsString::from(value)));
         let settings: Vec<Setting> = fixed.chain(drivers.iter().cloned()).collect();
@@ -249,14 +249,14 @@ impl Git {
 
     /// Runs git and gives back stdout without its last newline.
     pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<String, GitError> {
-        let output = self.job(args).output(Limits::seconds(600))?;
+        let output = self.job(args).output(OutputLimits::seconds(600))?;
         checked(args, output).map(|output| output.text())
     }
 
     /// Every configured driver, emptied by its own name. Listing the configuration runs nothing.
     fn emptied_drivers(&self) -> Vec<Setting> {
         let list = self.bare_job(&[]).args(["config", "--list", "-z", "--name-only"]);
-        let Ok(list) = list.output(Limits::seconds(30)) else { return Vec::new() };
+        let Ok(list) = list.output(OutputLimits::seconds(30)) else { return Vec::new() };
         let keys: BTreeSet<&[u8]> = list.stdout.split(|byte| *byte == 0).collect();
         let found: BTreeSet<Setting> = keys.into_iter().flat_map(emptied).collect();
         found.into_iter().collect()
@@ -264,8 +264,8 @@ impl Git {
 }
 
 /// git in a directory, with none of our own `GIT_…` variables.
-fn cleared(directory: &Path) -> Job {
-    let mut job = Job::new("git", directory);
+fn cleared(directory: &Path) -> Command {
+    let mut job = Command::new("git", directory);
     for (key, _) in std::env::vars_os() {
         if key.as_bytes().starts_with(b"GIT_") && !KEPT.iter().any(|kept| key == *kept) {
             job = job.env_remove(key);
@@ -277,13 +277,13 @@ fn cleared(directory: &Path) -> Job {
 /// A setting of the user's own configuration (system and global files), never of a repository.
 pub fn user_setting(key: &str) -> Option<String> {
     let job = cleared(Path::new("/")).env("GIT_DIR", "/dev/null");
-    let output = job.args(["config", "--get", key]).output(Limits::seconds(30)).ok()?;
+    let output = job.args(["config", "--get", key]).output(OutputLimits::seconds(30)).ok()?;
     output.ok().then(|| output.text())
 }
 
 /// The user's own git, with the user's own configuration, in a directory outside every repository.
-pub fn outside_repositories(directory: &Path) -> Job {
-    let mut job = Job::new("git", directory);
+pub fn outside_repositories(directory: &Path) -> Command {
+    let mut job = Command::new("git", directory);
     for (key, _) in std::env::vars_os() {
         let is_users = KEPT.iter().chain(&["GIT_PAGER"]).any(|kept| key == *kept);
         if key.as_bytes().starts_with(b"GIT_") && !is_users {
@@ -341,7 +341,7 @@ pub fn checked<S: AsRef<OsStr>>(args: &[S], output: Output) -> Result<Output, Gi
 pub fn discover(from: &Path) -> Result<(PathBuf, PathBuf), GitError> {
     let args = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--absolute-git-dir"];
     let job = cleared(from).env("GIT_CONFIG_COUNT", "0");
-    let output = job.args(args).output(Limits::seconds(30))?;
+    let output = job.args(args).output(OutputLimits::seconds(30))?;
     let output = checked(&args, output)?;
     let text = output.text();
     let mut lines = text.lines().map(PathBuf::from);

@@ -16,18 +16,18 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-pub use bounds::Bounds;
+pub use bounds::ResourceLimits;
 use collect::Collector;
 pub use descriptors::{inherited, keep_from_children};
-pub use output::{Limits, Output, exit_code};
+pub use output::{Output, OutputLimits, exit_code};
 pub use pty::Pty;
-use system::{Group, Place, named};
+use system::{Group, ProcessPlacement, named};
 
 use crate::sandbox::Confinement;
 
@@ -62,31 +62,31 @@ impl From<Stream> for Stdio {
 
 /// What to start, and how. Nothing here passes through a shell.
 #[derive(Debug)]
-pub struct Job {
-    command: Command,
+pub struct Command {
+    command: std::process::Command,
     program: OsString,
     input: Option<Vec<u8>>,
     descriptors: Vec<(OwnedFd, i32)>,
-    place: Place,
+    place: ProcessPlacement,
     last_signal: Signal,
-    bounds: Option<Bounds>,
+    bounds: Option<ResourceLimits>,
     /// Kept open until the child has it.
     terminal: Option<OwnedFd>,
     confinement: Option<Arc<Confinement>>,
     watched: bool,
 }
 
-impl Job {
+impl Command {
     /// A program to be run in a directory, with our environment, closed stdin and piped output.
     #[expect(clippy::disallowed_methods, reason = "this is the door")]
-    pub fn new(program: impl AsRef<OsStr>, directory: impl AsRef<Path>) -> Job {
-        let mut command = Command::new(&program);
+    pub fn new(program: impl AsRef<OsStr>, directory: impl AsRef<Path>) -> Command {
+        let mut command = std::process::Command::new(&program);
         command.current_dir(directory).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = program.as_ref().to_owned();
-        let (descriptors, place) = (Vec::new(), Place::default());
+        let (descriptors, place) = (Vec::new(), ProcessPlacement::default());
         let (input, bounds, confinement, last_signal) = (None, None, None, Signal::KILL);
-        Job {
+        Command {
             command,
             program,
             input,
@@ -102,42 +102,42 @@ impl Job {
 
     /// Adds one argument.
     #[must_use]
-    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Job {
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Command {
         self.command.arg(arg);
         self
     }
 
     /// Adds arguments.
     #[must_use]
-    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Job {
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Command {
         self.command.args(args);
         self
     }
 
     /// Sets one variable.
     #[must_use]
-    pub fn env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Job {
+    pub fn env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Command {
         self.command.env(key, value);
         self
     }
 
     /// Removes one variable.
     #[must_use]
-    pub fn env_remove(mut self, key: impl AsRef<OsStr>) -> Job {
+    pub fn env_remove(mut self, key: impl AsRef<OsStr>) -> Command {
         self.command.env_remove(key);
         self
     }
 
     /// Starts from an empty environment.
     #[must_use]
-    pub fn env_clear(mut self) -> Job {
+    pub fn env_clear(mut self) -> Command {
         self.command.env_clear();
         self
     }
 
     /// Writes these bytes to stdin and closes it.
     #[must_use]
-    pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Job {
+    pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Command {
         self.command.stdin(Stdio::piped());
         self.input = Some(bytes.into());
         self
@@ -145,42 +145,42 @@ impl Job {
 
     /// Where stdin comes from (closed unless said).
     #[must_use]
-    pub fn stdin(mut self, stream: Stream) -> Job {
+    pub fn stdin(mut self, stream: Stream) -> Command {
         self.command.stdin(Stdio::from(stream));
         self
     }
 
     /// Where stdout goes (a pipe unless said).
     #[must_use]
-    pub fn stdout(mut self, stream: Stream) -> Job {
+    pub fn stdout(mut self, stream: Stream) -> Command {
         self.command.stdout(Stdio::from(stream));
         self
     }
 
     /// Where stderr goes (a pipe unless said).
     #[must_use]
-    pub fn stderr(mut self, stream: Stream) -> Job {
+    pub fn stderr(mut self, stream: Stream) -> Command {
         self.command.stderr(Stdio::from(stream));
         self
     }
 
     /// Hands a descriptor to the child under the given number (3 or more).
     #[must_use]
-    pub fn descriptor(mut self, fd: OwnedFd, number: i32) -> Job {
+    pub fn descriptor(mut self, fd: OwnedFd, number: i32) -> Command {
         self.descriptors.push((fd, number));
         self
     }
 
     /// Gives the child a process session of its own: it lives on when we and the terminal end.
     #[must_use]
-    pub fn detached(mut self) -> Job {
+    pub fn detached(mut self) -> Command {
         self.place.group = Group::Detached;
         self
     }
 
     /// Gives the child a process session of its own, with this terminal.
     #[must_use]
-    pub fn on_terminal(mut self, terminal: OwnedFd) -> Job {
+    pub fn on_terminal(mut self, terminal: OwnedFd) -> Command {
         self.place.group = Group::Detached;
         self.place.terminal = Some(terminal.as_raw_fd());
         self.terminal = Some(terminal);
@@ -189,14 +189,14 @@ impl Job {
 
     /// Keeps the child in our process group, so that the terminal's keys reach it.
     #[must_use]
-    pub fn in_our_group(mut self) -> Job {
+    pub fn in_our_group(mut self) -> Command {
         self.place.group = Group::Ours;
         self
     }
 
     /// The kernel sends KILL to the child when the thread that starts it ends (Linux).
     #[must_use]
-    pub fn dies_with_us(mut self) -> Job {
+    pub fn dies_with_us(mut self) -> Command {
         self.place.dies_with_us = true;
         self
     }
@@ -204,7 +204,7 @@ impl Job {
     /// The child ends by itself all that it started when it gets TERM, as a box does: it gets
     /// TERM and time for that before KILL, also when its handle is dropped.
     #[must_use]
-    pub fn cleans_up(mut self) -> Job {
+    pub fn cleans_up(mut self) -> Command {
         self.last_signal = Signal::TERM;
         self
     }
@@ -212,14 +212,14 @@ impl Job {
     /// Its group gets KILL when we end while it runs, even by KILL ourselves (Linux). Holds for what
     /// [`Job::spawn_async`] starts, until the handle is told to forget it.
     #[must_use]
-    pub fn ends_with_us(mut self) -> Job {
+    pub fn ends_with_us(mut self) -> Command {
         self.watched = true;
         self
     }
 
     /// Puts a box around it and all that it starts.
     #[must_use]
-    pub fn confined(mut self, confinement: Arc<Confinement>) -> Job {
+    pub fn confined(mut self, confinement: Arc<Confinement>) -> Command {
         self.confinement = Some(confinement);
         self
     }
@@ -227,13 +227,13 @@ impl Job {
     /// Bounds what it and all that it starts may use, together with the kernel's rules for files
     /// ([`crate::sandbox`]): no sockets, no group of its own, only so much memory.
     #[must_use]
-    pub fn bounded(mut self, bounds: Bounds) -> Job {
+    pub fn bounded(mut self, bounds: ResourceLimits) -> Command {
         self.bounds = Some(bounds);
         self
     }
 
     /// Runs it to its end.
-    pub fn output(mut self, limits: Limits) -> io::Result<Output> {
+    pub fn output(mut self, limits: OutputLimits) -> io::Result<Output> {
         let input = self.input.take();
         let mut running = self.spawn()?;
         if let (Some(bytes), Some(mut stdin)) = (input, running.child.stdin.take()) {
@@ -285,8 +285,9 @@ impl Job {
 
     /// Puts group, session and descriptors into place. The descriptors must live until the start.
     fn prepared(self) -> io::Result<Prepared> {
-        let Job { mut command, program, descriptors, place, bounds, confinement, terminal, .. } =
-            self;
+        let Command {
+            mut command, program, descriptors, place, bounds, confinement, terminal, ..
+        } = self;
         // First of all: a change of privileges takes back the signal at our end, and descriptors
         // that are moved may take the place of the rules.
         if let Some(confinement) = confinement {
@@ -314,7 +315,7 @@ impl Job {
 }
 
 /// A command, its name for errors, and the descriptors that must live until it started.
-type Prepared = (Command, OsString, (Vec<(OwnedFd, i32)>, Option<OwnedFd>));
+type Prepared = (std::process::Command, OsString, (Vec<(OwnedFd, i32)>, Option<OwnedFd>));
 
 /// A process and its group. Dropped, the group gets KILL.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use base::process::{Job, Running};
+use base::process::{Command, Running};
 
 /// What a run cost.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub fn adopt_orphans() {
 }
 
 /// Runs jobs at once to their end. What they left running is waited for, outside the wall time.
-pub fn measure(jobs: Vec<Job>) -> Sample {
+pub fn measure(jobs: Vec<Command>) -> Sample {
     let cpu = children_cpu();
     let begin = Instant::now();
     let mut running = start(jobs);
@@ -35,7 +35,7 @@ pub fn measure(jobs: Vec<Job>) -> Sample {
 }
 
 /// Runs jobs at once and gives the peak PSS in KiB of all processes below this one.
-pub fn memory(jobs: Vec<Job>) -> u64 {
+pub fn memory(jobs: Vec<Command>) -> u64 {
     let mut running = start(jobs);
     let mut peak = 0;
     while !running.is_empty() {
@@ -56,7 +56,7 @@ pub fn reap_orphans() {
     while rustix::process::wait(rustix::process::WaitOptions::empty()).is_ok() {}
 }
 
-fn start(jobs: Vec<Job>) -> Vec<Running> {
+fn start(jobs: Vec<Command>) -> Vec<Running> {
     jobs.into_iter().map(|job| job.spawn().expect("the program can be started")).collect()
 }
 

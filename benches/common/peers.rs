@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use base::process::{Job, Stream};
+use base::process::{Command, Stream};
 use serde_json::json;
 use testkit::model_server::ModelServer;
 
@@ -35,13 +35,13 @@ pub fn peers() -> Vec<Peer> {
 
 impl Peer {
     /// `--version`, or the nearest the program has.
-    pub fn version(&self, place: &Path) -> Job {
+    pub fn version(&self, place: &Path) -> Command {
         let flag = if self.name == "mini-swe-agent" { "--help" } else { "--version" };
         self.job(place).arg(flag)
     }
 
     /// One task in a directory, with the scripted model.
-    pub fn task(&self, server: &ModelServer, directory: &Path) -> Job {
+    pub fn task(&self, server: &ModelServer, directory: &Path) -> Command {
         let job = self.job(directory);
         match self.name {
             "codex" => {
@@ -87,10 +87,10 @@ impl Peer {
         }
     }
 
-    fn job(&self, directory: &Path) -> Job {
+    fn job(&self, directory: &Path) -> Command {
         let home = directory.join("home");
         std::fs::create_dir_all(&home).expect("writable");
-        Job::new(&self.program, directory)
+        Command::new(&self.program, directory)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", &home)

@@ -18,7 +18,7 @@ pub struct Progress {
 
 /// One requirement and all that serves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct CoverageRow {
     /// The requirement's id.
     pub id: String,
     /// Tasks that name it.
@@ -40,20 +40,20 @@ pub enum Gap {
     Check,
 }
 
-impl Row {
+impl CoverageRow {
     /// The first thing that it lacks; nothing when it is landed and shown.
     pub fn gap(&self) -> Option<Gap> {
         match self {
-            Row { tasks, .. } if tasks.is_empty() => Some(Gap::Task),
-            Row { tasks, commits, .. } if commits.len() < tasks.len() => Some(Gap::Landing),
-            Row { checks, .. } if checks.is_empty() => Some(Gap::Check),
-            Row { .. } => None,
+            CoverageRow { tasks, .. } if tasks.is_empty() => Some(Gap::Task),
+            CoverageRow { tasks, commits, .. } if commits.len() < tasks.len() => Some(Gap::Landing),
+            CoverageRow { checks, .. } if checks.is_empty() => Some(Gap::Check),
+            CoverageRow { .. } => None,
         }
     }
 }
 
 /// A row for each requirement, in order.
-pub fn coverage(all: &[Requirement], tasks: &[Task], progress: &[Progress]) -> Vec<Row> {
+pub fn coverage(all: &[Requirement], tasks: &[Task], progress: &[Progress]) -> Vec<CoverageRow> {
     let row = |requirement: &Requirement| {
         let id = &requirement.id;
         let serving: Vec<&Task> =
@@ -67,7 +67,7 @@ pub fn coverage(all: &[Requirement], tasks: &[Task], progress: &[Progress]) -> V
                 checks.push(check.clone());
             }
         }
-        Row {
+        CoverageRow {
             id: id.clone(),
             tasks: serving.iter().map(|task| task.id.clone()).collect(),
             commits: landed.iter().filter_map(|it| it.landed.clone()).collect(),
@@ -116,7 +116,7 @@ mod tests {
         let all = read("- R1: a\n- R2: b\n- R3: c\n- R4: d").unwrap();
         let tasks = from_toml(TASKS).unwrap();
         let gaps = |progress: &[Progress]| {
-            coverage(&all, &tasks, progress).iter().map(Row::gap).collect::<Vec<_>>()
+            coverage(&all, &tasks, progress).iter().map(CoverageRow::gap).collect::<Vec<_>>()
         };
         use Gap::{Check, Landing, Task};
         assert_eq!(gaps(&[]), [Some(Landing), Some(Landing), Some(Landing), Some(Task)]);

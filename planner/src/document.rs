@@ -1,7 +1,7 @@
 //! The text of `new_requirements.md` and `current_requirements.md`: two sections under marks, and
 //! the ids of the requirements. What is not changed is printed back byte for byte.
 
-use crate::requirement::{self, Requirement, Unclear};
+use crate::requirement::{self, AmbiguousRequirements, Requirement};
 
 /// The mark above what is to be implemented.
 pub const CURRENT: &str = "{{CURRENT REQUIREMENTS}}";
@@ -61,7 +61,7 @@ pub fn with_current(text: &str, wanted: &str) -> String {
 
 /// The text with an id before each requirement of its section that had none, and those
 /// requirements. Everything else is as it was.
-pub fn numbered(text: &str) -> Result<(String, Vec<Requirement>), Unclear> {
+pub fn numbered(text: &str) -> Result<(String, Vec<Requirement>), AmbiguousRequirements> {
     let (at, section) = section(text, CURRENT).unwrap_or((0, text));
     let requirements = requirement::read(section)?;
     let mut out = text.to_owned();

@@ -2,7 +2,7 @@
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum HistoryEvent {
     /// The requirements are refined.
     Refining,
     /// The user approved the requirements with this hash.
@@ -27,33 +27,33 @@ pub enum Happened {
 
 /// One line and its time, `YYYY-MM-DD HH:MM:SS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct HistoryLine {
     /// In local time.
     pub time: String,
     /// What happened.
-    pub what: Happened,
+    pub what: HistoryEvent,
 }
 
-impl Line {
+impl HistoryLine {
     /// The text of the line, its end included. Words are put on one line each.
     pub fn text(&self) -> String {
         let one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let words = match &self.what {
-            Happened::Refining => "REFINING REQUIREMENTS (new_requirements.md)".to_owned(),
-            Happened::Approved(hash) => format!("APPROVED REQUIREMENTS ({})", one(hash)),
-            Happened::Head(commit) => format!("GIT HEAD ({})", one(commit)),
-            Happened::Started(_) => "START IMPLEMENTING (current_requirements.md)".to_owned(),
-            Happened::Recovering => "ATTEMPTING RECOVERY".to_owned(),
-            Happened::Skipped => "USER SKIPPED RECOVERY".to_owned(),
-            Happened::Completed(requirements, todo) => {
+            HistoryEvent::Refining => "REFINING REQUIREMENTS (new_requirements.md)".to_owned(),
+            HistoryEvent::Approved(hash) => format!("APPROVED REQUIREMENTS ({})", one(hash)),
+            HistoryEvent::Head(commit) => format!("GIT HEAD ({})", one(commit)),
+            HistoryEvent::Started(_) => "START IMPLEMENTING (current_requirements.md)".to_owned(),
+            HistoryEvent::Recovering => "ATTEMPTING RECOVERY".to_owned(),
+            HistoryEvent::Skipped => "USER SKIPPED RECOVERY".to_owned(),
+            HistoryEvent::Completed(requirements, todo) => {
                 format!("COMPLETED REQUIREMENTS ({}, {})", one(requirements), one(todo))
             }
-            Happened::Committing(subject) => format!("GIT COMMIT ({})", one(subject)),
-            Happened::NotCommitted => "USER SKIPPED COMMIT".to_owned(),
-            Happened::Other(words) => one(words),
+            HistoryEvent::Committing(subject) => format!("GIT COMMIT ({})", one(subject)),
+            HistoryEvent::NotCommitted => "USER SKIPPED COMMIT".to_owned(),
+            HistoryEvent::Other(words) => one(words),
         };
         let mut text = format!("{} - {words}\n", self.time);
-        if let Happened::Started(summary) = &self.what {
+        if let HistoryEvent::Started(summary) = &self.what {
             text.push_str("<<\n");
             for line in summary {
                 text.push_str(&format!("  {}\n", one(line)));
@@ -65,13 +65,13 @@ impl Line {
 }
 
 /// Reads a history; what cannot be understood is kept as [`Happened::Other`].
-pub fn read(text: &str) -> Vec<Line> {
+pub fn read(text: &str) -> Vec<HistoryLine> {
     let mut lines = Vec::new();
     let mut rest = text.lines().peekable();
     while let Some(line) = rest.next() {
         let Some((time, words)) = parted(line) else { continue };
         let mut what = happened(words);
-        if let Happened::Started(summary) = &mut what
+        if let HistoryEvent::Started(summary) = &mut what
             && rest.next_if_eq(&"<<").is_some()
         {
             while let Some(line) = rest.next_if(|line| *line != ">>" && parted(line).is_none()) {
@@ -79,7 +79,7 @@ pub fn read(text: &str) -> Vec<Line> {
             }
             rest.next_if_eq(&">>");
         }
-        lines.push(Line { time: time.to_owned(), what });
+        lines.push(HistoryLine { time: time.to_owned(), what });
     }
     lines
 }
@@ -91,32 +91,34 @@ fn parted(line: &str) -> Option<(&str, &str)> {
     (shape == "0000-00-00 00:00:00").then(|| (time, rest.trim_start_matches([' ', '-']).trim_end()))
 }
 
-fn happened(words: &str) -> Happened {
+fn happened(words: &str) -> HistoryEvent {
     let within = |name: &str| words.strip_prefix(name)?.strip_prefix(" (")?.strip_suffix(')');
     if within("REFINING REQUIREMENTS").is_some() {
-        return Happened::Refining;
+        return HistoryEvent::Refining;
     }
     if within("START IMPLEMENTING").is_some() {
-        return Happened::Started(Vec::new());
+        return HistoryEvent::Started(Vec::new());
     }
     let known = [
-        ("ATTEMPTING RECOVERY", Happened::Recovering),
-        ("USER SKIPPED RECOVERY", Happened::Skipped),
-        ("USER SKIPPED COMMIT", Happened::NotCommitted),
+        ("ATTEMPTING RECOVERY", HistoryEvent::Recovering),
+        ("USER SKIPPED RECOVERY", HistoryEvent::Skipped),
+        ("USER SKIPPED COMMIT", HistoryEvent::NotCommitted),
     ];
     if let Some((_, what)) = known.into_iter().find(|(name, _)| words == *name) {
         return what;
     }
     let completed = |inner: &str| {
         let (requirements, todo) = inner.split_once(", ")?;
-        Some(Happened::Completed(requirements.to_owned(), todo.to_owned()))
+        Some(HistoryEvent::Completed(requirements.to_owned(), todo.to_owned()))
     };
     within("APPROVED REQUIREMENTS")
-        .map(|hash| Happened::Approved(hash.to_owned()))
-        .or_else(|| within("GIT HEAD").map(|commit| Happened::Head(commit.to_owned())))
-        .or_else(|| within("GIT COMMIT").map(|subject| Happened::Committing(subject.to_owned())))
+        .map(|hash| HistoryEvent::Approved(hash.to_owned()))
+        .or_else(|| within("GIT HEAD").map(|commit| HistoryEvent::Head(commit.to_owned())))
+        .or_else(|| {
+            within("GIT COMMIT").map(|subject| HistoryEvent::Committing(subject.to_owned()))
+        })
         .or_else(|| within("COMPLETED REQUIREMENTS").and_then(completed))
-        .unwrap_or_else(|| Happened::Other(words.to_owned()))
+        .unwrap_or_else(|| HistoryEvent::Other(words.to_owned()))
 }
 
 #[cfg(test)]
@@ -127,28 +129,28 @@ mod tests {
 
     const TIME: &str = "2026-11-22 14:05:00";
 
-    fn line(what: Happened) -> Line {
-        Line { time: TIME.to_owned(), what }
+    fn line(what: HistoryEvent) -> HistoryLine {
+        HistoryLine { time: TIME.to_owned(), what }
     }
 
     #[test]
     fn each_event_has_its_line() {
         for (what, text) in [
-            (Happened::Refining, "REFINING REQUIREMENTS (new_requirements.md)\n"),
-            (Happened::Approved("abc".into()), "APPROVED REQUIREMENTS (abc)\n"),
-            (Happened::Head("1234".into()), "GIT HEAD (1234)\n"),
+            (HistoryEvent::Refining, "REFINING REQUIREMENTS (new_requirements.md)\n"),
+            (HistoryEvent::Approved("abc".into()), "APPROVED REQUIREMENTS (abc)\n"),
+            (HistoryEvent::Head("1234".into()), "GIT HEAD (1234)\n"),
             (
-                Happened::Started(vec!["do\na".into()]),
+                HistoryEvent::Started(vec!["do\na".into()]),
                 "START IMPLEMENTING (current_requirements.md)\n<<\n  do a\n>>\n",
             ),
-            (Happened::Recovering, "ATTEMPTING RECOVERY\n"),
-            (Happened::Skipped, "USER SKIPPED RECOVERY\n"),
+            (HistoryEvent::Recovering, "ATTEMPTING RECOVERY\n"),
+            (HistoryEvent::Skipped, "USER SKIPPED RECOVERY\n"),
             (
-                Happened::Completed("a.md".into(), "b.md".into()),
+                HistoryEvent::Completed("a.md".into(), "b.md".into()),
                 "COMPLETED REQUIREMENTS (a.md, b.md)\n",
             ),
-            (Happened::Committing("Add (a) door".into()), "GIT COMMIT (Add (a) door)\n"),
-            (Happened::NotCommitted, "USER SKIPPED COMMIT\n"),
+            (HistoryEvent::Committing("Add (a) door".into()), "GIT COMMIT (Add (a) door)\n"),
+            (HistoryEvent::NotCommitted, "USER SKIPPED COMMIT\n"),
         ] {
             assert_eq!(line(what).text(), format!("{TIME} - {text}"));
         }
@@ -159,14 +161,14 @@ mod tests {
         let text = format!(
             "{TIME}   ATTEMPTING RECOVERY\nnoise\n{TIME} - SOMETHING (new)\n{TIME} - START IMPLEMENTING (x)\n<<\n  a\n  b\n{TIME} - GIT COMMIT (s)\n"
         );
-        let what: Vec<Happened> = read(&text).into_iter().map(|line| line.what).collect();
+        let what: Vec<HistoryEvent> = read(&text).into_iter().map(|line| line.what).collect();
         assert_eq!(
             what,
             [
-                Happened::Recovering,
-                Happened::Other("SOMETHING (new)".into()),
-                Happened::Started(vec!["a".into(), "b".into()]),
-                Happened::Committing("s".into()),
+                HistoryEvent::Recovering,
+                HistoryEvent::Other("SOMETHING (new)".into()),
+                HistoryEvent::Started(vec!["a".into(), "b".into()]),
+                HistoryEvent::Committing("s".into()),
             ]
         );
     }
@@ -179,14 +181,14 @@ mod tests {
     proptest! {
         #[test]
         fn a_history_round_trips(all in proptest::collection::vec(prop_oneof![
-            words().prop_map(Happened::Approved),
-            words().prop_map(Happened::Committing),
-            proptest::collection::vec(words(), 0..4).prop_map(Happened::Started),
-            (words(), words()).prop_map(|(a, b)| Happened::Completed(a, b)),
-            Just(Happened::Recovering),
+            words().prop_map(HistoryEvent::Approved),
+            words().prop_map(HistoryEvent::Committing),
+            proptest::collection::vec(words(), 0..4).prop_map(HistoryEvent::Started),
+            (words(), words()).prop_map(|(a, b)| HistoryEvent::Completed(a, b)),
+            Just(HistoryEvent::Recovering),
         ], 0..6)) {
-            let lines: Vec<Line> = all.into_iter().map(line).collect();
-            let text: String = lines.iter().map(Line::text).collect();
+            let lines: Vec<HistoryLine> = all.into_iter().map(line).collect();
+            let text: String = lines.iter().map(HistoryLine::text).collect();
             prop_assert_eq!(read(&text), lines);
         }
     }

@@ -9,7 +9,7 @@ const TRIES: u32 = 8;
 
 /// Where a plan stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum PlanStage {
     /// A model is to refine what the user wrote.
     Refine,
     /// The user is to approve the requirements.
@@ -26,13 +26,13 @@ pub enum Stage {
 
 /// What there is of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct PlanStatus {
     /// The requirements.
-    pub requirements: Wish,
+    pub requirements: RequirementsStatus,
     /// The user approved exactly this text.
     pub approved: bool,
     /// The tasks.
-    pub tasks: List,
+    pub tasks: TaskListStatus,
     /// The user agreed to exactly this text.
     pub agreed: bool,
     /// Every task is done.
@@ -41,7 +41,7 @@ pub struct Found {
 
 /// What there is of the requirements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wish {
+pub enum RequirementsStatus {
     /// What the user wrote.
     #[default]
     Raw,
@@ -51,7 +51,7 @@ pub enum Wish {
 
 /// What there is of the tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum List {
+pub enum TaskListStatus {
     /// None, or some requirement has none.
     #[default]
     Partial,
@@ -60,20 +60,20 @@ pub enum List {
 }
 
 /// The stage that follows from what there is: where a plan that was interrupted goes on.
-pub fn stage(found: Found) -> Stage {
+pub fn stage(found: PlanStatus) -> PlanStage {
     match found {
-        Found { requirements: Wish::Raw, .. } => Stage::Refine,
-        Found { approved: false, .. } => Stage::Approve,
-        Found { tasks: List::Partial, .. } => Stage::Split,
-        Found { agreed: false, .. } => Stage::Agree,
-        Found { done: false, .. } => Stage::Work,
-        Found { .. } => Stage::Over,
+        PlanStatus { requirements: RequirementsStatus::Raw, .. } => PlanStage::Refine,
+        PlanStatus { approved: false, .. } => PlanStage::Approve,
+        PlanStatus { tasks: TaskListStatus::Partial, .. } => PlanStage::Split,
+        PlanStatus { agreed: false, .. } => PlanStage::Agree,
+        PlanStatus { done: false, .. } => PlanStage::Work,
+        PlanStatus { .. } => PlanStage::Over,
     }
 }
 
 /// How the session of a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum TaskSessionStatus {
     /// There is none, or the user dropped it.
     None,
     /// Its agent works, or it waits for something.
@@ -92,7 +92,7 @@ pub enum Standing {
 
 /// What is to be done about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum TaskAction {
     /// A session begins.
     Begin,
     /// Its session goes on where it was cut.
@@ -105,21 +105,28 @@ pub enum Act {
 
 /// What is to be done now: the task's place, and the act. `tries` says how much was done about each
 /// task in this run. Nothing is left where nobody works and this is empty.
-pub fn next(tasks: &[Task], standing: &[Standing], tries: &[u32]) -> Vec<(usize, Act)> {
+pub fn next(
+    tasks: &[Task],
+    standing: &[TaskSessionStatus],
+    tries: &[u32],
+) -> Vec<(usize, TaskAction)> {
     let done = |id: &String| {
-        tasks.iter().zip(standing).any(|(task, it)| task.id == *id && *it == Standing::Done)
+        tasks
+            .iter()
+            .zip(standing)
+            .any(|(task, it)| task.id == *id && *it == TaskSessionStatus::Done)
     };
     let act = |at: usize| {
         let act = match standing[at] {
             // What the user drops while we look is not begun again.
-            Standing::None => {
-                (tries[at] == 0 && tasks[at].after.iter().all(done)).then_some(Act::Begin)
+            TaskSessionStatus::None => {
+                (tries[at] == 0 && tasks[at].after.iter().all(done)).then_some(TaskAction::Begin)
             }
-            Standing::Ready => Some(Act::Land),
-            Standing::Failed => Some(Act::Again),
-            Standing::Cut => Some(Act::GoOn),
+            TaskSessionStatus::Ready => Some(TaskAction::Land),
+            TaskSessionStatus::Failed => Some(TaskAction::Again),
+            TaskSessionStatus::Cut => Some(TaskAction::GoOn),
             // Only the user may land it again.
-            Standing::AtWork | Standing::Undone | Standing::Done => None,
+            TaskSessionStatus::AtWork | TaskSessionStatus::Undone | TaskSessionStatus::Done => None,
         };
         act.filter(|_| tries[at] < TRIES).map(|act| (at, act))
     };
@@ -157,14 +164,14 @@ pub fn contract(task: &Task, all: &[Requirement]) -> Option<String> {
 /// A digest of all that a task is: its words, checks and requirements, and those of the tasks that
 /// it waits for. Where it is another than before, the task is to be done anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Digest {
+pub struct TaskDigest {
     /// What is written down.
     pub now: String,
     /// The same by the encoding of earlier versions, of which sessions may tell.
     pub earlier: String,
 }
 
-impl Digest {
+impl TaskDigest {
     /// Whether a digest that was written down is this one.
     pub fn is(&self, written: &str) -> bool {
         written == self.now || written == self.earlier
@@ -176,25 +183,25 @@ pub fn digests(
     tasks: &[Task],
     all: &[Requirement],
     digest: impl Fn(&str) -> String,
-) -> Vec<Digest> {
-    let mut digests = vec![Digest::default(); tasks.len()];
+) -> Vec<TaskDigest> {
+    let mut digests = vec![TaskDigest::default(); tasks.len()];
     for at in order(tasks) {
         let task = &tasks[at];
         let before = tasks.iter().zip(&digests).filter(|(it, _)| task.after.contains(&it.id));
-        let before: Vec<&Digest> = before.map(|(_, digest)| digest).collect();
+        let before: Vec<&TaskDigest> = before.map(|(_, digest)| digest).collect();
         let contract = contract(task, all);
         let words = encoded(task, contract.as_deref(), &before);
         // Texts, lists and options of the standard library alone, as earlier versions wrote them.
         let earlier: Vec<&str> = before.iter().map(|it| it.earlier.as_str()).collect();
         let earlier = format!("{:?}", (&task.text, &task.checks, &task.agent, &contract, earlier));
-        digests[at] = Digest { now: digest(&words), earlier: digest(&earlier) };
+        digests[at] = TaskDigest { now: digest(&words), earlier: digest(&earlier) };
     }
     digests
 }
 
 /// What a task is, field by field, each text with its length before it. The encoding is written
 /// down in digests, so it must not change.
-fn encoded(task: &Task, contract: Option<&str>, before: &[&Digest]) -> String {
+fn encoded(task: &Task, contract: Option<&str>, before: &[&TaskDigest]) -> String {
     let one = |text: &str| format!("{}:{text}\n", text.len());
     let many = |name: &str, texts: Vec<&str>| {
         let all: String = texts.iter().map(|text| one(text)).collect();
@@ -223,23 +230,27 @@ mod tests {
 
     #[test]
     fn a_plan_goes_through_every_stage_and_back_where_something_changed() {
-        let refined = Found { requirements: Wish::Refined, ..Found::default() };
-        let approved = Found { approved: true, ..refined };
-        let split = Found { tasks: List::Whole, ..approved };
-        let agreed = Found { agreed: true, ..split };
-        let over = Found { done: true, ..agreed };
+        let refined =
+            PlanStatus { requirements: RequirementsStatus::Refined, ..PlanStatus::default() };
+        let approved = PlanStatus { approved: true, ..refined };
+        let split = PlanStatus { tasks: TaskListStatus::Whole, ..approved };
+        let agreed = PlanStatus { agreed: true, ..split };
+        let over = PlanStatus { done: true, ..agreed };
         for (found, expected) in [
-            (Found::default(), Stage::Refine),
-            (refined, Stage::Approve),
-            (approved, Stage::Split),
-            (split, Stage::Agree),
-            (agreed, Stage::Work),
-            (over, Stage::Over),
+            (PlanStatus::default(), PlanStage::Refine),
+            (refined, PlanStage::Approve),
+            (approved, PlanStage::Split),
+            (split, PlanStage::Agree),
+            (agreed, PlanStage::Work),
+            (over, PlanStage::Over),
             // The user changed the requirements, or the tasks, of a plan that was over.
-            (Found { approved: false, ..over }, Stage::Approve),
-            (Found { tasks: List::Partial, agreed: false, ..over }, Stage::Split),
-            (Found { agreed: false, ..over }, Stage::Agree),
-            (Found { done: false, ..over }, Stage::Work),
+            (PlanStatus { approved: false, ..over }, PlanStage::Approve),
+            (
+                PlanStatus { tasks: TaskListStatus::Partial, agreed: false, ..over },
+                PlanStage::Split,
+            ),
+            (PlanStatus { agreed: false, ..over }, PlanStage::Agree),
+            (PlanStatus { done: false, ..over }, PlanStage::Work),
         ] {
             assert_eq!(stage(found), expected, "{found:?}");
         }
@@ -296,19 +307,19 @@ mod tests {
     fn each_standing_has_its_act() {
         let one = &tasks(&[])[..1];
         for (standing, act) in [
-            (Standing::None, Some(Act::Begin)),
-            (Standing::AtWork, None),
-            (Standing::Ready, Some(Act::Land)),
-            (Standing::Failed, Some(Act::Again)),
-            (Standing::Cut, Some(Act::GoOn)),
-            (Standing::Undone, None),
-            (Standing::Done, None),
+            (TaskSessionStatus::None, Some(TaskAction::Begin)),
+            (TaskSessionStatus::AtWork, None),
+            (TaskSessionStatus::Ready, Some(TaskAction::Land)),
+            (TaskSessionStatus::Failed, Some(TaskAction::Again)),
+            (TaskSessionStatus::Cut, Some(TaskAction::GoOn)),
+            (TaskSessionStatus::Undone, None),
+            (TaskSessionStatus::Done, None),
         ] {
             let acts = next(one, &[standing], &[0]);
             assert_eq!(acts.first().map(|(_, act)| *act), act, "{standing:?}");
             assert!(next(one, &[standing], &[TRIES]).is_empty(), "{standing:?}");
         }
-        assert!(next(one, &[Standing::None], &[1]).is_empty(), "dropped while we look");
+        assert!(next(one, &[TaskSessionStatus::None], &[1]).is_empty(), "dropped while we look");
     }
 
     #[test]
@@ -340,7 +351,7 @@ mod tests {
             fates in proptest::collection::vec(0u8..5, 0..80),
         ) {
             let tasks = tasks(&links);
-            let (mut standing, mut tries) = (vec![Standing::None; 6], vec![0u32; 6]);
+            let (mut standing, mut tries) = (vec![TaskSessionStatus::None; 6], vec![0u32; 6]);
             let mut fates = fates.into_iter().chain(std::iter::repeat(0));
             for _ in 0..100 {
                 let acts = next(&tasks, &standing, &tries);
@@ -350,23 +361,23 @@ mod tests {
                 for (at, act) in acts {
                     tries[at] += 1;
                     let waits = tasks[at].after.iter().any(|id| {
-                        tasks.iter().zip(&standing).any(|(it, s)| it.id == *id && *s != Standing::Done)
+                        tasks.iter().zip(&standing).any(|(it, s)| it.id == *id && *s != TaskSessionStatus::Done)
                     });
-                    prop_assert!(act != Act::Begin || !waits);
+                    prop_assert!(act != TaskAction::Begin || !waits);
                     standing[at] = match (act, fates.next().unwrap_or(0)) {
-                        (Act::Land, 0..=2) => Standing::Done,
-                        (_, 0..=2) => Standing::Ready,
-                        (_, 3) => Standing::Failed,
-                        (_, _) => Standing::Cut,
+                        (TaskAction::Land, 0..=2) => TaskSessionStatus::Done,
+                        (_, 0..=2) => TaskSessionStatus::Ready,
+                        (_, 3) => TaskSessionStatus::Failed,
+                        (_, _) => TaskSessionStatus::Cut,
                     };
                 }
             }
             prop_assert!(next(&tasks, &standing, &tries).is_empty());
             for (at, task) in tasks.iter().enumerate() {
                 let waits = task.after.iter().any(|id| {
-                    tasks.iter().zip(&standing).any(|(it, s)| it.id == *id && *s != Standing::Done)
+                    tasks.iter().zip(&standing).any(|(it, s)| it.id == *id && *s != TaskSessionStatus::Done)
                 });
-                prop_assert!(standing[at] == Standing::Done || tries[at] == TRIES || waits);
+                prop_assert!(standing[at] == TaskSessionStatus::Done || tries[at] == TRIES || waits);
             }
         }
 
@@ -383,7 +394,7 @@ mod tests {
             let (before, now) = (read(&text(false)).unwrap(), read(&text(true)).unwrap());
             let of = |all: &[Requirement]| digests(&tasks, all, str::to_owned);
             let (old, new) = (of(&before), of(&now));
-            let changes = |differs: fn(&Digest, &Digest) -> bool| -> BTreeSet<usize> {
+            let changes = |differs: fn(&TaskDigest, &TaskDigest) -> bool| -> BTreeSet<usize> {
                 (0..6).filter(|at| differs(&old[*at], &new[*at])).collect()
             };
             let expected = touched(&before, &now, &tasks);

@@ -13,7 +13,7 @@ pub struct Requirement {
 
 /// A text whose requirements cannot be told apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unclear {
+pub enum AmbiguousRequirements {
     /// There are no words.
     Empty,
     /// This id stands at two items.
@@ -33,12 +33,12 @@ struct Item {
 /// The requirements of a text: every item of its outermost lists, numbered or not, in order. Ids
 /// that the text gives are kept (`R7: …`, `- **R7** …`); item 3 of a numbered list becomes `R3`
 /// where that is free. Text without a list is one requirement.
-pub fn read(text: &str) -> Result<Vec<Requirement>, Unclear> {
+pub fn read(text: &str) -> Result<Vec<Requirement>, AmbiguousRequirements> {
     let mut items = items(text);
     if items.is_empty() {
         let whole = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if whole.is_empty() {
-            return Err(Unclear::Empty);
+            return Err(AmbiguousRequirements::Empty);
         }
         items.push(Item { id: None, number: None, text: whole, at: 0 });
     }
@@ -53,18 +53,18 @@ pub fn items_of(text: &str) -> usize {
 }
 
 /// The items that give no id: the byte at which their words begin, and the id that they have.
-pub fn unnumbered(text: &str) -> Result<Vec<(usize, String)>, Unclear> {
+pub fn unnumbered(text: &str) -> Result<Vec<(usize, String)>, AmbiguousRequirements> {
     let items = items(text);
     let named = items.iter().zip(ids(&items)?);
     Ok(named.filter(|(item, _)| item.id.is_none()).map(|(item, id)| (item.at, id)).collect())
 }
 
 /// The id of each item: that which it gives, else its number, else the next that is free.
-fn ids(items: &[Item]) -> Result<Vec<String>, Unclear> {
+fn ids(items: &[Item]) -> Result<Vec<String>, AmbiguousRequirements> {
     let mut taken = BTreeSet::new();
     for id in items.iter().filter_map(|item| item.id.as_ref()) {
         if !taken.insert(id.clone()) {
-            return Err(Unclear::Twice(id.clone()));
+            return Err(AmbiguousRequirements::Twice(id.clone()));
         }
     }
     let mut next = 1;
@@ -194,7 +194,7 @@ mod tests {
     fn ids_of_the_text_stay() {
         let text = "R2: b\nR7 - g\n- **R4** d\n- [R5] e\n- something new\n1. first";
         assert_eq!(ids(text), ["R2=b", "R7=g", "R4=d", "R5=e", "R1=something new", "R3=first"]);
-        assert_eq!(read("R1: a\nR1: b"), Err(Unclear::Twice("R1".into())));
+        assert_eq!(read("R1: a\nR1: b"), Err(AmbiguousRequirements::Twice("R1".into())));
         assert_eq!(ids("- R1: `a.py` has **b**\n- **R2:** `c`"), ["R1=`a.py` has **b**", "R2=`c`"]);
         assert_eq!(ids("- R2D2 must beep\n- RFC 7 holds"), ["R1=R2D2 must beep", "R2=RFC 7 holds"]);
     }
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn text_without_a_list_is_one_requirement() {
         assert_eq!(ids("Write a\nsmall shop.\n"), ["R1=Write a small shop."]);
-        assert_eq!(read(" \n"), Err(Unclear::Empty));
+        assert_eq!(read(" \n"), Err(AmbiguousRequirements::Empty));
     }
 
     proptest::proptest! {
@@ -224,8 +224,8 @@ mod tests {
                     proptest::prop_assert_eq!(ids.len(), all.len());
                     proptest::prop_assert!(!all.is_empty());
                 }
-                Err(Unclear::Empty) => proptest::prop_assert!(text.trim().is_empty()),
-                Err(Unclear::Twice(id)) => proptest::prop_assert!(text.to_uppercase().matches(&id).count() > 1),
+                Err(AmbiguousRequirements::Empty) => proptest::prop_assert!(text.trim().is_empty()),
+                Err(AmbiguousRequirements::Twice(id)) => proptest::prop_assert!(text.to_uppercase().matches(&id).count() > 1),
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::requirement::Requirement;
 /// What a coach says about one requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum VerdictStatus {
     /// It is done, and there is evidence for it.
     Met,
     /// It is not done.
@@ -18,24 +18,24 @@ pub enum Status {
     Unknown,
 }
 
-impl Status {
+impl VerdictStatus {
     /// As it stands in a verdict.
     pub fn word(self) -> &'static str {
         match self {
-            Status::Met => "met",
-            Status::Unmet => "unmet",
-            Status::Unknown => "unknown",
+            VerdictStatus::Met => "met",
+            VerdictStatus::Unmet => "unmet",
+            VerdictStatus::Unknown => "unknown",
         }
     }
 }
 
 /// One requirement as judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct RequirementVerdict {
     /// The requirement's id.
     pub id: String,
     /// What became of it.
-    pub status: Status,
+    pub status: VerdictStatus,
     /// What shows it: a file and line, a test, a check.
     #[serde(default)]
     pub evidence: String,
@@ -47,7 +47,7 @@ pub struct Verdict {
     /// Whether the work is done.
     pub approved: bool,
     /// Every requirement, each once.
-    pub requirements: Vec<Judged>,
+    pub requirements: Vec<RequirementVerdict>,
     /// What the player has to do next.
     #[serde(default)]
     pub feedback: String,
@@ -55,7 +55,7 @@ pub struct Verdict {
 
 /// What a verdict is measured by.
 #[derive(Clone, Copy, Debug)]
-pub struct Measure<'a> {
+pub struct VerdictBasis<'a> {
     /// The requirements.
     pub requirements: &'a [Requirement],
     /// The checks that failed, as their command lines.
@@ -63,7 +63,7 @@ pub struct Measure<'a> {
 }
 
 /// Everything that is wrong with a verdict, one sentence each; empty when it counts.
-pub fn faults(verdict: &Verdict, by: &Measure<'_>) -> Vec<String> {
+pub fn faults(verdict: &Verdict, by: &VerdictBasis<'_>) -> Vec<String> {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
     for judged in &verdict.requirements {
         *times.entry(&judged.id).or_default() += 1;
@@ -78,7 +78,7 @@ pub fn faults(verdict: &Verdict, by: &Measure<'_>) -> Vec<String> {
     }
     faults.extend(times.keys().map(|id| format!("no such requirement: `{id}`")));
     for judged in &verdict.requirements {
-        if judged.status == Status::Met && judged.evidence.trim().is_empty() {
+        if judged.status == VerdictStatus::Met && judged.evidence.trim().is_empty() {
             faults.push(format!("`{}` was judged met without evidence", judged.id));
         }
     }
@@ -96,23 +96,23 @@ pub fn faults(verdict: &Verdict, by: &Measure<'_>) -> Vec<String> {
 }
 
 /// The requirements that are not met.
-pub fn open(verdict: &Verdict) -> impl Iterator<Item = &Judged> {
-    verdict.requirements.iter().filter(|judged| judged.status != Status::Met)
+pub fn open(verdict: &Verdict) -> impl Iterator<Item = &RequirementVerdict> {
+    verdict.requirements.iter().filter(|judged| judged.status != VerdictStatus::Met)
 }
 
 /// How the checks of judged work went, as their command lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checks {
+pub struct CheckOutcomes {
     /// Those that passed.
     pub green: Vec<String>,
     /// Those that failed.
     pub red: Vec<String>,
 }
 
-impl Checks {
+impl CheckOutcomes {
     /// Command lines, each with whether it passed.
-    pub fn of<'a>(all: impl IntoIterator<Item = (&'a str, bool)>) -> Checks {
-        let mut checks = Checks::default();
+    pub fn of<'a>(all: impl IntoIterator<Item = (&'a str, bool)>) -> CheckOutcomes {
+        let mut checks = CheckOutcomes::default();
         for (line, ok) in all {
             let lines = if ok { &mut checks.green } else { &mut checks.red };
             lines.push(line.to_owned());
@@ -138,24 +138,24 @@ pub struct Disagreement {
 }
 
 /// Where a verdict and the checks disagree; empty when they do not.
-pub fn disagreements(verdict: &Verdict, checks: &Checks) -> Vec<Disagreement> {
+pub fn disagreements(verdict: &Verdict, checks: &CheckOutcomes) -> Vec<Disagreement> {
     let mut found = Vec::new();
     for judged in &verdict.requirements {
         let id = &judged.id;
         let mut say = |text| found.push(Disagreement { id: Some(id.clone()), text });
         match judged.status {
-            Status::Met => {
+            VerdictStatus::Met => {
                 for line in checks.red.iter().filter(|line| names(&judged.evidence, line)) {
                     say(format!("`{id}` was judged met by `{line}`, which failed"));
                 }
             }
-            Status::Unmet if checks.passed() => {
+            VerdictStatus::Unmet if checks.passed() => {
                 say(format!("`{id}` was judged unmet, but every check passed"));
             }
-            Status::Unknown if checks.passed() => {
+            VerdictStatus::Unknown if checks.passed() => {
                 say(format!("`{id}` was judged unknown, but every check passed"));
             }
-            Status::Unmet | Status::Unknown => {}
+            VerdictStatus::Unmet | VerdictStatus::Unknown => {}
         }
     }
     if !verdict.approved && checks.passed() && open(verdict).next().is_none() {
@@ -194,8 +194,8 @@ mod tests {
     use super::*;
     use crate::requirement::read;
 
-    fn verdict(approved: bool, judged: &[(&str, Status, &str)]) -> Verdict {
-        let judged = judged.iter().map(|(id, status, evidence)| Judged {
+    fn verdict(approved: bool, judged: &[(&str, VerdictStatus, &str)]) -> Verdict {
+        let judged = judged.iter().map(|(id, status, evidence)| RequirementVerdict {
             id: (*id).to_owned(),
             status: *status,
             evidence: (*evidence).to_owned(),
@@ -207,19 +207,19 @@ mod tests {
     fn wrong(verdict: &Verdict, red: &[&str]) -> String {
         let requirements = read("- a\n- b").unwrap();
         let red: Vec<String> = red.iter().map(|line| (*line).to_owned()).collect();
-        faults(verdict, &Measure { requirements: &requirements, red: &red }).join("; ")
+        faults(verdict, &VerdictBasis { requirements: &requirements, red: &red }).join("; ")
     }
 
     #[test]
     fn a_whole_verdict_counts() {
-        use Status::{Met, Unknown, Unmet};
+        use VerdictStatus::{Met, Unknown, Unmet};
         assert_eq!(wrong(&verdict(true, &[("R1", Met, "t"), ("R2", Met, "t")]), &[]), "");
         assert_eq!(wrong(&verdict(false, &[("R2", Unmet, ""), ("R1", Unknown, "")]), &["x"]), "");
     }
 
     #[test]
     fn every_fault_is_named() {
-        use Status::{Met, Unmet};
+        use VerdictStatus::{Met, Unmet};
         let said = wrong(
             &verdict(true, &[("R1", Met, " "), ("R1", Unmet, ""), ("R9", Met, "t")]),
             &["cargo test"],
@@ -249,13 +249,13 @@ mod tests {
 
     fn told(verdict: &Verdict, green: &[&str], red: &[&str]) -> Vec<String> {
         let lines = green.iter().map(|line| (*line, true)).chain(red.iter().map(|it| (*it, false)));
-        let found = disagreements(verdict, &Checks::of(lines));
+        let found = disagreements(verdict, &CheckOutcomes::of(lines));
         found.into_iter().map(|it| format!("{:?} {}", it.id, it.text)).collect()
     }
 
     #[test]
     fn coach_and_checks_that_agree_say_nothing() {
-        use Status::{Met, Unmet};
+        use VerdictStatus::{Met, Unmet};
         let good = verdict(true, &[("R1", Met, "make test passes"), ("R2", Met, "a.rs:3")]);
         assert!(told(&good, &["make test"], &[]).is_empty());
         assert!(told(&good, &[], &[]).is_empty());
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn each_way_to_disagree_has_its_sentence() {
-        use Status::{Met, Unknown, Unmet};
+        use VerdictStatus::{Met, Unknown, Unmet};
         let met = verdict(false, &[("R1", Met, "seen: `cargo  test\n-q shop`"), ("R2", Met, "b")]);
         let said = told(&met, &["make"], &["cargo test -q shop"]);
         assert_eq!(
@@ -300,12 +300,12 @@ mod tests {
             green in proptest::collection::vec("[a-z -]{1,8}", 0..3),
             red in proptest::collection::vec("[a-z -]{1,8}", 0..3),
         ) {
-            use Status::Met;
+            use VerdictStatus::Met;
             let good = verdict(true, &[("R1", Met, &evidence[0]), ("R2", Met, &evidence[1])]);
             let requirements = read("- a\n- b").unwrap();
-            let counts = faults(&good, &Measure { requirements: &requirements, red: &red });
+            let counts = faults(&good, &VerdictBasis { requirements: &requirements, red: &red });
             if counts.is_empty() {
-                let found = disagreements(&good, &Checks { green, red });
+                let found = disagreements(&good, &CheckOutcomes { green, red });
                 proptest::prop_assert!(found.is_empty());
             }
         }

@@ -1,10 +1,10 @@
 //! `g3 --auto`: requirements line by line, with the real binary.
 
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::Stage;
 use crate::autonomous::{is_coach, sides, verdict};
-use crate::stage::Stage;
 use base::process::{self, Stream, exit_code};
 use rustix::process::Signal;
 use std::io::Write;
@@ -16,7 +16,7 @@ fn list(stage: &Stage) -> String {
 
 #[test]
 fn each_line_is_a_requirement_more_and_a_run_over_all() {
-    let player = [Reply::says("one"), Reply::says("two")];
+    let player = [ScriptedReply::says("one"), ScriptedReply::says("two")];
     let coach = [verdict(true, &["met"]), verdict(true, &["met", "met"])];
     let stage = Stage::new(sides(player, coach));
     let ran = stage
@@ -34,7 +34,7 @@ fn each_line_is_a_requirement_more_and_a_run_over_all() {
 
 #[test]
 fn the_list_is_there_the_next_time_and_is_numbered_on() {
-    let player = [Reply::says("x"), Reply::says("y")];
+    let player = [ScriptedReply::says("x"), ScriptedReply::says("y")];
     let coach = [verdict(true, &["met"]), verdict(false, &["met", "unmet"])];
     let stage = Stage::new(sides(player, coach));
     stage.g3_with_input(["--auto"], "make a\n").ok();
@@ -45,7 +45,7 @@ fn the_list_is_there_the_next_time_and_is_numbered_on() {
 
 #[test]
 fn a_list_that_cannot_be_written_is_told_and_the_run_goes_on() {
-    let player = [Reply::says("x")];
+    let player = [ScriptedReply::says("x")];
     let stage = Stage::new(sides(player, [verdict(true, &["met"])]));
     std::fs::create_dir_all(stage.repo.path().join(".g3/requirements.md/in-the-way")).unwrap();
     stage.g3_with_input(["--auto"], "make a\n").exits(1).says("requirements.md");
@@ -56,7 +56,7 @@ fn a_list_that_cannot_be_written_is_told_and_the_run_goes_on() {
 #[test]
 fn chat_knows_the_requirements() {
     let stage = Stage::new(sides(
-        [Reply::says("built"), Reply::says("chatted")],
+        [ScriptedReply::says("built"), ScriptedReply::says("chatted")],
         [verdict(true, &["met"])],
     ));
     stage.g3_with_input(["--auto"], "make a\n/chat\nwhat was it?\n").says("chatted").ok();
@@ -69,8 +69,11 @@ fn chat_knows_the_requirements() {
 
 #[test]
 fn an_interrupt_cancels_the_run_and_not_the_program() {
-    let gate = Gate::new();
-    let player = [Reply::says("half a ").then_says("sentence").gate(&gate), Reply::says("two")];
+    let gate = ReplyGate::new();
+    let player = [
+        ScriptedReply::says("half a ").then_says("sentence").gate(&gate),
+        ScriptedReply::says("two"),
+    ];
     let stage = Stage::new(sides(player, [verdict(true, &["met", "met"])]));
     let mut g3 = stage.job(["--auto"]).stdin(Stream::Piped).spawn().unwrap();
     let mut stdin = g3.child.stdin.take().unwrap();

@@ -1,20 +1,20 @@
 //! The Agent Client Protocol: prompts, sessions, modes, permissions.
 
 use serde_json::json;
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::Stage;
 use crate::editor::Editor;
-use crate::stage::Stage;
 
 #[test]
 fn a_prompt_is_answered_with_updates_and_own_events() {
     let stage = Stage::new([
-        Reply::new()
+        ScriptedReply::new()
             .thinks("hm")
             .then_says("I write. ")
             .calls("write_file", json!({"file_path": "a.txt", "content": "hi\n"})),
-        Reply::says("Done."),
+        ScriptedReply::says("Done."),
     ]);
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
@@ -41,7 +41,7 @@ fn a_prompt_is_answered_with_updates_and_own_events() {
 
 #[test]
 fn words_of_the_user_in_brackets_are_not_taken_for_a_note() {
-    let stage = Stage::new(Reply::says("Done."));
+    let stage = Stage::new(ScriptedReply::says("Done."));
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
     let prompt = json!([{"type": "text", "text": "[x]\n\n"}, {"type": "text", "text": "fix it"}]);
@@ -55,7 +55,7 @@ fn words_of_the_user_in_brackets_are_not_taken_for_a_note() {
 
 #[test]
 fn a_picture_of_the_user_reaches_the_model() {
-    let stage = Stage::new(Reply::says("A cat."));
+    let stage = Stage::new(ScriptedReply::says("A cat."));
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
     let prompt = json!([{"type": "text", "text": "What is it?"},
@@ -73,8 +73,11 @@ fn a_picture_of_the_user_reaches_the_model() {
 
 #[test]
 fn a_cancel_stops_the_turn_and_the_session_goes_on() {
-    let gate = Gate::new();
-    let stage = Stage::new([Reply::says("a ").then_says("b").gate(&gate), Reply::says("fresh")]);
+    let gate = ReplyGate::new();
+    let stage = Stage::new([
+        ScriptedReply::says("a ").then_says("b").gate(&gate),
+        ScriptedReply::says("fresh"),
+    ]);
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
     let id = editor.prompt(&session, "talk");
@@ -89,7 +92,7 @@ fn a_cancel_stops_the_turn_and_the_session_goes_on() {
 
 #[test]
 fn a_session_that_is_slow_to_open_holds_no_other_up() {
-    let stage = Stage::new([Reply::says("quick"), Reply::says("slow")]);
+    let stage = Stage::new([ScriptedReply::says("quick"), ScriptedReply::says("slow")]);
     let (key, other) = (stage.env.home().join("key"), stage.env.repo_at("other"));
     let waits = format!("until test -e {}; do sleep 0.05; done; echo k", key.display());
     let url = stage.model.url();
@@ -113,9 +116,9 @@ fn a_session_that_is_slow_to_open_holds_no_other_up() {
 #[test]
 fn a_session_is_loaded_again_while_a_prompt_is_at_work_in_it() {
     for method in ["session/load", "session/resume"] {
-        let gate = Gate::new();
-        let held = Reply::says("a ").then_says("b").gate(&gate);
-        let stage = Stage::new([held, Reply::says("fresh")]);
+        let gate = ReplyGate::new();
+        let held = ScriptedReply::says("a ").then_says("b").gate(&gate);
+        let stage = Stage::new([held, ScriptedReply::says("fresh")]);
         let mut editor = Editor::open(&stage);
         let session = editor.new_session(stage.repo.path());
         let prompt = editor.prompt(&session, "talk");
@@ -136,8 +139,11 @@ fn a_session_is_loaded_again_while_a_prompt_is_at_work_in_it() {
 
 #[test]
 fn a_session_that_is_closed_at_work_can_be_resumed_at_once() {
-    let gate = Gate::new();
-    let stage = Stage::new([Reply::says("a ").then_says("b").gate(&gate), Reply::says("fresh")]);
+    let gate = ReplyGate::new();
+    let stage = Stage::new([
+        ScriptedReply::says("a ").then_says("b").gate(&gate),
+        ScriptedReply::says("fresh"),
+    ]);
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
     let prompt = editor.prompt(&session, "talk");
@@ -157,8 +163,10 @@ fn a_session_that_is_closed_at_work_can_be_resumed_at_once() {
 #[test]
 fn the_todo_list_is_the_editors_plan() {
     let list = "- [x] look\n- [ ] write\n";
-    let stage =
-        Stage::new([Reply::call("todo_write", json!({"content": list})), Reply::says("noted")]);
+    let stage = Stage::new([
+        ScriptedReply::call("todo_write", json!({"content": list})),
+        ScriptedReply::says("noted"),
+    ]);
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
     let id = editor.prompt(&session, "plan");
@@ -177,7 +185,7 @@ fn the_todo_list_is_the_editors_plan() {
 
 #[test]
 fn a_cancel_right_behind_its_prompt_is_heard() {
-    let stage = Stage::new([Reply::call("shell", json!({"command": "sleep 1000"}))]);
+    let stage = Stage::new([ScriptedReply::call("shell", json!({"command": "sleep 1000"}))]);
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
     let id = editor.prompt(&session, "wait");
@@ -194,10 +202,10 @@ fn what_reaches_outside_asks_the_editor() {
         let target = path.clone();
         let stage = Stage::new(testkit::model_server::script::Script::by(move |request| {
             if request.assistant_messages() > 0 {
-                return Reply::says("done");
+                return ScriptedReply::says("done");
             }
             let path = target.lock().unwrap().clone();
-            Reply::call("write_file", json!({"file_path": path, "content": "x"}))
+            ScriptedReply::call("write_file", json!({"file_path": path, "content": "x"}))
         }));
         *path.lock().unwrap() = outside(&stage).display().to_string();
         let mut editor = Editor::open(&stage);
@@ -219,7 +227,7 @@ fn what_reaches_outside_asks_the_editor() {
 
 #[test]
 fn a_session_is_loaded_from_its_journal_by_another_process() {
-    let stage = Stage::new([Reply::says("noted"), Reply::says("plum")]);
+    let stage = Stage::new([ScriptedReply::says("noted"), ScriptedReply::says("plum")]);
     let session = {
         let mut editor = Editor::open(&stage);
         let session = editor.new_session(stage.repo.path());
@@ -239,8 +247,8 @@ fn a_session_is_loaded_from_its_journal_by_another_process() {
 
 #[test]
 fn several_sessions_live_in_one_process() {
-    let gate = Gate::new();
-    let stage = Stage::new([Reply::says("slow").gate(&gate), Reply::says("quick")]);
+    let gate = ReplyGate::new();
+    let stage = Stage::new([ScriptedReply::says("slow").gate(&gate), ScriptedReply::says("quick")]);
     let other = stage.env.repo_at("other");
     let mut editor = Editor::open(&stage);
     let (one, two) = (editor.new_session(stage.repo.path()), editor.new_session(other.path()));
@@ -255,7 +263,7 @@ fn several_sessions_live_in_one_process() {
 
 #[test]
 fn errors_are_json_rpc_errors_with_a_way_out() {
-    let stage = Stage::new([Reply::status(401)]);
+    let stage = Stage::new([ScriptedReply::status(401)]);
     let mut editor = Editor::open(&stage);
     let id = editor.prompt("nobody-aaaa", "hi");
     assert!(editor.answer(id)["error"]["message"].as_str().unwrap().contains("nobody-aaaa"));
@@ -269,7 +277,11 @@ fn errors_are_json_rpc_errors_with_a_way_out() {
 
 #[test]
 fn sessions_are_listed_taken_up_without_their_history_and_let_go() {
-    let stage = Stage::new([Reply::says("noted"), Reply::says("plum"), Reply::says("still")]);
+    let stage = Stage::new([
+        ScriptedReply::says("noted"),
+        ScriptedReply::says("plum"),
+        ScriptedReply::says("still"),
+    ]);
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
     let id = editor.prompt(&session, "the word is plum");
@@ -295,18 +307,18 @@ fn sessions_are_listed_taken_up_without_their_history_and_let_go() {
     assert!(stage.asked()[2].text().contains("the word is plum"));
 }
 
-fn writes_a_file() -> Reply {
-    Reply::call("write_file", json!({"file_path": "a.txt", "content": "hi\n"}))
+fn writes_a_file() -> ScriptedReply {
+    ScriptedReply::call("write_file", json!({"file_path": "a.txt", "content": "hi\n"}))
 }
 
 #[test]
 fn in_plan_mode_nothing_is_changed_before_the_editor_approves() {
     let stage = Stage::new([
         writes_a_file(),
-        Reply::call("shell", json!({"command": "touch b.txt"})),
-        Reply::call("propose_plan", json!({"plan": "1. write a.txt"})),
+        ScriptedReply::call("shell", json!({"command": "touch b.txt"})),
+        ScriptedReply::call("propose_plan", json!({"plan": "1. write a.txt"})),
         writes_a_file(),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ]);
     let mut editor = Editor::open(&stage);
     let params = json!({"cwd": stage.repo.path(), "mcpServers": []});
@@ -333,7 +345,7 @@ fn in_plan_mode_nothing_is_changed_before_the_editor_approves() {
 
 #[test]
 fn in_ask_mode_every_write_is_asked_about() {
-    let stage = Stage::new([writes_a_file(), Reply::says("as you wish")]);
+    let stage = Stage::new([writes_a_file(), ScriptedReply::says("as you wish")]);
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
     editor.request("session/set_mode", json!({"sessionId": session, "modeId": "ask"}));
@@ -348,7 +360,7 @@ fn in_ask_mode_every_write_is_asked_about() {
 #[test]
 fn servers_of_the_editor_are_used_and_the_person_is_asked() {
     let call = json!({"server": "kit", "tool": "echo", "args": {"text": "plum"}});
-    let stage = Stage::new([Reply::call("mcp_call", call), Reply::says("done")]);
+    let stage = Stage::new([ScriptedReply::call("mcp_call", call), ScriptedReply::says("done")]);
     let mut editor = Editor::open(&stage);
     let server = json!({
         "name": "kit",

@@ -2,14 +2,14 @@
 
 use base::text::GO_ON;
 use serde_json::{Value, json};
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
-use testkit::model_server::request::Request;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::Stage;
 use crate::autonomous::{is_coach, sides, verdict, writes};
 use crate::editor::Editor;
-use crate::stage::Stage;
 
 const TWO: &str =
     "Make two files.\n\n{{CURRENT REQUIREMENTS}}\n\n- R1: make one.txt\n- R2: make two.txt\n";
@@ -43,7 +43,7 @@ fn told(editor: &Editor, kind: &str) -> Vec<Value> {
     own.filter(|event| event["type"] == kind).collect()
 }
 
-fn players(stage: &Stage) -> Vec<Request> {
+fn players(stage: &Stage) -> Vec<ReceivedRequest> {
     stage.asked().into_iter().filter(|request| !is_coach(request)).collect()
 }
 
@@ -117,10 +117,10 @@ fn who_approved_goes_on_when_there_is_more_to_say() {
 
 #[test]
 fn words_that_come_while_the_coach_judges_are_not_lost_when_it_approves() {
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let player = [writes("one.txt"), writes("two.txt")].concat();
     let approved = || verdict(true, &["met", "met"]);
-    let slow = Reply::says("I look.").gate(&gate);
+    let slow = ScriptedReply::says("I look.").gate(&gate);
     let stage = Stage::new(sides(player, [slow, approved(), approved()]));
     let (mut editor, session) = open(&stage, &["--max-turns", "1"]);
     let id = editor.prompt(&session, TWO);
@@ -137,11 +137,11 @@ fn words_that_come_while_the_coach_judges_are_not_lost_when_it_approves() {
 
 #[test]
 fn a_cancel_stops_the_player_who_goes_on_in_the_same_round() {
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let player = [
-        Reply::says("half a ").then_says("sentence").gate(&gate),
+        ScriptedReply::says("half a ").then_says("sentence").gate(&gate),
         writes("one.txt")[0].clone(),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ];
     let stage = Stage::new(sides(player, [verdict(true, &["met", "met"])]));
     let (mut editor, session) = open(&stage, &[]);
@@ -181,12 +181,12 @@ fn by_what_is_there() -> Script {
         }
         let make = |name: &str| {
             let line = format!("echo {name} > {name}; echo made-{name}");
-            Reply::call("shell", json!({"command": line}))
+            ScriptedReply::call("shell", json!({"command": line}))
         };
         match (text.contains("made-one.txt"), text.contains("made-two.txt")) {
             (false, _) => make("one.txt"),
             (true, false) if text.contains("Round 2") => make("two.txt"),
-            (true, _) => Reply::says("done"),
+            (true, _) => ScriptedReply::says("done"),
         }
     })
 }
@@ -257,8 +257,10 @@ fn what_cannot_begin_or_go_on_is_an_error_with_a_way_out() {
 fn permissions_modes_and_the_list_are_those_of_any_session() {
     let stage = Stage::new(Script::by(|request| match is_coach(request) {
         true => verdict(true, &["met", "met"]),
-        false if request.assistant_messages() > 0 => Reply::says("done"),
-        false => Reply::call("write_file", json!({"file_path": "../out.txt", "content": "x"})),
+        false if request.assistant_messages() > 0 => ScriptedReply::says("done"),
+        false => {
+            ScriptedReply::call("write_file", json!({"file_path": "../out.txt", "content": "x"}))
+        }
     }));
     let (mut editor, session) = open(&stage, &[]);
     let id = editor.prompt(&session, TWO);

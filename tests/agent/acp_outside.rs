@@ -1,18 +1,18 @@
 //! Files and terminals of an editor: read, written and run through it.
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::Stage;
 use crate::editor::Editor;
-use crate::stage::Stage;
 
 #[test]
 fn an_editor_that_holds_files_is_read_and_written_through() {
     let edit = json!({"file_path": "a.txt", "diff": "-one\n+two\n"});
     let stage = Stage::new([
-        Reply::call("read_file", json!({"file_path": "a.txt"})),
-        Reply::call("str_replace", edit),
-        Reply::says("done"),
+        ScriptedReply::call("read_file", json!({"file_path": "a.txt"})),
+        ScriptedReply::call("str_replace", edit),
+        ScriptedReply::says("done"),
     ]);
     stage.repo.write("a.txt", "on the disk\n");
     let able = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
@@ -32,8 +32,9 @@ fn an_editor_that_holds_files_is_read_and_written_through() {
 
 #[test]
 fn an_editor_that_cannot_write_a_file_fails_the_call_and_bytes_are_never_made_text() {
-    let write = |name: &str| Reply::call("write_file", json!({"file_path": name, "content": "x"}));
-    let stage = Stage::new([write("a.txt"), write("raw"), Reply::says("done")]);
+    let write =
+        |name: &str| ScriptedReply::call("write_file", json!({"file_path": name, "content": "x"}));
+    let stage = Stage::new([write("a.txt"), write("raw"), ScriptedReply::says("done")]);
     stage.repo.write("raw", [0xff, 0xfe, b'\n']);
     let able = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
     let mut editor = Editor::offering(&stage, able);
@@ -63,7 +64,10 @@ fn allow_commands(stage: &Stage) {
 #[test]
 fn an_editor_with_terminals_shows_commands_in_them() {
     let line = "echo from the terminal";
-    let stage = Stage::new([Reply::call("shell", json!({"command": line})), Reply::says("done")]);
+    let stage = Stage::new([
+        ScriptedReply::call("shell", json!({"command": line})),
+        ScriptedReply::says("done"),
+    ]);
     allow_commands(&stage);
     let mut editor = Editor::offering(&stage, json!({"terminal": true}));
     let session = editor.new_session(stage.repo.path());
@@ -82,7 +86,7 @@ fn an_editor_with_terminals_shows_commands_in_them() {
 
 #[test]
 fn a_cancel_kills_the_terminal() {
-    let stage = Stage::new([Reply::call("shell", json!({"command": "sleep 600"}))]);
+    let stage = Stage::new([ScriptedReply::call("shell", json!({"command": "sleep 600"}))]);
     allow_commands(&stage);
     let mut editor = Editor::offering(&stage, json!({"terminal": true}));
     let session = editor.new_session(stage.repo.path());

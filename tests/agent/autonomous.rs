@@ -6,33 +6,36 @@ use std::sync::{Arc, Mutex};
 use base::event::Event;
 use serde_json::{Value, json};
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
-use testkit::model_server::request::Request;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
-use crate::stage::{G3, Stage, of_type};
+use crate::agent_env::{G3, Stage, of_type};
 
 const TWO: &str = "1. make one.txt\n2. make two.txt\n";
 
 /// Whether a coach asks.
-pub fn is_coach(request: &Request) -> bool {
+pub fn is_coach(request: &ReceivedRequest) -> bool {
     request.tool_names().contains(&"verdict".to_owned())
 }
 
 /// A script with the replies of each side.
-pub fn sides(player: impl Into<Vec<Reply>>, coach: impl Into<Vec<Reply>>) -> Script {
-    let queue = |replies: Vec<Reply>| Arc::new(Mutex::new(VecDeque::from(replies)));
+pub fn sides(
+    player: impl Into<Vec<ScriptedReply>>,
+    coach: impl Into<Vec<ScriptedReply>>,
+) -> Script {
+    let queue = |replies: Vec<ScriptedReply>| Arc::new(Mutex::new(VecDeque::from(replies)));
     let (player, coach) = (queue(player.into()), queue(coach.into()));
     Script::by(move |request| {
         let side = if is_coach(request) { &coach } else { &player };
         let next = side.lock().unwrap().pop_front();
-        next.unwrap_or_else(|| Reply::exhausted("this side has no reply left"))
+        next.unwrap_or_else(|| ScriptedReply::exhausted("this side has no reply left"))
     })
 }
 
 /// A verdict on R1, R2 …, by their statuses.
-pub fn verdict(approved: bool, statuses: &[&str]) -> Reply {
-    Reply::call("verdict", verdict_args(approved, statuses))
+pub fn verdict(approved: bool, statuses: &[&str]) -> ScriptedReply {
+    ScriptedReply::call("verdict", verdict_args(approved, statuses))
 }
 
 fn verdict_args(approved: bool, statuses: &[&str]) -> Value {
@@ -44,9 +47,9 @@ fn verdict_args(approved: bool, statuses: &[&str]) -> Value {
 }
 
 /// A player that writes a file and says so.
-pub fn writes(name: &str) -> [Reply; 2] {
+pub fn writes(name: &str) -> [ScriptedReply; 2] {
     let args = json!({"file_path": name, "content": format!("{name}\n")});
-    [Reply::call("write_file", args), Reply::says(format!("{name} is there."))]
+    [ScriptedReply::call("write_file", args), ScriptedReply::says(format!("{name} is there."))]
 }
 
 /// A stage with two requirements.
@@ -67,7 +70,7 @@ fn player_and_coach_go_on_until_all_is_met() {
     ran.says("round 1 of 5: not approved").says("R2   unmet").says("round 2 of 5: approved");
     ran.says("round verdict").says("2 of 2");
     assert_eq!(stage.repo.read("two.txt"), "two.txt\n");
-    let (coaches, players): (Vec<Request>, Vec<Request>) =
+    let (coaches, players): (Vec<ReceivedRequest>, Vec<ReceivedRequest>) =
         stage.asked().into_iter().partition(is_coach);
     for coach in &coaches {
         assert_eq!(coach.messages().len(), 1, "a coach begins afresh");
@@ -93,7 +96,8 @@ fn player_and_coach_go_on_until_all_is_met() {
 fn the_coach_sees_all_that_changed_and_what_the_checks_said() {
     let change = "printf 'b\\n' > tracked.txt; git commit -qam change; printf 'c\\n' > tracked.txt; \
                   printf 'new\\n' > 'un tracked.txt'; printf 'no\\n' > ignored.log";
-    let player = [Reply::call("shell", json!({"command": change})), Reply::says("done")];
+    let player =
+        [ScriptedReply::call("shell", json!({"command": change})), ScriptedReply::says("done")];
     let stage = stage(sides(player, [verdict(false, &["met", "unmet"])]));
     stage.repo.write(".gitignore", "*.log\n");
     stage.repo.commit_file("tracked.txt", "a\n");
@@ -125,12 +129,13 @@ fn the_coach_sees_all_that_changed_and_what_the_checks_said() {
 /// Approval once was a word in the coach's prose, and a sentence that denied it approved.
 #[test]
 fn words_that_speak_of_approval_approve_nothing() {
-    let praise = || Reply::says("This is not yet IMPLEMENTATION_APPROVED. {\"approved\": true}");
-    let coach: Vec<Reply> = (0..8).map(|_| praise()).collect();
+    let praise =
+        || ScriptedReply::says("This is not yet IMPLEMENTATION_APPROVED. {\"approved\": true}");
+    let coach: Vec<ScriptedReply> = (0..8).map(|_| praise()).collect();
     let stage = stage(sides(writes("one.txt"), coach));
     let ran = stage.g3(["--autonomous", "--max-turns", "1"]);
     ran.exits(3).says("no verdict").says("not approved after 1 round");
-    let coaches: Vec<Request> = stage.asked().into_iter().filter(is_coach).collect();
+    let coaches: Vec<ReceivedRequest> = stage.asked().into_iter().filter(is_coach).collect();
     assert_eq!(coaches.len(), 8, "two coaches, each reminded three times");
     assert!(coaches[3].last().contains("Your words are not a verdict"));
 }
@@ -139,8 +144,11 @@ fn words_that_speak_of_approval_approve_nothing() {
 fn a_verdict_that_does_not_count_is_told_back_and_given_anew() {
     let coach = [
         verdict(true, &["met", "unmet"]),
-        Reply::call("verdict", json!({"approved": true, "requirements": [], "feedback": ""})),
-        Reply::new().calls_raw("verdict", "{\"approved\": tr"),
+        ScriptedReply::call(
+            "verdict",
+            json!({"approved": true, "requirements": [], "feedback": ""}),
+        ),
+        ScriptedReply::new().calls_raw("verdict", "{\"approved\": tr"),
         verdict(true, &["met", "met"]),
     ];
     let stage = stage(sides(writes("one.txt"), coach));
@@ -167,9 +175,9 @@ fn a_red_check_forbids_approval_and_the_player_reads_its_output() {
     ));
     stage.g3(["--autonomous"]).ok();
     let asked = stage.asked();
-    let coach: Vec<&Request> = asked.iter().filter(|request| is_coach(request)).collect();
+    let coach: Vec<&ReceivedRequest> = asked.iter().filter(|request| is_coach(request)).collect();
     assert!(coach[1].tool_results()[0].1.contains("a check failed: test -e two.txt"));
-    let player: Vec<&Request> = asked.iter().filter(|request| !is_coach(request)).collect();
+    let player: Vec<&ReceivedRequest> = asked.iter().filter(|request| !is_coach(request)).collect();
     assert!(player[2].last().contains("    two is missing"), "{}", player[2].last());
 }
 
@@ -177,7 +185,7 @@ fn a_red_check_forbids_approval_and_the_player_reads_its_output() {
 #[test]
 fn a_coach_cannot_write_or_run_whatever_it_calls() {
     let coach = [
-        Reply::new()
+        ScriptedReply::new()
             .calls("write_file", json!({"file_path": "by-coach", "content": "x"}))
             .calls("shell", json!({"command": "touch by-coach"}))
             .calls("bash", json!({"command": "touch by-coach", "description": "x"}))
@@ -205,9 +213,12 @@ fn where_coach_and_checks_disagree_the_round_says_so() {
     let judged = |second: &str| {
         let told = |id: &str, status: &str, evidence: &str| json!({"id": id, "status": status, "evidence": evidence});
         let all = [told("R1", "met", "`test -e one.txt` passes"), told("R2", second, "two.txt:1")];
-        Reply::call("verdict", json!({"approved": false, "requirements": all, "feedback": "go on"}))
+        ScriptedReply::call(
+            "verdict",
+            json!({"approved": false, "requirements": all, "feedback": "go on"}),
+        )
     };
-    let player = [vec![Reply::says("nothing yet")], writes("one.txt").into()].concat();
+    let player = [vec![ScriptedReply::says("nothing yet")], writes("one.txt").into()].concat();
     let script = || sides(player.clone(), [judged("unknown"), judged("unknown")]);
     let args = ["--autonomous", "--max-turns", "2", "--check", "test -e one.txt"];
     let met = "`R1` was judged met by `test -e one.txt`, which failed";
@@ -253,9 +264,13 @@ fn rounds_that_are_used_up_end_with_3_and_the_events_say_it() {
 /// A failed turn of the player once ended the run with `No coach feedback received on turn N`.
 #[test]
 fn a_failed_turn_of_the_player_is_tried_again_then_left_to_the_coach() {
-    let mut player = vec![Reply::status(400), Reply::status(400)];
+    let mut player = vec![ScriptedReply::status(400), ScriptedReply::status(400)];
     player.extend(writes("one.txt"));
-    player.extend([Reply::status(400), Reply::status(400), Reply::status(400)]);
+    player.extend([
+        ScriptedReply::status(400),
+        ScriptedReply::status(400),
+        ScriptedReply::status(400),
+    ]);
     player.extend(writes("two.txt"));
     let coach = [
         verdict(false, &["met", "unmet"]),
@@ -267,9 +282,10 @@ fn a_failed_turn_of_the_player_is_tried_again_then_left_to_the_coach() {
     ran.ok();
     ran.says("the player's part of round 1 ended early").says("round 3 of 5: approved");
     let asked = stage.asked();
-    let players: Vec<&Request> = asked.iter().filter(|request| !is_coach(request)).collect();
+    let players: Vec<&ReceivedRequest> =
+        asked.iter().filter(|request| !is_coach(request)).collect();
     assert!(players[1].last().contains("Your last attempt ended early"));
-    let coaches: Vec<&Request> = asked.iter().filter(|request| is_coach(request)).collect();
+    let coaches: Vec<&ReceivedRequest> = asked.iter().filter(|request| is_coach(request)).collect();
     assert!(!coaches[0].text().contains("ended early"), "the third try went well");
     assert!(coaches[1].text().contains("The player's part of this round ended early"));
     assert!(players[7].last().contains("Your part of that round ended early"));
@@ -277,7 +293,7 @@ fn a_failed_turn_of_the_player_is_tried_again_then_left_to_the_coach() {
 
 #[test]
 fn where_no_model_answers_at_all_the_run_fails_and_can_go_on() {
-    let dead: Vec<Reply> = (0..5).map(|_| Reply::status(401)).collect();
+    let dead: Vec<ScriptedReply> = (0..5).map(|_| ScriptedReply::status(401)).collect();
     let mut player = dead[..3].to_vec();
     player.extend(writes("one.txt"));
     let mut coach = dead[..2].to_vec();
@@ -344,7 +360,7 @@ fn each_side_has_its_provider() {
 
 #[test]
 fn limits_are_those_of_the_whole_run() {
-    let used = |reply: Reply| reply.usage(40, 10);
+    let used = |reply: ScriptedReply| reply.usage(40, 10);
     let player = [writes("one.txt"), writes("two.txt")].concat().into_iter().map(used);
     let coach = [used(verdict(false, &["met", "unmet"]))];
     let stage = stage(sides(player.collect::<Vec<_>>(), coach));

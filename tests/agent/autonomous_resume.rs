@@ -3,20 +3,20 @@
 use base::process::{self, exit_code};
 use rustix::process::Signal;
 use serde_json::json;
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::of_type;
 use crate::autonomous::{is_coach, sides, stage, verdict, writes};
-use crate::stage::of_type;
 
 #[test]
 fn an_interrupt_cancels_and_the_run_goes_on_where_it_was() {
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let player = [
-        Reply::says("half a ").then_says("sentence").gate(&gate),
+        ScriptedReply::says("half a ").then_says("sentence").gate(&gate),
         writes("one.txt")[0].clone(),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ];
     let stage = stage(sides(player, [verdict(true, &["met", "met"])]));
     let mut g3 = stage.start(["--autonomous"]);
@@ -45,13 +45,13 @@ fn kill_9_at_every_step_loses_nothing_that_resume_cannot_finish() {
             }
             let make = |name: &str| {
                 let line = format!("echo {name} > {name}; echo made-{name}");
-                Reply::call("shell", json!({"command": line}))
+                ScriptedReply::call("shell", json!({"command": line}))
             };
             let second = text.contains("Round 2");
             match (text.contains("made-one.txt"), text.contains("made-two.txt")) {
                 (false, _) => make("one.txt"),
                 (true, false) if second => make("two.txt"),
-                (true, _) => Reply::says(format!("done after {} bytes", last.len())),
+                (true, _) => ScriptedReply::says(format!("done after {} bytes", last.len())),
             }
         })
     };

@@ -11,11 +11,11 @@ use base::sandbox::home::home_rules;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use testkit::env::until;
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::Stage;
 use crate::browser_support::{Ends, processes, record, runs, shop, until_gone};
-use crate::stage::Stage;
 use crate::tools_support::{Bench, G3};
 
 fn kill(pid: u32) {
@@ -25,7 +25,7 @@ fn kill(pid: u32) {
 #[test]
 fn an_agent_uses_every_tool_of_the_browser_and_nothing_stays() {
     let site = shop();
-    let call = |name: &str, args| Reply::call(format!("webdriver_{name}"), args);
+    let call = |name: &str, args| ScriptedReply::call(format!("webdriver_{name}"), args);
     let none = || json!({});
     let stage = Stage::new([
         call("start", none()),
@@ -41,7 +41,7 @@ fn an_agent_uses_every_tool_of_the_browser_and_nothing_stays() {
         call("back", none()).calls("webdriver_forward", none()).calls("webdriver_refresh", none()),
         call("quit", none()),
         call("start", none()),
-        Reply::says("It works."),
+        ScriptedReply::says("It works."),
     ]);
     assert_eq!(stage.g3(["--chrome-headless", "try the shop"]).ok(), "It works.");
     let paths: Vec<String> = site.asked().into_iter().map(|asked| asked.path).collect();
@@ -71,7 +71,7 @@ fn an_agent_uses_execute_browser_and_nothing_stays() {
     let act = |action: &str, more: serde_json::Value| {
         let mut args = json!({ "action": action });
         args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        Reply::call("execute_browser", args)
+        ScriptedReply::call("execute_browser", args)
     };
     let with = |params| json!({ "params": params });
     let stage = Stage::new([
@@ -87,7 +87,7 @@ fn an_agent_uses_execute_browser_and_nothing_stays() {
         act("snapshot", json!({})),
         act("click", with(json!({ "ref": "e2" }))),
         act("close_tab", json!({})),
-        Reply::says("Bought."),
+        ScriptedReply::says("Bought."),
     ]);
     assert_eq!(stage.g3(["--profile", "core", "--chrome-headless", "buy"]).ok(), "Bought.");
     let paths: Vec<String> = site.asked().into_iter().map(|asked| asked.path).collect();
@@ -101,11 +101,11 @@ fn an_agent_uses_execute_browser_and_nothing_stays() {
 #[test]
 fn kill_9_of_g3_leaves_no_browser() {
     let site = shop();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let stage = Stage::new([
-        Reply::call("webdriver_start", json!({})),
-        Reply::call("webdriver_navigate", json!({ "url": site.url("/") })),
-        Reply::says("never").gate(&gate),
+        ScriptedReply::call("webdriver_start", json!({})),
+        ScriptedReply::call("webdriver_navigate", json!({ "url": site.url("/") })),
+        ScriptedReply::says("never").gate(&gate),
     ]);
     let mut g3 = stage.start(["--chrome-headless", "look"]);
     gate.wait_until_reached(1);
@@ -203,10 +203,10 @@ fn the_tools_of_the_browser_are_offered_only_where_the_user_wants_them() {
     let has = |stage: &Stage| {
         stage.asked()[0].tool_names().iter().any(|name| name.starts_with("webdriver_"))
     };
-    let stage = Stage::new([Reply::says("Hi.")]);
+    let stage = Stage::new([ScriptedReply::says("Hi.")]);
     stage.g3(["hello"]).ok();
     assert!(!has(&stage));
-    let stage = Stage::new([Reply::says("Hi.")]);
+    let stage = Stage::new([ScriptedReply::says("Hi.")]);
     stage.env.config(&(stage.model.config_toml("anthropic") + "\n[webdriver]\nenabled = true\n"));
     stage.g3(["hello"]).ok();
     assert!(has(&stage));

@@ -1,12 +1,12 @@
 //! `--budget`: kept where prices are known, refused before anything is asked where they are not.
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::{Stage, of_type};
 use crate::autonomous;
 use crate::provider_support::WIRES;
-use crate::stage::{Stage, of_type};
 
 const PRICE: &str = "price = { input = 1.0, output = 10.0 }\n";
 
@@ -55,7 +55,7 @@ fn a_price_by_model_name_is_asked_for_where_no_entry_is_configured() {
 #[test]
 fn a_budget_ends_the_run_that_used_it_up() {
     for wire in WIRES {
-        let call = || Reply::call("shell", json!({"command": "true"})).usage(4_000, 100);
+        let call = || ScriptedReply::call("shell", json!({"command": "true"})).usage(4_000, 100);
         let stage = stage(wire, [call(), call(), call()], PRICE);
         let ran = stage.g3(["--budget", "0.006", "go on"]);
         ran.exits(3).says("the limit of 0.006 US dollars is reached");
@@ -68,8 +68,8 @@ fn a_fallback_without_a_known_price_does_not_answer_within_a_budget() {
     let models = "[[models]]\nname = \"scripted\"\nprice = { input = 1.0, output = 10.0 }\n";
     let script = || {
         Script::by(|request| match request.body["model"].as_str() {
-            Some("scripted") => Reply::status(529),
-            _ => Reply::says("cheap words"),
+            Some("scripted") => ScriptedReply::status(529),
+            _ => ScriptedReply::says("cheap words"),
         })
     };
     let text = format!("fallback_model = \"cheap\"\n{models}");
@@ -100,9 +100,9 @@ fn a_reply_that_was_not_counted_ends_a_budget_and_nothing_else() {
         let chunk = json!({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": {
             "tool_calls": [{"index": 0, "id": "a", "function": {
                 "name": "shell", "arguments": "{\"command\": \"true\"}"}}]}}]});
-        Reply::raw(format!("data: {chunk}\n\ndata: [DONE]\n\n"))
+        ScriptedReply::raw(format!("data: {chunk}\n\ndata: [DONE]\n\n"))
     };
-    let stage = stage("openai", vec![silent(), silent(), Reply::says("done")], PRICE);
+    let stage = stage("openai", vec![silent(), silent(), ScriptedReply::says("done")], PRICE);
     stage.g3(["--budget", "5", "go"]).exits(3).says("the cost of a reply is unknown");
     stage.g3(["go"]).ok();
 }
@@ -111,8 +111,9 @@ fn a_reply_that_was_not_counted_ends_a_budget_and_nothing_else() {
 fn counts_that_cannot_be_are_ignored_with_a_notice() {
     for wire in WIRES {
         for (input, output) in [(u64::MAX, u64::MAX), (u64::MAX, 1), (1, u64::MAX)] {
-            let call = Reply::call("shell", json!({"command": "true"})).usage(input, output);
-            let stage = stage(wire, [call, Reply::says("done")], PRICE);
+            let call =
+                ScriptedReply::call("shell", json!({"command": "true"})).usage(input, output);
+            let stage = stage(wire, [call, ScriptedReply::says("done")], PRICE);
             let ran = stage.g3(["--json", "go"]);
             ran.ok();
             let events = ran.json_lines();
@@ -130,8 +131,9 @@ fn counts_that_cannot_be_are_ignored_with_a_notice() {
 #[test]
 fn what_planning_itself_asks_counts_into_the_budget() {
     let script = Script::by(|request| match request.assistant_messages() {
-        0 => Reply::call("grep", json!({"pattern": "door"})).usage(4_000, 0),
-        _ => Reply::call("requirements", json!({"text": "- R1: make one.txt\n"})).usage(4_000, 0),
+        0 => ScriptedReply::call("grep", json!({"pattern": "door"})).usage(4_000, 0),
+        _ => ScriptedReply::call("requirements", json!({"text": "- R1: make one.txt\n"}))
+            .usage(4_000, 0),
     });
     let mut stage = stage("anthropic", script, PRICE);
     stage.env.set("G3_TEST_RETRY_MS", 10);

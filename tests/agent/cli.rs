@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use testkit::env::TestEnv;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::{G3, Stage};
+use crate::agent_env::{G3, Stage};
 
 #[test]
 fn wrong_flags_end_with_2_and_a_way_out() {
@@ -53,7 +53,7 @@ fn a_configuration_that_is_not_there_is_not_made_up() {
 
 #[test]
 fn a_task_in_the_place_of_a_session_is_told_where_it_belongs() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3(["first"]).ok();
     let ran = stage.g3(["--resume", "do it"]);
     ran.exits(2).says("no such session: `do it`").says("g3 --resume -- \"do it\"");
@@ -108,7 +108,7 @@ fn with_json_only_events_are_on_stdout_also_when_it_fails() {
 
 #[test]
 fn a_task_of_a_megabyte_comes_in_on_stdin() {
-    let stage = Stage::new([Reply::says("read it")]);
+    let stage = Stage::new([ScriptedReply::says("read it")]);
     let task = format!("find the end: {}THE-END", "words ".repeat(180_000));
     assert!(task.len() > 1_000_000);
     assert_eq!(stage.g3_with_input(["-"], &task).ok(), "read it");
@@ -117,14 +117,14 @@ fn a_task_of_a_megabyte_comes_in_on_stdin() {
 
 #[test]
 fn a_task_may_begin_with_hyphens() {
-    let stage = Stage::new([Reply::says("ok")]);
+    let stage = Stage::new([ScriptedReply::says("ok")]);
     stage.g3(["--", "--why is this flag ignored?"]).ok();
     assert!(stage.asked()[0].first_user().contains("--why is this flag ignored?"));
 }
 
 #[test]
 fn the_variables_of_a_task_are_filled_in() {
-    let stage = Stage::new([Reply::says("ok"), Reply::says("ok")]);
+    let stage = Stage::new([ScriptedReply::says("ok"), ScriptedReply::says("ok")]);
     stage.g3(["is {{today}} a {{holiday}}?"]).ok();
     stage.g3_with_input(["-"], "since {{today}}").ok();
     let said: Vec<String> = stage.asked().iter().map(|asked| asked.last()).collect();
@@ -140,7 +140,10 @@ fn an_empty_task_is_refused() {
 
 #[test]
 fn quiet_prints_the_words_only() {
-    let stage = Stage::new([Reply::call("shell", json!({"command": "ls"})), Reply::says("done")]);
+    let stage = Stage::new([
+        ScriptedReply::call("shell", json!({"command": "ls"})),
+        ScriptedReply::says("done"),
+    ]);
     let ran = stage.g3(["--quiet", "look"]);
     assert_eq!(ran.ok(), "done");
     assert_eq!(ran.err, "");
@@ -148,13 +151,13 @@ fn quiet_prints_the_words_only() {
 
 #[test]
 fn control_characters_of_a_model_are_written_out() {
-    let stage = Stage::new([Reply::says("a\u{1b}]52;c;aGk=\u{7}b\u{1b}[2Jc")]);
+    let stage = Stage::new([ScriptedReply::says("a\u{1b}]52;c;aGk=\u{7}b\u{1b}[2Jc")]);
     assert_eq!(stage.g3(["x"]).ok(), "a^[]52;c;aGk=^Gb^[[2Jc");
 }
 
 #[test]
 fn complete_answers_one_question_without_tools_or_agent_prompt() {
-    let stage = Stage::new([Reply::says("Fix login\n")]);
+    let stage = Stage::new([ScriptedReply::says("Fix login\n")]);
     let ran = stage.g3_with_input(["complete"], "Write a commit message for this diff");
     assert_eq!(ran.out, "Fix login\n");
     let asked = &stage.asked()[0];
@@ -167,7 +170,7 @@ fn complete_answers_one_question_without_tools_or_agent_prompt() {
 
 #[test]
 fn chat_offers_no_tools() {
-    let stage = Stage::new([Reply::says("hello")]);
+    let stage = Stage::new([ScriptedReply::says("hello")]);
     stage.g3(["--chat", "hi"]).ok();
     assert!(stage.asked()[0].tool_names().is_empty());
 }
@@ -182,7 +185,7 @@ fn the_configuration_is_shown_with_its_origins() {
 
 #[test]
 fn a_repositorys_own_configuration_counts_only_when_it_is_trusted() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.repo.write("g3.toml", "[studio]\nchecks = [\"make\"]\n");
     stage.g3(["config", "show"]).never_says("make\"");
     stage.g3(["trust"]).says("trusted").ok();
@@ -194,7 +197,7 @@ fn a_repositorys_own_configuration_counts_only_when_it_is_trusted() {
 
 #[test]
 fn the_projects_instructions_and_memory_are_in_the_prompt() {
-    let stage = Stage::new([Reply::says("ok")]);
+    let stage = Stage::new([ScriptedReply::says("ok")]);
     stage.repo.write("AGENTS.md", "Use tabs in this house.");
     stage.repo.write("sub/AGENTS.md", "Use spaces in this room.");
     stage.repo.write("sub/analysis/memory.md", "The parser lives in parse.rs.");
@@ -214,7 +217,7 @@ fn completions_are_printed() {
 
 #[test]
 fn a_pipe_in_the_place_of_a_text_for_agents_is_not_waited_for() {
-    let stage = Stage::new([Reply::says("ok")]);
+    let stage = Stage::new([ScriptedReply::says("ok")]);
     for place in ["AGENTS.md", "analysis/memory.md", "skills/slow/SKILL.md", "agents/slow.md"] {
         let path = stage.repo.path().join(place);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -227,7 +230,7 @@ fn a_pipe_in_the_place_of_a_text_for_agents_is_not_waited_for() {
 
 #[test]
 fn a_word_that_was_meant_as_a_command_or_a_flag_does_not_run_as_a_task() {
-    let stage = Stage::new(vec![Reply::says("done"); 4]);
+    let stage = Stage::new(vec![ScriptedReply::says("done"); 4]);
     for (word, command) in
         [("resume", "g3 --resume"), ("chat", "g3 --chat"), ("sesions", "g3 sessions")]
     {
@@ -245,9 +248,9 @@ fn a_word_that_was_meant_as_a_command_or_a_flag_does_not_run_as_a_task() {
 #[test]
 fn a_fast_start_works_in_the_directory_and_tells_the_model_of_its_code() {
     let stage = Stage::new([
-        Reply::call("shell", json!({"command": "pwd"})),
-        Reply::says("done"),
-        Reply::says("again"),
+        ScriptedReply::call("shell", json!({"command": "pwd"})),
+        ScriptedReply::says("done"),
+        ScriptedReply::says("again"),
     ]);
     stage.repo.write("shop/src/lib.rs", "pub fn open_the_doors() {}\n");
     stage.g3(["--codebase-fast-start", "shop", "look around"]).ok();

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::json;
 use testkit::env::until;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::Stage;
 use crate::editor::Editor;
-use crate::stage::Stage;
 use crate::tools_support::{Bench, Called, G3};
 
 fn shell(bench: &Bench, command: &str) -> Called {
@@ -266,8 +266,8 @@ fn a_denial_names_the_path_and_what_opens_it_and_a_rule_does_open_it() {
 
 /// One command, about which the editor is asked.
 fn asked(line: &str, option: &str) -> (Stage, String) {
-    let call = Reply::call("shell", json!({ "command": line }));
-    let stage = Stage::new([call, Reply::says("done")]);
+    let call = ScriptedReply::call("shell", json!({ "command": line }));
+    let stage = Stage::new([call, ScriptedReply::says("done")]);
     fs::create_dir(stage.env.home().join("out")).unwrap();
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
@@ -336,7 +336,7 @@ fn a_killed_g3_takes_its_command_along() {
 fn hooks_and_servers_run_in_the_box_unless_the_configuration_lets_them_out() {
     let reach = "touch \"$HOME/out/$1\"; cat ~/.config/g3/config.toml; exit 0";
     for (key, escapes) in [("", false), ("sandbox = false\n", true)] {
-        let stage = Stage::new([Reply::says("done")]);
+        let stage = Stage::new([ScriptedReply::says("done")]);
         let out = stage.env.home().join("out");
         fs::create_dir(&out).unwrap();
         let provider = stage.model.config_toml("anthropic");
@@ -360,7 +360,7 @@ fn hooks_and_servers_run_in_the_box_unless_the_configuration_lets_them_out() {
 
 #[test]
 fn sessions_that_a_repository_brings_are_not_the_users() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3(["remember the word plum"]).ok();
     let own = stage.session_dir();
     let brought = stage.repo.path().join(".g3/sessions").join(own.file_name().unwrap());

@@ -1,29 +1,29 @@
 //! The commands at the prompt, typed as a user types them.
 
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
-use testkit::model_server::request::Request;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
-use crate::stage::{Stage, journal};
+use crate::agent_env::{Stage, journal};
 
 /// The pictures in a request.
-fn images(request: &Request) -> usize {
+fn images(request: &ReceivedRequest) -> usize {
     json!(request.messages()).to_string().matches("\"type\":\"image\"").count()
 }
 
-fn writes(name: &str, content: &str) -> Reply {
-    Reply::call("write_file", json!({"file_path": name, "content": content}))
+fn writes(name: &str, content: &str) -> ScriptedReply {
+    ScriptedReply::call("write_file", json!({"file_path": name, "content": content}))
 }
 
 /// Two turns: the first writes `a.txt`, the second changes it and makes `new/b.txt` by a command.
-fn two_turns(then: impl IntoIterator<Item = Reply>) -> Stage {
+fn two_turns(then: impl IntoIterator<Item = ScriptedReply>) -> Stage {
     let line = "mkdir -p new; echo two > new/b.txt; echo two > a.txt; rm old.txt";
     let mut replies = vec![
         writes("a.txt", "one\n"),
-        Reply::says("wrote a"),
-        Reply::call("shell", json!({"command": line})),
-        Reply::says("changed a, made b"),
+        ScriptedReply::says("wrote a"),
+        ScriptedReply::call("shell", json!({"command": line})),
+        ScriptedReply::says("changed a, made b"),
     ];
     replies.extend(then);
     let stage = Stage::new(replies);
@@ -33,7 +33,7 @@ fn two_turns(then: impl IntoIterator<Item = Reply>) -> Stage {
 
 #[test]
 fn undo_takes_back_what_the_last_turn_did_and_then_the_one_before() {
-    let stage = two_turns([Reply::says("I see")]);
+    let stage = two_turns([ScriptedReply::says("I see")]);
     stage.repo.write("mine.txt", "typed by the user\n");
     let before = stage.repo.git(["status", "--porcelain"]);
     let ran = stage.g3_with_input([], "write a\nchange it\n/undo\nand now?\n/undo\n/undo\n");
@@ -83,8 +83,11 @@ fn undo_works_without_a_repository() {
 #[test]
 fn ignored_files_and_gits_own_are_left_alone() {
     let stage = Stage::new([
-        Reply::call("shell", json!({"command": "echo x > out.log; echo y > kept.txt; git tag t"})),
-        Reply::says("done"),
+        ScriptedReply::call(
+            "shell",
+            json!({"command": "echo x > out.log; echo y > kept.txt; git tag t"}),
+        ),
+        ScriptedReply::says("done"),
     ]);
     stage.repo.commit_file(".gitignore", "*.log\n");
     stage.g3_with_input([], "make files\n/undo\n").says("restored kept.txt\n");
@@ -96,7 +99,7 @@ fn ignored_files_and_gits_own_are_left_alone() {
 
 #[test]
 fn rewind_goes_back_before_a_turn_with_its_files_and_stays_there() {
-    let stage = two_turns([Reply::says("anew"), Reply::says("once more")]);
+    let stage = two_turns([ScriptedReply::says("anew"), ScriptedReply::says("once more")]);
     let input = "write a\nchange it\n/rewind\n/rewind 2\n/rewind 9\nsomething else\n/stats\n";
     let ran = stage.g3_with_input([], input);
     ran.says("  1  write a").says("  2  change it").says("rewound to before turn 2");
@@ -112,20 +115,24 @@ fn rewind_goes_back_before_a_turn_with_its_files_and_stays_there() {
 
 #[test]
 fn turns_are_listed_by_what_the_user_said() {
-    let stage = two_turns([Reply::says("a plan"), Reply::says("yes")]);
+    let stage = two_turns([ScriptedReply::says("a plan"), ScriptedReply::says("yes")]);
     let input = "write a\nchange it\n/undo\n/plan think of plums\n/mode auto\n[x]\n/rewind\n";
     let ran = stage.g3_with_input([], input);
     ran.says("  3  think of plums\n").says("  4  [x]\n");
     let heard = stage.asked().last().unwrap().text();
     assert!(heard.contains("I took back") && heard.contains("Plan mode is over"), "{heard}");
     // A session that began with a note is named after the task as well.
-    let stage = Stage::new([Reply::says("a plan")]);
+    let stage = Stage::new([ScriptedReply::says("a plan")]);
     stage.g3_with_input([], "/plan think of plums\n/resume\n").says("  think of plums\n");
 }
 
 #[test]
 fn a_session_that_cannot_be_taken_up_leaves_the_one_at_work() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    let stage = Stage::new([
+        ScriptedReply::says("one"),
+        ScriptedReply::says("two"),
+        ScriptedReply::says("three"),
+    ]);
     stage.g3(["the first"]).ok();
     let first = stage.session_dir();
     let id = first.file_name().unwrap().to_str().unwrap().to_owned();
@@ -140,7 +147,7 @@ fn a_session_that_cannot_be_taken_up_leaves_the_one_at_work() {
 
 #[test]
 fn what_was_said_before_a_clear_stays_on_record() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3_with_input([], "the word is plum\n/clear\nanother word\n").ok();
     assert!(json!(journal(&stage.session_dir())).to_string().contains("the word is plum"));
     stage.g3(["sessions", "export"]).says("the word is plum").says("another word");
@@ -149,7 +156,7 @@ fn what_was_said_before_a_clear_stays_on_record() {
 
 #[test]
 fn instructions_that_are_read_again_replace_nothing_else() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.repo.write("AGENTS.md", "Use tabs.");
     stage.repo.write("analysis/memory.md", "The parser lives in parse.rs.");
     stage.repo.write("pro/brief.md", "the goal is plum jam\n");
@@ -164,7 +171,8 @@ fn instructions_that_are_read_again_replace_nothing_else() {
 
 #[test]
 fn a_fork_goes_on_by_itself() {
-    let stage = two_turns([Reply::says("in the copy"), Reply::says("in the first")]);
+    let stage =
+        two_turns([ScriptedReply::says("in the copy"), ScriptedReply::says("in the first")]);
     let ran = stage.g3_with_input([], "write a\nchange it\n/fork 2\nanother way\n");
     ran.says("the session before it stays as it was");
     assert_eq!(stage.session_dirs().len(), 2);
@@ -177,7 +185,7 @@ fn a_fork_goes_on_by_itself() {
 
 #[test]
 fn a_file_is_said_with_its_variables_filled_in() {
-    let stage = Stage::new([Reply::says("noted"), Reply::says("noted")]);
+    let stage = Stage::new([ScriptedReply::says("noted"), ScriptedReply::says("noted")]);
     stage.repo.write("ask.md", "it is {{today}}, {{unknown}}\n");
     let job = stage.job([]).env("G3_TEST_NOW", "2026-01-02T10:00:00Z");
     let ran = stage.env.run_job(job.input("/run ask.md\n/run nope.md\n/run\nand {{today}}\n"));
@@ -189,10 +197,10 @@ fn a_file_is_said_with_its_variables_filled_in() {
 #[test]
 fn a_project_is_told_survives_a_summary_and_is_let_go() {
     let stage = Stage::new([
-        Reply::says("hello"),
-        Reply::says("a summary of it"),
-        Reply::says("yes"),
-        Reply::says("bye"),
+        ScriptedReply::says("hello"),
+        ScriptedReply::says("a summary of it"),
+        ScriptedReply::says("yes"),
+        ScriptedReply::says("bye"),
     ]);
     stage.repo.write("pro/brief.md", "the goal is plum jam\n");
     let input = "hi\n/project pro\n/compact\nwhat is the goal?\n/unproject\n/unproject\nwell?\n";
@@ -204,8 +212,9 @@ fn a_project_is_told_survives_a_summary_and_is_let_go() {
 
 #[test]
 fn large_results_are_moved_away_at_once_when_the_user_says_so() {
-    let big = |n: usize| Reply::call("shell", json!({"command": format!("seq {n} 3000")}));
-    let replies: Vec<Reply> = (1..9).map(big).chain([Reply::says("x"), Reply::says("y")]).collect();
+    let big = |n: usize| ScriptedReply::call("shell", json!({"command": format!("seq {n} 3000")}));
+    let replies: Vec<ScriptedReply> =
+        (1..9).map(big).chain([ScriptedReply::says("x"), ScriptedReply::says("y")]).collect();
     let stage = Stage::new(replies);
     let ran = stage.g3_with_input([], "count\n/thinnify\n/skinnify\n/skinnify\n/dump\nand?\n");
     ran.says("calls to files").says("no large calls to move").says("written to");
@@ -215,7 +224,10 @@ fn large_results_are_moved_away_at_once_when_the_user_says_so() {
 
 #[test]
 fn each_model_has_its_own_bill() {
-    let stage = Stage::new([Reply::says("a").usage(100, 10), Reply::says("b").usage(200, 20)]);
+    let stage = Stage::new([
+        ScriptedReply::says("a").usage(100, 10),
+        ScriptedReply::says("b").usage(200, 20),
+    ]);
     let ran = stage.g3_with_input([], "hi\n/model other-model\nagain\n/cost\n");
     ran.says("other-model: 1 call, 200 in");
     let shown = stage.g3(["sessions", "show", "--json"]).json();
@@ -235,12 +247,12 @@ fn allow_commands(stage: &Stage) {
 fn what_is_sent_to_a_session_at_work_is_heard_before_the_next_question_and_once() {
     let line = format!(
         "{} sessions send work 'use plums, not pears'; {} sessions send nobody x || true",
-        crate::stage::G3,
-        crate::stage::G3
+        crate::agent_env::G3,
+        crate::agent_env::G3
     );
     let stage = Stage::new(Script::new([
-        Reply::call("shell", json!({"command": line})),
-        Reply::says("with plums"),
+        ScriptedReply::call("shell", json!({"command": line})),
+        ScriptedReply::says("with plums"),
     ]));
     allow_commands(&stage);
     let ran = stage.g3(["work on jam"]);
@@ -259,10 +271,10 @@ fn a_session_killed_while_it_hears_hears_it_once() {
     for step in ["g3.journal.steered:1", "g3.journal.reply:2"] {
         let stage = Stage::new(Script::by(|request| {
             if request.text().contains("plums") {
-                Reply::says("with plums")
+                ScriptedReply::says("with plums")
             } else {
-                let line = format!("{} sessions send work 'use plums'", crate::stage::G3);
-                Reply::call("shell", json!({"command": line}))
+                let line = format!("{} sessions send work 'use plums'", crate::agent_env::G3);
+                ScriptedReply::call("shell", json!({"command": line}))
             }
         }));
         allow_commands(&stage);
@@ -295,7 +307,7 @@ fn a_session_is_written_as_a_document() {
 
 #[test]
 fn a_copy_is_made_from_the_command_line() {
-    let stage = two_turns([Reply::says("on it")]);
+    let stage = two_turns([ScriptedReply::says("on it")]);
     stage.g3_with_input([], "write a\nchange it\n").ok();
     let id = stage.g3(["sessions", "fork", "--before", "2"]).ok().trim().to_owned();
     stage.g3(["--resume", &id, "go on"]).ok();
@@ -308,9 +320,9 @@ fn a_copy_is_made_from_the_command_line() {
 fn a_turn_that_failed_is_asked_again_with_what_was_done_in_it() {
     let stage = Stage::new([
         writes("a.txt", "one\n"),
-        Reply::status(401),
-        Reply::says("wrote it"),
-        Reply::says("bye"),
+        ScriptedReply::status(401),
+        ScriptedReply::says("wrote it"),
+        ScriptedReply::says("bye"),
     ]);
     let ran = stage.g3_with_input([], "/retry\nwrite a\n/retry\n/retry\nthanks\n");
     ran.says("/retry    retries").says("wrote it").says("the last turn did not fail");
@@ -323,7 +335,7 @@ fn a_turn_that_failed_is_asked_again_with_what_was_done_in_it() {
 
 #[test]
 fn a_turn_that_failed_before_the_end_is_asked_again_after_a_restart() {
-    let stage = Stage::new([Reply::status(401), Reply::says("here I am")]);
+    let stage = Stage::new([ScriptedReply::status(401), ScriptedReply::says("here I am")]);
     stage.g3(["say hi"]).exits(1);
     stage.g3_with_input([], "/resume say\n/retry\n").says("here I am");
     assert_eq!(stage.asked()[1].text().matches("say hi").count(), 1);
@@ -331,7 +343,7 @@ fn a_turn_that_failed_before_the_end_is_asked_again_after_a_restart() {
 
 #[test]
 fn a_model_is_listed_chosen_and_refused() {
-    let stage = Stage::new([Reply::says("a")]);
+    let stage = Stage::new([ScriptedReply::says("a")]);
     let more = "\n[providers.openai.other]\napi_key = \"k\"\nmodel = \"gpt-5\"\n";
     let file = stage.env.home().join(".config/g3/config.toml");
     let config = std::fs::read_to_string(&file).unwrap();
@@ -345,7 +357,11 @@ fn a_model_is_listed_chosen_and_refused() {
 
 #[test]
 fn files_that_the_words_name_and_pictures_reach_the_model() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    let stage = Stage::new([
+        ScriptedReply::says("one"),
+        ScriptedReply::says("two"),
+        ScriptedReply::says("three"),
+    ]);
     stage.repo.write("src/a.rs", "fn a() {}\n");
     let picture = image::RgbImage::from_pixel(4, 3, image::Rgb([255, 0, 0]));
     picture.save(stage.repo.path().join("my shot.png")).unwrap();
@@ -363,7 +379,7 @@ fn files_that_the_words_name_and_pictures_reach_the_model() {
 
 #[test]
 fn what_a_session_changed_is_shown_and_a_new_one_begins() {
-    let stage = two_turns([Reply::says("hello")]);
+    let stage = two_turns([ScriptedReply::says("hello")]);
     let input = "/diff\nwrite a\nchange it\n/diff\n/new\nanother one\n";
     let ran = stage.g3_with_input([], input);
     ran.says("the session is empty").says("  a.txt (new)  +1 -0\n    1 + two\n");
@@ -375,7 +391,7 @@ fn what_a_session_changed_is_shown_and_a_new_one_begins() {
 
 #[test]
 fn the_last_answer_is_copied() {
-    let stage = Stage::new([Reply::says("one\n**two**"), Reply::says("three")]);
+    let stage = Stage::new([ScriptedReply::says("one\n**two**"), ScriptedReply::says("three")]);
     let bin = stage.env.home().join("bin");
     std::fs::create_dir(&bin).unwrap();
     let copied = stage.env.home().join("copied");

@@ -3,15 +3,17 @@
 use std::sync::Mutex;
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::stage::{G3, Stage, journal, of_type};
+use crate::agent_env::{G3, Stage, journal, of_type};
 
 /// Reads a large file, says so; from then on answers one by one.
-fn reads_then(then: Vec<Reply>) -> Script {
-    let mut replies =
-        vec![Reply::call("read_file", json!({"file_path": "big.txt"})), Reply::says("read it")];
+fn reads_then(then: Vec<ScriptedReply>) -> Script {
+    let mut replies = vec![
+        ScriptedReply::call("read_file", json!({"file_path": "big.txt"})),
+        ScriptedReply::says("read it"),
+    ];
     replies.extend(then);
     Script::new(replies)
 }
@@ -37,13 +39,13 @@ fn a_finished_turn_is_set_aside_and_the_model_can_bring_it_back() {
             let mut step = step.lock().unwrap();
             *step += 1;
             match *step {
-                1 => Reply::call("read_file", json!({"file_path": "big.txt"})),
+                1 => ScriptedReply::call("read_file", json!({"file_path": "big.txt"})),
                 3 => {
                     let id = fragment_id(&request.text());
-                    Reply::call("rehydrate", json!({"fragment_id": id}))
+                    ScriptedReply::call("rehydrate", json!({"fragment_id": id}))
                 }
-                2 => Reply::says("read it"),
-                _ => Reply::says("now I know"),
+                2 => ScriptedReply::says("read it"),
+                _ => ScriptedReply::says("now I know"),
             }
         })
     };
@@ -61,7 +63,7 @@ fn a_finished_turn_is_set_aside_and_the_model_can_bring_it_back() {
 
 #[test]
 fn without_the_flag_nothing_is_set_aside_and_the_tool_is_not_offered() {
-    let stage = stage_with_a_large_file(reads_then(vec![Reply::says("line 7")]));
+    let stage = stage_with_a_large_file(reads_then(vec![ScriptedReply::says("line 7")]));
     stage.g3_with_input([], "look at big.txt\nwhat was in line 7?\n").ok();
     assert!(stage.asked()[2].text().contains("line 7 of"));
     assert!(!stage.asked()[0].tool_names().contains(&"rehydrate".to_owned()));
@@ -70,7 +72,7 @@ fn without_the_flag_nothing_is_set_aside_and_the_tool_is_not_offered() {
 
 #[test]
 fn a_short_turn_stays_where_it_is() {
-    let stage = Stage::new([Reply::says("hello"), Reply::says("still here")]);
+    let stage = Stage::new([ScriptedReply::says("hello"), ScriptedReply::says("still here")]);
     stage.g3_with_input(["--acd"], "hi\nagain\n").ok();
     assert!(stage.asked()[1].text().contains("hello"));
     assert!(!stage.session_dir().join("fragments").exists());
@@ -78,7 +80,10 @@ fn a_short_turn_stays_where_it_is() {
 
 #[test]
 fn the_person_lists_fragments_and_puts_one_back_for_good() {
-    let stage = stage_with_a_large_file(reads_then(vec![Reply::says("one"), Reply::says("two")]));
+    let stage = stage_with_a_large_file(reads_then(vec![
+        ScriptedReply::says("one"),
+        ScriptedReply::says("two"),
+    ]));
     let first = stage.g3_with_input(["--acd"], "look at big.txt\n/fragments\n");
     first.ok();
     first.says("look at big.txt").says("1 tool call (1 read_file)");
@@ -99,7 +104,7 @@ fn the_person_lists_fragments_and_puts_one_back_for_good() {
 fn what_was_set_aside_stays_so_after_a_kill_at_every_step() {
     let steps = ["g3.session.aside", "g3.journal.dehydrated", "g3.journal.ended"];
     for step in steps {
-        let stage = stage_with_a_large_file(reads_then(vec![Reply::says("the end")]));
+        let stage = stage_with_a_large_file(reads_then(vec![ScriptedReply::says("the end")]));
         let job = stage.env.job(G3, stage.repo.path()).args(["--acd", "look at big.txt"]);
         stage.env.run_job(job.env("G3_TEST_KILL_AT", step)).exits(137);
         stage.g3(["--resume", "--acd", "what was in line 7?"]).ok();

@@ -1,21 +1,21 @@
 //! `execute_computer_use`: a scripted planner, whose steps a real program sees.
 
 use serde_json::{Value, json};
-use testkit::desktop::{Desktop, Program};
+use testkit::desktop::{Desktop, DesktopProgram};
 use testkit::env::TestEnv;
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::Stage;
 use crate::desktop_support::{control, lead};
-use crate::stage::Stage;
 use crate::tools_support::{Bench, Called};
 
 /// A desktop, a program, and a planner on one of two wires.
 struct Planned {
     bench: Bench,
     planner: ModelServer,
-    program: Program,
+    program: DesktopProgram,
     _desktop: Desktop,
 }
 
@@ -32,7 +32,7 @@ fn configured(planner: &ModelServer, wire: &str, model: &str) -> String {
 }
 
 impl Planned {
-    fn new(wire: &str, script: impl FnOnce(&Program) -> Script) -> Planned {
+    fn new(wire: &str, script: impl FnOnce(&DesktopProgram) -> Script) -> Planned {
         let desktop = Desktop::start();
         let program = desktop.program("Fixture");
         let planner = ModelServer::start(script(&program));
@@ -49,7 +49,7 @@ impl Planned {
 }
 
 /// A point of the screen on the planner's grid; it comes back within a pixel or two.
-fn grid(program: &Program, name: &str) -> Value {
+fn grid(program: &DesktopProgram, name: &str) -> Value {
     let (x, y) = program.place(name).middle();
     // The picture is the screen: 1280 x 800. Rounded up, so that cutting gives the point.
     json!({ "x": (x * 1000 + 1279) / 1280, "y": (y * 1000 + 799) / 800 })
@@ -70,11 +70,11 @@ fn a_planner_of_either_wire_works_on_the_screen_until_it_says_so() {
         let planned = Planned::new(wire, |program| {
             let typed = with(grid(program, "Name"), json!({ "text": "Grüße" }));
             Script::new([
-                Reply::says("I click first.").calls("click_at", grid(program, "Press_me")),
-                Reply::new()
+                ScriptedReply::says("I click first.").calls("click_at", grid(program, "Press_me")),
+                ScriptedReply::new()
                     .calls("type_text_at", typed)
                     .calls("key_combination", json!({ "keys": "Control+S" })),
-                Reply::says("It is done."),
+                ScriptedReply::says("It is done."),
             ])
         });
         let called = planned.does("press the button, then greet");
@@ -109,14 +109,14 @@ fn a_planner_of_either_wire_works_on_the_screen_until_it_says_so() {
 fn what_is_blocked_or_unknown_is_reported_and_the_rest_goes_on() {
     let planned = Planned::new("gemini", |program| {
         Script::new([
-            Reply::new()
+            ScriptedReply::new()
                 .calls("key_combination", json!({ "keys": "Alt + F4" }))
                 .calls("key_combination", json!({ "keys": "win+r" }))
                 .calls("teleport", json!({}))
                 .calls("click_at", json!({ "x": 5000, "y": 1 }))
                 .calls("navigate", json!({ "url": "file:///etc/passwd" }))
                 .calls("click_at", grid(program, "Press_me")),
-            Reply::says("enough"),
+            ScriptedReply::says("enough"),
         ])
     });
     let called = planned.does("try everything");
@@ -143,9 +143,9 @@ fn what_is_blocked_or_unknown_is_reported_and_the_rest_goes_on() {
 fn a_page_that_was_navigated_to_is_the_address_of_what_follows() {
     let planned = Planned::new("chat", |_| {
         Script::new([
-            Reply::call("navigate", json!({ "url": "https.example.org/a" })),
-            Reply::call("wait_5_seconds", json!({})),
-            Reply::says("there"),
+            ScriptedReply::call("navigate", json!({ "url": "https.example.org/a" })),
+            ScriptedReply::call("wait_5_seconds", json!({})),
+            ScriptedReply::says("there"),
         ])
     });
     let called = planned.does("go there");
@@ -167,7 +167,8 @@ fn a_step_that_needs_the_user_s_word_is_not_done() {
         ),
         ("ask_confirmation", json!({ "explanation": "this buys something" })),
     ] {
-        let planned = Planned::new("gemini", |_| Script::new([Reply::call(call.0, call.1)]));
+        let planned =
+            Planned::new("gemini", |_| Script::new([ScriptedReply::call(call.0, call.1)]));
         let called = planned.does("buy it");
         called.says("this buys something").works();
         assert_eq!(called.metadata["status"], "confirmation_required");
@@ -179,7 +180,7 @@ fn a_step_that_needs_the_user_s_word_is_not_done() {
 #[test]
 fn fifteen_steps_are_the_most_and_no_answer_is_orphaned() {
     let planned = Planned::new("gemini", |_| {
-        Script::by(|_| Reply::call("hover_at", json!({ "x": 500, "y": 500 })))
+        Script::by(|_| ScriptedReply::call("hover_at", json!({ "x": 500, "y": 500 })))
     });
     let called = planned.does("never stop");
     called.says("15 steps").fails("failed");
@@ -195,11 +196,11 @@ fn fifteen_steps_are_the_most_and_no_answer_is_orphaned() {
 fn limits_are_waited_for_and_a_lost_conversation_begins_anew() {
     let planned = Planned::new("gemini", |program| {
         Script::new([
-            Reply::status(429),
-            Reply::status(429),
-            Reply::call("click_at", grid(program, "Press_me")),
-            Reply::status(404),
-            Reply::says("done"),
+            ScriptedReply::status(429),
+            ScriptedReply::status(429),
+            ScriptedReply::call("click_at", grid(program, "Press_me")),
+            ScriptedReply::status(404),
+            ScriptedReply::says("done"),
         ])
     });
     let called = planned.does("press it");
@@ -209,7 +210,7 @@ fn limits_are_waited_for_and_a_lost_conversation_begins_anew() {
     assert_eq!(asked.len(), 5);
     assert_eq!((asked[3].messages().len(), asked[4].messages().len()), (3, 1), "begun anew");
     assert!(asked[4].first_user().contains("press it"));
-    let limited = Planned::new("chat", |_| Script::by(|_| Reply::status(429)));
+    let limited = Planned::new("chat", |_| Script::by(|_| ScriptedReply::status(429)));
     limited.does("press it").says("the planner cannot be asked").fails("failed");
     assert_eq!(limited.planner.requests().len(), 3, "three tries");
 }
@@ -231,8 +232,8 @@ fn every_step_passes_the_gate() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let planner = ModelServer::start([
-        Reply::call("click_at", grid(&program, "Press_me")),
-        Reply::says("done"),
+        ScriptedReply::call("click_at", grid(&program, "Press_me")),
+        ScriptedReply::says("done"),
     ]);
     let rule = "[[gate.rules]]\ntool = \"execute_gui\"\naction = \"deny\"\n";
     let mut bench = Bench::new("core");
@@ -249,8 +250,8 @@ fn gemini_s_own_model_brings_its_functions_and_gets_pictures_inside_its_answers(
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let planner = ModelServer::start([
-        Reply::call("click_at", grid(&program, "Press_me")),
-        Reply::says("done"),
+        ScriptedReply::call("click_at", grid(&program, "Press_me")),
+        ScriptedReply::says("done"),
     ]);
     let mut bench = Bench::new("core");
     lead(&mut bench.env, &desktop);
@@ -274,12 +275,12 @@ fn an_agent_lets_a_planner_work_and_pays_for_it() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let planner = ModelServer::start([
-        Reply::call("click_at", grid(&program, "Press_me")),
-        Reply::says("The button is pressed."),
+        ScriptedReply::call("click_at", grid(&program, "Press_me")),
+        ScriptedReply::says("The button is pressed."),
     ]);
     let model = ModelServer::start([
-        Reply::call("execute_computer_use", json!({ "instruction": "press the button" })),
-        Reply::says("done"),
+        ScriptedReply::call("execute_computer_use", json!({ "instruction": "press the button" })),
+        ScriptedReply::says("done"),
     ]);
     let mut env = TestEnv::new();
     lead(&mut env, &desktop);

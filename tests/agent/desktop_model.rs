@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use testkit::desktop::Desktop;
 use testkit::env::TestEnv;
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::Stage;
 use crate::desktop_support::{control, lead};
-use crate::stage::Stage;
 
 /// A stage on this desktop, with this much configured.
 fn stage(desktop: &Desktop, script: impl Into<Script>, configured: &str) -> Stage {
@@ -42,7 +42,9 @@ fn the_switch_decides_what_is_offered_and_the_gate_what_runs() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let (x, y) = program.place("Press_me").middle();
-    let script = || [Reply::call("mouse_click", json!({ "x": x, "y": y })), Reply::says("done")];
+    let script = || {
+        [ScriptedReply::call("mouse_click", json!({ "x": x, "y": y })), ScriptedReply::says("done")]
+    };
     // Off: nothing is offered, and a model that calls it all the same is denied.
     let off = stage(&desktop, script(), "");
     off.g3(["click"]).ok();
@@ -76,7 +78,7 @@ fn the_switch_decides_what_is_offered_and_the_gate_what_runs() {
 fn divergence_05_a_planner_that_is_configured_stands_for_the_tools_that_it_uses() {
     let desktop = Desktop::bare();
     let configured = control("computer_use_provider = \"gemini.planner\"");
-    let on = stage(&desktop, [Reply::says("done")], &configured);
+    let on = stage(&desktop, [ScriptedReply::says("done")], &configured);
     on.g3(["hello"]).ok();
     let names = offered(&on);
     assert!(names.contains("execute_computer_use"), "{names:?}");
@@ -97,7 +99,7 @@ fn a_scripted_agent_uses_every_tool_of_the_screen() {
         args
     };
     // All in one reply: calls of the screen keep their order.
-    let all = Reply::new()
+    let all = ScriptedReply::new()
         .calls("list_windows", json!({}))
         .calls("find_element", json!({ "text": "Press me" }))
         .calls("mouse_click", point("Name"))
@@ -111,7 +113,7 @@ fn a_scripted_agent_uses_every_tool_of_the_screen() {
         .calls("take_screenshot", json!({ "path": "end.png", "window_id": "Fixture" }))
         .calls("screenshot", json!({}))
         .calls("maximize_active_window", json!({}));
-    let stage = stage(&desktop, [all, Reply::says("done")], &control(""));
+    let stage = stage(&desktop, [all, ScriptedReply::says("done")], &control(""));
     stage.g3(["use the screen"]).ok();
     let results = stage.asked()[1].tool_results();
     assert_eq!(results.len(), 13);

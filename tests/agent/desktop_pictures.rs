@@ -8,7 +8,7 @@ use image::{ImageFormat, Rgb, RgbImage};
 use serde_json::json;
 use testkit::desktop::Desktop;
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
 use crate::desktop_support::{Screen, control, lead, pixels};
 use crate::tools_support::{Bench, Called};
@@ -206,8 +206,8 @@ fn a_model_that_sees_says_what_there_is_and_its_elements_can_be_clicked() {
     let listed = json!([{ "content": "Knopf", "type": "button", "x": 640, "y": 400, "width": 20,
         "height": 10 }]);
     let model = ModelServer::start([
-        Reply::says(format!("```json\n{listed}\n```")),
-        Reply::says("A window with a red field."),
+        ScriptedReply::says(format!("```json\n{listed}\n```")),
+        ScriptedReply::says("A window with a red field."),
     ]);
     let screen = Screen::with("core", "vision_provider = \"openai.eyes\"");
     let provider = format!(

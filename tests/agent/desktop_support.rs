@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use image::RgbImage;
 use serde_json::{Value, json};
-use testkit::desktop::{Desktop, Program};
+use testkit::desktop::{Desktop, DesktopProgram};
 use testkit::env::{TestEnv, built};
 
 use crate::tools_support::{Bench, Called};
@@ -11,7 +11,7 @@ use crate::tools_support::{Bench, Called};
 /// A desktop, a program, and a directory from which tools are called.
 pub struct Screen {
     pub bench: Bench,
-    pub program: Program,
+    pub program: DesktopProgram,
     // Dropped last.
     _desktop: Desktop,
 }

@@ -4,10 +4,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::{G3, Stage};
 use crate::mcp_support::result;
-use crate::stage::{G3, Stage};
 
 /// The code blocks of a page in a language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
@@ -19,7 +19,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 }
 
 /// A stage with these lines in its configuration, and `g3` on the path.
-fn stage(replies: Vec<Reply>, lines: &str) -> Stage {
+fn stage(replies: Vec<ScriptedReply>, lines: &str) -> Stage {
     let mut stage = Stage::new(replies);
     let model = stage.model.config_toml("anthropic");
     stage.env.config(&format!("{model}\n{lines}"));
@@ -34,9 +34,9 @@ fn the_server_of_the_page_works_as_written() {
     let read = json!({"file_path": "shelf"});
     let write = json!({"file_path": "shelf", "content": ""});
     let replies = vec![
-        Reply::call("mcp__library__read_file", read),
-        Reply::call("mcp__library__write_file", write),
-        Reply::says("done"),
+        ScriptedReply::call("mcp__library__read_file", read),
+        ScriptedReply::call("mcp__library__write_file", write),
+        ScriptedReply::says("done"),
     ];
     let stage = stage(replies, &toml[0]);
     let library = stage.env.home().join("library");
@@ -56,11 +56,11 @@ fn the_server_of_the_page_works_as_written() {
 #[test]
 fn the_rule_and_the_file_of_the_page_work_as_written() {
     let replies = vec![
-        Reply::call(
+        ScriptedReply::call(
             "mcp_call",
             json!({"server": "library", "tool": "glob", "args": {"pattern": "*.md"}}),
         ),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ];
     let stage = stage(replies, &blocks("mcp.md", "toml")[1]);
     stage.repo.write(".mcp.json", &blocks("mcp.md", "json")[0]);
@@ -77,13 +77,13 @@ fn the_rule_and_the_file_of_the_page_work_as_written() {
 
 #[test]
 fn the_hooks_of_the_page_work_as_written() {
-    let shell = |line: &str| Reply::call("shell", json!({ "command": line }));
+    let shell = |line: &str| ScriptedReply::call("shell", json!({ "command": line }));
     let replies = vec![
         shell("git push --force"),
-        Reply::call("write_file", json!({"file_path": "new", "content": "x"})),
-        Reply::says("done"),
+        ScriptedReply::call("write_file", json!({"file_path": "new", "content": "x"})),
+        ScriptedReply::says("done"),
         shell("touch fixed"),
-        Reply::says("now it is done"),
+        ScriptedReply::says("now it is done"),
     ];
     let stage = stage(replies, &blocks("hooks.md", "toml")[0]);
     stage.repo.write("check", "#!/bin/sh\n[ -e fixed ] || { echo it is not fixed; exit 1; }\n");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::process::Running;
 use serde_json::{Value, json};
 
-use crate::stage::{G3, Stage};
+use crate::agent_env::{G3, Stage};
 
 /// An editor with g3 behind it.
 pub struct Editor {

@@ -1,9 +1,9 @@
 //! What is left of a run that failed.
 
 use serde_json::Value;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 
 fn records(stage: &Stage) -> Vec<String> {
     let folder = stage.env.g3_state(stage.repo.path()).join("errors");
@@ -15,7 +15,7 @@ fn records(stage: &Stage) -> Vec<String> {
 
 #[test]
 fn a_failed_turn_leaves_a_record_without_keys() {
-    let stage = Stage::new([Reply::status(401)
+    let stage = Stage::new([ScriptedReply::status(401)
         .body("application/json", r#"{"error":{"message":"bad key topsecret-1234"}}"#)]);
     let job = stage.job(["do it\nwith topsecret-1234"]).env("MY_API_KEY", "topsecret-1234");
     stage.env.run_job(job).exits(1);
@@ -37,7 +37,7 @@ fn a_failed_turn_leaves_a_record_without_keys() {
 
 #[test]
 fn a_good_turn_a_limit_and_a_wrong_flag_leave_none_and_old_ones_go() {
-    let stage = Stage::new([Reply::says("done"), Reply::status(401)]);
+    let stage = Stage::new([ScriptedReply::says("done"), ScriptedReply::status(401)]);
     stage.g3(["no problems found"]).ok();
     stage.g3(["--nonsense"]).exits(2);
     assert!(records(&stage).is_empty());

@@ -3,36 +3,36 @@
 
 use base::event::Usage;
 use futures_util::future::BoxFuture;
-use provider::message::{Message, Reply, Role, Stop};
-use provider::{Delta, Facts, Hear, Provider, ProviderError, Request};
+use provider::message::{Message, MessageRole, Reply, StopReason};
+use provider::{ChatRequest, Delta, OnDelta, Provider, ProviderError, ProviderFacts};
 
 /// A model that says what it was asked.
 struct Echo {
-    facts: Facts,
+    facts: ProviderFacts,
 }
 
 impl Provider for Echo {
     fn ask<'a>(
         &'a self,
-        request: &'a Request<'a>,
-        hear: &'a mut Hear<'_>,
+        request: &'a ChatRequest<'a>,
+        hear: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
             let asked = request.messages.last().map(Message::words).unwrap_or_default();
             hear(Delta::Text(&asked));
-            let message = Message::text(Role::Assistant, asked);
-            Ok(Reply { message, usage: Usage::default(), stop: Stop::Done })
+            let message = Message::text(MessageRole::Assistant, asked);
+            Ok(Reply { message, usage: Usage::default(), stop: StopReason::Done })
         })
     }
 
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &ProviderFacts {
         &self.facts
     }
 }
 
 #[tokio::test]
 async fn the_provider_of_the_guide_answers() {
-    let facts = Facts {
+    let facts = ProviderFacts {
         provider: "echo.main".into(),
         model: "echo".into(),
         context: 1_000,
@@ -40,9 +40,9 @@ async fn the_provider_of_the_guide_answers() {
         small: false,
         priced: false,
     };
-    let messages = [Message::text(Role::User, "hello")];
+    let messages = [Message::text(MessageRole::User, "hello")];
     let request =
-        Request { system: "", messages: &messages, tools: &[], max_output: 100, session: "s" };
+        ChatRequest { system: "", messages: &messages, tools: &[], max_output: 100, session: "s" };
     let mut heard = String::new();
     let mut hear = |delta: Delta<'_>| {
         if let Delta::Text(text) = delta {

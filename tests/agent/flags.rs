@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use testkit::env::Ran;
-use testkit::model_server::reply::Reply;
+use testkit::env::CommandRun;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::Stage;
 use crate::autonomous::{is_coach, verdict};
-use crate::stage::Stage;
 
 /// The modes: a name, what chooses it, and what stands on stdin. A new mode is a line here, and a
 /// column below.
@@ -69,12 +69,16 @@ fn script() -> Script {
             return verdict(true, &["met"]);
         }
         if request.tool_names().contains(&"requirements".to_owned()) {
-            return Reply::call("requirements", json!({"text": "- look"}));
+            return ScriptedReply::call("requirements", json!({"text": "- look"}));
         }
         let first = request.assistant_messages() == 0;
-        let looks =
-            Reply::says("I look.").calls("read_file", json!({"file_path": "a", "path": "a"}));
-        if first && !request.tool_names().is_empty() { looks } else { Reply::says("The end.") }
+        let looks = ScriptedReply::says("I look.")
+            .calls("read_file", json!({"file_path": "a", "path": "a"}));
+        if first && !request.tool_names().is_empty() {
+            looks
+        } else {
+            ScriptedReply::says("The end.")
+        }
     })
 }
 
@@ -96,7 +100,7 @@ fn stage() -> Stage {
     stage
 }
 
-fn run(stage: &Stage, mode: (&str, &[&str], &str), flag: &str, values: &[&str]) -> Ran {
+fn run(stage: &Stage, mode: (&str, &[&str], &str), flag: &str, values: &[&str]) -> CommandRun {
     let home = stage.env.home().display().to_string();
     let values = values.iter().map(|value| value.replace("{home}", &home));
     let (_, chosen, input) = mode;
@@ -122,7 +126,7 @@ fn run(stage: &Stage, mode: (&str, &[&str], &str), flag: &str, values: &[&str]) 
 }
 
 /// What shows that a flag was honoured.
-fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &Ran) -> bool {
+fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &CommandRun) -> bool {
     let asked = stage.asked();
     let models: BTreeSet<&str> = asked.iter().filter_map(|it| it.body["model"].as_str()).collect();
     let sessions = |dir: &str| {

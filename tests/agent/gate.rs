@@ -4,10 +4,10 @@ use std::fs;
 use std::net::TcpListener;
 
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::Stage;
 use crate::editor::Editor;
-use crate::stage::Stage;
 use crate::tools_support::{Bench, Called, G3};
 
 const EXACT: &str = "[gate]\npolicy = \"core-exact\"\n";
@@ -147,7 +147,7 @@ fn divergence_19_without_a_whole_sandbox_nothing_runs() {
     bench.env.config(&format!("{EXACT}{ALL}"));
     let called = |line: &'static str| {
         // The kernel puts at most sixteen rule sets upon each other: here is room for no more.
-        let all = base::sandbox::Rules {
+        let all = base::sandbox::SandboxRules {
             read: vec!["/".into()],
             write: vec!["/".into()],
             ..Default::default()
@@ -184,8 +184,8 @@ fn divergence_23_the_rule_that_a_denial_names_opens_the_sandbox_and_no_more() {
 
 /// One call, about which the editor is asked; gives what the model got.
 fn asked(line: &str, option: &str) -> (Stage, Value) {
-    let call = Reply::call("execute_cli", json!({ "command": line }));
-    let stage = Stage::new([call, Reply::says("done")]);
+    let call = ScriptedReply::call("execute_cli", json!({ "command": line }));
+    let stage = Stage::new([call, ScriptedReply::says("done")]);
     let provider = stage.model.config_toml("anthropic");
     stage.env.config(&format!("{EXACT}[agent]\nprofile = \"core\"\n{provider}"));
     stage.repo.write("old", "whole");

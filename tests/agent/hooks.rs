@@ -1,11 +1,11 @@
 //! Hooks through the real binary: what they hear, what they may say, and what they may not.
 
 use serde_json::{Value, json};
-use testkit::env::{Ran, until};
-use testkit::model_server::reply::Reply;
+use testkit::env::{CommandRun, until};
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::stage::{Stage, of_type};
+use crate::agent_env::{Stage, of_type};
 
 /// A stage with hooks: event and match (`before_tool shell`), a line of shell, further keys.
 fn stage(script: impl Into<Script>, hooks: &[(&str, &str, &str)]) -> Stage {
@@ -25,8 +25,8 @@ fn hook_toml((event, line, more): (&str, &str, &str)) -> String {
     )
 }
 
-fn shell(command: &str) -> Reply {
-    Reply::call("shell", json!({ "command": command }))
+fn shell(command: &str) -> ScriptedReply {
+    ScriptedReply::call("shell", json!({ "command": command }))
 }
 
 /// The texts of the tools' results, as the model read them.
@@ -36,7 +36,7 @@ fn results(stage: &Stage) -> Vec<String> {
     last.tool_results().into_iter().map(|(_, text)| text).collect()
 }
 
-fn notices(ran: &Ran) -> Vec<String> {
+fn notices(ran: &CommandRun) -> Vec<String> {
     let events = ran.json_lines();
     of_type(&events, "notice").iter().map(|it| it["text"].as_str().unwrap().to_owned()).collect()
 }
@@ -46,7 +46,7 @@ fn each_event_is_told_with_its_facts() {
     let all = ["session_start", "user_prompt", "before_tool", "after_tool", "stop", "session_end"];
     let line = "cat >> heard; echo >> heard";
     let hooks: Vec<_> = all.into_iter().map(|event| (event, line, "")).collect();
-    let stage = stage([shell("echo hi"), Reply::says("done")], &hooks);
+    let stage = stage([shell("echo hi"), ScriptedReply::says("done")], &hooks);
     stage.g3(["say hi"]).ok();
     let told: Vec<Value> =
         stage.repo.read("heard").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -76,7 +76,7 @@ fn words_of_hooks_reach_the_model_once() {
         ("after_tool sh*", "echo remember to test", ""),
         ("after_tool read_file", "echo never", ""),
     ];
-    let script = [shell("echo one"), Reply::says("done"), Reply::says("again")];
+    let script = [shell("echo one"), ScriptedReply::says("done"), ScriptedReply::says("again")];
     let stage = stage(script, &hooks);
     stage.g3_with_input([], "go\nmore\n").ok();
     let asked = stage.asked();
@@ -94,7 +94,7 @@ fn words_of_hooks_reach_the_model_once() {
 fn a_hook_before_a_tool_denies_changes_and_fails_open() {
     let no = "echo 'not on Fridays' >&2; exit 2";
     let changed = r#"echo '{"args": {"command": "echo changed"}}'"#;
-    let script = [shell("touch made"), Reply::says("ok")];
+    let script = [shell("touch made"), ScriptedReply::says("ok")];
     let denied = stage(script.clone(), &[("before_tool shell", no, "")]);
     denied.g3(["try"]).ok();
     assert_eq!(results(&denied), ["denied by a hook: not on Fridays"]);
@@ -130,8 +130,9 @@ fn a_hook_allows_what_would_be_asked_and_never_what_is_denied() {
     let allow = r#"echo '{"decision": "allow"}'"#;
     let ask = r#"echo '{"decision": "ask", "reason": "who knows"}'"#;
     let outside = |stage: &Stage| stage.env.home().join("outside");
-    let write = Reply::call("write_file", json!({"file_path": "../outside", "content": "x"}));
-    let script = [write, shell("rm -rf /"), Reply::says("ok")];
+    let write =
+        ScriptedReply::call("write_file", json!({"file_path": "../outside", "content": "x"}));
+    let script = [write, shell("rm -rf /"), ScriptedReply::says("ok")];
     let stage = stage(script.clone(), &[("before_tool", allow, "")]);
     stage.g3(["try"]).ok();
     assert!(outside(&stage).exists(), "{:?}", results(&stage));
@@ -146,7 +147,8 @@ fn a_hook_allows_what_would_be_asked_and_never_what_is_denied() {
     assert!(results(&ruled)[0].starts_with("denied"), "{:?}", results(&ruled));
     assert!(!outside(&ruled).exists());
 
-    let asked = self::stage([shell("echo hi"), Reply::says("ok")], &[("before_tool", ask, "")]);
+    let asked =
+        self::stage([shell("echo hi"), ScriptedReply::says("ok")], &[("before_tool", ask, "")]);
     asked.g3(["try"]).ok();
     let said = &results(&asked)[0];
     assert!(said.contains("who knows (no terminal to ask on)"), "{said}");
@@ -156,7 +158,7 @@ fn a_hook_allows_what_would_be_asked_and_never_what_is_denied() {
 #[test]
 fn a_stop_hook_sends_the_agent_on_three_times_at_most() {
     let line = "echo x >> stops; echo 'the tests are red' >&2; exit 2";
-    let script = (0..4).map(|n| Reply::says(format!("done {n}"))).collect::<Vec<_>>();
+    let script = (0..4).map(|n| ScriptedReply::says(format!("done {n}"))).collect::<Vec<_>>();
     let stage = stage(script, &[("stop", line, "")]);
     stage.g3(["work"]).ok();
     let asked = stage.asked();
@@ -177,7 +179,7 @@ fn a_prompt_that_a_hook_refuses_is_not_asked() {
 fn a_hook_that_hangs_is_ended_with_all_that_it_started() {
     let line = "sleep 1000 & echo $! > child; wait";
     let stage = stage(
-        [shell("echo on"), Reply::says("ok")],
+        [shell("echo on"), ScriptedReply::says("ok")],
         &[("before_tool", line, "timeout_seconds = 1")],
     );
     let ran = stage.g3(["--json", "try"]);
@@ -190,8 +192,10 @@ fn a_hook_that_hangs_is_ended_with_all_that_it_started() {
 
 #[test]
 fn hooks_have_no_keys_and_a_repositorys_own_run_only_when_trusted() {
-    let mut stage =
-        stage([Reply::says("one"), Reply::says("two")], &[("session_start", "env > seen", "")]);
+    let mut stage = stage(
+        [ScriptedReply::says("one"), ScriptedReply::says("two")],
+        &[("session_start", "env > seen", "")],
+    );
     stage.env.set("OPENAI_API_KEY", "sk-secret");
     stage.repo.write("g3.toml", hook_toml(("session_start", "touch theirs", "")));
     stage.g3(["work"]).says("`hooks` in ").says("is ignored").ok();

@@ -4,58 +4,66 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
-use testkit::model_server::request::Request;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
-use crate::stage::{Stage, journal};
+use crate::agent_env::{Stage, journal};
 
 /// Calls that the turn needs: a file and a command in each step.
 const STEPS: usize = 60;
 
 /// What goes wrong at a step before it goes right. In the first group the provider fails and is
 /// asked again, in the second the reply is bad, in the third the call fails.
-const FAULTS: [fn(usize) -> Reply; 20] = [
-    |_| Reply::status(500),
-    |_| Reply::status(429).retry_after(0),
-    |_| Reply::status(529),
-    |_| Reply::html(502),
-    |_| Reply::reset(),
-    |_| Reply::nothing(),
+const FAULTS: [fn(usize) -> ScriptedReply; 20] = [
+    |_| ScriptedReply::status(500),
+    |_| ScriptedReply::status(429).retry_after(0),
+    |_| ScriptedReply::status(529),
+    |_| ScriptedReply::html(502),
+    |_| ScriptedReply::reset(),
+    |_| ScriptedReply::nothing(),
     |at| right(at).cut_after(60),
     |at| right(at).reset_after(200),
     |at| right(at).stall_after(120),
-    |_| Reply::says("half a").error_event("overloaded_error", "Overloaded"),
-    |_| Reply::new(),
-    |_| Reply::says("this was cut o").stops("max_tokens"),
+    |_| ScriptedReply::says("half a").error_event("overloaded_error", "Overloaded"),
+    |_| ScriptedReply::new(),
+    |_| ScriptedReply::says("this was cut o").stops("max_tokens"),
     |at| right(at).stops("max_tokens"),
-    |at| Reply::new().calls_raw("shell", format!("{{\"command\": \"echo {at}")),
-    |at| Reply::new().calls_raw("write_file", format!("[\"wrong-{at}\"]")),
-    |_| Reply::call("no_such_tool", json!({"x": 1})),
-    |_| Reply::call("shell", json!({"cmd": "echo missing"})),
-    |at| Reply::call("shell", json!({"command": format!("echo failed-{at} >&2; exit 3")})),
-    |at| Reply::call("shell", json!({"command": format!("rm -rf / --no-preserve-root # {at}")})),
+    |at| ScriptedReply::new().calls_raw("shell", format!("{{\"command\": \"echo {at}")),
+    |at| ScriptedReply::new().calls_raw("write_file", format!("[\"wrong-{at}\"]")),
+    |_| ScriptedReply::call("no_such_tool", json!({"x": 1})),
+    |_| ScriptedReply::call("shell", json!({"cmd": "echo missing"})),
+    |at| ScriptedReply::call("shell", json!({"command": format!("echo failed-{at} >&2; exit 3")})),
+    |at| {
+        ScriptedReply::call(
+            "shell",
+            json!({"command": format!("rm -rf / --no-preserve-root # {at}")}),
+        )
+    },
     |at| {
         let diff = format!("@@ -1 +1 @@\n-never there {at}\n+else\n");
-        Reply::call("str_replace", json!({"file_path": "log", "diff": diff}))
+        ScriptedReply::call("str_replace", json!({"file_path": "log", "diff": diff}))
     },
 ];
 
 /// The step as it should be: the command needs the file, so the two run in order.
-fn right(at: usize) -> Reply {
+fn right(at: usize) -> ScriptedReply {
     let file = json!({"file_path": format!("f{at}"), "content": format!("line {at}\n")});
     let line = json!({"command": format!("cat f{at} >> log && echo step-{at}-is-done")});
-    Reply::new().then_says(format!("step {at}")).calls("write_file", file).calls("shell", line)
+    ScriptedReply::new()
+        .then_says(format!("step {at}"))
+        .calls("write_file", file)
+        .calls("shell", line)
 }
 
 /// Which step the conversation has come to.
-fn step(request: &Request) -> usize {
+fn step(request: &ReceivedRequest) -> usize {
     let seen = request.text();
     (0..STEPS).find(|at| !seen.contains(&format!("step-{at}-is-done"))).unwrap_or(STEPS)
 }
 
 /// Whether one of the last calls was cut short.
-fn is_interrupted(request: &Request) -> bool {
+fn is_interrupted(request: &ReceivedRequest) -> bool {
     let results = request.tool_results();
     results.iter().rev().take(2).any(|(_, text)| text.contains("interrupted"))
 }
@@ -75,7 +83,7 @@ fn a_fault_at_every_step_changes_nothing_of_what_is_done() {
         let stage = Stage::new(Script::by(move |request| {
             let at = step(request);
             if at == STEPS {
-                return Reply::says("all steps are done");
+                return ScriptedReply::says("all steps are done");
             }
             let mut tries = tries.lock().unwrap();
             let tried = tries.entry(at).or_default();
@@ -105,13 +113,13 @@ fn a_fault_at_every_step_changes_nothing_of_what_is_done() {
 fn a_turn_that_is_killed_at_every_step_comes_to_its_end() {
     // Who is told that a command was interrupted looks before it does it again.
     let stage = Stage::new(Script::by(|request| match step(request) {
-        STEPS => Reply::says("all steps are done"),
+        STEPS => ScriptedReply::says("all steps are done"),
         at if is_interrupted(request) => {
             let line = format!(
                 "[ -e f{at} ] || echo 'line {at}' > f{at}; \
                  grep -qx 'line {at}' log || cat f{at} >> log; echo step-{at}-is-done"
             );
-            Reply::call("shell", json!({ "command": line }))
+            ScriptedReply::call("shell", json!({ "command": line }))
         }
         at => right(at),
     }));

@@ -4,18 +4,18 @@ use base::process::{self, exit_code};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use testkit::env::until;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::Stage;
 use crate::lsp_support::{all_are_gone, lines, methods, stage as toys, with_method};
 use crate::mcp_support::result;
-use crate::stage::Stage;
 
 fn asks(operation: &str, file: &str, line: usize, column: usize) -> (&'static str, Value) {
     ("lsp", json!({ "operation": operation, "file": file, "line": line, "column": column }))
 }
 
-fn call((name, args): (&str, Value)) -> Reply {
-    Reply::call(name, args)
+fn call((name, args): (&str, Value)) -> ScriptedReply {
+    ScriptedReply::call(name, args)
 }
 
 #[test]
@@ -23,13 +23,13 @@ fn an_agent_asks_one_server_which_hears_of_every_change() {
     let write = |text: &str| json!({ "file_path": "a.toy", "content": text });
     let stage = Stage::new([
         call(asks("definition", "b.toy", 1, 2)),
-        Reply::call("write_file", write("\n\n def alpha\nalpha beta BAD\n")),
+        ScriptedReply::call("write_file", write("\n\n def alpha\nalpha beta BAD\n")),
         call(asks("definition", "b.toy", 1, 2)),
-        Reply::call("shell", json!({ "command": "printf 'def alpha\n' > a.toy" })),
+        ScriptedReply::call("shell", json!({ "command": "printf 'def alpha\n' > a.toy" })),
         call(asks("definition", "b.toy", 1, 2)),
-        Reply::call("shell", json!({ "command": "rm a.toy" })),
+        ScriptedReply::call("shell", json!({ "command": "rm a.toy" })),
         call(asks("definition", "b.toy", 1, 2)),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ]);
     let log = toys(&stage, &[], "");
     stage.g3(["go"]).ok();
@@ -62,12 +62,13 @@ fn an_agent_asks_one_server_which_hears_of_every_change() {
 
 #[test]
 fn there_is_one_server_for_each_root_however_many_ask_at_once() {
-    let two = Reply::new();
+    let two = ScriptedReply::new();
     let (name, p) = asks("hover", "p/x.toy", 0, 5);
     let (_, same) = asks("symbols", "p/x.toy", 0, 5);
     let (_, q) = asks("hover", "q/deep/y.toy", 0, 5);
     let two = two.calls(name, p).calls(name, same).calls(name, q);
-    let stage = Stage::new([two, call(asks("hover", "p/x.toy", 0, 4)), Reply::says("done")]);
+    let stage =
+        Stage::new([two, call(asks("hover", "p/x.toy", 0, 4)), ScriptedReply::says("done")]);
     let log = toys(&stage, &[], "root_patterns = [\"toy.mod\"]");
     for (file, text) in
         [("p/toy.mod", ""), ("q/toy.mod", ""), ("p/x.toy", "def x\n"), ("q/deep/y.toy", "def y\n")]
@@ -94,7 +95,7 @@ fn a_server_that_failed_is_not_started_again() {
     let stage = Stage::new([
         call(asks("hover", "a.toy", 0, 5)),
         call(asks("hover", "a.toy", 0, 5)),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ]);
     let log = toys(&stage, &["--crash", "textDocument/hover"], "");
     stage.g3(["go"]).ok();
@@ -105,9 +106,9 @@ fn a_server_that_failed_is_not_started_again() {
 
 #[test]
 fn a_server_that_is_late_is_waited_for_by_who_needs_it() {
-    let write = Reply::call("write_file", json!({ "file_path": "go", "content": "" }));
+    let write = ScriptedReply::call("write_file", json!({ "file_path": "go", "content": "" }));
     let (name, hover) = asks("hover", "a.toy", 0, 5);
-    let stage = Stage::new([write.calls(name, hover), Reply::says("done")]);
+    let stage = Stage::new([write.calls(name, hover), ScriptedReply::says("done")]);
     toys(&stage, &["--wait", "go"], "");
     stage.g3(["go"]).ok();
     assert_eq!(result(&stage, 1), "`alpha` is a toy");
@@ -116,7 +117,7 @@ fn a_server_that_is_late_is_waited_for_by_who_needs_it() {
 #[test]
 fn a_server_dies_with_a_g3_that_is_killed_and_a_question_is_cancelled() {
     for signal in [Signal::KILL, Signal::INT] {
-        let stage = Stage::new([call(asks("hover", "a.toy", 0, 5)), Reply::says("done")]);
+        let stage = Stage::new([call(asks("hover", "a.toy", 0, 5)), ScriptedReply::says("done")]);
         let log = toys(&stage, &["--mute", "textDocument/hover"], "");
         let mut g3 = stage.start(["go"]);
         until("the question", || {

@@ -6,7 +6,7 @@ use base::process::is_alive;
 use serde_json::{Value, json};
 use testkit::env::{built, until};
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 use crate::tools_support::{Bench, Called};
 
 /// A bench with two files of a project, and what its server was told.

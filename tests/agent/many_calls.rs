@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::{Stage, of_type};
 use crate::provider_support::WIRES;
-use crate::stage::{Stage, of_type};
 
 const MADE: usize = 5_000;
 
 #[test]
 fn a_reply_with_thousands_of_calls_is_told_in_full_and_run_in_part() {
     for wire in WIRES {
-        let one = |reply: Reply, n: usize| reply.calls("glob", json!({"pattern": format!("{n}")}));
-        let many = (0..MADE).fold(Reply::new(), one);
-        let stage = Stage::new([many, Reply::says("that was too much")]);
+        let one = |reply: ScriptedReply, n: usize| {
+            reply.calls("glob", json!({"pattern": format!("{n}")}))
+        };
+        let many = (0..MADE).fold(ScriptedReply::new(), one);
+        let stage = Stage::new([many, ScriptedReply::says("that was too much")]);
         stage.env.config(&format!("{}context_length = 1000000\n", stage.model.config_toml(wire)));
         let ran = stage.g3(["--json", "go"]);
         ran.ok();

@@ -4,21 +4,21 @@ use base::process::{self, exit_code};
 use rustix::process::{Pid, Signal};
 use serde_json::json;
 use testkit::env::until;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::of_type;
 use crate::mcp_support::{call, configure, ends, know, result, stage};
-use crate::stage::of_type;
 
 const ALLOW: &str = "calls = \"allow\"";
 
 #[test]
 fn tools_are_searched_for_at_first_and_offered_by_name_once_they_are_known() {
     let script = [
-        Reply::call("mcp_search", json!({"query": "what it is told"})),
+        ScriptedReply::call("mcp_search", json!({"query": "what it is told"})),
         call("echo", json!({"text": "plum"})),
-        Reply::says("done"),
-        Reply::call("mcp__kit__echo", json!({"text": "pear"})),
-        Reply::says("done again"),
+        ScriptedReply::says("done"),
+        ScriptedReply::call("mcp__kit__echo", json!({"text": "pear"})),
+        ScriptedReply::says("done again"),
     ];
     let stage = stage(script, [], ALLOW);
     stage.g3(["first"]).ok();
@@ -44,10 +44,10 @@ fn tools_are_searched_for_at_first_and_offered_by_name_once_they_are_known() {
 #[test]
 fn a_server_that_is_slow_to_start_holds_nothing_up_and_changes_no_request() {
     let script = [
-        Reply::call("write_file", json!({"file_path": "go", "content": ""})),
+        ScriptedReply::call("write_file", json!({"file_path": "go", "content": ""})),
         call("echo", json!({"text": "at last"})),
-        Reply::says("done"),
-        Reply::says("hello"),
+        ScriptedReply::says("done"),
+        ScriptedReply::says("hello"),
     ];
     let stage = stage(script, ["--wait", "go"], ALLOW);
     stage.g3(["start it"]).ok();
@@ -63,10 +63,10 @@ fn a_server_that_is_slow_to_start_holds_nothing_up_and_changes_no_request() {
 #[test]
 fn many_tools_are_found_and_not_offered() {
     let script = [
-        Reply::call("mcp_search", json!({"query": "sheep 17"})),
-        Reply::call("mcp_call", json!({"server": "kit", "tool": "counter_17"})),
-        Reply::call("mcp_search", json!({})),
-        Reply::says("done"),
+        ScriptedReply::call("mcp_search", json!({"query": "sheep 17"})),
+        ScriptedReply::call("mcp_call", json!({"server": "kit", "tool": "counter_17"})),
+        ScriptedReply::call("mcp_search", json!({})),
+        ScriptedReply::says("done"),
     ];
     let stage = stage(script, ["--many", "40"], ALLOW);
     know(&stage);
@@ -81,7 +81,7 @@ fn many_tools_are_found_and_not_offered() {
 
 #[test]
 fn a_session_that_is_taken_up_offers_what_it_began_with() {
-    let stage = stage([Reply::says("one"), Reply::says("two")], [], "");
+    let stage = stage([ScriptedReply::says("one"), ScriptedReply::says("two")], [], "");
     stage.g3(["begin"]).ok();
     know(&stage);
     stage.g3(["--resume", "--", "go on"]).ok();
@@ -92,14 +92,16 @@ fn a_session_that_is_taken_up_offers_what_it_began_with() {
 #[test]
 fn pictures_failures_noise_and_floods_arrive_as_they_should() {
     let script = [
-        Reply::new()
+        ScriptedReply::new()
             .calls("mcp__kit__image", json!({}))
             .calls("mcp__kit__fail", json!({}))
             .calls("mcp__kit__noise", json!({}))
             .calls("mcp__kit__structured", json!({}))
             .calls("mcp__kit__huge", json!({"bytes": "3000000"})),
-        Reply::new().calls_raw("mcp__kit__echo", "{\"text\": ").calls("mcp__kit__nope", json!({})),
-        Reply::says("done"),
+        ScriptedReply::new()
+            .calls_raw("mcp__kit__echo", "{\"text\": ")
+            .calls("mcp__kit__nope", json!({})),
+        ScriptedReply::says("done"),
     ];
     let stage = stage(script, [], ALLOW);
     know(&stage);
@@ -125,10 +127,10 @@ fn pictures_failures_noise_and_floods_arrive_as_they_should() {
 fn a_server_that_dies_is_started_again() {
     let marker = "died-once";
     let script = [
-        Reply::call("mcp__kit__die", json!({})),
-        Reply::call("mcp__kit__echo", json!({"text": "back"})),
-        Reply::call("mcp__kit__die_once", json!({"marker": marker})),
-        Reply::says("done"),
+        ScriptedReply::call("mcp__kit__die", json!({})),
+        ScriptedReply::call("mcp__kit__echo", json!({"text": "back"})),
+        ScriptedReply::call("mcp__kit__die_once", json!({"marker": marker})),
+        ScriptedReply::says("done"),
     ];
     let stage = stage(script, ["--pids", "pids"], ALLOW);
     know(&stage);
@@ -150,10 +152,10 @@ fn a_server_that_is_found_dead_is_started_for_the_call() {
     let kill = "kill -9 $(tail -n 1 pids); while kill -0 $(tail -n 1 pids) 2>/dev/null && \
                 ! grep -q ') Z ' /proc/$(tail -n 1 pids)/stat; do sleep 0.01; done";
     let script = [
-        Reply::call("mcp__kit__echo", json!({"text": "here"})),
-        Reply::call("shell", json!({ "command": kill })),
-        Reply::call("mcp__kit__fail", json!({})),
-        Reply::says("done"),
+        ScriptedReply::call("mcp__kit__echo", json!({"text": "here"})),
+        ScriptedReply::call("shell", json!({ "command": kill })),
+        ScriptedReply::call("mcp__kit__fail", json!({})),
+        ScriptedReply::says("done"),
     ];
     let stage = stage(script, ["--pids", "pids"], ALLOW);
     know(&stage);
@@ -165,9 +167,9 @@ fn a_server_that_is_found_dead_is_started_for_the_call() {
 #[test]
 fn a_call_without_an_answer_is_ended_and_the_server_is_not() {
     let script = [
-        Reply::call("mcp__kit__hang", json!({"marker": "marker"})),
-        Reply::call("mcp__kit__echo", json!({"text": "still here"})),
-        Reply::says("done"),
+        ScriptedReply::call("mcp__kit__hang", json!({"marker": "marker"})),
+        ScriptedReply::call("mcp__kit__echo", json!({"text": "still here"})),
+        ScriptedReply::says("done"),
     ];
     let stage = stage(script, ["--pids", "pids"], "calls = \"allow\"\ntimeout_seconds = 4");
     know(&stage);
@@ -181,7 +183,7 @@ fn a_call_without_an_answer_is_ended_and_the_server_is_not() {
 
 #[test]
 fn an_interrupt_cancels_the_call_at_the_server() {
-    let script = [Reply::call("mcp__kit__hang", json!({"marker": "marker"}))];
+    let script = [ScriptedReply::call("mcp__kit__hang", json!({"marker": "marker"}))];
     let stage = stage(script, ["--pids", "pids"], ALLOW);
     know(&stage);
     let mut g3 = stage.start(["--json", "wait"]);
@@ -201,7 +203,7 @@ fn is_gone(id: u32) -> bool {
 
 #[test]
 fn kill_9_of_g3_leaves_no_server_alive() {
-    let script = [Reply::call("mcp__kit__hang", json!({"marker": "marker"}))];
+    let script = [ScriptedReply::call("mcp__kit__hang", json!({"marker": "marker"}))];
     let stage = stage(script, ["--pids", "pids"], ALLOW);
     know(&stage);
     let mut g3 = stage.start(["--json", "wait"]);
@@ -216,9 +218,10 @@ fn kill_9_of_g3_leaves_no_server_alive() {
 
 #[test]
 fn a_server_sees_no_keys_but_what_is_given_to_it() {
-    let ask = |name: &str| Reply::call("mcp__kit__env", json!({ "name": name }));
+    let ask = |name: &str| ScriptedReply::call("mcp__kit__env", json!({ "name": name }));
     let names = ["ANTHROPIC_API_KEY", "G3_AGENT__MAX_TURNS", "MY_TOKEN", "COPIED", "PATH"];
-    let script: Vec<Reply> = names.into_iter().map(ask).chain([Reply::says("done")]).collect();
+    let script: Vec<ScriptedReply> =
+        names.into_iter().map(ask).chain([ScriptedReply::says("done")]).collect();
     let lines = "calls = \"allow\"\nenv = { MY_TOKEN = \"t1\", COPIED = \"<${OTHER_TOKEN}>\" }";
     let mut stage = stage(script, [], lines);
     stage.env.set("ANTHROPIC_API_KEY", "k");
@@ -236,12 +239,12 @@ fn a_server_sees_no_keys_but_what_is_given_to_it() {
 fn the_gate_judges_each_call_by_its_name() {
     let twice = |text: &str| {
         [
-            Reply::call("mcp__kit__echo", json!({ "text": text })),
+            ScriptedReply::call("mcp__kit__echo", json!({ "text": text })),
             call("echo", json!({ "text": text })),
-            Reply::says("done"),
+            ScriptedReply::says("done"),
         ]
     };
-    let script: Vec<Reply> = [twice("one"), twice("two"), twice("three")].concat();
+    let script: Vec<ScriptedReply> = [twice("one"), twice("two"), twice("three")].concat();
     let stage = stage(script, [], "");
     know(&stage);
     let rules =
@@ -262,7 +265,7 @@ fn the_gate_judges_each_call_by_its_name() {
 
 #[test]
 fn only_the_tools_of_the_list_are_there() {
-    let script = [Reply::call("mcp__kit__fail", json!({})), Reply::says("done")];
+    let script = [ScriptedReply::call("mcp__kit__fail", json!({})), ScriptedReply::says("done")];
     let stage = stage(script, [], "calls = \"allow\"\ntools = [\"echo\", \"ima*\"]");
     know(&stage);
     stage.g3(["look"]).ok();
@@ -274,7 +277,7 @@ fn only_the_tools_of_the_list_are_there() {
 
 #[test]
 fn a_server_that_cannot_start_is_told_and_the_work_goes_on() {
-    let script = [call("echo", json!({})), Reply::says("done")];
+    let script = [call("echo", json!({})), ScriptedReply::says("done")];
     let stage = stage(script, ["--broken"], ALLOW);
     let ran = stage.g3(["--json", "work"]);
     ran.ok();

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use testkit::env::until;
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::Stage;
 use crate::mcp_support::{call, know, result, stage};
-use crate::stage::Stage;
 
 /// What is remembered of the tools of `kit`.
 fn remembered(home: &Path) -> String {
@@ -17,8 +17,8 @@ fn remembered(home: &Path) -> String {
 }
 
 /// Talks with g3; the gate opens as soon as g3 knows of the tool `fresh`.
-fn talk<const N: usize>(stage: &Stage, args: [&str; N], input: &str, gate: &Gate) -> String {
-    let (home, gate): (PathBuf, Gate) = (stage.env.home().to_owned(), gate.clone());
+fn talk<const N: usize>(stage: &Stage, args: [&str; N], input: &str, gate: &ReplyGate) -> String {
+    let (home, gate): (PathBuf, ReplyGate) = (stage.env.home().to_owned(), gate.clone());
     let opener = std::thread::spawn(move || {
         until("the change is known", || {
             remembered(&home).contains("Came in between").then_some(())
@@ -33,14 +33,14 @@ fn talk<const N: usize>(stage: &Stage, args: [&str; N], input: &str, gate: &Gate
 
 #[test]
 fn changed_tools_are_offered_from_the_next_turn_on_and_no_request_of_a_turn_changes() {
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let stage = stage(
         [
-            Reply::call("mcp__kit__change", json!({})),
-            Reply::says("ok").gate(&gate),
-            Reply::call("mcp__kit__fresh", json!({})).calls("mcp__kit__image", json!({})),
-            Reply::says("done"),
-            Reply::says("still there"),
+            ScriptedReply::call("mcp__kit__change", json!({})),
+            ScriptedReply::says("ok").gate(&gate),
+            ScriptedReply::call("mcp__kit__fresh", json!({})).calls("mcp__kit__image", json!({})),
+            ScriptedReply::says("done"),
+            ScriptedReply::says("still there"),
         ],
         [],
         "calls = \"allow\"",
@@ -69,14 +69,14 @@ fn changed_tools_are_offered_from_the_next_turn_on_and_no_request_of_a_turn_chan
 
 #[test]
 fn what_is_searched_for_is_found_at_once_and_changes_no_request() {
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let stage = stage(
         [
             call("change", json!({})),
-            Reply::call("mcp_search", json!({"query": "fresh"})).gate(&gate),
+            ScriptedReply::call("mcp_search", json!({"query": "fresh"})).gate(&gate),
             call("fresh", json!({})),
-            Reply::says("done"),
-            Reply::says("again"),
+            ScriptedReply::says("done"),
+            ScriptedReply::says("again"),
         ],
         ["--many", "30"],
         "calls = \"allow\"",
@@ -95,9 +95,9 @@ fn what_is_searched_for_is_found_at_once_and_changes_no_request() {
 fn a_server_that_says_so_without_end_is_asked_by_one_task() {
     let stage = stage(
         [
-            Reply::call("mcp__kit__flood", json!({ "times": "20000" })),
-            Reply::call("mcp__kit__lists", json!({})),
-            Reply::says("done"),
+            ScriptedReply::call("mcp__kit__flood", json!({ "times": "20000" })),
+            ScriptedReply::call("mcp__kit__lists", json!({})),
+            ScriptedReply::says("done"),
         ],
         [],
         "calls = \"allow\"",

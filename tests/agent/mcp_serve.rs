@@ -9,7 +9,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{RoleClient, ServiceExt};
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 
 /// A client and the g3 that it speaks with.
 struct Other {

@@ -6,12 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
-use testkit::model_server::request::Request;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::Stage;
 use crate::mcp_support::{command, configure, result, stage};
-use crate::stage::Stage;
 
 fn repository(stage: &Stage, args: &[&str]) {
     let all = command(args);
@@ -22,7 +22,11 @@ fn repository(stage: &Stage, args: &[&str]) {
 
 #[test]
 fn a_repository_names_servers_only_when_exactly_this_is_trusted() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    let stage = Stage::new([
+        ScriptedReply::says("one"),
+        ScriptedReply::says("two"),
+        ScriptedReply::says("three"),
+    ]);
     let marker = stage.repo.path().join("marker");
     repository(&stage, &["--pids", "marker"]);
     stage.g3(["work"]).says(".mcp.json is ignored").says("g3 trust").ok();
@@ -48,7 +52,7 @@ fn a_repository_names_servers_only_when_exactly_this_is_trusted() {
 
 #[test]
 fn a_repositorys_g3_toml_names_none_either_and_the_users_own_server_stays() {
-    let stage = stage([Reply::says("one")], [], "");
+    let stage = stage([ScriptedReply::says("one")], [], "");
     let text = "[mcp.kit]\ncommand = [\"touch\", \"marker\"]\n[mcp.more]\nurl = \"http://x/\"\n";
     stage.repo.write("g3.toml", text);
     let ran = stage.g3(["work"]);
@@ -85,10 +89,10 @@ fn g3_mcp_lists_and_tests_servers() {
 }
 
 /// An MCP server over HTTP: answers each message with one JSON object, to those with a token.
-fn over_http(request: &Request) -> Reply {
-    let Some(method) = request.body["method"].as_str() else { return Reply::status(405) };
+fn over_http(request: &ReceivedRequest) -> ScriptedReply {
+    let Some(method) = request.body["method"].as_str() else { return ScriptedReply::status(405) };
     if request.header("authorization") != Some("Bearer t0") {
-        return Reply::status(401).header("www-authenticate", "Bearer realm=\"x\"");
+        return ScriptedReply::status(401).header("www-authenticate", "Bearer realm=\"x\"");
     }
     let result = match method {
         "initialize" => json!({
@@ -106,8 +110,8 @@ fn over_http(request: &Request) -> Reply {
     answer(200, json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string())
 }
 
-fn answer(status: u16, body: String) -> Reply {
-    Reply::status(status).body("application/json", body)
+fn answer(status: u16, body: String) -> ScriptedReply {
+    ScriptedReply::status(status).body("application/json", body)
 }
 
 fn configure_web(stage: &Stage, web: &ModelServer, lines: &str) {
@@ -118,7 +122,8 @@ fn configure_web(stage: &Stage, web: &ModelServer, lines: &str) {
 #[test]
 fn a_server_at_an_address_is_used_with_its_token() {
     let web = ModelServer::start(Script::by(over_http));
-    let stage = Stage::new([Reply::call("mcp__web__add", json!({})), Reply::says("done")]);
+    let stage =
+        Stage::new([ScriptedReply::call("mcp__web__add", json!({})), ScriptedReply::says("done")]);
     configure_web(&stage, &web, "");
     let refused = stage.g3(["mcp", "test", "web"]);
     refused.exits(1).says("requires a login").says("bearer_token_command");
@@ -135,7 +140,7 @@ fn a_server_at_an_address_is_used_with_its_token() {
 
 #[test]
 fn a_token_that_is_taken_no_more_is_fetched_anew() {
-    let picky = |request: &Request| {
+    let picky = |request: &ReceivedRequest| {
         let mut request = request.clone();
         let token = request.header("authorization").unwrap_or_default().to_owned();
         let enough = request.body["method"] != "tools/call" || token == "Bearer t1";
@@ -145,9 +150,9 @@ fn a_token_that_is_taken_no_more_is_fetched_anew() {
         over_http(&request)
     };
     let web = ModelServer::start(Script::by(picky));
-    let add = || Reply::call("mcp__web__add", json!({}));
-    let renew = Reply::call("shell", json!({"command": "echo t1 > token"}));
-    let stage = Stage::new([renew, add(), add(), Reply::says("done")]);
+    let add = || ScriptedReply::call("mcp__web__add", json!({}));
+    let renew = ScriptedReply::call("shell", json!({"command": "echo t1 > token"}));
+    let stage = Stage::new([renew, add(), add(), ScriptedReply::says("done")]);
     stage.repo.write("token", "t0");
     let token = stage.repo.path().join("token");
     let lines = format!("calls = \"allow\"\nbearer_token_command = [\"cat\", {token:?}]");
@@ -158,7 +163,7 @@ fn a_token_that_is_taken_no_more_is_fetched_anew() {
 }
 
 /// An authorization server and an MCP server that takes its tokens.
-fn with_login(request: &Request) -> Reply {
+fn with_login(request: &ReceivedRequest) -> ScriptedReply {
     let host = format!("http://{}", request.header("host").unwrap_or_default());
     let path = request.path.split('?').next().unwrap_or_default();
     let json = |value: Value| answer(200, value.to_string());
@@ -194,7 +199,7 @@ fn with_login(request: &Request) -> Reply {
                         "refresh_token": "r0"}))
         }
         "/mcp" => over_http(request),
-        _ => Reply::status(404),
+        _ => ScriptedReply::status(404),
     }
 }
 

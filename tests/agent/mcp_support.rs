@@ -1,11 +1,11 @@
 //! A stage whose configuration names the tests' own MCP server.
 
 use serde_json::{Value, json};
-use testkit::env::{Ran, built};
-use testkit::model_server::reply::Reply;
+use testkit::env::{CommandRun, built};
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 
 /// A stage with the server `kit`, started with these arguments and configured by these lines.
 pub fn stage<const N: usize>(script: impl Into<Script>, args: [&str; N], lines: &str) -> Stage {
@@ -28,8 +28,8 @@ pub fn command(args: &[&str]) -> Value {
 }
 
 /// A call of a tool of `kit` through `mcp_call`.
-pub fn call(tool: &str, args: Value) -> Reply {
-    Reply::call("mcp_call", json!({"server": "kit", "tool": tool, "args": args}))
+pub fn call(tool: &str, args: Value) -> ScriptedReply {
+    ScriptedReply::call("mcp_call", json!({"server": "kit", "tool": tool, "args": args}))
 }
 
 /// Makes the tools of `kit` known, as an earlier session would have.
@@ -45,7 +45,7 @@ pub fn result(stage: &Stage, request: usize) -> String {
 }
 
 /// The text of each `tool_end` and whether it was one of success.
-pub fn ends(ran: &Ran) -> Vec<(bool, String)> {
+pub fn ends(ran: &CommandRun) -> Vec<(bool, String)> {
     let events = ran.json_lines();
     let ends = events.iter().filter(|event| event["type"] == "tool_end");
     ends.map(|end| (end["ok"] == true, end["text"].as_str().unwrap().to_owned())).collect()

@@ -6,22 +6,22 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::stage::{G3, Stage, journal, of_type};
+use crate::agent_env::{G3, Stage, journal, of_type};
 use crate::tools_support::Bench;
 
 const NOTES: &str = "analysis/memory.md";
 
 #[test]
 fn notes_are_merged_and_the_next_session_reads_them() {
-    let note = |text: &str| Reply::call("remember", json!({ "notes": text }));
+    let note = |text: &str| ScriptedReply::call("remember", json!({ "notes": text }));
     let stage = Stage::new([
         note("### Build\n- `./test` runs all\n"),
         note("### Build\n- `./test`  runs all\n- needs cmake\n"),
-        Reply::says("noted"),
-        Reply::says("read"),
+        ScriptedReply::says("noted"),
+        ScriptedReply::says("read"),
     ]);
     stage.repo.write(NOTES, "By hand.\n\n### Build\n- ask Ann\n");
     stage.g3(["take notes"]).ok();
@@ -69,8 +69,8 @@ fn notes_do_not_follow_a_link_out_of_the_workspace() {
 #[test]
 fn another_file_for_the_notes_is_read_and_written() {
     let stage = Stage::new([
-        Reply::call("remember", json!({"notes": "### New\n- from here\n"})),
-        Reply::says("done"),
+        ScriptedReply::call("remember", json!({"notes": "### New\n- from here\n"})),
+        ScriptedReply::says("done"),
     ]);
     let file = stage.env.home().join("shared.md");
     fs::write(&file, "### Old\n- shared word plum\n").unwrap();
@@ -88,13 +88,13 @@ fn learner(notes: &'static str) -> Script {
     Script::by(move |request| {
         let last = request.last();
         if last.contains("this is about the next one") {
-            return Reply::says(notes).usage(50, 7);
+            return ScriptedReply::says(notes).usage(50, 7);
         }
         match last.as_str() {
-            "look" => Reply::call("shell", json!({"command": "cat notes.txt"})),
-            "note" => Reply::call("shell", json!({"command": "ls -a"}))
+            "look" => ScriptedReply::call("shell", json!({"command": "cat notes.txt"})),
+            "note" => ScriptedReply::call("shell", json!({"command": "ls -a"}))
                 .calls("remember", json!({"notes": "### Self\n- noted\n"})),
-            _ => Reply::says("fine"),
+            _ => ScriptedReply::says("fine"),
         }
     })
 }
@@ -157,12 +157,15 @@ fn auto_memory_does_not_ask_when_nothing_was_found_out_or_it_is_noted_already() 
 #[test]
 fn notes_that_are_cut_off_lose_their_last_line_and_a_refusal_stops_nothing() {
     let stage = Stage::new([
-        Reply::call("shell", json!({"command": "ls"})),
-        Reply::says("fine"),
-        Reply { stop: Some("max_tokens".into()), ..Reply::says("### A\n- whole\n- ha") },
-        Reply::call("shell", json!({"command": "ls -a"})),
-        Reply::says("fine"),
-        Reply::status(400),
+        ScriptedReply::call("shell", json!({"command": "ls"})),
+        ScriptedReply::says("fine"),
+        ScriptedReply {
+            stop: Some("max_tokens".into()),
+            ..ScriptedReply::says("### A\n- whole\n- ha")
+        },
+        ScriptedReply::call("shell", json!({"command": "ls -a"})),
+        ScriptedReply::says("fine"),
+        ScriptedReply::status(400),
     ]);
     stage.g3(["--auto-memory", "look"]).ok();
     assert!(stage.repo.read(NOTES).ends_with("### A\n- whole\n"));
@@ -275,9 +278,9 @@ fn workspaces_whose_directories_have_one_name_keep_their_notes_apart() {
 #[test]
 fn notes_are_those_of_the_repository_from_any_of_its_directories() {
     let stage = Stage::new([
-        Reply::call("remember", json!({ "notes": "### Build\n- needs cmake" })),
-        Reply::says("noted"),
-        Reply::says("read"),
+        ScriptedReply::call("remember", json!({ "notes": "### Build\n- needs cmake" })),
+        ScriptedReply::says("noted"),
+        ScriptedReply::says("read"),
     ]);
     stage.repo.write("sub/deep/x.txt", "");
     stage.g3(["-w", "sub/deep", "take notes"]).ok();
@@ -364,7 +367,7 @@ fn vectors() -> ModelServer {
             .rev()
             .collect();
         let body = json!({"data": data, "model": "m"}).to_string();
-        Reply::status(200).body("application/json", body)
+        ScriptedReply::status(200).body("application/json", body)
     }))
 }
 

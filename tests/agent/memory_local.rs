@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use base::host::connection::lines;
 use base::host::wire::{
-    Ask, Asked, Embedder, Fault, FaultKind, Hello, Tell, Told, VERSION, Vectors,
+    EmbedderId, Hello, HostFault, HostFaultKind, HostRequest, HostRequestLine, HostResponse,
+    HostResponseLine, VERSION, Vectors,
 };
-use base::process::Job;
+use base::process::Command;
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::{G3, Stage};
+use crate::agent_env::{G3, Stage};
 use crate::tools_support::Bench;
 
 const LOCAL: &str = "[memory]\nembedder = \"local\"\n";
@@ -21,15 +22,15 @@ const LOCAL: &str = "[memory]\nembedder = \"local\"\n";
 #[derive(Clone)]
 struct Host {
     /// `None`: one of an earlier version.
-    embedder: Option<Embedder>,
+    embedder: Option<EmbedderId>,
     /// What it says instead of vectors.
-    says: Option<Tell>,
+    says: Option<HostResponse>,
     asked: Arc<Mutex<Vec<Vec<String>>>>,
 }
 
 impl Host {
     fn named(name: &str, dimension: u32) -> Host {
-        let embedder = Some(Embedder { name: name.into(), dimension });
+        let embedder = Some(EmbedderId { name: name.into(), dimension });
         Host { embedder, says: None, asked: Arc::default() }
     }
 
@@ -39,7 +40,7 @@ impl Host {
     }
 
     /// Hands a connection to it down to a g3.
-    fn serves(&self, job: Job) -> Job {
+    fn serves(&self, job: Command) -> Command {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let host = self.clone();
         std::thread::spawn(move || host.play(ours));
@@ -48,12 +49,14 @@ impl Host {
 
     fn play(&self, socket: UnixStream) {
         let mut writer = socket.try_clone().unwrap();
-        for line in lines::<Asked>(socket) {
-            let Ok(Asked { id, what }) = line else { return };
+        for line in lines::<HostRequestLine>(socket) {
+            let Ok(HostRequestLine { id, what }) = line else { return };
             let told = match what {
-                Ask::Hello { .. } => Told { id, what: Tell::Hello(self.hello()) },
-                Ask::Embed { texts } => Told { id, what: self.vectors(texts) },
-                Ask::Cancel { .. } => continue,
+                HostRequest::Hello { .. } => {
+                    HostResponseLine { id, what: HostResponse::Hello(self.hello()) }
+                }
+                HostRequest::Embed { texts } => HostResponseLine { id, what: self.vectors(texts) },
+                HostRequest::Cancel { .. } => continue,
                 other => panic!("unexpected request: {other:?}"),
             };
             let mut line = serde_json::to_value(&told).unwrap();
@@ -70,7 +73,7 @@ impl Host {
         Hello { version: VERSION, model, parameters: 1, context: 512, pid: 4711, embedder }
     }
 
-    fn vectors(&self, texts: Vec<String>) -> Tell {
+    fn vectors(&self, texts: Vec<String>) -> HostResponse {
         let embedder = self.embedder.clone().expect("a host of an earlier version is not asked");
         let vector = |text: &String| {
             let animal = ["dog", "cat", "pet"].iter().any(|word| text.contains(word));
@@ -80,7 +83,7 @@ impl Host {
         };
         let vectors = texts.iter().map(vector).collect();
         self.asked.lock().unwrap().push(texts);
-        self.says.clone().unwrap_or(Tell::Vectors(Vectors { embedder, vectors }))
+        self.says.clone().unwrap_or(HostResponse::Vectors(Vectors { embedder, vectors }))
     }
 }
 
@@ -129,10 +132,10 @@ fn the_local_model_finds_by_meaning_and_vectors_of_others_are_made_anew() {
 fn a_host_of_an_earlier_version_is_not_asked_and_that_is_said_once() {
     let set = |key: &str| json!({"key": key, "value": "a preferred editor"});
     let stage = Stage::new([
-        Reply::call("memory_set", set("one")),
-        Reply::call("memory_set", set("two")),
-        Reply::call("memory_search", json!({"query": "preferred editors"})),
-        Reply::says("done"),
+        ScriptedReply::call("memory_set", set("one")),
+        ScriptedReply::call("memory_set", set("two")),
+        ScriptedReply::call("memory_search", json!({"query": "preferred editors"})),
+        ScriptedReply::says("done"),
     ]);
     let config = stage.model.config_toml("anthropic");
     stage.env.config(&format!("{config}\n{LOCAL}"));
@@ -176,17 +179,17 @@ fn without_a_model_or_with_a_wrong_configuration_it_is_said_what_to_do() {
 fn a_host_that_fails_costs_the_vector_and_not_the_memory() {
     let bench = Bench::new("g3");
     bench.env.config(LOCAL);
-    let embedder = || Embedder { name: "m".into(), dimension: 2 };
-    let wrong = |embedder: Embedder, vector: Vec<f32>| {
-        Tell::Vectors(Vectors { embedder, vectors: vec![vector] })
+    let embedder = || EmbedderId { name: "m".into(), dimension: 2 };
+    let wrong = |embedder: EmbedderId, vector: Vec<f32>| {
+        HostResponse::Vectors(Vectors { embedder, vectors: vec![vector] })
     };
-    let fault = Fault::new(FaultKind::Broken, "llama.cpp cannot read a text");
-    let other = Embedder { name: "n".into(), dimension: 2 };
+    let fault = HostFault::new(HostFaultKind::Broken, "llama.cpp cannot read a text");
+    let other = EmbedderId { name: "n".into(), dimension: 2 };
     for (says, told) in [
-        (Tell::Error(fault), "llama.cpp cannot read a text"),
+        (HostResponse::Error(fault), "llama.cpp cannot read a text"),
         (wrong(embedder(), vec![1.0]), "cannot be used"),
         (wrong(other, vec![1.0, 0.0]), "was restarted"),
-        (Tell::Text { text: "what?".into() }, "another kind of message"),
+        (HostResponse::Text { text: "what?".into() }, "another kind of message"),
     ] {
         let host = Host { says: Some(says), ..Host::named("m", 2) };
         let said = call(&bench, &host, "memory_set", json!({"key": "k", "value": "a pet"}));

@@ -1,13 +1,16 @@
 //! The conversation, line by line.
 
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 
 #[test]
 fn a_conversation_goes_on_over_lines_and_survives_failures() {
-    let stage =
-        Stage::new([Reply::says("hello you"), Reply::status(401), Reply::says("still here")]);
+    let stage = Stage::new([
+        ScriptedReply::says("hello you"),
+        ScriptedReply::status(401),
+        ScriptedReply::says("still here"),
+    ]);
     let ran = stage.g3_with_input([], "hi\nbreak\nare you there?\n/stats\n/exit\nnever read\n");
     ran.ok();
     ran.says("hello you").says("error:").says("still here").says("turns    2");
@@ -27,7 +30,7 @@ fn a_conversation_without_words_leaves_no_session() {
 
 #[test]
 fn clear_drops_the_conversation_and_a_backslash_continues_a_line() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3_with_input([], "the word is plum\n/clear\nfirst half\\\nsecond half\n").ok();
     let asked = stage.asked();
     assert!(!asked[1].text().contains("plum"));
@@ -43,7 +46,7 @@ fn an_unknown_command_is_not_sent_to_the_model() {
 
 #[test]
 fn a_session_is_taken_up_at_the_prompt() {
-    let stage = Stage::new([Reply::says("noted"), Reply::says("plum")]);
+    let stage = Stage::new([ScriptedReply::says("noted"), ScriptedReply::says("plum")]);
     stage.g3(["the word is plum"]).ok();
     let id = stage.session_dir().file_name().unwrap().to_str().unwrap().to_owned();
     let input = format!("/resume\n/resume {}\nwhich word?\n", &id[..6]);

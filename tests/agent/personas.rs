@@ -1,18 +1,22 @@
 //! `g3 --agent NAME`: the persona's words, its fence, its sessions, with the real binary.
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::{Stage, journal, of_type};
 use crate::editor::Editor;
-use crate::stage::{Stage, journal, of_type};
 
-fn write(path: &str) -> Reply {
-    Reply::call("write_file", json!({"file_path": path, "content": "x\n"}))
+fn write(path: &str) -> ScriptedReply {
+    ScriptedReply::call("write_file", json!({"file_path": path, "content": "x\n"}))
 }
 
 #[test]
 fn a_persona_opens_the_prompt_and_the_rest_of_it_stays() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    let stage = Stage::new([
+        ScriptedReply::says("one"),
+        ScriptedReply::says("two"),
+        ScriptedReply::says("three"),
+    ]);
     stage.repo.write("AGENTS.md", "Use tabs.");
     stage.repo.write("src/main.rs", "fn main() {}\n");
     stage.g3(["--agent", "carmack", "tidy up"]).ok();
@@ -36,7 +40,7 @@ fn what_a_persona_may_not_write_is_denied_by_its_name() {
             .calls("shell", json!({"command": "rm README.md; true"}))
             .calls("str_replace", json!({"file_path": "README.md", "diff": "-a\n+b\n"})),
         write("docs/guide.md").calls("shell", json!({"command": "echo y > docs/more.md"})),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ]);
     stage.repo.write("docs/here.md", "");
     stage.env.config(&format!(
@@ -61,9 +65,9 @@ fn what_a_persona_may_not_write_is_denied_by_its_name() {
 fn what_a_command_writes_beyond_the_fence_without_naming_it_is_found() {
     let sneaks = "n=a.rs; for d in src docs; do mkdir -p $d; echo x > $d/$n; done; echo ran";
     let stage = Stage::new([
-        Reply::call("shell", json!({"command": sneaks})),
-        Reply::call("shell", json!({"command": "rm -r $(echo src); echo fine"})),
-        Reply::says("done"),
+        ScriptedReply::call("shell", json!({"command": sneaks})),
+        ScriptedReply::call("shell", json!({"command": "rm -r $(echo src); echo fine"})),
+        ScriptedReply::says("done"),
     ]);
     let ran = stage.g3(["--agent", "lamport", "--json", "document it"]);
     ran.ok();
@@ -81,8 +85,10 @@ fn what_a_command_writes_beyond_the_fence_without_naming_it_is_found() {
 
 #[test]
 fn a_persona_that_reads_only_is_offered_nothing_else() {
-    let stage =
-        Stage::new([write("a").calls("shell", json!({"command": "touch b"})), Reply::says("x")]);
+    let stage = Stage::new([
+        write("a").calls("shell", json!({"command": "touch b"})),
+        ScriptedReply::says("x"),
+    ]);
     stage.g3(["--agent", "scout", "which parser?"]).ok();
     let looks = [
         "read_file",
@@ -101,7 +107,7 @@ fn a_persona_that_reads_only_is_offered_nothing_else() {
 
 #[test]
 fn the_workspace_comes_first_and_may_not_widen_what_is_written_unless_trusted() {
-    let replies = (0..4).flat_map(|_| [write("src/a.rs"), Reply::says("done")]);
+    let replies = (0..4).flat_map(|_| [write("src/a.rs"), ScriptedReply::says("done")]);
     let stage = Stage::new(replies.collect::<Vec<_>>());
     let own = "---\nname: breaker\nmay_write: [\"src/**\"]\n---\nYou are our own breaker.\n";
     stage.repo.write("agents/breaker.md", own);
@@ -171,10 +177,10 @@ fn a_wrong_name_or_file_is_told_with_a_way_out() {
 #[test]
 fn a_session_stays_with_its_persona() {
     let stage = Stage::new([
-        Reply::says("one"),
-        Reply::says("two"),
-        Reply::says("three"),
-        Reply::says("four"),
+        ScriptedReply::says("one"),
+        ScriptedReply::says("two"),
+        ScriptedReply::says("three"),
+        ScriptedReply::says("four"),
     ]);
     stage.g3(["--agent", "euler", "draw"]).ok();
     let dir = stage.session_dir();
@@ -196,7 +202,7 @@ fn a_session_stays_with_its_persona() {
 
 #[test]
 fn an_editor_gets_the_persona_that_it_asks_for() {
-    let stage = Stage::new([write("src/a.rs"), Reply::says("done")]);
+    let stage = Stage::new([write("src/a.rs"), ScriptedReply::says("done")]);
     let mut editor = Editor::before(&stage, &["acp", "--agent", "euler"], json!({}));
     let session = editor.new_session(stage.repo.path());
     let id = editor.prompt(&session, "draw");
@@ -213,7 +219,7 @@ fn an_editor_gets_the_persona_that_it_asks_for() {
 
 #[test]
 fn a_persona_without_a_task_begins_its_work_where_nobody_can_be_asked() {
-    let stage = Stage::new([Reply::says("one")]);
+    let stage = Stage::new([ScriptedReply::says("one")]);
     stage.g3(["--agent", "breaker"]).ok();
     assert!(stage.asked()[0].last().contains("Begin your work"));
 }
@@ -222,9 +228,9 @@ fn a_persona_without_a_task_begins_its_work_where_nobody_can_be_asked() {
 fn a_persona_is_asked_for_notes_where_it_may_write_them() {
     let asks = |args: &[&str]| {
         let stage = Stage::new([
-            Reply::call("read_file", json!({"file_path": "a.txt"})),
-            Reply::says("read"),
-            Reply::says("NOTHING"),
+            ScriptedReply::call("read_file", json!({"file_path": "a.txt"})),
+            ScriptedReply::says("read"),
+            ScriptedReply::says("NOTHING"),
         ]);
         stage.repo.write("a.txt", "x\n");
         stage.env.run_job(stage.job([]).args(args).arg("look at a.txt")).ok();
@@ -239,9 +245,9 @@ fn a_persona_is_asked_for_notes_where_it_may_write_them() {
 #[test]
 fn a_repositorys_persona_is_found_from_a_subdirectory_and_its_fence_is_the_workspaces() {
     let stage = Stage::new([
-        Reply::call("write_file", json!({ "file_path": "../notes/a.md", "content": "a" })),
-        Reply::call("write_file", json!({ "file_path": "b.md", "content": "b" })),
-        Reply::says("done"),
+        ScriptedReply::call("write_file", json!({ "file_path": "../notes/a.md", "content": "a" })),
+        ScriptedReply::call("write_file", json!({ "file_path": "b.md", "content": "b" })),
+        ScriptedReply::says("done"),
     ]);
     stage.repo.write("agents/scribe.md", "---\nmay_write: [\"notes/**\"]\n---\nYou write notes.\n");
     stage.repo.write("sub/x.txt", "");

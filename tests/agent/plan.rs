@@ -2,17 +2,17 @@
 //! to the text.
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::stage::{Stage, journal, of_type};
+use crate::agent_env::{Stage, journal, of_type};
 
-fn writes() -> Reply {
-    Reply::call("write_file", json!({"file_path": "a.txt", "content": "hi\n"}))
+fn writes() -> ScriptedReply {
+    ScriptedReply::call("write_file", json!({"file_path": "a.txt", "content": "hi\n"}))
 }
 
-fn proposes(plan: &str) -> Reply {
-    Reply::call("propose_plan", json!({"plan": plan}))
+fn proposes(plan: &str) -> ScriptedReply {
+    ScriptedReply::call("propose_plan", json!({"plan": plan}))
 }
 
 #[test]
@@ -20,9 +20,9 @@ fn a_plan_waits_for_approval_and_is_carried_out_after_it() {
     let stage = Stage::new([
         writes(),
         proposes("1. write a.txt"),
-        Reply::says("that is my plan"),
+        ScriptedReply::says("that is my plan"),
         writes(),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ]);
     let ran = stage.g3_with_input([], "/plan write a.txt\n/plan\n/approve\n/plan\n");
     ran.says("waits for /approve").says("approved: plan ").says("(approved)");
@@ -38,9 +38,9 @@ fn a_plan_waits_for_approval_and_is_carried_out_after_it() {
 fn what_is_not_approved_is_not_carried_out_also_after_a_new_start() {
     let stage = Stage::new([
         proposes("1. write a.txt"),
-        Reply::says("my plan"),
+        ScriptedReply::says("my plan"),
         writes(),
-        Reply::says("I may not"),
+        ScriptedReply::says("I may not"),
     ]);
     stage.g3_with_input([], "/plan write a.txt\n").ok();
     stage.g3(["just do it", "--resume"]).ok();
@@ -52,11 +52,11 @@ fn what_is_not_approved_is_not_carried_out_also_after_a_new_start() {
 fn an_approval_does_not_hold_for_another_text() {
     let stage = Stage::new([
         proposes("1. write a.txt"),
-        Reply::says("my plan"),
+        ScriptedReply::says("my plan"),
         writes(),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
         writes(),
-        Reply::says("I may not"),
+        ScriptedReply::says("I may not"),
     ]);
     stage.g3_with_input([], "/plan write a.txt\n/approve\n").ok();
     std::fs::remove_file(stage.repo.path().join("a.txt")).unwrap();
@@ -72,9 +72,9 @@ fn an_approval_does_not_hold_for_another_text() {
 fn the_plan_is_an_event_and_outlives_a_summary() {
     let stage = Stage::new(Script::new([
         proposes("1. plant plums"),
-        Reply::says("my plan"),
-        Reply::says("a summary"),
-        Reply::says("yes"),
+        ScriptedReply::says("my plan"),
+        ScriptedReply::says("a summary"),
+        ScriptedReply::says("yes"),
     ]));
     stage.g3_with_input(["--events", "events"], "/plan garden\n/compact\nand?\n").ok();
     let lines = stage.repo.read("events");
@@ -88,7 +88,7 @@ fn the_plan_is_an_event_and_outlives_a_summary() {
 
 #[test]
 fn modes_are_shown_and_chosen() {
-    let stage = Stage::new([writes(), Reply::says("no terminal to ask on")]);
+    let stage = Stage::new([writes(), ScriptedReply::says("no terminal to ask on")]);
     let ran = stage.g3_with_input([], "/mode\n/mode nope\n/mode ask\n/mode\nwrite it\n");
     ran.says("* auto").says("no such mode: `nope`").says("* ask");
     // Nobody can be asked here: the write is denied.

@@ -2,10 +2,10 @@
 
 use planner::task::from_toml;
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 
 const REQUIREMENTS: &str = "# Doors\n\n- R1: a front door\n- R2: a back door\n- R3: a bell\n";
 
@@ -14,19 +14,19 @@ fn row(id: &str, requirements: &[&str], after: &[&str]) -> Value {
            "checks": [format!("test -f {id}")], "paths": [format!("{id}/**")]})
 }
 
-fn tasks(rows: &[Value]) -> Reply {
-    Reply::call("tasks", json!({"tasks": rows}))
+fn tasks(rows: &[Value]) -> ScriptedReply {
+    ScriptedReply::call("tasks", json!({"tasks": rows}))
 }
 
 #[test]
 fn a_wish_on_stdin_becomes_a_list_on_stdout_and_nothing_is_changed() {
     let stage = Stage::new(Script::new([
-        Reply::call("write_file", json!({"file_path": "x", "content": "x"})),
-        Reply::call("requirements", json!({"text": "- R1: {{CURRENT REQUIREMENTS}}"})),
-        Reply::call("requirements", json!({"text": "There is a door."})),
-        Reply::call("requirements", json!({"text": "- R1: a door with a bell"})),
-        Reply::call("requirements", json!({"text": "- R1: a door\n- a bell"})),
-        Reply::says("That is all."),
+        ScriptedReply::call("write_file", json!({"file_path": "x", "content": "x"})),
+        ScriptedReply::call("requirements", json!({"text": "- R1: {{CURRENT REQUIREMENTS}}"})),
+        ScriptedReply::call("requirements", json!({"text": "There is a door."})),
+        ScriptedReply::call("requirements", json!({"text": "- R1: a door with a bell"})),
+        ScriptedReply::call("requirements", json!({"text": "- R1: a door\n- a bell"})),
+        ScriptedReply::says("That is all."),
     ]));
     let before = stage.repo.git(["status", "--porcelain"]);
     let ran = stage.g3_with_input(["plan", "refine"], "I want:\n\n- a door\n- a bell\n");
@@ -44,10 +44,10 @@ fn a_wish_on_stdin_becomes_a_list_on_stdout_and_nothing_is_changed() {
 fn a_model_that_gets_lost_is_asked_once_more_with_nothing_to_look_at() {
     let stage = Stage::new(Script::by(|request| match request.tool_names().len() {
         1 if request.assistant_messages() == 0 => {
-            Reply::call("requirements", json!({"text": "- R1: a door"}))
+            ScriptedReply::call("requirements", json!({"text": "- R1: a door"}))
         }
-        1 => Reply::says("That is all."),
-        _ => Reply::call("read_file", json!({"file_path": "README.md"})),
+        1 => ScriptedReply::says("That is all."),
+        _ => ScriptedReply::call("read_file", json!({"file_path": "README.md"})),
     }));
     let ran = stage.g3_with_input(["plan", "refine"], "I want a door.\n");
     ran.exits(0);
@@ -57,9 +57,9 @@ fn a_model_that_gets_lost_is_asked_once_more_with_nothing_to_look_at() {
 #[test]
 fn requirements_become_tasks_that_studio_reads() {
     let stage = Stage::new(Script::new([
-        Reply::call("read_file", json!({"file_path": "README.md"})),
+        ScriptedReply::call("read_file", json!({"file_path": "README.md"})),
         tasks(&[row("front", &["R1"], &[]), row("rest", &["R2", "R3"], &["front"])]),
-        Reply::says("Done."),
+        ScriptedReply::says("Done."),
     ]));
     let ran = stage.g3_with_input(["plan", "split"], REQUIREMENTS);
     ran.exits(0);
@@ -78,9 +78,9 @@ fn a_model_is_told_all_that_is_wrong_with_its_tasks() {
             row("d", &[], &[]),
             row("a", &["R2"], &[]),
         ]),
-        Reply::call("tasks", json!({"tasks": [{"id": "a"}]})),
+        ScriptedReply::call("tasks", json!({"tasks": [{"id": "a"}]})),
         tasks(&[row("all", &["R1", "R2", "R3"], &[])]),
-        Reply::says("Done."),
+        ScriptedReply::says("Done."),
     ]));
     let ran = stage.g3_with_input(["plan", "split"], REQUIREMENTS);
     ran.exits(0);
@@ -104,7 +104,7 @@ fn only_what_no_task_serves_is_split() {
     let stage = Stage::new(Script::new([
         tasks(&[row("front", &["R3"], &[])]),
         tasks(&[row("bell", &["R3"], &["front"])]),
-        Reply::says("Done."),
+        ScriptedReply::says("Done."),
     ]));
     let there = "[[task]]\nid = 'front'\ntext = 'x'\nrequirements = ['R1', 'R2']\n";
     stage.repo.write("tasks.toml", there);
@@ -118,7 +118,7 @@ fn only_what_no_task_serves_is_split() {
 
 #[test]
 fn what_cannot_be_used_is_said_and_nothing_is_printed() {
-    let stage = Stage::new(Script::by(|_| Reply::says("I would rather not.")));
+    let stage = Stage::new(Script::by(|_| ScriptedReply::says("I would rather not.")));
     let refused = stage.g3_with_input(["plan", "refine"], "a door");
     refused.exits(1).says("the model returned no requirements");
     assert_eq!(refused.out, "");

@@ -1,13 +1,13 @@
 //! `g3 --planning`: from a wish to a commit, with the real binary, real git and a scripted model.
 
 use serde_json::{Value, json};
-use testkit::env::Ran;
-use testkit::model_server::reply::Reply;
-use testkit::model_server::request::Request;
+use testkit::env::CommandRun;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::{Stage, of_type};
 use crate::autonomous::{is_coach, verdict};
-use crate::stage::{Stage, of_type};
 
 const MESSAGE: &str =
     "{{COMMIT_SUMMARY}}\nAdd both doors\n{{COMMIT_DESCRIPTION}}\nThey were missing.\n";
@@ -20,7 +20,7 @@ pub fn known(script: Script) -> Stage {
     stage
 }
 
-pub fn refines(request: &Request) -> bool {
+pub fn refines(request: &ReceivedRequest) -> bool {
     request.tool_names().contains(&"requirements".to_owned())
 }
 
@@ -31,19 +31,19 @@ pub fn model() -> Script {
         let all = request.text();
         if refines(request) {
             return match request.assistant_messages() {
-                0 => Reply::call("grep", json!({"pattern": "door"})),
-                1 => Reply::call(
+                0 => ScriptedReply::call("grep", json!({"pattern": "door"})),
+                1 => ScriptedReply::call(
                     "requirements",
                     json!({"text": "- R1: make one.txt\n- make two.txt\n"}),
                 ),
-                _ => Reply::says("That is all."),
+                _ => ScriptedReply::says("That is all."),
             };
         }
         if request.asks_for_commit_message() {
-            return Reply::says(MESSAGE);
+            return ScriptedReply::says(MESSAGE);
         }
         if all.contains("Sum up these requirements") {
-            return Reply::says("make two files");
+            return ScriptedReply::says("make two files");
         }
         if is_coach(request) {
             let both = all.contains("A two.txt") || all.contains("code/two.txt");
@@ -54,12 +54,15 @@ pub fn model() -> Script {
             };
         }
         let writes = |name: &str| {
-            Reply::call("write_file", json!({"file_path": name, "content": format!("{name}\n")}))
+            ScriptedReply::call(
+                "write_file",
+                json!({"file_path": name, "content": format!("{name}\n")}),
+            )
         };
         match request.assistant_messages() {
             0 => writes("one.txt"),
             2 => writes("two.txt"),
-            _ => Reply::says("It is there."),
+            _ => ScriptedReply::says("It is there."),
         }
     })
 }
@@ -94,7 +97,7 @@ pub fn has(stage: &Stage, revision: &str, name: &str) -> String {
     stage.repo.show(revision, name) + "\n"
 }
 
-pub fn yes(stage: &Stage) -> Ran {
+pub fn yes(stage: &Stage) -> CommandRun {
     stage.g3(["--planning", "--yes"])
 }
 
@@ -168,10 +171,13 @@ fn whoever_refines_reads_the_code_and_can_change_nothing() {
     let stage = known(Script::by(|request| {
         assert!(refines(request));
         match request.assistant_messages() {
-            0 => Reply::call("write_file", json!({"file_path": "x", "content": "x"})),
-            1 => Reply::call("requirements", json!({"text": "{{CURRENT REQUIREMENTS}}\n- a"})),
-            2 => Reply::call("requirements", json!({"text": "R1: a\nR1: b"})),
-            _ => Reply::status(400),
+            0 => ScriptedReply::call("write_file", json!({"file_path": "x", "content": "x"})),
+            1 => ScriptedReply::call(
+                "requirements",
+                json!({"text": "{{CURRENT REQUIREMENTS}}\n- a"}),
+            ),
+            2 => ScriptedReply::call("requirements", json!({"text": "R1: a\nR1: b"})),
+            _ => ScriptedReply::status(400),
         }
     }));
     stage.repo.commit_file("src/lib.rs", "pub fn open_door() {}\n");

@@ -1,21 +1,21 @@
 //! What `g3 --planning` commits, and what it leaves as it is.
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::Stage;
 use crate::autonomous::{is_coach, verdict};
 use crate::planning::{committed, has, history, known, model, refines, wish, yes};
-use crate::stage::Stage;
 
 #[test]
 fn changes_of_the_user_stay_out_and_stay_as_they_are() {
     let stage = known(Script::by(|request| {
         if refines(request) {
-            return Reply::call("requirements", json!({"text": "- change the doors"}));
+            return ScriptedReply::call("requirements", json!({"text": "- change the doors"}));
         }
         if request.asks_for_commit_message() {
-            return Reply::says("Paint the doors blue");
+            return ScriptedReply::says("Paint the doors blue");
         }
         if is_coach(request) {
             return verdict(true, &["met"]);
@@ -23,9 +23,9 @@ fn changes_of_the_user_stay_out_and_stay_as_they_are() {
         let paints = "sed -i s/green/blue/ both staged 'ünï code' split && git mv old new && rm gone && echo x > app.log && echo K > .env && mkdir -p target && echo o > target/o";
         match request.assistant_messages() {
             0 if !request.tool_names().is_empty() => {
-                Reply::call("shell", json!({"command": paints}))
+                ScriptedReply::call("shell", json!({"command": paints}))
             }
-            _ => Reply::says("Done."),
+            _ => ScriptedReply::says("Done."),
         }
     }));
     let repo = &stage.repo;
@@ -97,20 +97,20 @@ fn changes_of_the_user_stay_out_and_stay_as_they_are() {
 fn what_cannot_be_told_apart_is_left_out() {
     let stage = known(Script::by(|request| {
         if refines(request) {
-            return Reply::call("requirements", json!({"text": "- paint"}));
+            return ScriptedReply::call("requirements", json!({"text": "- paint"}));
         }
         if request.asks_for_commit_message() {
-            return Reply::says("nonsense");
+            return ScriptedReply::says("nonsense");
         }
         if is_coach(request) {
             return verdict(true, &["met"]);
         }
         match request.assistant_messages() {
-            0 if !request.tool_names().is_empty() => Reply::call(
+            0 if !request.tool_names().is_empty() => ScriptedReply::call(
                 "shell",
                 json!({"command": "echo blue | tee clash own fine > /dev/null"}),
             ),
-            _ => Reply::says("Done."),
+            _ => ScriptedReply::says("Done."),
         }
     }));
     stage.repo.commit_file("clash", "green\n");

@@ -2,10 +2,10 @@
 //! thought, the long context. Everything is looked up in the requests that the server got.
 
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::stage::{Stage, of_type};
+use crate::agent_env::{Stage, of_type};
 
 fn stage(script: impl Into<Script>, more: &str) -> Stage {
     let stage = Stage::new(script);
@@ -25,8 +25,9 @@ fn places(body: &Value) -> Vec<usize> {
 
 #[test]
 fn forty_results_later_the_marks_are_four_and_stand_at_the_end() {
-    let call = |n: usize| Reply::call("shell", json!({"command": format!("echo {n}")}));
-    let script = (0..40).map(call).chain([Reply::says("done"), Reply::says("more")]);
+    let call = |n: usize| ScriptedReply::call("shell", json!({"command": format!("echo {n}")}));
+    let script =
+        (0..40).map(call).chain([ScriptedReply::says("done"), ScriptedReply::says("more")]);
     let stage = stage(Script::new(script), "");
     stage.g3(["--json", "count"]).ok();
     stage.g3(["--json", "--resume"]).ok();
@@ -47,7 +48,7 @@ fn a_cached_prefix_lives_as_long_as_the_configuration_says() {
     for (word, ttl) in
         [("ephemeral", Value::Null), ("5minute", json!("5m")), ("1hour", json!("1h"))]
     {
-        let stage = stage(Reply::says("ok"), &format!("cache_config = \"{word}\"\n"));
+        let stage = stage(ScriptedReply::says("ok"), &format!("cache_config = \"{word}\"\n"));
         stage.g3(["--json", "go"]).ok();
         let body = &stage.asked()[0].body;
         assert_eq!(body["system"][0]["cache_control"]["type"], "ephemeral");
@@ -57,10 +58,10 @@ fn a_cached_prefix_lives_as_long_as_the_configuration_says() {
 
 #[test]
 fn signed_thought_goes_back_before_its_calls_and_room_for_it_is_made() {
-    let first = Reply::new().thinks("hm").calls("shell", json!({"command": "true"}));
-    let second = Reply::call("shell", json!({"command": "echo 2"}));
+    let first = ScriptedReply::new().thinks("hm").calls("shell", json!({"command": "true"}));
+    let second = ScriptedReply::call("shell", json!({"command": "echo 2"}));
     let more = "thinking_budget_tokens = 40000\ntemperature = 0.5\n";
-    let stage = stage([first, second, Reply::says("ok")], more);
+    let stage = stage([first, second, ScriptedReply::says("ok")], more);
     stage.g3(["--json", "--model", "claude-opus-4-6", "go"]).ok();
     let asked = stage.asked();
     for request in &asked {
@@ -75,8 +76,8 @@ fn signed_thought_goes_back_before_its_calls_and_room_for_it_is_made() {
 
 #[test]
 fn a_turn_that_was_begun_without_thought_goes_on_without_it() {
-    let call = Reply::call("shell", json!({"command": "true"}));
-    let script = [call, Reply::says("ok"), Reply::says("again")];
+    let call = ScriptedReply::call("shell", json!({"command": "true"}));
+    let script = [call, ScriptedReply::says("ok"), ScriptedReply::says("again")];
     let stage = stage(script, "thinking_budget_tokens = 2000\n");
     stage.g3(["--json", "go"]).ok();
     stage.g3(["--json", "--resume"]).ok();
@@ -94,7 +95,7 @@ fn a_budget_that_leaves_no_room_for_an_answer_is_refused() {
 
 #[test]
 fn the_long_context_has_its_header_and_its_window() {
-    let stage = stage(Reply::says("ok"), "enable_1m_context = true\n");
+    let stage = stage(ScriptedReply::says("ok"), "enable_1m_context = true\n");
     let ran = stage.g3(["--json", "go"]);
     ran.ok();
     assert_eq!(of_type(&ran.json_lines(), "context")[0]["limit"], 1_000_000);

@@ -2,9 +2,9 @@
 
 use testkit::env::TestEnv;
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::G3;
+use crate::agent_env::G3;
 
 /// A model server, and an environment with one repository that knows it by variables only.
 struct Gateway {
@@ -14,7 +14,7 @@ struct Gateway {
 
 impl Gateway {
     fn new(variable: &str, path: &str, key: Option<&str>) -> Gateway {
-        let server = ModelServer::start(vec![Reply::says("through the gateway"); 3]);
+        let server = ModelServer::start(vec![ScriptedReply::says("through the gateway"); 3]);
         let mut env = TestEnv::new().with(variable, format!("{}{path}", server.url()));
         if let Some(key) = key {
             env.set(key, "key-of-the-environment");
@@ -22,7 +22,7 @@ impl Gateway {
         Gateway { server, env }
     }
 
-    fn g3<const N: usize>(&self, args: [&str; N]) -> testkit::env::Ran {
+    fn g3<const N: usize>(&self, args: [&str; N]) -> testkit::env::CommandRun {
         self.env.run(G3, self.env.home(), args)
     }
 }
@@ -56,7 +56,7 @@ fn a_server_that_wants_no_key_needs_its_base_url_only() {
 
 #[test]
 fn a_configured_base_url_comes_first_and_an_entry_without_one_takes_the_variable() {
-    let own = ModelServer::start([Reply::says("from the configured server")]);
+    let own = ModelServer::start([ScriptedReply::says("from the configured server")]);
     let gateway = Gateway::new("OPENAI_BASE_URL", "/v1", Some("OPENAI_API_KEY"));
     gateway.env.config(&format!(
         "[providers.openai.own]\nmodel = \"m\"\nbase_url = \"{}\"\n\n\
@@ -93,7 +93,7 @@ fn without_an_entry_the_variable_is_shown_for_the_type() {
 #[test]
 fn a_repository_cannot_give_a_base_url_by_any_file() {
     let gateway = Gateway::new("OPENAI_BASE_URL", "/v1", Some("OPENAI_API_KEY"));
-    let theirs = ModelServer::start([Reply::says("stolen")]);
+    let theirs = ModelServer::start([ScriptedReply::says("stolen")]);
     let repo = gateway.env.repo();
     let url = theirs.openai_url();
     let file = format!("[providers.openai.x]\nmodel = \"m\"\nbase_url = \"{url}\"\n");

@@ -1,10 +1,10 @@
 //! A serving endpoint of Databricks: what it wants otherwise than other chat completions.
 
-use provider::message::{Message, Role};
-use provider::{Provider, Request, ToolSpec, open};
+use provider::message::{Message, MessageRole};
+use provider::{ChatRequest, Provider, ToolDefinition, open};
 use serde_json::{Value, json};
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
 use crate::provider_support::{config, runtime, user};
 
@@ -14,8 +14,8 @@ fn provider(server: &ModelServer, more: &str) -> Result<Box<dyn Provider>, Strin
     open::by_reference(&config(&text), "databricks.x", None).map_err(|why| why.to_string())
 }
 
-fn tools() -> Vec<ToolSpec> {
-    let tool = |name: &str, properties: Value| ToolSpec {
+fn tools() -> Vec<ToolDefinition> {
+    let tool = |name: &str, properties: Value| ToolDefinition {
         name: name.to_owned(),
         description: "A tool.".to_owned(),
         parameters: json!({"type": "object", "properties": properties}),
@@ -26,15 +26,20 @@ fn tools() -> Vec<ToolSpec> {
 /// Asks once; gives the body that was sent last.
 fn sent(server: &ModelServer, provider: &dyn Provider, messages: &[Message]) -> Value {
     let tools = tools();
-    let request =
-        Request { system: "Be terse.", messages, tools: &tools, max_output: 8000, session: "s-1" };
+    let request = ChatRequest {
+        system: "Be terse.",
+        messages,
+        tools: &tools,
+        max_output: 8000,
+        session: "s-1",
+    };
     runtime().block_on(provider.ask(&request, &mut |_| {})).expect("a reply");
     server.requests().last().unwrap().body.clone()
 }
 
 #[test]
 fn a_model_of_anthropic_behind_chat_is_asked_in_its_own_words() {
-    let server = ModelServer::start(vec![Reply::says("ok"); 6]);
+    let server = ModelServer::start(vec![ScriptedReply::says("ok"); 6]);
     let more = "model = \"databricks-claude-sonnet-4-5\"\nthinking_budget_tokens = 2000\n\
                 temperature = 0.2\n";
     let provider = provider(&server, more).unwrap();
@@ -54,13 +59,13 @@ fn a_model_of_anthropic_behind_chat_is_asked_in_its_own_words() {
             (&body["temperature"], &body["reasoning_effort"], &body["prompt_cache_key"]),
             (&Value::Null, &Value::Null, &Value::Null)
         );
-        messages.push(Message::text(Role::Assistant, "answer"));
+        messages.push(Message::text(MessageRole::Assistant, "answer"));
     }
 }
 
 #[test]
 fn another_model_behind_the_same_door_gets_an_effort_and_no_marks() {
-    let server = ModelServer::start(Reply::says("ok"));
+    let server = ModelServer::start(ScriptedReply::says("ok"));
     let more = "model = \"databricks-gpt-oss-120b\"\nreasoning_effort = \"low\"\n";
     let body = sent(&server, provider(&server, more).unwrap().as_ref(), &user("go"));
     assert_eq!((&body["reasoning_effort"], &body["thinking"]), (&json!("low"), &Value::Null));
@@ -75,8 +80,9 @@ fn another_model_behind_the_same_door_gets_an_effort_and_no_marks() {
 #[test]
 fn marks_that_an_endpoint_refuses_are_left_out_from_then_on() {
     let no = json!({"error_code": "BAD_REQUEST", "message": "cache_control: unknown field"});
-    let refusal = Reply::status(400).body("application/json", no.to_string());
-    let server = ModelServer::start([refusal, Reply::says("ok"), Reply::says("ok")]);
+    let refusal = ScriptedReply::status(400).body("application/json", no.to_string());
+    let server =
+        ModelServer::start([refusal, ScriptedReply::says("ok"), ScriptedReply::says("ok")]);
     let provider = provider(&server, "model = \"my-claude\"\n").unwrap();
     for _ in 0..2 {
         let body = sent(&server, provider.as_ref(), &user("go"));
@@ -88,7 +94,7 @@ fn marks_that_an_endpoint_refuses_are_left_out_from_then_on() {
 #[test]
 fn usage_with_holes_in_every_chunk_is_counted_once() {
     let server =
-        ModelServer::start(Reply::says("hi").thinks("hm").usage(1000, 100).cached(900, 50));
+        ModelServer::start(ScriptedReply::says("hi").thinks("hm").usage(1000, 100).cached(900, 50));
     let provider = provider(&server, "model = \"claude\"\n").unwrap();
     let messages = user("go");
     let asked = crate::provider_support::ask(provider.as_ref(), &messages);

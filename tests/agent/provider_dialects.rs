@@ -1,7 +1,7 @@
 //! Streams as services and gateways really write them, however odd: nothing of them is lost.
 
 use provider::ProviderError;
-use provider::message::{Part, Reply, Stop};
+use provider::message::{ContentPart, Reply, StopReason};
 use serde_json::{Value, json};
 
 use crate::provider_wire::{calls, chat, decode, decoder, events, named, read};
@@ -29,10 +29,12 @@ fn error(wire: &str, objects: &[Value]) -> ProviderError {
 
 fn thoughts(reply: &Reply) -> Vec<&str> {
     let parts = reply.message.parts.iter().filter_map(|part| match part {
-        Part::Reasoning { text, .. } => Some(text.as_str()),
-        Part::Text { .. } | Part::Note(_) | Part::Call(_) | Part::Result(_) | Part::Image(_) => {
-            None
-        }
+        ContentPart::Reasoning { text, .. } => Some(text.as_str()),
+        ContentPart::Text { .. }
+        | ContentPart::Note(_)
+        | ContentPart::Call(_)
+        | ContentPart::Result(_)
+        | ContentPart::Image(_) => None,
     });
     parts.collect()
 }
@@ -69,7 +71,11 @@ fn calls_count_whatever_reason_a_server_gives_for_the_end() {
             json!({"delta": {"role": "assistant", "content": null, "tool_calls": [call]}}),
             json!({"delta": {"tool_calls": null}, "finish_reason": reason}),
         ]);
-        assert_eq!((made(&reply), reply.stop), (vec![("x", &json!({}))], Stop::Calls), "{reason}");
+        assert_eq!(
+            (made(&reply), reply.stop),
+            (vec![("x", &json!({}))], StopReason::Calls),
+            "{reason}"
+        );
     }
 }
 
@@ -89,7 +95,9 @@ fn thought_has_many_names_and_an_empty_one_hides_no_other() {
     }
     let piece = |text: &str| json!({"delta": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}});
     let reply = chat(&[piece("h"), piece("m"), stop]);
-    let Part::Reasoning { sealed: Some(sealed), .. } = &reply.message.parts[0] else { panic!() };
+    let ContentPart::Reasoning { sealed: Some(sealed), .. } = &reply.message.parts[0] else {
+        panic!()
+    };
     assert_eq!(sealed["block"]["thinking"], json!([{"type": "text", "text": "hm"}]));
 }
 
@@ -174,14 +182,14 @@ fn stops(reason: &str) -> Value {
 #[test]
 fn the_messages_wire_says_why_it_stops_in_many_words() {
     for (reason, stop) in [
-        ("end_turn", Stop::Done),
-        ("stop_sequence", Stop::Done),
-        ("something_new", Stop::Done),
-        ("refusal", Stop::Refused),
-        ("max_tokens", Stop::Length),
-        ("model_context_window_exceeded", Stop::Length),
+        ("end_turn", StopReason::Done),
+        ("stop_sequence", StopReason::Done),
+        ("something_new", StopReason::Done),
+        ("refusal", StopReason::Refused),
+        ("max_tokens", StopReason::Length),
+        ("model_context_window_exceeded", StopReason::Length),
         // Not the end: the model goes on when it is asked to.
-        ("pause_turn", Stop::Length),
+        ("pause_turn", StopReason::Length),
     ] {
         let text = block(0, json!({"type": "text", "text": "hi"}));
         let (_, reply) = heard("anthropic", &[text, stops(reason)]);
@@ -190,7 +198,7 @@ fn the_messages_wire_says_why_it_stops_in_many_words() {
     let call = block(0, json!({"type": "tool_use", "id": "a", "name": "x", "input": {"n": 1}}));
     for reason in ["tool_use", "end_turn", "pause_turn"] {
         let (_, reply) = heard("anthropic", &[call.clone(), stops(reason)]);
-        assert_eq!((made(&reply), reply.stop), (vec![("x", &json!({"n": 1}))], Stop::Calls));
+        assert_eq!((made(&reply), reply.stop), (vec![("x", &json!({"n": 1}))], StopReason::Calls));
     }
 }
 
@@ -229,7 +237,9 @@ fn words_of_a_block_that_was_never_begun_are_heard() {
     );
     assert_eq!(heard, ["thought hm", "text h", "text i"]);
     assert_eq!((thoughts(&reply), reply.message.words().as_str()), (vec!["hm"], "hi"));
-    let Part::Reasoning { sealed: Some(sealed), .. } = &reply.message.parts[0] else { panic!() };
+    let ContentPart::Reasoning { sealed: Some(sealed), .. } = &reply.message.parts[0] else {
+        panic!()
+    };
     assert_eq!(sealed, &json!({"type": "thinking", "thinking": "hm", "signature": "s"}));
 }
 
@@ -290,11 +300,11 @@ fn parts_of_gemini_are_read_in_their_order_and_a_late_signature_goes_back() {
     );
     assert_eq!(heard, ["thought hm", "text I ", "text look."]);
     assert_eq!(made(&reply), [("x", &json!({"n": 1})), ("y", &json!({}))]);
-    assert_eq!(reply.stop, Stop::Calls);
+    assert_eq!(reply.stop, StopReason::Calls);
     let last = reply.message.parts.last();
     let is_late = |sealed: &Value| sealed["thoughtSignature"] == "late";
     assert!(
-        matches!(last, Some(Part::Reasoning { sealed: Some(it), .. }) if is_late(it)),
+        matches!(last, Some(ContentPart::Reasoning { sealed: Some(it), .. }) if is_late(it)),
         "{last:?}"
     );
 }
@@ -303,10 +313,10 @@ fn parts_of_gemini_are_read_in_their_order_and_a_late_signature_goes_back() {
 fn gemini_says_why_it_stops_in_many_words() {
     let ends = |reason: &str| json!({"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": reason}]});
     for (reason, stop) in [
-        ("STOP", Stop::Done),
-        ("MAX_TOKENS", Stop::Length),
-        ("SAFETY", Stop::Refused),
-        ("RECITATION", Stop::Refused),
+        ("STOP", StopReason::Done),
+        ("MAX_TOKENS", StopReason::Length),
+        ("SAFETY", StopReason::Refused),
+        ("RECITATION", StopReason::Refused),
     ] {
         assert_eq!(heard("gemini", &[ends(reason)]).1.stop, stop, "{reason}");
     }
@@ -353,7 +363,7 @@ fn items_of_the_responses_wire_may_come_whole_in_pieces_or_at_the_end() {
         assert_eq!(heard, ["text hi"], "{objects:?}");
         assert_eq!(made(&reply), [("x", &json!({"n": 1}))], "{objects:?}");
         assert!(reply.message.calls().all(|call| call.malformed.is_none()), "{objects:?}");
-        assert_eq!((reply.stop, reply.usage.input, reply.usage.output), (Stop::Calls, 9, 4));
+        assert_eq!((reply.stop, reply.usage.input, reply.usage.output), (StopReason::Calls, 9, 4));
     }
     // The kind may stand in the name of the event alone.
     let body = "event: response.output_text.delta\ndata: {\"delta\": \"hi\"}\n\n\
@@ -366,9 +376,9 @@ fn the_responses_wire_ends_in_many_ways() {
     use ProviderError as E;
     let ends = |more: Value| response("incomplete", json!({"incomplete_details": more}));
     for (details, stop) in [
-        (json!({"reason": "max_output_tokens"}), Stop::Length),
-        (json!({"reason": "content_filter"}), Stop::Refused),
-        (json!(null), Stop::Length),
+        (json!({"reason": "max_output_tokens"}), StopReason::Length),
+        (json!({"reason": "content_filter"}), StopReason::Refused),
+        (json!(null), StopReason::Length),
     ] {
         assert_eq!(heard("responses", &[ends(details.clone())]).1.stop, stop, "{details}");
     }

@@ -8,22 +8,23 @@ use std::sync::{Arc, Mutex};
 
 use base::host::connection::lines;
 use base::host::wire::{
-    Ask, Asked, Chat, Fault, FaultKind, Hello, Stop, Tell, Told, Turn, Usage, VERSION,
+    Hello, HostChat, HostFault, HostFaultKind, HostMessage, HostRequest, HostRequestLine,
+    HostResponse, HostResponseLine, HostStopReason, ReplyUsage, VERSION,
 };
-use base::process::{self, Job, Limits, Stream, exit_code};
+use base::process::{self, Command, OutputLimits, Stream, exit_code};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use testkit::env::{Ran, TestEnv, until};
+use testkit::env::{CommandRun, TestEnv, until};
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::{G3, of_type};
+use crate::agent_env::{G3, of_type};
 
 /// Runs g3 with a local model that gives these replies; gives what it was asked.
-fn run(env: &TestEnv, replies: Vec<Vec<Tell>>) -> (Ran, Vec<Chat>) {
+fn run(env: &TestEnv, replies: Vec<Vec<HostResponse>>) -> (CommandRun, Vec<HostChat>) {
     let repo = env.repo();
     let (job, seen) = job(env, repo.path(), &["go"], replies);
-    let ran = Ran::from(job.output(Limits::seconds(60)).unwrap());
+    let ran = CommandRun::from(job.output(OutputLimits::seconds(60)).unwrap());
     let asked = seen.lock().unwrap().chats.clone();
     (ran, asked)
 }
@@ -31,7 +32,7 @@ fn run(env: &TestEnv, replies: Vec<Vec<Tell>>) -> (Ran, Vec<Chat>) {
 /// What the host was told.
 #[derive(Default)]
 struct Seen {
-    chats: Vec<Chat>,
+    chats: Vec<HostChat>,
     cancels: usize,
 }
 
@@ -40,8 +41,8 @@ fn job(
     env: &TestEnv,
     cwd: &Path,
     args: &[&str],
-    replies: Vec<Vec<Tell>>,
-) -> (Job, Arc<Mutex<Seen>>) {
+    replies: Vec<Vec<HostResponse>>,
+) -> (Command, Arc<Mutex<Seen>>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let seen = Arc::new(Mutex::new(Seen::default()));
     let theirs_seen = Arc::clone(&seen);
@@ -50,13 +51,13 @@ fn job(
     (job.env("G3_MODEL_HOST_FD", "5").descriptor(theirs.into(), 5), seen)
 }
 
-fn play(socket: UnixStream, replies: Vec<Vec<Tell>>, seen: &Mutex<Seen>) {
+fn play(socket: UnixStream, replies: Vec<Vec<HostResponse>>, seen: &Mutex<Seen>) {
     let mut writer = socket.try_clone().unwrap();
     let mut replies = replies.into_iter();
-    for line in lines::<Asked>(socket) {
-        let Ok(Asked { id, what }) = line else { return };
+    for line in lines::<HostRequestLine>(socket) {
+        let Ok(HostRequestLine { id, what }) = line else { return };
         let told = match what {
-            Ask::Hello { .. } => vec![Tell::Hello(Hello {
+            HostRequest::Hello { .. } => vec![HostResponse::Hello(Hello {
                 version: VERSION,
                 model: "scripted".into(),
                 parameters: 8_000_000_000,
@@ -64,35 +65,38 @@ fn play(socket: UnixStream, replies: Vec<Vec<Tell>>, seen: &Mutex<Seen>) {
                 pid: 1,
                 embedder: None,
             })],
-            Ask::Chat(chat) => {
+            HostRequest::Chat(chat) => {
                 seen.lock().unwrap().chats.push(chat);
                 // A host without a reply dies.
                 let Some(reply) = replies.next() else { return };
                 reply
             }
-            Ask::Cancel { .. } => {
+            HostRequest::Cancel { .. } => {
                 seen.lock().unwrap().cancels += 1;
                 continue;
             }
-            Ask::Embed { .. } | Ask::Status | Ask::Unknown => continue,
+            HostRequest::Embed { .. } | HostRequest::Status | HostRequest::Unknown => continue,
         };
         for what in told {
-            let line = serde_json::to_string(&Told { id, what }).unwrap();
+            let line = serde_json::to_string(&HostResponseLine { id, what }).unwrap();
             writeln!(writer, "{line}").unwrap();
         }
     }
 }
 
-fn text(text: &str) -> Tell {
-    Tell::Text { text: text.into() }
+fn text(text: &str) -> HostResponse {
+    HostResponse::Text { text: text.into() }
 }
 
-fn call(name: &str, args: Value) -> Tell {
-    Tell::Call { name: name.into(), args, truncated_at_cap: false }
+fn call(name: &str, args: Value) -> HostResponse {
+    HostResponse::Call { name: name.into(), args, truncated_at_cap: false }
 }
 
-fn done(stop: Stop) -> Tell {
-    Tell::Done { stop, usage: Usage { prefilled: 70, reused: 5, written: 7, ..Usage::default() } }
+fn done(stop: HostStopReason) -> HostResponse {
+    HostResponse::Done {
+        stop,
+        usage: ReplyUsage { prefilled: 70, reused: 5, written: 7, ..ReplyUsage::default() },
+    }
 }
 
 fn local() -> TestEnv {
@@ -110,7 +114,8 @@ fn said(events: &[Value]) -> String {
 
 #[test]
 fn words_are_heard_and_cost_nothing() {
-    let (ran, asked) = run(&local(), vec![vec![text("Hello "), text("wörld"), done(Stop::Done)]]);
+    let (ran, asked) =
+        run(&local(), vec![vec![text("Hello "), text("wörld"), done(HostStopReason::Done)]]);
     ran.ok();
     let events = ran.json_lines();
     assert_eq!(said(&events), "Hello wörld");
@@ -120,7 +125,7 @@ fn words_are_heard_and_cost_nothing() {
         (&json!(70), &json!(5), &json!(7))
     );
     assert_eq!(usage["cost_usd"], 0.0);
-    assert_eq!(asked[0].messages, [Turn::User { text: "go".into() }]);
+    assert_eq!(asked[0].messages, [HostMessage::User { text: "go".into() }]);
 }
 
 #[test]
@@ -129,17 +134,17 @@ fn calls_of_one_reply_all_run_and_their_results_go_back_in_order() {
         text("I look."),
         call("shell", json!({"command": "echo one"})),
         call("shell", json!({"command": "echo two"})),
-        done(Stop::Calls),
+        done(HostStopReason::Calls),
     ];
-    let (ran, asked) = run(&local(), vec![first, vec![text("Done."), done(Stop::Done)]]);
+    let (ran, asked) = run(&local(), vec![first, vec![text("Done."), done(HostStopReason::Done)]]);
     ran.ok();
     assert_eq!(said(&ran.json_lines()), "I look.Done.");
     let results: Vec<&str> = asked[1]
         .messages
         .iter()
         .filter_map(|turn| match turn {
-            Turn::Result { text, .. } => Some(text.as_str()),
-            Turn::User { .. } | Turn::Assistant { .. } => None,
+            HostMessage::Result { text, .. } => Some(text.as_str()),
+            HostMessage::User { .. } | HostMessage::Assistant { .. } => None,
         })
         .collect();
     assert!(results[0].contains("one") && results[1].contains("two"), "{results:?}");
@@ -149,9 +154,14 @@ fn calls_of_one_reply_all_run_and_their_results_go_back_in_order() {
 #[test]
 fn a_call_that_the_limit_cut_is_not_run() {
     let args = json!({"file_path": "a.txt", "content": "half"});
-    let cut = Tell::Call { name: "write_file".into(), args, truncated_at_cap: true };
-    let (ran, _) =
-        run(&local(), vec![vec![cut, done(Stop::Length)], vec![text("Sorry."), done(Stop::Done)]]);
+    let cut = HostResponse::Call { name: "write_file".into(), args, truncated_at_cap: true };
+    let (ran, _) = run(
+        &local(),
+        vec![
+            vec![cut, done(HostStopReason::Length)],
+            vec![text("Sorry."), done(HostStopReason::Done)],
+        ],
+    );
     let events = ran.json_lines();
     assert_eq!(of_type(&events, "tool_end")[0]["ok"], false);
     assert!(of_type(&events, "tool_end")[0]["text"].as_str().unwrap().contains("output limit"));
@@ -194,9 +204,9 @@ fn a_picture_is_told_of_and_not_sent() {
     ];
     let journal: String = lines.iter().map(|line| format!("{line}\n")).collect();
     std::fs::write(dir.join("session.jsonl"), journal).unwrap();
-    let replies = vec![vec![text("I see nothing."), done(Stop::Done)]];
+    let replies = vec![vec![text("I see nothing."), done(HostStopReason::Done)]];
     let (job, seen) = job(&env, repo.path(), &["what is on it?", "--resume"], replies);
-    Ran::from(job.output(Limits::seconds(60)).unwrap()).ok();
+    CommandRun::from(job.output(OutputLimits::seconds(60)).unwrap()).ok();
     let sent = format!("{:?}", seen.lock().unwrap().chats);
     assert_eq!(sent.matches("[a picture; this model cannot see]").count(), 2, "{sent}");
     assert!(sent.contains("drawn") && !sent.contains("cGl4ZWxz"), "{sent}");
@@ -221,9 +231,9 @@ fn an_interrupt_cancels_the_chat_at_the_host() {
 
 #[test]
 fn a_refusal_is_told_once_and_a_host_that_dies_again_and_again_in_the_end() {
-    let mut fault = Fault::new(FaultKind::Rejected, "too little memory");
+    let mut fault = HostFault::new(HostFaultKind::Rejected, "too little memory");
     fault.next.push("close other programs".into());
-    let (ran, asked) = run(&local(), vec![vec![Tell::Error(fault)]]);
+    let (ran, asked) = run(&local(), vec![vec![HostResponse::Error(fault)]]);
     ran.exits(1).says("too little memory").says("close other programs");
     assert_eq!(asked.len(), 1);
     let (ran, _) = run(&local(), Vec::new());
@@ -232,7 +242,7 @@ fn a_refusal_is_told_once_and_a_host_that_dies_again_and_again_in_the_end() {
 
 #[test]
 fn a_local_model_hands_its_turn_to_the_configured_one() {
-    let strong = ModelServer::start(Reply::says("I know."));
+    let strong = ModelServer::start(ScriptedReply::says("I know."));
     let env = local();
     env.config(&format!(
         "[providers]\ndefault_provider = \"embedded.x\"\nescalation = \"anthropic.strong\"\n\
@@ -241,7 +251,8 @@ fn a_local_model_hands_its_turn_to_the_configured_one() {
         strong.url()
     ));
     let reason = json!({"reason": "no idea"});
-    let (ran, asked) = run(&env, vec![vec![call("suggest_escalation", reason), done(Stop::Calls)]]);
+    let (ran, asked) =
+        run(&env, vec![vec![call("suggest_escalation", reason), done(HostStopReason::Calls)]]);
     ran.ok();
     assert_eq!(said(&ran.json_lines()), "I know.");
     assert!(asked[0].tools.iter().any(|tool| tool.name == "suggest_escalation"));

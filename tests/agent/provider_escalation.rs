@@ -1,13 +1,13 @@
 //! A local model asks for help, and a stronger one answers for the rest of the turn.
 
 use serde_json::{Value, json};
-use testkit::env::{Ran, TestEnv};
+use testkit::env::{CommandRun, TestEnv};
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 use testkit::repo::Repo;
 
-use crate::stage::{G3, of_type};
+use crate::agent_env::{G3, of_type};
 
 /// A small model behind one server, a strong one behind another.
 struct Pair {
@@ -38,13 +38,13 @@ impl Pair {
         ));
     }
 
-    fn g3<const N: usize>(&self, args: [&str; N]) -> Ran {
+    fn g3<const N: usize>(&self, args: [&str; N]) -> CommandRun {
         self.env.run(G3, self.repo.path(), args)
     }
 }
 
-fn asks_for_help() -> Reply {
-    Reply::says("Hm.").calls("suggest_escalation", json!({"reason": "I do not know Rust"}))
+fn asks_for_help() -> ScriptedReply {
+    ScriptedReply::says("Hm.").calls("suggest_escalation", json!({"reason": "I do not know Rust"}))
 }
 
 fn text(events: &[Value]) -> String {
@@ -59,8 +59,8 @@ fn notices(events: &[Value]) -> String {
 #[test]
 fn the_strong_model_answers_for_the_rest_of_the_turn_and_the_small_one_the_next() {
     let write = json!({"file_path": "a.txt", "content": "done"});
-    let strong = [Reply::call("write_file", write), Reply::says("I wrote it.")];
-    let pair = Pair::new([asks_for_help(), Reply::says("You are welcome.")], strong, "");
+    let strong = [ScriptedReply::call("write_file", write), ScriptedReply::says("I wrote it.")];
+    let pair = Pair::new([asks_for_help(), ScriptedReply::says("You are welcome.")], strong, "");
     let ran = pair.g3(["--json", "What is in a.txt?"]);
     ran.ok();
     let events = ran.json_lines();
@@ -87,7 +87,7 @@ fn the_strong_model_answers_for_the_rest_of_the_turn_and_the_small_one_the_next(
 
 #[test]
 fn without_a_stronger_model_the_tool_is_not_there() {
-    let pair = Pair::new([asks_for_help(), Reply::says("Well.")], [], "");
+    let pair = Pair::new([asks_for_help(), ScriptedReply::says("Well.")], [], "");
     pair.configure("");
     let ran = pair.g3(["--json", "--max-turns", "2", "What is Rust?"]);
     let asked = pair.small.requests();
@@ -99,7 +99,7 @@ fn without_a_stronger_model_the_tool_is_not_there() {
 
 #[test]
 fn a_strong_model_is_not_offered_help() {
-    let pair = Pair::new([], Reply::says("hi"), "");
+    let pair = Pair::new([], ScriptedReply::says("hi"), "");
     pair.g3(["--json", "--provider", "anthropic.strong", "go"]).ok();
     let names = pair.strong.requests()[0].tool_names();
     assert!(!names.contains(&"suggest_escalation".to_owned()), "{names:?}");
@@ -108,8 +108,8 @@ fn a_strong_model_is_not_offered_help() {
 #[test]
 fn a_tool_that_suggests_it_has_the_same_effect() {
     let edit = json!({"path": "README.md", "old_text": "not there", "new_text": "x"});
-    let small = Reply::call("edit_file", edit);
-    let pair = Pair::new(small, Reply::says("I see."), "");
+    let small = ScriptedReply::call("edit_file", edit);
+    let pair = Pair::new(small, ScriptedReply::says("I see."), "");
     let ran = pair.g3(["--json", "--profile", "egirl", "Edit README.md"]);
     ran.ok();
     assert_eq!(text(&ran.json_lines()), "I see.");
@@ -118,7 +118,7 @@ fn a_tool_that_suggests_it_has_the_same_effect() {
 
 #[test]
 fn help_that_cannot_be_had_is_told_to_the_model() {
-    let small = [asks_for_help(), Reply::says("Then I try myself.")];
+    let small = [asks_for_help(), ScriptedReply::says("Then I try myself.")];
     let pair = Pair::new(small, [], "");
     let config = pair.env.home().join(".config/g3/config.toml");
     let text = std::fs::read_to_string(&config).unwrap();
@@ -131,9 +131,9 @@ fn help_that_cannot_be_had_is_told_to_the_model() {
 
 #[test]
 fn both_models_share_the_limits_of_the_run() {
-    let call = |n: u32| Reply::call("shell", json!({"command": format!("echo {n}")}));
+    let call = |n: u32| ScriptedReply::call("shell", json!({"command": format!("echo {n}")}));
     let small = [call(1), asks_for_help()];
-    let pair = Pair::new(small, [call(2), call(3), call(4), Reply::says("no")], "");
+    let pair = Pair::new(small, [call(2), call(3), call(4), ScriptedReply::says("no")], "");
     let ran = pair.g3(["--json", "--max-turns", "4", "What is Rust?"]);
     ran.exits(3).says("the limit of 4 turns is reached");
     assert_eq!((pair.small.requests().len(), pair.strong.requests().len()), (2, 2));

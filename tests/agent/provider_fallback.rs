@@ -1,11 +1,11 @@
 //! Another model of the same provider answers while the own one is busy.
 
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::{Stage, of_type};
 use crate::provider_support::WIRES;
-use crate::stage::{Stage, of_type};
 
 /// A stage whose model is `scripted`, with `other` to fall back on.
 fn stage(wire: &str, script: impl Into<Script>, more: &str) -> Stage {
@@ -36,12 +36,12 @@ fn text(events: &[Value]) -> String {
 fn a_busy_model_is_replaced_for_the_rest_of_the_turn() {
     for wire in WIRES {
         for busy in [
-            Reply::status(529),
-            Reply::status(503).retry_after(30),
-            Reply::says("I l").error_event("overloaded_error", "Overloaded"),
+            ScriptedReply::status(529),
+            ScriptedReply::status(503).retry_after(30),
+            ScriptedReply::says("I l").error_event("overloaded_error", "Overloaded"),
         ] {
-            let call = Reply::says("I look.").calls("shell", json!({"command": "true"}));
-            let script = [busy, call, Reply::says(" Done."), Reply::says("Back.")];
+            let call = ScriptedReply::says("I look.").calls("shell", json!({"command": "true"}));
+            let script = [busy, call, ScriptedReply::says(" Done."), ScriptedReply::says("Back.")];
             let stage = stage(wire, script, "");
             let ran = stage.g3(["--json", "go"]);
             ran.ok();
@@ -60,8 +60,10 @@ fn a_busy_model_is_replaced_for_the_rest_of_the_turn() {
 #[test]
 fn who_asks_too_often_waits_and_keeps_the_model() {
     for wire in WIRES {
-        for fault in [Reply::status(429), Reply::status(500), Reply::reset()] {
-            let stage = stage(wire, [fault, Reply::says("hi")], "");
+        for fault in
+            [ScriptedReply::status(429), ScriptedReply::status(500), ScriptedReply::reset()]
+        {
+            let stage = stage(wire, [fault, ScriptedReply::says("hi")], "");
             stage.g3(["--json", "go"]).ok();
             assert_eq!(asked(&stage), ["own", "own"], "{wire}");
         }
@@ -70,7 +72,12 @@ fn who_asks_too_often_waits_and_keeps_the_model() {
 
 #[test]
 fn a_fallback_that_cannot_answer_reverts_once() {
-    let script = [Reply::status(529), Reply::status(404), Reply::status(529), Reply::says("hi")];
+    let script = [
+        ScriptedReply::status(529),
+        ScriptedReply::status(404),
+        ScriptedReply::status(529),
+        ScriptedReply::says("hi"),
+    ];
     let stage = stage("anthropic", script, "");
     let ran = stage.g3(["--json", "go"]);
     ran.ok();
@@ -85,8 +92,8 @@ fn a_fallback_that_cannot_answer_reverts_once() {
 fn each_reply_costs_what_its_model_costs() {
     let priced = "\n[[models]]\nname = \"scripted\"\nprice = { input = 1, output = 1 }\n\
                   [[models]]\nname = \"other\"\nprice = { input = 7, output = 7 }\n";
-    let call = Reply::call("shell", json!({"command": "true"})).usage(1_000_000, 0);
-    let script = [call, Reply::status(529), Reply::says("hi").usage(1_000_000, 0)];
+    let call = ScriptedReply::call("shell", json!({"command": "true"})).usage(1_000_000, 0);
+    let script = [call, ScriptedReply::status(529), ScriptedReply::says("hi").usage(1_000_000, 0)];
     let stage = stage("openai", script, priced);
     let ran = stage.g3(["--json", "go"]);
     let events = ran.json_lines();
@@ -97,7 +104,7 @@ fn each_reply_costs_what_its_model_costs() {
 
 #[test]
 fn the_flag_comes_before_the_configuration_and_has_no_use_for_a_local_model() {
-    let stage = stage("anthropic", [Reply::status(529), Reply::says("hi")], "");
+    let stage = stage("anthropic", [ScriptedReply::status(529), ScriptedReply::says("hi")], "");
     let ran = stage.g3(["--json", "--fallback-model", "third", "go"]);
     ran.ok();
     assert_eq!(stage.asked()[1].body["model"], "third");
@@ -108,9 +115,10 @@ fn the_flag_comes_before_the_configuration_and_has_no_use_for_a_local_model() {
 
 #[test]
 fn a_model_that_is_busy_while_it_summarises_is_told_as_well() {
-    let call = Reply::call("shell", json!({"command": "true"})).usage(9_000, 20);
-    let summary = Reply::says("SUMMARY: nothing was done").usage(500, 20);
-    let script = [call, Reply::status(529), summary, Reply::says("Done.").usage(500, 5)];
+    let call = ScriptedReply::call("shell", json!({"command": "true"})).usage(9_000, 20);
+    let summary = ScriptedReply::says("SUMMARY: nothing was done").usage(500, 20);
+    let script =
+        [call, ScriptedReply::status(529), summary, ScriptedReply::says("Done.").usage(500, 5)];
     let stage = stage("anthropic", script, "context_length = 10000\n");
 
     let ran = stage.g3(["--json", "go"]);
@@ -128,14 +136,14 @@ fn a_model_that_is_busy_while_it_summarises_is_told_as_well() {
 #[test]
 fn one_question_is_answered_by_the_other_model_and_says_so_on_stderr() {
     for wire in WIRES {
-        let stage = stage(wire, [Reply::status(503), Reply::says("four")], "");
+        let stage = stage(wire, [ScriptedReply::status(503), ScriptedReply::says("four")], "");
         let ran = stage.g3_with_input(["complete"], "two and two?");
         ran.ok();
         assert_eq!(asked(&stage), ["own", "other"], "{wire}");
         assert_eq!(ran.out, "four\n", "{wire}");
         assert!(ran.err.contains("scripted is busy; other answers"), "{wire}: {}", ran.err);
     }
-    let stage = stage("anthropic", [Reply::status(429), Reply::says("four")], "");
+    let stage = stage("anthropic", [ScriptedReply::status(429), ScriptedReply::says("four")], "");
     let ran = stage.g3_with_input(["complete"], "two and two?");
     assert_eq!(ran.out, "four\n");
     assert!(ran.err.starts_with("retry in "), "{}", ran.err);

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use provider::ProviderError;
-use provider::message::Stop;
+use provider::message::StopReason;
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
 use crate::provider_support::{WIRES, ask, ask_once, provider, user};
 
 /// Asks with the fault first and a good reply after it: the fault is survived by asking again.
-fn survived(fault: impl Fn() -> Reply) {
+fn survived(fault: impl Fn() -> ScriptedReply) {
     for wire in WIRES {
-        let (server, asked) = ask_once(wire, [fault(), Reply::says("done")]);
+        let (server, asked) = ask_once(wire, [fault(), ScriptedReply::says("done")]);
         assert_eq!(asked.reply().message.words(), "done", "{wire}: {asked:?}");
         assert_eq!(server.requests().len(), 2, "{wire}: {asked:?}");
         assert_eq!(asked.retries.len(), 1, "{wire}: {asked:?}");
@@ -21,7 +21,7 @@ fn survived(fault: impl Fn() -> Reply) {
 }
 
 /// Asks with the fault alone, as often as is allowed.
-fn fails_after(requests: usize, fault: impl Fn() -> Reply, says: &str) {
+fn fails_after(requests: usize, fault: impl Fn() -> ScriptedReply, says: &str) {
     for wire in WIRES {
         let (server, asked) = ask_once(wire, vec![fault(), fault(), fault(), fault()]);
         assert!(asked.error().contains(says), "{wire}: {}", asked.error());
@@ -33,8 +33,12 @@ fn fails_after(requests: usize, fault: impl Fn() -> Reply, says: &str) {
 #[test]
 fn limits_and_overload_are_waited_out() {
     for status in [408, 429, 500, 502, 503, 529] {
-        survived(|| Reply::status(status));
-        fails_after(3, || Reply::status(status), if status == 429 { "limits" } else { "HTTP" });
+        survived(|| ScriptedReply::status(status));
+        fails_after(
+            3,
+            || ScriptedReply::status(status),
+            if status == 429 { "limits" } else { "HTTP" },
+        );
     }
 }
 
@@ -42,8 +46,10 @@ fn limits_and_overload_are_waited_out() {
 fn retry_after_is_honoured_in_seconds_and_as_a_date() {
     for wire in WIRES {
         // A second of the server is 20 ms of the test.
-        let (_server, asked) =
-            ask_once(wire, [Reply::status(429).retry_after(10), Reply::says("done")]);
+        let (_server, asked) = ask_once(
+            wire,
+            [ScriptedReply::status(429).retry_after(10), ScriptedReply::says("done")],
+        );
         assert_eq!(asked.reply().message.words(), "done");
         assert!(asked.retries[0].1 >= Duration::from_millis(200), "{asked:?}");
         assert!(asked.took >= Duration::from_millis(200), "{asked:?}");
@@ -51,8 +57,8 @@ fn retry_after_is_honoured_in_seconds_and_as_a_date() {
         let (_server, asked) = ask_once(
             wire,
             [
-                Reply::status(503).header("retry-after", "Thu, 01 Jan 2015 00:00:00 GMT"),
-                Reply::says("done"),
+                ScriptedReply::status(503).header("retry-after", "Thu, 01 Jan 2015 00:00:00 GMT"),
+                ScriptedReply::says("done"),
             ],
         );
         assert_eq!(asked.reply().message.words(), "done");
@@ -63,7 +69,7 @@ fn retry_after_is_honoured_in_seconds_and_as_a_date() {
 #[test]
 fn a_server_that_asks_for_hours_is_not_waited_for() {
     for wire in WIRES {
-        let (server, asked) = ask_once(wire, Reply::status(429).retry_after(7200));
+        let (server, asked) = ask_once(wire, ScriptedReply::status(429).retry_after(7200));
         assert!(asked.error().contains("7200 s"), "{}", asked.error());
         assert_eq!(server.requests().len(), 1);
     }
@@ -71,23 +77,23 @@ fn a_server_that_asks_for_hours_is_not_waited_for() {
 
 #[test]
 fn what_the_user_must_mend_is_said_at_once() {
-    fails_after(1, || Reply::status(400), "bad request");
-    fails_after(1, || Reply::status(401), "check the key of");
-    fails_after(1, || Reply::status(403), "may use the model `scripted`");
-    fails_after(1, || Reply::status(404), "check the model name `scripted`");
-    fails_after(1, || Reply::status(500).header("x-should-retry", "false"), "HTTP 500");
+    fails_after(1, || ScriptedReply::status(400), "bad request");
+    fails_after(1, || ScriptedReply::status(401), "check the key of");
+    fails_after(1, || ScriptedReply::status(403), "may use the model `scripted`");
+    fails_after(1, || ScriptedReply::status(404), "check the model name `scripted`");
+    fails_after(1, || ScriptedReply::status(500).header("x-should-retry", "false"), "HTTP 500");
 }
 
 #[test]
 fn a_key_that_the_server_repeats_is_not_shown() {
     let body = r#"{"error": {"message": "bad key test-key", "type": "x"}}"#;
-    fails_after(1, || Reply::status(401).body("application/json", body), "bad key •••");
+    fails_after(1, || ScriptedReply::status(401).body("application/json", body), "bad key •••");
 }
 
 #[test]
 fn an_exhausted_quota_is_not_a_limit_that_passes() {
     let body = r#"{"error": {"message": "no credit", "type": "insufficient_quota", "code": "insufficient_quota"}}"#;
-    fails_after(1, || Reply::status(429).body("application/json", body), "no credit");
+    fails_after(1, || ScriptedReply::status(429).body("application/json", body), "no credit");
 }
 
 #[test]
@@ -100,57 +106,61 @@ fn a_request_that_does_not_fit_is_told_apart() {
     for wire in WIRES {
         for sentence in sentences {
             let body = serde_json::json!({"error": {"message": sentence, "type": "invalid_request_error"}});
-            let fault = Reply::status(400).body("application/json", body.to_string());
+            let fault = ScriptedReply::status(400).body("application/json", body.to_string());
             let (server, asked) = ask_once(wire, fault);
             assert!(matches!(asked.result, Err(ProviderError::TooLong(_))), "{asked:?}");
             assert_eq!(server.requests().len(), 1);
         }
-        let (_server, asked) = ask_once(wire, Reply::status(413));
+        let (_server, asked) = ask_once(wire, ScriptedReply::status(413));
         assert!(matches!(asked.result, Err(ProviderError::TooLong(_))), "{asked:?}");
     }
 }
 
 #[test]
 fn a_web_page_is_shown_short() {
-    survived(|| Reply::html(502));
-    fails_after(3, || Reply::html(502), "502 Bad Gateway");
-    fails_after(1, || Reply::html(200), "check the base_url");
-    let (_server, asked) = ask_once("openai", vec![Reply::html(502); 3]);
+    survived(|| ScriptedReply::html(502));
+    fails_after(3, || ScriptedReply::html(502), "502 Bad Gateway");
+    fails_after(1, || ScriptedReply::html(200), "check the base_url");
+    let (_server, asked) = ask_once("openai", vec![ScriptedReply::html(502); 3]);
     assert!(asked.error().len() < 400, "{}", asked.error());
 }
 
 #[test]
 fn streams_that_break_off_are_asked_for_again() {
-    survived(Reply::reset);
-    survived(Reply::nothing);
-    survived(|| Reply::says("half a sentence").cut_after(300));
-    survived(|| Reply::says("half a sentence").reset_after(300));
-    survived(|| Reply::says("x").thinks("y").cut_after(1));
-    fails_after(3, Reply::nothing, "before the reply was complete");
-    fails_after(3, Reply::reset, "broke off");
+    survived(ScriptedReply::reset);
+    survived(ScriptedReply::nothing);
+    survived(|| ScriptedReply::says("half a sentence").cut_after(300));
+    survived(|| ScriptedReply::says("half a sentence").reset_after(300));
+    survived(|| ScriptedReply::says("x").thinks("y").cut_after(1));
+    fails_after(3, ScriptedReply::nothing, "before the reply was complete");
+    fails_after(3, ScriptedReply::reset, "broke off");
 }
 
 #[test]
 fn a_stream_that_ends_inside_a_call_never_gives_that_call() {
     let args = serde_json::json!({"command": "rm -r build && make all install clean; ".repeat(50)});
-    survived(move || Reply::call("shell", args.clone()).cut_after(900));
+    survived(move || ScriptedReply::call("shell", args.clone()).cut_after(900));
 }
 
 #[test]
 fn errors_inside_the_stream_are_told_apart() {
-    survived(|| Reply::says("partial ").error_event("overloaded_error", "Overloaded"));
-    survived(|| Reply::new().error_event("rate_limit_error", "slow down"));
-    survived(|| Reply::new().error_event("some_new_error", "what"));
-    fails_after(3, || Reply::new().error_event("api_error", "we are down"), "we are down");
-    fails_after(1, || Reply::new().error_event("invalid_request_error", "no such"), "no such");
+    survived(|| ScriptedReply::says("partial ").error_event("overloaded_error", "Overloaded"));
+    survived(|| ScriptedReply::new().error_event("rate_limit_error", "slow down"));
+    survived(|| ScriptedReply::new().error_event("some_new_error", "what"));
+    fails_after(3, || ScriptedReply::new().error_event("api_error", "we are down"), "we are down");
+    fails_after(
+        1,
+        || ScriptedReply::new().error_event("invalid_request_error", "no such"),
+        "no such",
+    );
 }
 
 #[test]
 fn silence_is_a_broken_stream() {
     for wire in WIRES {
         let after_words = if wire == "anthropic" { 650 } else { 340 };
-        let half = Reply::says("a ").stall_after(after_words);
-        let script = [Reply::stall(), half, Reply::says("a b")];
+        let half = ScriptedReply::says("a ").stall_after(after_words);
+        let script = [ScriptedReply::stall(), half, ScriptedReply::says("a b")];
         let server = ModelServer::start(script);
         let provider = provider(&server, wire, "\n[agent]\ntimeout_seconds = 1\n");
         let asked = ask(provider.as_ref(), &user("go"));
@@ -168,9 +178,9 @@ fn pings_are_signs_of_life() {
                  {\"type\": \"text\", \"text\": \"slow\"}}\n\n\
                  data: {\"type\": \"message_delta\", \"delta\": {\"stop_reason\": \"end_turn\"}}\n\n\
                  data: {\"type\": \"message_stop\"}\n\n";
-    let gate = testkit::model_server::gate::Gate::new();
+    let gate = testkit::model_server::gate::ReplyGate::new();
     let body = format!("{}{words}", ping.repeat(4));
-    let server = ModelServer::start(Reply::raw(body).in_chunks_of(ping.len()).gate(&gate));
+    let server = ModelServer::start(ScriptedReply::raw(body).in_chunks_of(ping.len()).gate(&gate));
     let provider = provider(&server, "anthropic", "\n[agent]\ntimeout_seconds = 1\n");
     // Each ping comes within the second that is allowed, all four together take longer.
     let opener = std::thread::spawn(move || {
@@ -191,13 +201,14 @@ fn pings_are_signs_of_life() {
 #[test]
 fn words_that_were_heard_before_a_retry_are_not_heard_twice() {
     for wire in WIRES {
-        let half = Reply::says("Hello ").then_says("wor").error_event("overloaded_error", "x");
-        let (_server, asked) = ask_once(wire, [half, Reply::says("Hello world")]);
+        let half =
+            ScriptedReply::says("Hello ").then_says("wor").error_event("overloaded_error", "x");
+        let (_server, asked) = ask_once(wire, [half, ScriptedReply::says("Hello world")]);
         assert_eq!(asked.text, "Hello world");
         assert_eq!(asked.reply().message.words(), asked.text);
 
-        let half = Reply::says("Hello wor").error_event("overloaded_error", "x");
-        let (_server, asked) = ask_once(wire, [half, Reply::says("Good day")]);
+        let half = ScriptedReply::says("Hello wor").error_event("overloaded_error", "x");
+        let (_server, asked) = ask_once(wire, [half, ScriptedReply::says("Good day")]);
         assert_eq!(asked.text, "Hello wor\nGood day");
     }
 }
@@ -205,11 +216,12 @@ fn words_that_were_heard_before_a_retry_are_not_heard_twice() {
 #[test]
 fn bytes_that_are_no_utf8_and_a_line_of_eight_megabytes_are_read() {
     for wire in WIRES {
-        let (server, asked) = ask_once(wire, Reply::says("a").invalid_utf8().then_says("b"));
+        let (server, asked) =
+            ask_once(wire, ScriptedReply::says("a").invalid_utf8().then_says("b"));
         assert_eq!(asked.reply().message.words(), "a\u{fffd}b");
         assert_eq!(server.requests().len(), 1);
 
-        let (_server, asked) = ask_once(wire, Reply::new().long_line(8 << 20));
+        let (_server, asked) = ask_once(wire, ScriptedReply::new().long_line(8 << 20));
         assert_eq!(asked.reply().message.words().len(), 8 << 20);
         assert_eq!(asked.text.len(), 8 << 20);
     }
@@ -218,8 +230,11 @@ fn bytes_that_are_no_utf8_and_a_line_of_eight_megabytes_are_read() {
 #[test]
 fn a_compressed_reply_and_one_in_single_bytes_are_read() {
     for wire in WIRES {
-        let said =
-            || Reply::says("Grüße ").then_says("aus 東京").calls("shell", serde_json::json!({}));
+        let said = || {
+            ScriptedReply::says("Grüße ")
+                .then_says("aus 東京")
+                .calls("shell", serde_json::json!({}))
+        };
         let (_server, whole) = ask_once(wire, said());
         for delivery in
             [said().gzip(), said().in_chunks_of(1), said().in_chunks_of(7), said().whole()]
@@ -234,9 +249,9 @@ fn a_compressed_reply_and_one_in_single_bytes_are_read() {
 #[test]
 fn a_redirect_is_refused_and_carries_no_key() {
     for wire in WIRES {
-        let other = ModelServer::start(Reply::says("stolen"));
+        let other = ModelServer::start(ScriptedReply::says("stolen"));
         let (server, asked) =
-            ask_once(wire, Reply::redirect(&format!("{}/v1/messages", other.url())));
+            ask_once(wire, ScriptedReply::redirect(&format!("{}/v1/messages", other.url())));
         assert!(asked.error().contains("redirect"), "{}", asked.error());
         assert_eq!((server.requests().len(), other.requests().len()), (1, 0));
     }
@@ -264,15 +279,16 @@ fn a_server_that_is_not_there_is_named() {
 fn arguments_that_are_cut_or_broken_are_kept_as_text() {
     for wire in WIRES {
         let broken = r#"{"command": "ls"#;
-        let reply =
-            Reply::new().calls_raw("shell", broken).calls("read_file", serde_json::json!({"a": 1}));
+        let reply = ScriptedReply::new()
+            .calls_raw("shell", broken)
+            .calls("read_file", serde_json::json!({"a": 1}));
         let (_server, asked) = ask_once(wire, reply);
         let calls: Vec<_> = asked.reply().message.calls().collect();
         assert_eq!(calls[0].malformed.as_deref(), Some(broken));
         assert_eq!((calls[1].malformed.as_deref(), &calls[1].args["a"]), (None, &1.into()));
-        assert_eq!(asked.reply().stop, Stop::Calls);
+        assert_eq!(asked.reply().stop, StopReason::Calls);
 
-        let (_server, asked) = ask_once(wire, Reply::new().calls_raw("shell", ""));
+        let (_server, asked) = ask_once(wire, ScriptedReply::new().calls_raw("shell", ""));
         assert_eq!(asked.reply().message.calls().next().unwrap().args, serde_json::json!({}));
 
         let stop = match wire {
@@ -281,8 +297,9 @@ fn arguments_that_are_cut_or_broken_are_kept_as_text() {
             "gemini" => "MAX_TOKENS",
             _ => "length",
         };
-        let (_server, asked) = ask_once(wire, Reply::new().calls_raw("shell", broken).stops(stop));
-        assert_eq!(asked.reply().stop, Stop::Length);
+        let (_server, asked) =
+            ask_once(wire, ScriptedReply::new().calls_raw("shell", broken).stops(stop));
+        assert_eq!(asked.reply().stop, StopReason::Length);
         assert!(asked.reply().message.calls().next().unwrap().malformed.is_some());
     }
 }
@@ -293,10 +310,14 @@ fn a_server_that_does_not_take_a_key_is_asked_without_it() {
         let message = format!("Unsupported parameter: '{key}' is not supported with this model.");
         let body =
             serde_json::json!({"error": {"message": message, "type": "invalid_request_error"}});
-        Reply::status(400).body("application/json", body.to_string())
+        ScriptedReply::status(400).body("application/json", body.to_string())
     };
-    let script =
-        [refuses("stream_options"), refuses("max_tokens"), Reply::says("a"), Reply::says("b")];
+    let script = [
+        refuses("stream_options"),
+        refuses("max_tokens"),
+        ScriptedReply::says("a"),
+        ScriptedReply::says("b"),
+    ];
     let server = ModelServer::start(script);
     let provider = provider(&server, "openai", "");
     for _ in 0..2 {

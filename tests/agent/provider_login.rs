@@ -5,17 +5,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use base::process::{Limits, Running};
+use base::process::{OutputLimits, Running};
 use rustix::process::{Pid, Signal};
-use testkit::env::{Ran, TestEnv, until};
-use testkit::model_server::gate::Gate;
-use testkit::workspace::{Workspace, visit};
+use testkit::env::{CommandRun, TestEnv, until};
+use testkit::model_server::gate::ReplyGate;
+use testkit::workspace::{TestDir, visit};
 
-use crate::stage::G3;
+use crate::agent_env::G3;
 
 struct Desk {
     env: TestEnv,
-    work: Workspace,
+    work: TestDir,
 }
 
 /// A sign-in that waits for the browser.
@@ -28,16 +28,16 @@ struct SignIn {
 impl Desk {
     /// A user whose workspace's tokens live so many seconds.
     fn new(life: u64) -> Desk {
-        let (env, work) = (TestEnv::new(), Workspace::start(life));
+        let (env, work) = (TestEnv::new(), TestDir::start(life));
         env.config(&work.config_toml());
         Desk { env, work }
     }
 
-    fn g3<const N: usize>(&self, args: [&str; N]) -> Ran {
+    fn g3<const N: usize>(&self, args: [&str; N]) -> CommandRun {
         self.env.run(G3, self.env.home(), args)
     }
 
-    fn ask(&self) -> Ran {
+    fn ask(&self) -> CommandRun {
         let job = self.env.job(G3, self.env.home()).args(["complete"]).input("Hello?");
         self.env.run_job(job)
     }
@@ -151,7 +151,9 @@ fn the_browser_opens_by_itself_where_a_person_sits_at_a_terminal() {
     let line = format!("{G3} login databricks --port 0");
     let job = desk.env.job("script", desk.env.home()).args(["-qec", &line, "/dev/null"]);
     let job = job.env("SHELL", "/bin/sh").input("");
-    let ran = std::thread::spawn(move || Ran::from(job.output(Limits::seconds(60)).unwrap()));
+    let ran = std::thread::spawn(move || {
+        CommandRun::from(job.output(OutputLimits::seconds(60)).unwrap())
+    });
     let url = until("the browser is opened", || std::fs::read_to_string(&opened).ok());
     let (_, location, _) = visit(&url);
     assert_eq!(visit(&location.unwrap()).0, 200);
@@ -236,7 +238,7 @@ fn processes_that_renew_at_the_same_time_share_what_one_of_them_gets() {
     desk.work.tokens_live(3600);
     let start = || {
         let job = desk.env.job(G3, desk.env.home()).args(["complete"]).input("Hello?");
-        std::thread::spawn(move || Ran::from(job.output(Limits::seconds(60)).unwrap()))
+        std::thread::spawn(move || CommandRun::from(job.output(OutputLimits::seconds(60)).unwrap()))
     };
     let all: Vec<_> = (0..6).map(|_| start()).collect();
     for one in all {
@@ -257,7 +259,7 @@ fn a_login_and_a_token_do_not_mix() {
 fn an_interrupt_in_the_middle_of_a_renewal_does_not_lose_the_login() {
     for args in [&["complete"][..], &["hello"]] {
         let desk = Desk::new(30).signed_in();
-        let gate = Gate::new();
+        let gate = ReplyGate::new();
         desk.work.hold_renewals(&gate);
         desk.work.tokens_live(3600);
         let mut g3 = desk.env.start(G3, desk.env.home(), args);

@@ -1,20 +1,20 @@
 //! The matrix: every hosted provider, asked over real HTTP, in every situation. The local model's
 //! row is in `provider_embedded`.
 
-use provider::message::{Image, Message, Part, Role, Stop, ToolResult};
+use provider::message::{ContentPart, Image, Message, MessageRole, StopReason, ToolResult};
 use provider::{Provider, ProviderError};
 use serde_json::{Value, json};
 use testkit::env::until;
 use testkit::model_server::ModelServer;
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
 
 use crate::provider_support::{Asked, WIRES, ask, ask_async, provider, runtime, user};
 
 /// One column: what the server says, and what must come of it.
 struct Case {
     name: &'static str,
-    script: fn(&str) -> Vec<Reply>,
+    script: fn(&str) -> Vec<ScriptedReply>,
     check: fn(&str, &ModelServer, &dyn Provider, &Asked),
 }
 
@@ -24,8 +24,8 @@ const CASES: &[Case] = &[
     Case { name: "parallel calls", script: |_| vec![two_calls(), words()], check: parallel },
     Case { name: "reasoning", script: |_| vec![thought(), words()], check: reasoning },
     Case { name: "image", script: |_| vec![one_call(), words()], check: image },
-    Case { name: "refused", script: |_| vec![Reply::status(400), words()], check: refused },
-    Case { name: "failing", script: |_| vec![Reply::status(500); 3], check: failing },
+    Case { name: "refused", script: |_| vec![ScriptedReply::status(400), words()], check: refused },
+    Case { name: "failing", script: |_| vec![ScriptedReply::status(500); 3], check: failing },
     Case { name: "in the stream", script: |_| vec![broken(), words()], check: survived },
     Case { name: "cut off", script: |_| vec![words().cut_after(200), words()], check: survived },
     Case { name: "out of room", script: |wire| vec![half(wire)], check: out_of_room },
@@ -44,40 +44,44 @@ fn every_provider_in_every_situation() {
     }
 }
 
-fn words() -> Reply {
-    Reply::says("Hello ").then_says("wörld").usage(70, 7)
+fn words() -> ScriptedReply {
+    ScriptedReply::says("Hello ").then_says("wörld").usage(70, 7)
 }
 
-fn one_call() -> Reply {
-    Reply::says("I look.").calls("shell", json!({"command": "ls ü"}))
+fn one_call() -> ScriptedReply {
+    ScriptedReply::says("I look.").calls("shell", json!({"command": "ls ü"}))
 }
 
-fn two_calls() -> Reply {
+fn two_calls() -> ScriptedReply {
     one_call().calls("read_file", json!({"file_path": "a"}))
 }
 
-fn thought() -> Reply {
-    Reply::new().thinks("first the date").calls("shell", json!({"command": "date"}))
+fn thought() -> ScriptedReply {
+    ScriptedReply::new().thinks("first the date").calls("shell", json!({"command": "date"}))
 }
 
-fn broken() -> Reply {
-    Reply::says("Hel").error_event("api_error", "we are down")
+fn broken() -> ScriptedReply {
+    ScriptedReply::says("Hel").error_event("api_error", "we are down")
 }
 
 /// A call that the output limit cuts in the middle of its arguments.
-fn half(wire: &str) -> Reply {
+fn half(wire: &str) -> ScriptedReply {
     let stop = match wire {
         "anthropic" => "max_tokens",
         "responses" => "max_output_tokens",
         "gemini" => "MAX_TOKENS",
         _ => "length",
     };
-    Reply::new().calls_raw("shell", "{\"command\": \"ec").stops(stop)
+    ScriptedReply::new().calls_raw("shell", "{\"command\": \"ec").stops(stop)
 }
 
 fn text(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked) {
     let reply = asked.reply();
-    assert_eq!((reply.message.words().as_str(), reply.stop), ("Hello wörld", Stop::Done), "{wire}");
+    assert_eq!(
+        (reply.message.words().as_str(), reply.stop),
+        ("Hello wörld", StopReason::Done),
+        "{wire}"
+    );
     assert_eq!(asked.text, "Hello wörld");
     assert_eq!((reply.usage.input, reply.usage.output), (70, 7), "{wire}");
     let sent = &server.requests()[0];
@@ -87,7 +91,11 @@ fn text(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked) {
 
 fn call(wire: &str, _: &ModelServer, _: &dyn Provider, asked: &Asked) {
     let reply = asked.reply();
-    assert_eq!((reply.message.words().as_str(), reply.stop), ("I look.", Stop::Calls), "{wire}");
+    assert_eq!(
+        (reply.message.words().as_str(), reply.stop),
+        ("I look.", StopReason::Calls),
+        "{wire}"
+    );
     let calls: Vec<_> = reply.message.calls().collect();
     assert_eq!((calls.len(), calls[0].name.as_str()), (1, "shell"));
     assert_eq!(calls[0].args, json!({"command": "ls ü"}), "{wire}");
@@ -98,7 +106,7 @@ fn call(wire: &str, _: &ModelServer, _: &dyn Provider, asked: &Asked) {
 fn results(asked: &Asked, images: &[Image]) -> Message {
     let calls = asked.reply().message.calls();
     let result = |call: &provider::message::ToolCall| {
-        Part::Result(ToolResult {
+        ContentPart::Result(ToolResult {
             call_id: call.id.clone(),
             name: call.name.clone(),
             ok: true,
@@ -107,7 +115,7 @@ fn results(asked: &Asked, images: &[Image]) -> Message {
             not_run: false,
         })
     };
-    Message { role: Role::User, parts: calls.map(result).collect() }
+    Message { role: MessageRole::User, parts: calls.map(result).collect() }
 }
 
 fn parallel(wire: &str, server: &ModelServer, provider: &dyn Provider, asked: &Asked) {
@@ -144,8 +152,11 @@ fn places(wire: &str) -> [&'static str; 2] {
 fn image(wire: &str, server: &ModelServer, provider: &dyn Provider, asked: &Asked) {
     let picture = |data: &str| Image { media_type: "image/png".into(), data: data.into() };
     let shown = Message {
-        role: Role::User,
-        parts: vec![Part::Text { text: "look".into() }, Part::Image(picture("dXNlcg=="))],
+        role: MessageRole::User,
+        parts: vec![
+            ContentPart::Text { text: "look".into() },
+            ContentPart::Image(picture("dXNlcg==")),
+        ],
     };
     let results = results(asked, &[picture("dG9vbA==")]);
     ask(provider, &[shown, asked.reply().message.clone(), results]).reply();
@@ -174,7 +185,7 @@ fn survived(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked) {
 }
 
 fn out_of_room(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked) {
-    assert_eq!(asked.reply().stop, Stop::Length, "{wire}");
+    assert_eq!(asked.reply().stop, StopReason::Length, "{wire}");
     assert!(asked.reply().message.calls().all(|call| call.malformed.is_some()), "{wire}");
     assert_eq!(server.requests().len(), 1, "{wire}: asking again would not help");
 }
@@ -182,8 +193,9 @@ fn out_of_room(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked
 #[test]
 fn a_question_that_is_cancelled_ends_its_connection_and_the_next_one_is_answered() {
     for wire in WIRES {
-        let gate = Gate::new();
-        let long = (0..200).fold(Reply::new(), |reply, _| reply.then_says("x".repeat(4000)));
+        let gate = ReplyGate::new();
+        let long =
+            (0..200).fold(ScriptedReply::new(), |reply, _| reply.then_says("x".repeat(4000)));
         let server = ModelServer::start([long.gate(&gate), words()]);
         let provider = provider(&server, wire, "");
         let messages = user("go");

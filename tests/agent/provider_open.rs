@@ -1,10 +1,10 @@
 //! From a configuration to a provider: references, keys, addresses, headers, models, prices.
 
-use provider::message::{Message, Part, Role, Stop};
+use provider::message::{ContentPart, Message, MessageRole, StopReason};
 use provider::{Provider, open};
 use serde_json::json;
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
 use crate::provider_support::{ask, config, provider, runtime, user};
 
@@ -28,7 +28,7 @@ fn a_reference_that_names_nothing_says_what_there_is() {
 
 #[test]
 fn the_older_name_of_a_compatible_server_chooses_it() {
-    let stage = crate::stage::Stage::new([Reply::says("from the server")]);
+    let stage = crate::agent_env::Stage::new([ScriptedReply::says("from the server")]);
     let own = stage.model.config_toml("openai");
     let table = own.replace("[providers.openai.scripted]", "[providers.openai_compatible.mine]");
     let other = "\n[providers.anthropic.other]\nmodel = \"m\"\napi_key = \"k\"\n";
@@ -81,7 +81,7 @@ fn ask_with(server: &ModelServer, text: &str, reference: &str) {
 
 #[test]
 fn keys_go_where_each_service_wants_them() {
-    let server = ModelServer::start(Reply::says("hi"));
+    let server = ModelServer::start(ScriptedReply::says("hi"));
     ask_with(&server, &server.config_toml("anthropic"), "anthropic.scripted");
     let request = &server.requests()[0];
     assert_eq!(request.path, "/v1/messages");
@@ -89,7 +89,7 @@ fn keys_go_where_each_service_wants_them() {
     assert_eq!(request.header("anthropic-version"), Some("2023-06-01"));
     assert_eq!(request.header("authorization"), None);
 
-    let server = ModelServer::start(Reply::says("hi"));
+    let server = ModelServer::start(ScriptedReply::says("hi"));
     let text = format!(
         "[providers.openai.x]\nmodel = \"m\"\nbase_url = \"{}/\"\napi_key_command = \"echo secret-1\"\n",
         server.openai_url()
@@ -99,7 +99,7 @@ fn keys_go_where_each_service_wants_them() {
     assert_eq!(request.path, "/v1/chat/completions");
     assert_eq!(request.header("authorization"), Some("Bearer secret-1"));
 
-    let server = ModelServer::start(Reply::says("hi"));
+    let server = ModelServer::start(ScriptedReply::says("hi"));
     let text = format!(
         "[providers.openai.x]\nmodel = \"m\"\nbase_url = \"{}\"\napi_key = \"none\"\n",
         server.openai_url()
@@ -110,7 +110,7 @@ fn keys_go_where_each_service_wants_them() {
 
 #[test]
 fn the_long_context_is_asked_for_by_a_header() {
-    let server = ModelServer::start(Reply::says("hi"));
+    let server = ModelServer::start(ScriptedReply::says("hi"));
     let text = format!("{}enable_1m_context = true\n", server.config_toml("anthropic"));
     let provider = opened(&text, "anthropic").unwrap();
     assert_eq!(provider.facts().context, 1_000_000);
@@ -121,7 +121,7 @@ fn the_long_context_is_asked_for_by_a_header() {
 #[test]
 fn usage_and_cost_are_counted() {
     for wire in crate::provider_support::WIRES {
-        let reply = || Reply::says("hi").usage(1000, 100).cached(9000, 0);
+        let reply = || ScriptedReply::says("hi").usage(1000, 100).cached(9000, 0);
         let server = ModelServer::start([reply(), reply()]);
         let priced = "price = { input = 1.0, output = 10.0, cache_read = 0.1 }\n";
         let asked = ask(provider(&server, wire, priced).as_ref(), &user("go"));
@@ -137,7 +137,10 @@ fn usage_and_cost_are_counted() {
 fn without_streaming_the_same_reply_comes_as_a_whole() {
     for wire in crate::provider_support::WIRES {
         let reply = || {
-            Reply::says("I look").thinks("hm").calls("shell", json!({"command": "ls"})).usage(9, 5)
+            ScriptedReply::says("I look")
+                .thinks("hm")
+                .calls("shell", json!({"command": "ls"}))
+                .usage(9, 5)
         };
         let server = ModelServer::start([reply(), reply()]);
         let streamed = ask(provider(&server, wire, "").as_ref(), &user("go"));
@@ -162,7 +165,7 @@ fn without_streaming_the_same_reply_comes_as_a_whole() {
 #[test]
 fn one_connection_serves_a_whole_conversation() {
     for wire in crate::provider_support::WIRES {
-        let server = ModelServer::start(vec![Reply::says("hi"); 5]);
+        let server = ModelServer::start(vec![ScriptedReply::says("hi"); 5]);
         let provider = provider(&server, wire, "");
         runtime().block_on(async {
             for _ in 0..5 {
@@ -177,17 +180,17 @@ fn one_connection_serves_a_whole_conversation() {
 #[test]
 fn a_call_and_its_result_go_round_on_both_wires() {
     for wire in crate::provider_support::WIRES {
-        let first = Reply::says("I look")
+        let first = ScriptedReply::says("I look")
             .thinks("hm")
             .calls("shell", json!({"command": "ls"}))
             .calls("read_file", json!({"file_path": "a"}));
-        let server = ModelServer::start([first, Reply::says("done")]);
+        let server = ModelServer::start([first, ScriptedReply::says("done")]);
         let provider = provider(&server, wire, "");
         let mut messages = user("go");
         let reply = ask(provider.as_ref(), &messages).reply().clone();
-        assert_eq!(reply.stop, Stop::Calls);
+        assert_eq!(reply.stop, StopReason::Calls);
         let results = reply.message.calls().map(|call| {
-            Part::Result(provider::message::ToolResult {
+            ContentPart::Result(provider::message::ToolResult {
                 call_id: call.id.clone(),
                 name: call.name.clone(),
                 ok: true,
@@ -196,7 +199,7 @@ fn a_call_and_its_result_go_round_on_both_wires() {
                 not_run: false,
             })
         });
-        let results = Message { role: Role::User, parts: results.collect() };
+        let results = Message { role: MessageRole::User, parts: results.collect() };
         messages.extend([reply.message.clone(), results]);
         assert_eq!(ask(provider.as_ref(), &messages).reply().message.words(), "done");
         let sent = &server.requests()[1];
@@ -214,11 +217,14 @@ fn a_call_and_its_result_go_round_on_both_wires() {
 #[test]
 fn a_model_without_native_calls_gets_its_tools_as_text() {
     let call = "I look.\n<tool_call>\n{\"name\":\"shell\",\"arguments\":{\"command\":\"ls\"}}\n</tool_call>";
-    let server = ModelServer::start([Reply::says(call).in_chunks_of(9), Reply::says("done")]);
+    let server = ModelServer::start([
+        ScriptedReply::says(call).in_chunks_of(9),
+        ScriptedReply::says("done"),
+    ]);
     let provider = provider(&server, "openai", "native_tools = false\n");
     let mut messages = user("go");
     let asked = ask(provider.as_ref(), &messages);
-    assert_eq!((asked.text.as_str(), asked.reply().stop), ("I look.", Stop::Calls));
+    assert_eq!((asked.text.as_str(), asked.reply().stop), ("I look.", StopReason::Calls));
     let message = asked.reply().message.clone();
     assert_eq!(message.words(), "I look.");
     let made = message.calls().next().unwrap().clone();
@@ -232,7 +238,7 @@ fn a_model_without_native_calls_gets_its_tools_as_text() {
         images: vec![],
         not_run: false,
     };
-    let results = Message { role: Role::User, parts: vec![Part::Result(result)] };
+    let results = Message { role: MessageRole::User, parts: vec![ContentPart::Result(result)] };
     messages.extend([message, results]);
     let asked = ask(provider.as_ref(), &messages);
     assert_eq!(asked.reply().message.words(), "done");
@@ -263,7 +269,7 @@ fn a_fenced_call_that_quotes_what_was_read_is_not_made() {
             images: Vec::new(),
             not_run: false,
         };
-        Message { role: Role::User, parts: vec![Part::Result(result)] }
+        Message { role: MessageRole::User, parts: vec![ContentPart::Result(result)] }
     };
     let call = provider::message::ToolCall {
         id: "1".into(),
@@ -271,7 +277,7 @@ fn a_fenced_call_that_quotes_what_was_read_is_not_made() {
         args: json!({}),
         malformed: None,
     };
-    let read = Message { role: Role::Assistant, parts: vec![Part::Call(call)] };
+    let read = Message { role: MessageRole::Assistant, parts: vec![ContentPart::Call(call)] };
     let after_reading = [user("go"), vec![read, result(file)]].concat();
     let asked_for = user(&format!("What does this do? {quoted}"));
     for (messages, reply, made) in [
@@ -281,7 +287,7 @@ fn a_fenced_call_that_quotes_what_was_read_is_not_made() {
         (&after_reading, both, &["ls"]),
         (&user("go"), fence(quoted), &["rm x"]),
     ] {
-        let server = ModelServer::start([Reply::says(reply.clone()).in_chunks_of(7)]);
+        let server = ModelServer::start([ScriptedReply::says(reply.clone()).in_chunks_of(7)]);
         let provider = provider(&server, "openai", "native_tools = false\n");
         let asked = ask(provider.as_ref(), messages);
         let calls = asked.reply().message.calls().map(|call| call.args["command"].clone());
@@ -302,7 +308,10 @@ fn a_serving_endpoint_is_asked_at_its_own_address_and_thought_goes_back_signed()
         "finish_reason": "tool_calls"}], "usage": {"prompt_tokens": 7, "completion_tokens": null}});
     let chunks = [thought("first ", ""), thought("the date", ""), thought("", "sig"), call];
     let body: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
-    let server = ModelServer::start([Reply::raw(body + "data: [DONE]\n\n"), Reply::says("done")]);
+    let server = ModelServer::start([
+        ScriptedReply::raw(body + "data: [DONE]\n\n"),
+        ScriptedReply::says("done"),
+    ]);
     let text = format!(
         "[providers.databricks.x]\nhost = \"{}/\"\ntoken = \"t\"\nmodel = \"claude\"\n",
         server.url()

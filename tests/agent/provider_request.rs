@@ -1,20 +1,20 @@
 //! How questions are written on each wire.
 
 use base::config::providers::CacheConfig;
-use provider::anthropic::Messages;
-use provider::gemini::Gemini;
-use provider::hosted::Wire;
-use provider::message::{Image, Message, Part, Role, ToolCall, ToolResult};
-use provider::openai_chat::Chat;
-use provider::openai_chat::dialect::Service;
-use provider::openai_responses::Responses;
-use provider::{Facts, Request};
+use provider::anthropic::MessagesWire;
+use provider::gemini::GeminiWire;
+use provider::hosted::WireFormat;
+use provider::message::{ContentPart, Image, Message, MessageRole, ToolCall, ToolResult};
+use provider::openai_chat::ChatWire;
+use provider::openai_chat::dialect::ChatService;
+use provider::openai_responses::ResponsesWire;
+use provider::{ChatRequest, ProviderFacts};
 use serde_json::{Value, json};
 
 use crate::provider_support::{tools, user};
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> ProviderFacts {
+    ProviderFacts {
         provider: "x".into(),
         model: "m".into(),
         context: 100_000,
@@ -25,8 +25,11 @@ fn facts() -> Facts {
 }
 
 /// A question with these messages and tools.
-pub fn request<'a>(messages: &'a [Message], tools: &'a [provider::ToolSpec]) -> Request<'a> {
-    Request { system: "Be terse.", messages, tools, max_output: 4000, session: "s-1" }
+pub fn request<'a>(
+    messages: &'a [Message],
+    tools: &'a [provider::ToolDefinition],
+) -> ChatRequest<'a> {
+    ChatRequest { system: "Be terse.", messages, tools, max_output: 4000, session: "s-1" }
 }
 
 /// A conversation with everything in it.
@@ -35,32 +38,35 @@ fn conversation() -> Vec<Message> {
     let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "sig"});
     let call = |id: &str, name: &str, args: Value, malformed: Option<&str>| {
         let malformed = malformed.map(str::to_owned);
-        Part::Call(ToolCall { id: id.into(), name: name.into(), args, malformed })
+        ContentPart::Call(ToolCall { id: id.into(), name: name.into(), args, malformed })
     };
     let result = |id: &str, ok: bool, images: Vec<Image>| {
         let (call_id, name, text) = (id.into(), "shell".into(), format!("result {id}"));
-        Part::Result(ToolResult { call_id, name, ok, text, images, not_run: false })
+        ContentPart::Result(ToolResult { call_id, name, ok, text, images, not_run: false })
     };
     vec![
         Message {
-            role: Role::User,
-            parts: vec![Part::Text { text: "look".into() }, Part::Image(picture.clone())],
+            role: MessageRole::User,
+            parts: vec![
+                ContentPart::Text { text: "look".into() },
+                ContentPart::Image(picture.clone()),
+            ],
         },
         Message {
-            role: Role::Assistant,
+            role: MessageRole::Assistant,
             parts: vec![
-                Part::Reasoning { text: "hm".into(), sealed: Some(thinking) },
-                Part::Text { text: "I look".into() },
+                ContentPart::Reasoning { text: "hm".into(), sealed: Some(thinking) },
+                ContentPart::Text { text: "I look".into() },
                 call("1", "shell", json!({"command": "ls"}), None),
                 call("2", "shell", json!("{\"co"), Some("{\"co")),
             ],
         },
         Message {
-            role: Role::User,
+            role: MessageRole::User,
             parts: vec![result("1", true, vec![picture]), result("2", false, vec![])],
         },
-        Message::text(Role::Assistant, "done"),
-        Message::text(Role::User, "more"),
+        Message::text(MessageRole::Assistant, "done"),
+        Message::text(MessageRole::User, "more"),
     ]
 }
 
@@ -72,7 +78,7 @@ fn lines(list: &Value) -> String {
 #[test]
 fn the_messages_wire_writes_everything_back() {
     let (messages, tools) = (conversation(), tools());
-    let body = Messages::default().body(&request(&messages, &tools), &facts());
+    let body = MessagesWire::default().body(&request(&messages, &tools), &facts());
     insta::assert_snapshot!(lines(&body["messages"]), @r#"
 {"role":"user","content":[{"type":"text","text":"look"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]}
 {"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"text","text":"I look"},{"type":"tool_use","id":"1","name":"shell","input":{"command":"ls"}},{"type":"tool_use","id":"2","name":"shell","input":{"malformed_arguments":"{\"co"}}]}
@@ -89,7 +95,7 @@ fn the_messages_wire_writes_everything_back() {
 #[test]
 fn the_chat_wire_writes_everything_back() {
     let (messages, tools) = (conversation(), tools());
-    let body = Chat::default().body(&request(&messages, &tools), &facts());
+    let body = ChatWire::default().body(&request(&messages, &tools), &facts());
     insta::assert_snapshot!(lines(&body["messages"]), @r#"
 {"role":"system","content":"Be terse."}
 {"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}]}
@@ -102,7 +108,8 @@ fn the_chat_wire_writes_everything_back() {
 "#);
     assert_eq!((&body["max_tokens"], &body["max_completion_tokens"]), (&json!(4000), &Value::Null));
     assert_eq!(body["stream_options"]["include_usage"], true);
-    let openai = Chat { service: Service::Openai, temperature: Some(0.5), ..Chat::default() };
+    let openai =
+        ChatWire { service: ChatService::Openai, temperature: Some(0.5), ..ChatWire::default() };
     let body = openai.body(&request(&messages, &tools), &facts());
     assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(4000), &Value::Null));
     assert_eq!((&body["prompt_cache_key"], &body["temperature"]), (&json!("s-1"), &json!(0.5)));
@@ -111,10 +118,10 @@ fn the_chat_wire_writes_everything_back() {
 #[test]
 fn two_messages_of_the_user_in_a_row_are_one_on_the_chat_wire() {
     let picture = Image { media_type: "image/png".into(), data: "aGk=".into() };
-    let said = |text: &str| Message::text(Role::User, text);
-    let shown = Message { role: Role::User, parts: vec![Part::Image(picture)] };
+    let said = |text: &str| Message::text(MessageRole::User, text);
+    let shown = Message { role: MessageRole::User, parts: vec![ContentPart::Image(picture)] };
     let sent = |messages: &[Message]| {
-        let body = Chat::default().body(&request(messages, &[]), &facts());
+        let body = ChatWire::default().body(&request(messages, &[]), &facts());
         body["messages"].as_array().unwrap()[1..].to_vec()
     };
     assert_eq!(sent(&[said("a"), said("b")]), [json!({"role": "user", "content": "a\n\nb"})]);
@@ -131,8 +138,8 @@ fn the_responses_wire_writes_everything_back() {
     let (mut messages, tools) = (conversation(), tools());
     let item = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
     let sealed = Some(json!({ "item": item }));
-    messages[1].parts.insert(1, Part::Reasoning { text: "aha".into(), sealed });
-    let wire = Responses::new(Some(0.5));
+    messages[1].parts.insert(1, ContentPart::Reasoning { text: "aha".into(), sealed });
+    let wire = ResponsesWire::new(Some(0.5));
     let body = wire.body(&request(&messages, &tools), &facts());
     insta::assert_snapshot!(lines(&body["input"]), @r#"
 {"type":"message","role":"user","content":[{"type":"input_text","text":"look"},{"type":"input_image","image_url":"data:image/png;base64,aGk="}]}
@@ -159,11 +166,11 @@ fn the_gemini_wire_writes_everything_back() {
     let (mut messages, tools) = (conversation(), tools());
     let signed = |text: &str| {
         let sealed = Some(json!({ "thoughtSignature": text }));
-        Part::Reasoning { text: "aha".into(), sealed }
+        ContentPart::Reasoning { text: "aha".into(), sealed }
     };
     messages[1].parts.insert(2, signed("of the call"));
     messages[3].parts.push(signed("of the end"));
-    let wire = Gemini::new(Some(0.5));
+    let wire = GeminiWire::new(Some(0.5));
     let body = wire.body(&request(&messages, &tools), &facts());
     insta::assert_snapshot!(lines(&body["contents"]), @r#"
 {"role":"user","parts":[{"text":"look"},{"inlineData":{"mimeType":"image/png","data":"aGk="}}]}
@@ -198,11 +205,11 @@ fn calls_that_another_service_made_go_out_as_each_service_takes_them() {
     let (first, second) = ("functions.run shell:0", format!("chatcmpl-tool-{:040}", 7));
     let call = |id: &str, name: &str| {
         let (id, name, args) = (id.to_owned(), name.to_owned(), json!({}));
-        Part::Call(ToolCall { id, name, args, malformed: None })
+        ContentPart::Call(ToolCall { id, name, args, malformed: None })
     };
     let result = |id: &str, name: &str| {
         let (call_id, name, text) = (id.to_owned(), name.to_owned(), "r".to_owned());
-        Part::Result(ToolResult {
+        ContentPart::Result(ToolResult {
             call_id,
             name,
             ok: false,
@@ -213,16 +220,16 @@ fn calls_that_another_service_made_go_out_as_each_service_takes_them() {
     };
     let mut messages = user("go");
     let parts = vec![call(first, "run shell!"), call(&second, "")];
-    messages.push(Message { role: Role::Assistant, parts });
+    messages.push(Message { role: MessageRole::Assistant, parts });
     let parts = vec![result(first, "run shell!"), result(&second, "")];
-    messages.push(Message { role: Role::User, parts });
-    let strict = Chat { service: Service::Openai, ..Chat::default() };
-    let wires: [(&dyn Wire, &str, &str); 5] = [
-        (&Messages::default(), "id", "tool_use_id"),
+    messages.push(Message { role: MessageRole::User, parts });
+    let strict = ChatWire { service: ChatService::Openai, ..ChatWire::default() };
+    let wires: [(&dyn WireFormat, &str, &str); 5] = [
+        (&MessagesWire::default(), "id", "tool_use_id"),
         (&strict, "id", "tool_call_id"),
-        (&Responses::default(), "call_id", "call_id"),
-        (&Gemini::default(), "", ""),
-        (&Chat::default(), "id", "tool_call_id"),
+        (&ResponsesWire::default(), "call_id", "call_id"),
+        (&GeminiWire::default(), "", ""),
+        (&ChatWire::default(), "id", "tool_call_id"),
     ];
     for (wire, of_call, of_result) in wires {
         let body = wire.body(&request(&messages, &[]), &facts());
@@ -258,8 +265,12 @@ fn bare(mut value: Value) -> Value {
 #[test]
 fn the_prefix_of_a_request_stays_the_same_from_turn_to_turn() {
     let (messages, tools) = (conversation(), tools());
-    let wires: [&dyn Wire; 4] =
-        [&Messages::default(), &Chat::default(), &Responses::default(), &Gemini::default()];
+    let wires: [&dyn WireFormat; 4] = [
+        &MessagesWire::default(),
+        &ChatWire::default(),
+        &ResponsesWire::default(),
+        &GeminiWire::default(),
+    ];
     for wire in wires {
         let mut before: Vec<Value> = Vec::new();
         for turn in [1, 3, 5] {
@@ -279,21 +290,24 @@ fn cache_marks_slide_and_are_never_more_than_four() {
     let mut messages = Vec::new();
     for turn in 0..8 {
         messages.extend(user(&format!("question {turn}")));
-        let wire = Messages { cache: CacheConfig::OneHour, ..Messages::default() };
+        let wire = MessagesWire { cache: CacheConfig::OneHour, ..MessagesWire::default() };
         let body = wire.body(&request(&messages, &tools), &facts());
         let marks = body.to_string().matches("cache_control").count();
         assert_eq!(marks, 2 + (turn + 1).min(2));
         let last = body["messages"].as_array().unwrap().last().unwrap();
         assert_eq!(last["content"][0]["cache_control"]["ttl"], "1h");
-        messages.push(Message::text(Role::Assistant, "answer"));
+        messages.push(Message::text(MessageRole::Assistant, "answer"));
     }
 }
 
 #[test]
 fn thinking_is_asked_for_only_where_it_fits_and_without_a_temperature() {
     let messages = user("go");
-    let wire =
-        |budget| Messages { thinking: Some(budget), temperature: Some(0.3), ..Messages::default() };
+    let wire = |budget| MessagesWire {
+        thinking: Some(budget),
+        temperature: Some(0.3),
+        ..MessagesWire::default()
+    };
     let body = wire(2000).body(&request(&messages, &[]), &facts());
     assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 2000}));
     assert_eq!(body["temperature"], Value::Null);

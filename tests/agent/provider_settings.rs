@@ -6,8 +6,8 @@ use provider::ProviderError;
 use serde_json::{Value, json};
 use testkit::env::until;
 use testkit::model_server::ModelServer;
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
 
 use crate::provider_support::{WIRES, ask, ask_once, provider, user};
 
@@ -19,7 +19,7 @@ fn temperature(wire: &str) -> &'static str {
 #[test]
 fn a_temperature_is_sent_where_one_is_set_and_nowhere_else() {
     for wire in WIRES {
-        let server = ModelServer::start([Reply::says("a"), Reply::says("b")]);
+        let server = ModelServer::start([ScriptedReply::says("a"), ScriptedReply::says("b")]);
         ask(provider(&server, wire, "").as_ref(), &user("go")).reply();
         ask(provider(&server, wire, "temperature = 0.25\n").as_ref(), &user("go")).reply();
         let sent: Vec<Option<Value>> = server
@@ -47,8 +47,8 @@ fn numbers_and_words_in_a_refusal_do_not_make_it_another_one() {
     for wire in WIRES {
         for words in ["max 500 items at capacity", "field `timeout`: 429 is too large"] {
             let body = json!({"error": {"type": "invalid_request_error", "message": words}});
-            let refusal = Reply::status(400).body("application/json", body.to_string());
-            let (server, asked) = ask_once(wire, [refusal, Reply::says("no")]);
+            let refusal = ScriptedReply::status(400).body("application/json", body.to_string());
+            let (server, asked) = ask_once(wire, [refusal, ScriptedReply::says("no")]);
             assert!(matches!(asked.result, Err(ProviderError::Rejected(_))), "{wire}: {asked:?}");
             assert_eq!(server.requests().len(), 1);
         }
@@ -58,7 +58,7 @@ fn numbers_and_words_in_a_refusal_do_not_make_it_another_one() {
 #[test]
 fn a_key_is_never_part_of_an_address() {
     for wire in WIRES {
-        let (server, asked) = ask_once(wire, Reply::status(404));
+        let (server, asked) = ask_once(wire, ScriptedReply::status(404));
         assert!(!server.requests()[0].path.contains("test-key"), "{wire}");
         assert!(!asked.error().contains("test-key"), "{wire}");
     }
@@ -66,7 +66,7 @@ fn a_key_is_never_part_of_an_address() {
 
 #[test]
 fn how_much_a_model_thinks_is_said_in_the_words_of_its_wire() {
-    let server = ModelServer::start([Reply::says("a"), Reply::says("b")]);
+    let server = ModelServer::start([ScriptedReply::says("a"), ScriptedReply::says("b")]);
     let more = "reasoning_effort = \"low\"\n";
     ask(provider(&server, "openai", more).as_ref(), &user("go")).reply();
     ask(provider(&server, "responses", more).as_ref(), &user("go")).reply();
@@ -78,8 +78,8 @@ fn how_much_a_model_thinks_is_said_in_the_words_of_its_wire() {
 #[test]
 fn a_reply_that_is_longer_than_the_silence_that_is_allowed_is_heard_to_its_end() {
     for wire in WIRES {
-        let gate = Gate::new();
-        let reply = (0..6).fold(Reply::new(), |reply, n| reply.then_says(format!("{n} ")));
+        let gate = ReplyGate::new();
+        let reply = (0..6).fold(ScriptedReply::new(), |reply, n| reply.then_says(format!("{n} ")));
         let server = ModelServer::start(reply.gate(&gate));
         let provider = provider(&server, wire, "\n[agent]\ntimeout_seconds = 1\n");
         // Each piece comes well within a second, all of them take longer.

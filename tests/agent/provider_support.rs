@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use base::config::Config;
 use provider::fallback::FallbackModels;
-use provider::message::{Message, Reply, Role};
+use provider::message::{Message, MessageRole, Reply};
 use provider::retry::{Backoff, RetryingProvider};
-use provider::{Delta, Provider, ProviderError, Request, ToolSpec, open};
+use provider::{ChatRequest, Delta, Provider, ProviderError, ToolDefinition, open};
 use serde_json::json;
 use testkit::model_server::ModelServer;
 
@@ -46,8 +46,8 @@ pub fn provider(server: &ModelServer, wire: &str, more: &str) -> Box<dyn Provide
     Box::new(RetryingProvider::new(FallbackModels::new(inner.expect("a provider"), None), 3, pace))
 }
 
-pub fn tools() -> Vec<ToolSpec> {
-    let tool = |name: &str| ToolSpec {
+pub fn tools() -> Vec<ToolDefinition> {
+    let tool = |name: &str| ToolDefinition {
         name: name.to_owned(),
         description: format!("The tool {name}."),
         parameters: json!({"type": "object", "properties": {"command": {"type": "string"}}}),
@@ -62,7 +62,7 @@ pub fn ask(provider: &dyn Provider, messages: &[Message]) -> Asked {
 
 pub async fn ask_async(provider: &dyn Provider, messages: &[Message]) -> Asked {
     let tools = tools();
-    let request = Request {
+    let request = ChatRequest {
         system: "You are terse.",
         messages,
         tools: &tools,
@@ -86,7 +86,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
 }
 
 pub fn user(text: &str) -> Vec<Message> {
-    vec![Message::text(Role::User, text)]
+    vec![Message::text(MessageRole::User, text)]
 }
 
 /// Asks a fresh server once on the given wire.

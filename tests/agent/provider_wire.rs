@@ -1,26 +1,26 @@
 //! Recorded replies of real services, read however the network cuts them.
 
 use provider::Delta;
-use provider::anthropic::Messages;
-use provider::gemini::Gemini;
-use provider::hosted::{Decoder, Wire};
-use provider::message::{Part, Reply, Stop};
-use provider::openai_chat::Chat;
-use provider::openai_responses::Responses;
-use provider::sse::{Event, Reader};
+use provider::anthropic::MessagesWire;
+use provider::gemini::GeminiWire;
+use provider::hosted::{ReplyDecoder, WireFormat};
+use provider::message::{ContentPart, Reply, StopReason};
+use provider::openai_chat::ChatWire;
+use provider::openai_responses::ResponsesWire;
+use provider::sse::{SseEvent, SseReader};
 use serde_json::{Value, json};
 
 use crate::provider_request::request;
 use crate::provider_support::user;
 
-pub fn decoder(wire: &str) -> Box<dyn Decoder> {
+pub fn decoder(wire: &str) -> Box<dyn ReplyDecoder> {
     let messages = user("go");
     let request = request(&messages, &[]);
     match wire {
-        "anthropic" => Messages::default().decoder(&request),
-        "gemini" => Gemini::default().decoder(&request),
-        "responses" => Responses::default().decoder(&request),
-        _ => Chat::default().decoder(&request),
+        "anthropic" => MessagesWire::default().decoder(&request),
+        "gemini" => GeminiWire::default().decoder(&request),
+        "responses" => ResponsesWire::default().decoder(&request),
+        _ => ChatWire::default().decoder(&request),
     }
 }
 
@@ -47,8 +47,8 @@ fn fixtures() -> Vec<(String, &'static str, String)> {
     all
 }
 
-pub fn events(chunks: &[&[u8]]) -> Vec<Event> {
-    let (mut reader, mut events) = (Reader::default(), Vec::new());
+pub fn events(chunks: &[&[u8]]) -> Vec<SseEvent> {
+    let (mut reader, mut events) = (SseReader::default(), Vec::new());
     for chunk in chunks {
         reader.push(chunk, &mut events).unwrap();
     }
@@ -57,7 +57,7 @@ pub fn events(chunks: &[&[u8]]) -> Vec<Event> {
 }
 
 /// Everything that is heard, and the reply.
-pub fn decode(wire: &str, events: &[Event]) -> (Vec<String>, Reply) {
+pub fn decode(wire: &str, events: &[SseEvent]) -> (Vec<String>, Reply) {
     let mut decoder = decoder(wire);
     let mut heard = Vec::new();
     let mut hear = |delta: Delta<'_>| match delta {
@@ -127,10 +127,12 @@ fn what_is_heard_is_what_the_reply_says() {
         assert!(reply.usage.output > 0, "{name}: {:?}", reply.usage);
         let calls = reply.message.calls().count();
         match reply.stop {
-            Stop::Calls => assert!(calls > 0, "{name}"),
-            Stop::Done => assert_eq!(calls, 0, "{name}"),
-            Stop::Length => assert!(reply.message.calls().all(|c| c.malformed.is_some()), "{name}"),
-            Stop::Refused => panic!("{name} was not refused"),
+            StopReason::Calls => assert!(calls > 0, "{name}"),
+            StopReason::Done => assert_eq!(calls, 0, "{name}"),
+            StopReason::Length => {
+                assert!(reply.message.calls().all(|c| c.malformed.is_some()), "{name}")
+            }
+            StopReason::Refused => panic!("{name} was not refused"),
         }
     }
 }
@@ -158,10 +160,13 @@ fn a_reply_that_is_cut_anywhere_before_its_end_is_not_complete() {
 #[test]
 fn thought_is_kept_as_it_came_on_each_wire() {
     let reply = part_named("encrypted_reasoning_multi_part");
-    let thoughts: Vec<&Part> = reply.message.parts.iter().filter(|p| is_thought(p)).collect();
+    let thoughts: Vec<&ContentPart> =
+        reply.message.parts.iter().filter(|p| is_thought(p)).collect();
     assert!(!thoughts.is_empty());
     for thought in thoughts {
-        let Part::Reasoning { text, sealed: Some(sealed) } = thought else { panic!("{thought:?}") };
+        let ContentPart::Reasoning { text, sealed: Some(sealed) } = thought else {
+            panic!("{thought:?}")
+        };
         let item = &sealed["item"];
         assert!(item["encrypted_content"].as_str().is_some_and(|text| !text.is_empty()));
         let summary = item["summary"].as_array().unwrap();
@@ -171,8 +176,8 @@ fn thought_is_kept_as_it_came_on_each_wire() {
     let parallel = part_named("parallel_tool_calls_single_turn");
     let names: Vec<&str> = parallel.message.calls().map(|call| call.name.as_str()).collect();
     assert_eq!(names, ["lookup_harbor_label", "lookup_orchard_label"]);
-    assert_eq!(part_named("incomplete_max_output_tokens").stop, Stop::Length);
-    assert_eq!(part_named("gemini-streaming_grammar-max_tokens").stop, Stop::Length);
+    assert_eq!(part_named("incomplete_max_output_tokens").stop, StopReason::Length);
+    assert_eq!(part_named("gemini-streaming_grammar-max_tokens").stop, StopReason::Length);
     let signed = "data: {\"candidates\": [{\"content\": {\"parts\": [{\"text\": \"hm\", \"thought\": true}, \
          {\"functionCall\": {\"name\": \"a\", \"args\": {}}, \"thoughtSignature\": \"s\"}, \
          {\"functionCall\": {\"name\": \"b\"}}]}, \"finishReason\": \"STOP\"}]}\r\n\r\n";
@@ -182,19 +187,21 @@ fn thought_is_kept_as_it_came_on_each_wire() {
         .parts
         .iter()
         .map(|part| match part {
-            Part::Reasoning { text, sealed: None } if text == "hm" => "thought",
-            Part::Reasoning { sealed: Some(sealed), .. } if sealed["thoughtSignature"] == "s" => {
+            ContentPart::Reasoning { text, sealed: None } if text == "hm" => "thought",
+            ContentPart::Reasoning { sealed: Some(sealed), .. }
+                if sealed["thoughtSignature"] == "s" =>
+            {
                 "sign"
             }
-            Part::Call(_) => "call",
+            ContentPart::Call(_) => "call",
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(kinds, ["thought", "sign", "call", "call"]);
 }
 
-fn is_thought(part: &Part) -> bool {
-    matches!(part, Part::Reasoning { .. })
+fn is_thought(part: &ContentPart) -> bool {
+    matches!(part, ContentPart::Reasoning { .. })
 }
 
 fn part_named(name: &str) -> Reply {
@@ -216,10 +223,12 @@ fn recorded_calls_thought_and_unicode_are_read() {
 
     let reply = part_named("redacted_thinking");
     let sealed = reply.message.parts.iter().filter_map(|part| match part {
-        Part::Reasoning { sealed, .. } => sealed.as_ref().map(|block| block["data"].clone()),
-        Part::Text { .. } | Part::Note(_) | Part::Call(_) | Part::Result(_) | Part::Image(_) => {
-            None
-        }
+        ContentPart::Reasoning { sealed, .. } => sealed.as_ref().map(|block| block["data"].clone()),
+        ContentPart::Text { .. }
+        | ContentPart::Note(_)
+        | ContentPart::Call(_)
+        | ContentPart::Result(_)
+        | ContentPart::Image(_) => None,
     });
     let sealed: Vec<_> = sealed.collect();
     assert_eq!(sealed, ["redacted_thinking_REDACTED_1", "redacted_thinking_REDACTED_2"]);
@@ -227,7 +236,9 @@ fn recorded_calls_thought_and_unicode_are_read() {
     let reply = part_named("llamacpp-streaming_tools-example");
     assert_eq!(reply.message.calls().next().unwrap().args, json!({"x": 2, "y": 5}));
     assert_eq!((reply.usage.cache_read, reply.usage.input), (305, 1));
-    assert!(matches!(&reply.message.parts[0], Part::Reasoning { text, .. } if text.len() > 50));
+    assert!(
+        matches!(&reply.message.parts[0], ContentPart::Reasoning { text, .. } if text.len() > 50)
+    );
 }
 
 /// A chat completions stream from chunks of `choices[0]`.
@@ -241,7 +252,7 @@ pub fn calls(pieces: &[Value]) -> Vec<(String, String, Value)> {
         pieces.iter().map(|piece| json!({"delta": {"tool_calls": [piece]}})).collect();
     choices.push(json!({"delta": {}, "finish_reason": "tool_calls"}));
     let reply = chat(&choices);
-    assert_eq!(reply.stop, Stop::Calls);
+    assert_eq!(reply.stop, StopReason::Calls);
     reply.message.calls().map(|c| (c.id.clone(), c.name.clone(), c.args.clone())).collect()
 }
 
@@ -298,7 +309,7 @@ fn servers_say_words_and_thought_in_many_ways() {
         {"type": "text", "text": "hi"}]}});
     let reply = chat(&[list, stop.clone()]);
     assert_eq!(reply.message.words(), "hi");
-    assert!(matches!(&reply.message.parts[0], Part::Reasoning { text, .. } if text == "hm"));
+    assert!(matches!(&reply.message.parts[0], ContentPart::Reasoning { text, .. } if text == "hm"));
 
     // A second stop, the whole text again beside it.
     let hi = json!({"delta": {"content": "hi"}});
@@ -306,12 +317,12 @@ fn servers_say_words_and_thought_in_many_ways() {
     assert_eq!(chat(&[hi.clone(), stop.clone(), again]).message.words(), "hi");
 
     // `[DONE]` without a reason; a reason without `[DONE]`.
-    assert_eq!(chat(std::slice::from_ref(&hi)).stop, Stop::Done);
+    assert_eq!(chat(std::slice::from_ref(&hi)).stop, StopReason::Done);
     let body =
         format!("data: {}\n\ndata: {}", json!({"choices": [hi]}), json!({"choices": [stop]}));
     assert_eq!(read("openai", &body).message.words(), "hi");
     let filtered = json!({"delta": {}, "finish_reason": "content_filter"});
-    assert_eq!(chat(&[filtered]).stop, Stop::Refused);
+    assert_eq!(chat(&[filtered]).stop, StopReason::Refused);
 }
 
 #[test]
@@ -339,5 +350,5 @@ fn spliced_and_unknown_events_of_the_messages_wire_are_survived() {
     ];
     let reply = read("anthropic", &body.concat());
     assert_eq!(reply.message.words(), "one two");
-    assert_eq!((reply.usage.input, reply.usage.output, reply.stop), (9, 4, Stop::Done));
+    assert_eq!((reply.usage.input, reply.usage.output, reply.stop), (9, 4, StopReason::Done));
 }

@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 use testkit::env::until;
-use testkit::model_server::reply::Reply;
-use testkit::model_server::request::Request;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 use crate::terminal::answered;
 use crate::tools_support::Bench;
 
@@ -99,7 +99,8 @@ fn scout(stage: &mut Stage, says: &str) {
 #[test]
 fn the_tool_gives_the_report_of_a_scout_that_asks_the_same_model() {
     let question = json!({"query": "which\n'crate'?"});
-    let mut stage = Stage::new([Reply::call("research", question), Reply::says("done")]);
+    let mut stage =
+        Stage::new([ScriptedReply::call("research", question), ScriptedReply::says("done")]);
     stage.env.set("SOME_API_KEY", "sesame");
     scout(&mut stage, &format!("[ \"$SOME_API_KEY\" = sesame ] || exit 7\n{REPORT}"));
     stage.g3(["find out"]).ok();
@@ -122,8 +123,9 @@ fn the_tool_gives_the_report_of_a_scout_that_asks_the_same_model() {
 
 #[test]
 fn a_scout_that_fails_is_told_and_no_scout_starts_another() {
-    let ask = || Reply::call("research", json!({"query": "why?"}));
-    let mut stage = Stage::new([ask(), Reply::says("done"), ask(), Reply::says("done")]);
+    let ask = || ScriptedReply::call("research", json!({"query": "why?"}));
+    let mut stage =
+        Stage::new([ask(), ScriptedReply::says("done"), ask(), ScriptedReply::says("done")]);
     scout(&mut stage, "echo 'no route to anywhere' >&2; exit 3");
     stage.g3(["find out"]).ok();
     let result = stage.asked()[1].tool_results()[0].1.clone();
@@ -135,7 +137,7 @@ fn a_scout_that_fails_is_told_and_no_scout_starts_another() {
 
 #[test]
 fn a_cancelled_research_ends_its_scout() {
-    let mut stage = Stage::new([Reply::call("research", json!({"query": "why?"}))]);
+    let mut stage = Stage::new([ScriptedReply::call("research", json!({"query": "why?"}))]);
     scout(&mut stage, "echo $$ > \"$HOME/pid\"; exec sleep 100");
     let mut running = stage.start(["find out"]);
     let pid_file = stage.env.home().join("pid");
@@ -151,7 +153,7 @@ const BRIEF: &str = "# Which colour\n\nBlue; the README says so.";
 
 /// A model that answers two conversations: the scout's, which looks into the README and writes its
 /// brief, and the one that wanted it, which goes by these replies.
-fn two_voices(lead: Vec<Reply>) -> Script {
+fn two_voices(lead: Vec<ScriptedReply>) -> Script {
     Script::by(move |request| {
         let turn = request.assistant_messages();
         if !request.system().contains("You are scout") {
@@ -159,14 +161,14 @@ fn two_voices(lead: Vec<Reply>) -> Script {
         }
         let brief = format!("Done.\n---SCOUT_REPORT_START---\n{BRIEF}\n---SCOUT_REPORT_END---\n");
         match turn {
-            0 => Reply::call("read_file", json!({"file_path": "README.md"})),
-            _ => Reply::says(brief),
+            0 => ScriptedReply::call("read_file", json!({"file_path": "README.md"})),
+            _ => ScriptedReply::says(brief),
         }
     })
 }
 
 /// What the scout and the other one were asked.
-fn conversations(stage: &Stage) -> (Vec<Request>, Vec<Request>) {
+fn conversations(stage: &Stage) -> (Vec<ReceivedRequest>, Vec<ReceivedRequest>) {
     stage.asked().into_iter().partition(|request| request.system().contains("You are scout"))
 }
 
@@ -179,8 +181,8 @@ fn without_our_own(stage: &Stage) -> BTreeMap<String, String> {
 
 #[test]
 fn a_real_scout_reads_writes_nothing_and_its_brief_comes_back() {
-    let ask = Reply::call("research", json!({"query": "Which colour is it?"}));
-    let stage = Stage::new(two_voices(vec![ask, Reply::says("It is blue.")]));
+    let ask = ScriptedReply::call("research", json!({"query": "Which colour is it?"}));
+    let stage = Stage::new(two_voices(vec![ask, ScriptedReply::says("It is blue.")]));
     stage.repo.write("README.md", "The sky is blue here.\n");
     let before = without_our_own(&stage);
 
@@ -203,9 +205,12 @@ fn a_real_scout_reads_writes_nothing_and_its_brief_comes_back() {
 #[test]
 fn the_program_of_the_skill_starts_a_real_scout_as_well() {
     let replies = vec![
-        Reply::call("skill", json!({"name": "research"})),
-        Reply::call("shell", json!({"command": ".g3/bin/g3-research 'Which colour is it?'"})),
-        Reply::says("It is blue."),
+        ScriptedReply::call("skill", json!({"name": "research"})),
+        ScriptedReply::call(
+            "shell",
+            json!({"command": ".g3/bin/g3-research 'Which colour is it?'"}),
+        ),
+        ScriptedReply::says("It is blue."),
     ];
     let mut stage = Stage::new(two_voices(replies));
     stage.repo.write("README.md", "The sky is blue here.\n");
@@ -213,7 +218,7 @@ fn the_program_of_the_skill_starts_a_real_scout_as_well() {
     let provider = stage.model.config_toml("anthropic");
     let rule = "[[gate.rules]]\ncommand = \"*g3-research*\"\naction = \"allow\"\n";
     stage.env.config(&format!("{provider}\n{rule}"));
-    let beside = std::path::Path::new(crate::stage::G3).parent().unwrap().display().to_string();
+    let beside = std::path::Path::new(crate::agent_env::G3).parent().unwrap().display().to_string();
     stage.env.set("PATH", format!("{beside}:{}", std::env::var("PATH").unwrap()));
 
     stage.g3(["find out"]).ok();
@@ -228,11 +233,15 @@ fn the_program_of_the_skill_starts_a_real_scout_as_well() {
 #[test]
 fn a_scouts_question_about_the_web_is_asked_before_it_starts() {
     for (answer, allowed) in [("y", true), ("n", false)] {
-        let call = Reply::call("research", json!({ "query": "plums" }));
-        let fetch = Reply::call("webfetch", json!({ "url": "https://docs.invalid/x" }));
+        let call = ScriptedReply::call("research", json!({ "query": "plums" }));
+        let fetch = ScriptedReply::call("webfetch", json!({ "url": "https://docs.invalid/x" }));
         let report = "---SCOUT_REPORT_START---\nread\n---SCOUT_REPORT_END---";
-        let replies = [vec![call], vec![fetch, Reply::says(report)], vec![Reply::says("done")]];
-        let replies: Vec<Reply> = match allowed {
+        let replies = [
+            vec![call],
+            vec![fetch, ScriptedReply::says(report)],
+            vec![ScriptedReply::says("done")],
+        ];
+        let replies: Vec<ScriptedReply> = match allowed {
             true => replies.into_iter().flatten().collect(),
             false => replies.into_iter().step_by(2).flatten().collect(),
         };

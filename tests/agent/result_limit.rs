@@ -1,10 +1,10 @@
 //! Big results: cut to what fits the model's window, in every profile, the rest in a file.
 
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::{Stage, of_type};
 use crate::mcp_support::result;
-use crate::stage::{Stage, of_type};
 
 /// Tools whose result has no end of its own, and the profile that they are of.
 fn big() -> Vec<(&'static str, &'static str, Value)> {
@@ -24,7 +24,8 @@ fn big() -> Vec<(&'static str, &'static str, Value)> {
 #[test]
 fn the_result_of_every_tool_fits_the_window_and_the_rest_is_named() {
     for (profile, name, args) in big() {
-        let stage = Stage::new([Reply::call(name, args.clone()), Reply::says("done")]);
+        let stage =
+            Stage::new([ScriptedReply::call(name, args.clone()), ScriptedReply::says("done")]);
         let lines: String = (1..=400_000).map(|n| format!("{n}\n")).collect();
         stage.repo.write("big.txt", lines);
         for n in 0..12 {

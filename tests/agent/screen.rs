@@ -1,19 +1,19 @@
 //! g3 on a terminal, as a person sees it and types: a pty of tmux, wide and narrow.
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
-use testkit::tmux::Terminal;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::tmux::TmuxTerminal;
 
+use crate::agent_env::{G3, Stage};
 use crate::mcp_support;
-use crate::stage::{G3, Stage};
 
 /// The usual size of a terminal.
 const USUAL: (u16, u16) = (80, 24);
 const NARROW: (u16, u16) = (40, 24);
 
-fn g3<'a, const N: usize>(stage: &'a Stage, size: (u16, u16), args: [&str; N]) -> Terminal<'a> {
+fn g3<'a, const N: usize>(stage: &'a Stage, size: (u16, u16), args: [&str; N]) -> TmuxTerminal<'a> {
     let command = [G3].into_iter().chain(args);
-    Terminal::start(&stage.env, stage.repo.path(), size, command)
+    TmuxTerminal::start(&stage.env, stage.repo.path(), size, command)
 }
 
 /// A command that writes these lines, and ends when the test makes the file `go`.
@@ -40,8 +40,11 @@ fn steady(text: &str) -> String {
 #[test]
 fn the_last_lines_of_a_command_are_shown_while_it_runs_and_afterwards() {
     let stage = Stage::new([
-        Reply::call("shell", waits(r"line 1\nline 2\nline 3\nline 4\nline 5\nline 6\nline 7")),
-        Reply::says("Done."),
+        ScriptedReply::call(
+            "shell",
+            waits(r"line 1\nline 2\nline 3\nline 4\nline 5\nline 6\nline 7"),
+        ),
+        ScriptedReply::says("Done."),
     ]);
     let terminal = g3(&stage, USUAL, ["run it"]);
     let live = terminal.shows_all(&["\n  line 3", "\n  line 7", "shell printf"]);
@@ -70,9 +73,12 @@ fn an_edit_is_shown_as_a_diff() {
     let diff = "@@ -4,3 +4,3 @@\n line 4 of a file with words\n-line 5 of a file with words\n+line five of a file with words\n line 6 of a file with words\n";
     for size in [USUAL, NARROW] {
         let stage = Stage::new([
-            Reply::call("str_replace", json!({"file_path": "a.txt", "diff": diff})),
-            Reply::call("write_file", json!({"file_path": "new.txt", "content": "hi\n\tthere\n"})),
-            Reply::says("Done."),
+            ScriptedReply::call("str_replace", json!({"file_path": "a.txt", "diff": diff})),
+            ScriptedReply::call(
+                "write_file",
+                json!({"file_path": "new.txt", "content": "hi\n\tthere\n"}),
+            ),
+            ScriptedReply::says("Done."),
         ]);
         stage.repo.write("a.txt", &lines);
         let text = g3(&stage, size, ["edit"]).ends();
@@ -84,9 +90,9 @@ fn an_edit_is_shown_as_a_diff() {
 fn a_diff_is_red_and_green_and_has_signs_without_colours() {
     for (variable, colours) in [("", true), ("1", false)] {
         let mut stage = Stage::new([
-            Reply::says("# Plan\n")
+            ScriptedReply::says("# Plan\n")
                 .calls("write_file", json!({"file_path": "a.txt", "content": "new\n"})),
-            Reply::says("Done."),
+            ScriptedReply::says("Done."),
         ]);
         stage.env.set("NO_COLOR", variable);
         stage.repo.write("a.txt", "old\n");
@@ -104,11 +110,11 @@ fn a_diff_is_red_and_green_and_has_signs_without_colours() {
 fn a_question_about_a_write_shows_the_diff_and_takes_an_answer() {
     for (answer, written) in [("y", true), ("n", false), ("", false)] {
         let stage = Stage::new([
-            Reply::call(
+            ScriptedReply::call(
                 "write_file",
                 json!({"file_path": "../outside.txt", "content": "b\u{202e}\nc\n"}),
             ),
-            Reply::says("Done."),
+            ScriptedReply::says("Done."),
         ]);
         let outside = stage.env.home().join("outside.txt");
         std::fs::write(&outside, "a\nc\n").unwrap();
@@ -127,9 +133,10 @@ fn a_question_about_a_write_shows_the_diff_and_takes_an_answer() {
 
 #[test]
 fn always_holds_for_the_rest_of_the_session() {
-    let write =
-        |text: &str| Reply::call("write_file", json!({"file_path": "../o.txt", "content": text}));
-    let stage = Stage::new([write("1"), write("2"), Reply::says("Done.")]);
+    let write = |text: &str| {
+        ScriptedReply::call("write_file", json!({"file_path": "../o.txt", "content": text}))
+    };
+    let stage = Stage::new([write("1"), write("2"), ScriptedReply::says("Done.")]);
     let terminal = g3(&stage, NARROW, ["write twice"]);
     terminal.shows("[N]o:");
     terminal.enters("a");
@@ -141,10 +148,10 @@ fn always_holds_for_the_rest_of_the_session() {
 #[test]
 fn what_was_typed_before_a_question_does_not_answer_it() {
     let stage = Stage::new([
-        Reply::call("shell", waits("begun")),
-        Reply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
-        Reply::says("The end."),
-        Reply::says("Yes?"),
+        ScriptedReply::call("shell", waits("begun")),
+        ScriptedReply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
+        ScriptedReply::says("The end."),
+        ScriptedReply::says("Yes?"),
     ]);
     let terminal = g3(&stage, USUAL, []);
     terminal.shows("g3>");
@@ -161,9 +168,9 @@ fn what_was_typed_before_a_question_does_not_answer_it() {
 #[test]
 fn what_is_typed_during_a_turn_is_not_mixed_into_it_and_waits_at_the_prompt() {
     let stage = Stage::new([
-        Reply::call("shell", waits("begun")),
-        Reply::says("The answer."),
-        Reply::says("Another answer."),
+        ScriptedReply::call("shell", waits("begun")),
+        ScriptedReply::says("The answer."),
+        ScriptedReply::says("Another answer."),
     ]);
     let terminal = g3(&stage, USUAL, []);
     terminal.shows("g3>");
@@ -186,7 +193,7 @@ fn words_are_wrapped_and_tables_are_aligned_at_the_width_of_the_terminal() {
         | `parse.rs` | reads the text and says where it is wrong | 1200 |\n\
         | print.rs | writes it | 80 |\n\nThat is all.\n";
     for size in [USUAL, NARROW] {
-        let stage = Stage::new([Reply::says(words).in_chunks_of(7)]);
+        let stage = Stage::new([ScriptedReply::says(words).in_chunks_of(7)]);
         let text = g3(&stage, size, ["look"]).ends();
         insta::assert_snapshot!(format!("answer_{}", size.0), text);
     }
@@ -195,10 +202,10 @@ fn words_are_wrapped_and_tables_are_aligned_at_the_width_of_the_terminal() {
 #[test]
 fn a_session_that_is_taken_up_shows_its_end_and_leaving_says_how_to_return() {
     let stage = Stage::new([
-        Reply::says("One."),
-        Reply::says("I look.").calls("shell", json!({"command": "ls"})),
-        Reply::says("There is **one** file, as far as I can see from here."),
-        Reply::says("Three."),
+        ScriptedReply::says("One."),
+        ScriptedReply::says("I look.").calls("shell", json!({"command": "ls"})),
+        ScriptedReply::says("There is **one** file, as far as I can see from here."),
+        ScriptedReply::says("Three."),
     ]);
     let terminal = g3(&stage, USUAL, []);
     terminal.shows("g3>");
@@ -226,7 +233,7 @@ fn the_banner_names_model_directory_and_session() {
 
 #[test]
 fn paths_behind_an_at_sign_are_completed() {
-    let stage = Stage::new([Reply::says("Seen.")]);
+    let stage = Stage::new([ScriptedReply::says("Seen.")]);
     stage.repo.write("src/a_long_name.rs", "fn a() {}\n");
     let terminal = g3(&stage, USUAL, []);
     terminal.shows("g3>");
@@ -240,9 +247,12 @@ fn paths_behind_an_at_sign_are_completed() {
 fn a_no_leaves_nothing_behind_of_what_was_shown() {
     let patch = "*** Begin Patch\n*** Add File: ../new/dir/b.txt\n+b\n*** End Patch";
     let stage = Stage::new([
-        Reply::call("write_file", json!({"file_path": "../new/dir/a.txt", "content": "a\n"})),
-        Reply::call("patch", json!({"patch_text": patch})),
-        Reply::says("Done."),
+        ScriptedReply::call(
+            "write_file",
+            json!({"file_path": "../new/dir/a.txt", "content": "a\n"}),
+        ),
+        ScriptedReply::call("patch", json!({"patch_text": patch})),
+        ScriptedReply::says("Done."),
     ]);
     let terminal = g3(&stage, USUAL, ["write outside"]);
     terminal.shows("    1 + a");
@@ -257,8 +267,8 @@ fn a_no_leaves_nothing_behind_of_what_was_shown() {
 #[test]
 fn an_interrupt_at_a_question_is_a_no_and_the_prompt_goes_on() {
     let stage = Stage::new([
-        Reply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
-        Reply::says("Here I am."),
+        ScriptedReply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
+        ScriptedReply::says("Here I am."),
     ]);
     let terminal = g3(&stage, USUAL, []);
     terminal.shows("g3>");
@@ -272,9 +282,9 @@ fn an_interrupt_at_a_question_is_a_no_and_the_prompt_goes_on() {
 
 #[test]
 fn the_terminal_is_as_before_after_an_interrupt() {
-    let stage = Stage::new([Reply::call("shell", waits("begun"))]);
+    let stage = Stage::new([ScriptedReply::call("shell", waits("begun"))]);
     let line = format!("trap : INT; {G3} 'begin'; stty -a");
-    let terminal = Terminal::start(&stage.env, stage.repo.path(), USUAL, ["sh", "-c", &line]);
+    let terminal = TmuxTerminal::start(&stage.env, stage.repo.path(), USUAL, ["sh", "-c", &line]);
     terminal.shows("  begun");
     let text = terminal.presses("C-c").ends();
     assert!(text.contains("interrupted"), "{text}");
@@ -286,8 +296,10 @@ fn the_terminal_is_as_before_after_an_interrupt() {
 fn a_question_shows_a_long_command_whole_on_a_narrow_terminal() {
     let names: Vec<String> = (1..=30).map(|n| format!("file{n:02}")).collect();
     let command = format!("cd .. &&\ntouch {}", names.join(" "));
-    let stage =
-        Stage::new([Reply::call("shell", json!({"command": command})), Reply::says("Done.")]);
+    let stage = Stage::new([
+        ScriptedReply::call("shell", json!({"command": command})),
+        ScriptedReply::says("Done."),
+    ]);
     std::fs::create_dir_all(stage.env.home().join(".config/g3")).unwrap();
     let rule = "\n[[gate.rules]]\ntool = \"shell\"\naction = \"ask\"\n";
     let file = stage.env.home().join(".config/g3/config.toml");
@@ -304,7 +316,7 @@ fn a_question_shows_a_long_command_whole_on_a_narrow_terminal() {
 #[test]
 fn a_question_about_a_servers_tool_shows_its_arguments() {
     let replies =
-        [mcp_support::call("echo", json!({"text": "plum\u{202e}"})), Reply::says("Done.")];
+        [mcp_support::call("echo", json!({"text": "plum\u{202e}"})), ScriptedReply::says("Done.")];
     let stage = mcp_support::stage(replies, [], "");
     let terminal = g3(&stage, USUAL, ["say plum"]);
     let asked = terminal.shows("[N]o:");
@@ -318,9 +330,9 @@ fn a_question_about_a_servers_tool_shows_its_arguments() {
 fn nothing_is_drawn_over_a_question_while_another_call_runs() {
     let command = "until [ -e go ]; do sleep 0.02; done; echo the last line; touch ended";
     let stage = Stage::new([
-        Reply::call("shell", json!({"command": command}))
+        ScriptedReply::call("shell", json!({"command": command}))
             .calls("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
-        Reply::says("Done."),
+        ScriptedReply::says("Done."),
     ]);
     let terminal = g3(&stage, USUAL, ["do both"]);
     terminal.shows("[N]o:");

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde_json::json;
 use testkit::env::until;
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::stage::{G3, Stage, journal};
+use crate::agent_env::{G3, Stage, journal};
 
 /// A model that makes `one`, then `two`, then is done; told by what it has seen, so that it goes
 /// on properly wherever it is interrupted.
@@ -17,7 +17,7 @@ fn two_files() -> Script {
     Script::by(|request| {
         let seen = request.text();
         let make = |name: &str| {
-            Reply::new().then_says(format!("making {name}")).calls(
+            ScriptedReply::new().then_says(format!("making {name}")).calls(
                 "shell",
                 json!({"command": format!("echo {name} > {name}; echo made-{name}")}),
             )
@@ -27,7 +27,7 @@ fn two_files() -> Script {
         } else if !seen.contains("made-two") {
             make("two")
         } else {
-            Reply::says("both are made")
+            ScriptedReply::says("both are made")
         }
     })
 }
@@ -83,7 +83,11 @@ fn assert_every_call_is_answered(stage: &Stage) {
 
 #[test]
 fn a_session_is_taken_up_in_place_by_the_beginning_of_its_id() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    let stage = Stage::new([
+        ScriptedReply::says("one"),
+        ScriptedReply::says("two"),
+        ScriptedReply::says("three"),
+    ]);
     stage.g3(["remember the word plum"]).ok();
     let dir = stage.session_dir();
     let id = dir.file_name().unwrap().to_str().unwrap().to_owned();
@@ -99,7 +103,7 @@ fn a_session_is_taken_up_in_place_by_the_beginning_of_its_id() {
 
 #[test]
 fn the_journal_survives_a_torn_last_line() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3(["first"]).ok();
     let path = stage.session_dir().join("session.jsonl");
     let mut text = std::fs::read_to_string(&path).unwrap();
@@ -111,7 +115,7 @@ fn the_journal_survives_a_torn_last_line() {
 
 #[test]
 fn state_is_private_and_git_does_not_see_it() {
-    let stage = Stage::new([Reply::says("done")]);
+    let stage = Stage::new([ScriptedReply::says("done")]);
     stage.g3(["task"]).ok();
     assert_eq!(stage.repo.git(["status", "--porcelain"]).trim(), "");
     let dir = stage.session_dir();
@@ -132,13 +136,13 @@ fn a_full_context_is_summarised_and_the_work_goes_on() {
     let script = Script::by(|request| {
         let text = request.text();
         if text.contains("no longer fits") {
-            return Reply::says("SUMMARY: made the file").usage(9_000, 20);
+            return ScriptedReply::says("SUMMARY: made the file").usage(9_000, 20);
         }
         if text.contains("SUMMARY") {
-            return Reply::says("all done").usage(500, 5);
+            return ScriptedReply::says("all done").usage(500, 5);
         }
         let todo = json!({"content": "- [ ] paint the fence\n"});
-        Reply::call("todo_write", todo)
+        ScriptedReply::call("todo_write", todo)
             .calls("shell", json!({"command": "seq 1 400"}))
             .usage(9_000, 20)
     });
@@ -158,9 +162,9 @@ fn a_full_context_is_summarised_and_the_work_goes_on() {
 #[test]
 fn a_session_that_is_too_full_to_go_on_with_is_summarised_first() {
     let stage = Stage::new([
-        Reply::says("noted").usage(9_000, 20),
-        Reply::says("SUMMARY: the word is plum").usage(9_000, 20),
-        Reply::says("plum"),
+        ScriptedReply::says("noted").usage(9_000, 20),
+        ScriptedReply::says("SUMMARY: the word is plum").usage(9_000, 20),
+        ScriptedReply::says("plum"),
     ]);
     stage.env.config(&format!("{}context_length = 10000\n", stage.model.config_toml("anthropic")));
     stage.g3(["the word is plum"]).ok();
@@ -174,7 +178,7 @@ fn a_session_that_is_too_full_to_go_on_with_is_summarised_first() {
 
 #[test]
 fn a_damaged_picture_of_a_session_is_made_anew_from_its_journal() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two")]);
+    let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3(["the word is plum"]).ok();
     let picture = stage.session_dir().join("session.json");
     for damage in ["", "{\"usage\": ", "[]", "\u{0}"] {
@@ -195,7 +199,10 @@ mod needs_mount_namespace {
     #[test]
     #[ignore = "needs a mount namespace of its own (unshare -rm)"]
     fn a_full_disk_is_told_and_the_session_goes_on_when_there_is_room() {
-        let stage = Stage::new([Reply::says("x".repeat(60_000)), Reply::says("there is room")]);
+        let stage = Stage::new([
+            ScriptedReply::says("x".repeat(60_000)),
+            ScriptedReply::says("there is room"),
+        ]);
         let disk = stage.env.home().join("disk");
         std::fs::create_dir(&disk).unwrap();
         // A file system of 200 kB in a namespace of our own, filled up to a few kB.
@@ -213,8 +220,11 @@ mod needs_mount_namespace {
 
 #[test]
 fn a_session_whose_g3_was_killed_is_not_called_running() {
-    let gate = Gate::new();
-    let stage = Stage::new([Reply::says("a ").then_says("b").gate(&gate), Reply::says("done")]);
+    let gate = ReplyGate::new();
+    let stage = Stage::new([
+        ScriptedReply::says("a ").then_says("b").gate(&gate),
+        ScriptedReply::says("done"),
+    ]);
     let running = stage.start(["work for long"]);
     gate.wait_until_reached(1);
     let status = || {

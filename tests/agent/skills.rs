@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::{G3, Stage, of_type};
+use crate::agent_env::{G3, Stage, of_type};
 use crate::tools_support::Bench;
 
 fn skill(dir: &Path, front: &str) {
@@ -18,10 +18,10 @@ fn skill(dir: &Path, front: &str) {
 #[test]
 fn a_model_is_told_of_skills_and_loads_one_on_demand() {
     let stage = Stage::new([
-        Reply::call("skill", json!({"name": "paint"})),
-        Reply::call("skill", json!({"name": "paint", "file": "colours/red.md"})),
-        Reply::says("done"),
-        Reply::says("again"),
+        ScriptedReply::call("skill", json!({"name": "paint"})),
+        ScriptedReply::call("skill", json!({"name": "paint", "file": "colours/red.md"})),
+        ScriptedReply::says("done"),
+        ScriptedReply::says("again"),
     ]);
     let dir = stage.repo.path().join("skills/paint");
     skill(&dir, "name: paint\ndescription: Paints <things> & more");
@@ -58,14 +58,14 @@ fn a_skill_that_is_compiled_in_can_be_read_where_the_model_is_told_that_it_stand
 
 #[test]
 fn a_profile_without_the_tool_is_not_told_of_skills() {
-    let stage = Stage::new([Reply::says("done")]);
+    let stage = Stage::new([ScriptedReply::says("done")]);
     stage.g3(["--profile", "egirl", "x"]).ok();
     assert!(!stage.asked()[0].system().contains("available_skills"));
 }
 
 #[test]
 fn skills_are_not_offered_when_they_are_off() {
-    let stage = Stage::new([Reply::says("done")]);
+    let stage = Stage::new([ScriptedReply::says("done")]);
     stage
         .env
         .config(&format!("{}\n[skills]\nenabled = false\n", stage.model.config_toml("anthropic")));
@@ -78,7 +78,7 @@ fn skills_are_not_offered_when_they_are_off() {
 #[test]
 fn a_small_model_hears_of_skills_only_when_told_so() {
     let asked = |more: &str| {
-        let stage = Stage::new([Reply::says("done"), Reply::says("done")]);
+        let stage = Stage::new([ScriptedReply::says("done"), ScriptedReply::says("done")]);
         let small = "context_length = 7000\n";
         stage.env.config(&format!("{}{small}{more}", stage.model.config_toml("anthropic")));
         stage.g3(["What is here?"]).ok();
@@ -94,7 +94,7 @@ fn a_small_model_hears_of_skills_only_when_told_so() {
 
 #[test]
 fn a_wrong_skill_is_left_out_with_a_notice_that_names_file_and_rule() {
-    let stage = Stage::new([Reply::says("done")]);
+    let stage = Stage::new([ScriptedReply::says("done")]);
     skill(&stage.repo.path().join(".g3/skills/paint"), "name: Paint\ndescription: x");
     let ran = stage.g3(["--json", "x"]);
     ran.ok();
@@ -108,11 +108,11 @@ fn a_wrong_skill_is_left_out_with_a_notice_that_names_file_and_rule() {
 #[test]
 fn while_a_skill_names_its_tools_others_are_refused_until_the_user_speaks() {
     let stage = Stage::new([
-        Reply::call("skill", json!({"name": "look"})),
-        Reply::call("shell", json!({"command": "touch made"})),
-        Reply::says("refused"),
-        Reply::call("shell", json!({"command": "touch made"})),
-        Reply::says("made"),
+        ScriptedReply::call("skill", json!({"name": "look"})),
+        ScriptedReply::call("shell", json!({"command": "touch made"})),
+        ScriptedReply::says("refused"),
+        ScriptedReply::call("shell", json!({"command": "touch made"})),
+        ScriptedReply::says("made"),
     ]);
     let front = "name: look\ndescription: Looks.\nallowed-tools: Read Grep";
     skill(&stage.repo.path().join("skills/look"), front);

@@ -1,17 +1,17 @@
 //! A small model that does not know when it is done.
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 
 #[test]
 fn an_edit_that_a_small_model_repeats_after_green_checks_ends_the_run_well() {
     let edit = || {
         let args = json!({"filePath": "sum.py", "oldString": "a - b", "newString": "a + b"});
-        Reply::call("edit", args)
+        ScriptedReply::call("edit", args)
     };
-    let check = Reply::call("shell", json!({"command": "python3 test_sum.py"}));
+    let check = ScriptedReply::call("shell", json!({"command": "python3 test_sum.py"}));
     let stage = Stage::new(vec![edit(), check, edit(), edit(), edit(), edit(), edit()]);
     stage.env.config(&format!(
         "[providers.openai.tiny]\nmodel = \"tiny-1.5b\"\nbase_url = \"{}\"\n",

@@ -6,25 +6,25 @@ use base::process::{self, exit_code};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::env::until;
-use testkit::model_server::reply::Reply;
-use testkit::model_server::request::Request;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
-use crate::stage::{Stage, journal, of_type};
+use crate::agent_env::{Stage, journal, of_type};
 
 /// A call of the tool.
-fn task(prompt: &str) -> Reply {
-    Reply::call("task", json!({ "description": "a part", "prompt": prompt }))
+fn task(prompt: &str) -> ScriptedReply {
+    ScriptedReply::call("task", json!({ "description": "a part", "prompt": prompt }))
 }
 
 /// The lead hands `part` over and is done; whoever gets that goes through these replies.
-fn lead_and(part: Reply, worker: Vec<Reply>) -> Script {
-    let lead = vec![part, Reply::says("all is done"), Reply::says("again")];
+fn lead_and(part: ScriptedReply, worker: Vec<ScriptedReply>) -> Script {
+    let lead = vec![part, ScriptedReply::says("all is done"), ScriptedReply::says("again")];
     Script::by_task([("lead the work".to_owned(), lead), ("do the part".to_owned(), worker)])
 }
 
 /// The requests of whoever got this order.
-fn asked_by(stage: &Stage, order: &str) -> Vec<Request> {
+fn asked_by(stage: &Stage, order: &str) -> Vec<ReceivedRequest> {
     stage.asked().into_iter().filter(|it| it.first_user().contains(order)).collect()
 }
 
@@ -39,8 +39,8 @@ fn results(stage: &Stage) -> Vec<String> {
 fn a_part_of_the_work_has_its_own_conversation_and_its_report_comes_back() {
     let write = json!({"file_path": "part.txt", "content": "part\n"});
     let worker = vec![
-        Reply::call("write_file", write).usage(100, 7),
-        Reply::says("I wrote part.txt").usage(120, 3),
+        ScriptedReply::call("write_file", write).usage(100, 7),
+        ScriptedReply::says("I wrote part.txt").usage(120, 3),
     ];
     let stage = Stage::new(lead_and(task("do the part").usage(50, 5), worker));
     let ran = stage.g3(["--json", "lead the work"]);
@@ -86,10 +86,10 @@ fn who_may_only_look_is_offered_nothing_else_and_runs_nothing_else() {
     let part = json!({"prompt": "do the part", "read_only": "true"});
     let write = json!({"file_path": "part.txt", "content": "part\n"});
     let worker = vec![
-        Reply::call("write_file", write).calls("shell", json!({"command": "touch made"})),
-        Reply::says("I could not"),
+        ScriptedReply::call("write_file", write).calls("shell", json!({"command": "touch made"})),
+        ScriptedReply::says("I could not"),
     ];
-    let stage = Stage::new(lead_and(Reply::call("task", part), worker));
+    let stage = Stage::new(lead_and(ScriptedReply::call("task", part), worker));
     stage.g3(["lead the work"]).ok();
     assert!(
         !stage.repo.path().join("part.txt").exists() && !stage.repo.path().join("made").exists()
@@ -110,13 +110,13 @@ fn those_who_only_look_work_at_the_same_time() {
         if request.first_user().contains("lead the work") {
             let part = |name: &str| json!({"prompt": format!("part {name}"), "read_only": true});
             return match request.assistant_messages() {
-                0 => Reply::new().calls("task", part("a")).calls("task", part("b")),
-                _ => Reply::says("done"),
+                0 => ScriptedReply::new().calls("task", part("a")).calls("task", part("b")),
+                _ => ScriptedReply::says("done"),
             };
         }
         THERE.fetch_add(1, Ordering::SeqCst);
         until("the other one is there", || (THERE.load(Ordering::SeqCst) == 2).then_some(()));
-        Reply::says(format!("report of {}", request.first_user().lines().next().unwrap()))
+        ScriptedReply::says(format!("report of {}", request.first_user().lines().next().unwrap()))
     }));
     stage.g3(["lead the work"]).ok();
     assert_eq!(results(&stage), ["report of part a", "report of part b"]);
@@ -124,7 +124,7 @@ fn those_who_only_look_work_at_the_same_time() {
 
 #[test]
 fn the_limits_of_a_run_hold_for_all_who_work_for_it() {
-    let look = || Reply::call("shell", json!({"command": "date +%N"})).usage(100, 0);
+    let look = || ScriptedReply::call("shell", json!({"command": "date +%N"})).usage(100, 0);
     for limit in [["--max-turns", "3"], ["--max-tokens", "250"]] {
         let stage =
             Stage::new(lead_and(task("do the part").usage(60, 0), vec![look(), look(), look()]));
@@ -142,12 +142,12 @@ fn the_limits_of_a_run_hold_for_all_who_work_for_it() {
 
 #[test]
 fn the_gate_and_the_hooks_hold_for_whoever_works() {
-    let run = |line: &str| Reply::call("shell", json!({ "command": line }));
+    let run = |line: &str| ScriptedReply::call("shell", json!({ "command": line }));
     let worker = vec![
         run("echo forbidden > one"),
         run("cat /etc/hostname"),
         run("echo hooked > two"),
-        Reply::says("none went"),
+        ScriptedReply::says("none went"),
     ];
     let stage = Stage::new(lead_and(task("do the part"), worker));
     let hook = json!(["sh", "-c", "grep -q hooked && echo no >&2 && exit 2; exit 0"]);
@@ -172,8 +172,9 @@ fn the_gate_and_the_hooks_hold_for_whoever_works() {
 
 #[test]
 fn a_persona_works_where_it_is_named() {
-    let part = |agent: &str| Reply::call("task", json!({"prompt": "do the part", "agent": agent}));
-    let stage = Stage::new(lead_and(part("scout"), vec![Reply::says("found")]));
+    let part =
+        |agent: &str| ScriptedReply::call("task", json!({"prompt": "do the part", "agent": agent}));
+    let stage = Stage::new(lead_and(part("scout"), vec![ScriptedReply::says("found")]));
     stage.g3(["lead the work"]).ok();
     assert!(asked_by(&stage, "do the part")[0].system().contains("You are scout."));
     let stage = Stage::new(lead_and(part("nobody"), Vec::new()));
@@ -184,7 +185,7 @@ fn a_persona_works_where_it_is_named() {
     stage.g3(["--agent", "breaker", "lead the work"]).ok();
     assert!(results(&stage)[0].contains("only agents like itself"), "{:?}", results(&stage));
     let write = json!({"file_path": "src.rs", "content": ""});
-    let worker = vec![Reply::call("write_file", write), Reply::says("no")];
+    let worker = vec![ScriptedReply::call("write_file", write), ScriptedReply::says("no")];
     let stage = Stage::new(lead_and(task("do the part"), worker));
     stage.g3(["--agent", "breaker", "lead the work"]).ok();
     assert!(!stage.repo.path().join("src.rs").exists(), "the fence holds for the same role");
@@ -192,7 +193,7 @@ fn a_persona_works_where_it_is_named() {
 
 #[test]
 fn who_works_starts_nobody_else() {
-    let worker = vec![task("do the part of the part"), Reply::says("alone then")];
+    let worker = vec![task("do the part of the part"), ScriptedReply::says("alone then")];
     let stage = Stage::new(lead_and(task("do the part"), worker));
     stage.g3(["lead the work"]).ok();
     let asked = asked_by(&stage, "do the part");
@@ -210,7 +211,7 @@ fn who_works_starts_nobody_else() {
 
 #[test]
 fn one_who_fails_says_so_and_the_work_goes_on() {
-    let stage = Stage::new(lead_and(task("do the part"), vec![Reply::status(400)]));
+    let stage = Stage::new(lead_and(task("do the part"), vec![ScriptedReply::status(400)]));
     stage.g3(["lead the work"]).ok();
     assert!(results(&stage)[0].contains("did not get to its end"), "{:?}", results(&stage));
 }
@@ -218,7 +219,7 @@ fn one_who_fails_says_so_and_the_work_goes_on() {
 #[test]
 fn cancelling_ends_all_who_work() {
     let sleep = "echo $$ > pid; exec sleep 1000";
-    let worker = vec![Reply::call("shell", json!({ "command": sleep }))];
+    let worker = vec![ScriptedReply::call("shell", json!({ "command": sleep }))];
     let stage = Stage::new(lead_and(task("do the part"), worker));
     let mut g3 = stage.start(["lead the work"]);
     let pid = until("its command runs", || {
@@ -239,9 +240,9 @@ fn killed_within_a_part_the_session_goes_on() {
             match (lead, request.assistant_messages()) {
                 (true, 0) => task("do the part"),
                 (true, 1) if request.text().contains("interrupted") => task("do the part"),
-                (true, _) => Reply::says("all is done"),
-                (false, 0) => Reply::call("shell", json!({"command": "echo x >> made"})),
-                (false, _) => Reply::says("made it"),
+                (true, _) => ScriptedReply::says("all is done"),
+                (false, 0) => ScriptedReply::call("shell", json!({"command": "echo x >> made"})),
+                (false, _) => ScriptedReply::says("made it"),
             }
         })
     };

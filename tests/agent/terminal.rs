@@ -1,15 +1,15 @@
 //! g3 on a real terminal, made by `script` (Debian's bsdutils, which is always there).
 
 use serde_json::json;
-use testkit::env::Ran;
-use testkit::model_server::reply::Reply;
-use testkit::tmux::Terminal;
+use testkit::env::CommandRun;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::tmux::TmuxTerminal;
 
-use crate::stage::{G3, Stage, of_type};
+use crate::agent_env::{G3, Stage, of_type};
 use crate::web_support::Site;
 
 /// Runs g3 on a terminal.
-fn on_a_terminal(stage: &Stage, args: &str) -> Ran {
+fn on_a_terminal(stage: &Stage, args: &str) -> CommandRun {
     let job = stage.env.job("script", stage.repo.path());
     let job = job.env("TERM", "xterm-256color").env("SHELL", "/bin/sh");
     let line = format!("{G3} {args}");
@@ -18,7 +18,7 @@ fn on_a_terminal(stage: &Stage, args: &str) -> Ran {
 
 /// Runs a task on a terminal and answers its one question. Gives what the terminal showed.
 pub fn answered(stage: &Stage, task: &str, answer: &str) -> String {
-    let terminal = Terminal::start(&stage.env, stage.repo.path(), (120, 40), [G3, task]);
+    let terminal = TmuxTerminal::start(&stage.env, stage.repo.path(), (120, 40), [G3, task]);
     terminal.shows("[N]o:");
     terminal.enters(answer);
     terminal.ends()
@@ -27,8 +27,9 @@ pub fn answered(stage: &Stage, task: &str, answer: &str) -> String {
 #[test]
 fn words_are_painted_and_calls_have_their_line() {
     let stage = Stage::new([
-        Reply::says("# Plan\n\nI **list** files.\n").calls("shell", json!({"command": "echo out"})),
-        Reply::says("Done."),
+        ScriptedReply::says("# Plan\n\nI **list** files.\n")
+            .calls("shell", json!({"command": "echo out"})),
+        ScriptedReply::says("Done."),
     ]);
     let ran = on_a_terminal(&stage, "'list files'");
     ran.exits(0);
@@ -38,8 +39,8 @@ fn words_are_painted_and_calls_have_their_line() {
 #[test]
 fn without_a_terminal_there_are_no_colours_and_no_spinner() {
     let stage = Stage::new([
-        Reply::says("# Plan").calls("shell", json!({"command": "echo out"})),
-        Reply::says("Done."),
+        ScriptedReply::says("# Plan").calls("shell", json!({"command": "echo out"})),
+        ScriptedReply::says("Done."),
     ]);
     let ran = stage.g3(["list files"]);
     assert_eq!(ran.ok(), "# Plan\nDone.");
@@ -49,8 +50,8 @@ fn without_a_terminal_there_are_no_colours_and_no_spinner() {
 #[test]
 fn with_nobody_to_ask_it_is_denied_and_the_rule_is_named() {
     let stage = Stage::new([
-        Reply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
-        Reply::says("done"),
+        ScriptedReply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
+        ScriptedReply::says("done"),
     ]);
     let ran = stage.g3(["write outside"]);
     ran.exits(0);
@@ -69,8 +70,8 @@ fn a_yes_opens_a_page_of_this_machine_and_no_other_answer_does() {
     for (answer, reached) in [("y", true), ("n", false)] {
         let site = Site::new();
         site.page("/", "text/plain", "inside");
-        let call = Reply::call("webfetch", json!({ "url": site.url("/") }));
-        let stage = Stage::new([call, Reply::says("done")]);
+        let call = ScriptedReply::call("webfetch", json!({ "url": site.url("/") }));
+        let stage = Stage::new([call, ScriptedReply::says("done")]);
         let shown = answered(&stage, "look it up", answer);
         assert!(shown.contains("is this machine"), "{shown}");
         assert_eq!(shown.matches("Allow?").count(), 1, "{shown}");
@@ -82,9 +83,16 @@ fn a_yes_opens_a_page_of_this_machine_and_no_other_answer_does() {
 
 #[test]
 fn always_is_kept_for_a_host_and_counts_for_web_tools_and_commands() {
-    let fetch = || Reply::call("webfetch", json!({ "url": "https://docs.invalid/x" }));
-    let curl = || Reply::call("shell", json!({ "command": "curl -sS https://docs.invalid/y" }));
-    let stage = Stage::new([fetch(), Reply::says("done"), fetch(), curl(), Reply::says("done")]);
+    let fetch = || ScriptedReply::call("webfetch", json!({ "url": "https://docs.invalid/x" }));
+    let curl =
+        || ScriptedReply::call("shell", json!({ "command": "curl -sS https://docs.invalid/y" }));
+    let stage = Stage::new([
+        fetch(),
+        ScriptedReply::says("done"),
+        fetch(),
+        curl(),
+        ScriptedReply::says("done"),
+    ]);
     let shown = answered(&stage, "look it up", "a");
     assert!(shown.contains("`docs.invalid` is asked over"), "{shown}");
     stage.g3(["look it up"]).ok();
@@ -96,11 +104,12 @@ fn always_is_kept_for_a_host_and_counts_for_web_tools_and_commands() {
 
 #[test]
 fn a_command_that_names_a_host_asks_as_the_web_tools_do() {
-    let curl = |url: &str| Reply::call("shell", json!({ "command": format!("curl -sS {url}") }));
+    let curl =
+        |url: &str| ScriptedReply::call("shell", json!({ "command": format!("curl -sS {url}") }));
     let stage = Stage::new([
         curl("https://docs.invalid/y"),
         curl("http://127.0.0.1:9/"),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ]);
     stage.g3(["look it up"]).ok();
     let results = stage.asked()[2].tool_results();
@@ -113,10 +122,10 @@ fn a_command_that_names_a_host_asks_as_the_web_tools_do() {
 fn events_hold_the_diff_of_a_write() {
     let diff = "--- a/a.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-new\n";
     let stage = Stage::new([
-        Reply::call("write_file", json!({"file_path": "a.txt", "content": "new\n"})),
-        Reply::call("read_file", json!({"file_path": "a.txt"})),
-        Reply::call("str_replace", json!({"file_path": "a.txt", "diff": diff})),
-        Reply::says("done"),
+        ScriptedReply::call("write_file", json!({"file_path": "a.txt", "content": "new\n"})),
+        ScriptedReply::call("read_file", json!({"file_path": "a.txt"})),
+        ScriptedReply::call("str_replace", json!({"file_path": "a.txt", "diff": diff})),
+        ScriptedReply::says("done"),
     ]);
     let events = stage.g3(["--json", "write and delete"]).json_lines();
     let ends = of_type(&events, "tool_end");

@@ -2,15 +2,15 @@
 //! One snapshot per command; `INSTA_UPDATE=always` accepts a changed sentence.
 
 use serde_json::json;
-use testkit::env::{Ran, TestEnv, built};
-use testkit::model_server::reply::Reply;
+use testkit::env::{CommandRun, TestEnv, built};
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 use testkit::transcript::Transcript;
 
+use crate::agent_env::{G3, Stage};
 use crate::autonomous::{sides, verdict, writes};
 use crate::mcp_support;
 use crate::planning;
-use crate::stage::{G3, Stage};
 
 /// Commands that are typed on a stage, and what they print on a page of 80 columns.
 struct Typed<'a> {
@@ -23,11 +23,11 @@ impl Typed<'_> {
         Typed { stage, transcript: Transcript::of(&stage.env) }
     }
 
-    fn types<const N: usize>(&mut self, args: [&str; N]) -> Ran {
+    fn types<const N: usize>(&mut self, args: [&str; N]) -> CommandRun {
         self.types_at("80", &args)
     }
 
-    fn types_at(&mut self, columns: &str, args: &[&str]) -> Ran {
+    fn types_at(&mut self, columns: &str, args: &[&str]) -> CommandRun {
         let job = self.stage.env.job(G3, self.stage.repo.path()).env("COLUMNS", columns);
         let ran = self.stage.env.run_job(job.args(args));
         self.transcript.add("g3", args, &ran);
@@ -215,7 +215,8 @@ fn errors_of_the_configuration() {
 
 #[test]
 fn errors_of_a_provider() {
-    let error = |status: u16, body: &str| Reply::status(status).body("application/json", body);
+    let error =
+        |status: u16, body: &str| ScriptedReply::status(status).body("application/json", body);
     let refusal = r#"{"type":"error","error":{"type":"x","message":"no such thing"}}"#;
     let stage = Stage::new([
         error(400, refusal),
@@ -223,12 +224,12 @@ fn errors_of_a_provider() {
         error(403, refusal),
         error(404, refusal),
         error(413, refusal),
-        Reply::status(429).retry_after(7200),
-        Reply::status(500).header("x-should-retry", "false"),
+        ScriptedReply::status(429).retry_after(7200),
+        ScriptedReply::status(500).header("x-should-retry", "false"),
         error(400, r#"{"error":{"message":"prompt is too long: 300000 tokens > 200000 maximum"}}"#),
-        Reply::status(529),
-        Reply::status(529),
-        Reply::status(529),
+        ScriptedReply::status(529),
+        ScriptedReply::status(529),
+        ScriptedReply::status(529),
     ]);
     let mut typed = Typed::new(&stage);
     for _ in 0..9 {
@@ -240,15 +241,15 @@ fn errors_of_a_provider() {
 #[test]
 fn a_task_and_its_sessions() {
     let stage = Stage::new([
-        Reply::says("I look first.").calls("shell", json!({"command": "ls; exit 3"})),
-        Reply::call("write_file", json!({"file_path": "hello.txt", "content": "hi\n"})),
-        Reply::call("read_file", json!({"file_path": "/etc/hostname"})),
-        Reply::call("fly", json!({})),
-        Reply::says("**Done**: `hello.txt` says hi."),
-        Reply::status(401),
-        Reply::call("shell", json!({"command": "true"})),
-        Reply::says("One."),
-        Reply::says("Two."),
+        ScriptedReply::says("I look first.").calls("shell", json!({"command": "ls; exit 3"})),
+        ScriptedReply::call("write_file", json!({"file_path": "hello.txt", "content": "hi\n"})),
+        ScriptedReply::call("read_file", json!({"file_path": "/etc/hostname"})),
+        ScriptedReply::call("fly", json!({})),
+        ScriptedReply::says("**Done**: `hello.txt` says hi."),
+        ScriptedReply::status(401),
+        ScriptedReply::call("shell", json!({"command": "true"})),
+        ScriptedReply::says("One."),
+        ScriptedReply::says("Two."),
     ]);
     let mut typed = Typed::new(&stage);
     typed.each(["sessions list", "sessions show", "sessions export", "sessions fork", "--resume"]);
@@ -359,10 +360,10 @@ fn skills_personas_models_and_mcp_servers() {
 #[test]
 fn a_conversation_and_its_commands() {
     let stage = Stage::new([
-        Reply::call("write_file", json!({"file_path": "a.txt", "content": "a\n"})),
-        Reply::says("It is written."),
-        Reply::status(401),
-        Reply::says("Two."),
+        ScriptedReply::call("write_file", json!({"file_path": "a.txt", "content": "a\n"})),
+        ScriptedReply::says("It is written."),
+        ScriptedReply::status(401),
+        ScriptedReply::says("Two."),
     ]);
     let mut typed = Typed::new(&stage);
     let commands = [
@@ -464,7 +465,7 @@ fn plans_of_studio() {
 
 #[test]
 fn questions_without_tools() {
-    let stage = Stage::new([Reply::says("An answer."), Reply::status(401)]);
+    let stage = Stage::new([ScriptedReply::says("An answer."), ScriptedReply::status(401)]);
     let mut typed = Typed::new(&stage);
     typed.says(&["complete"], "");
     typed.says(&["complete"], "What is this?\n");

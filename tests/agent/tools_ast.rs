@@ -3,9 +3,9 @@
 use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::{Stage, of_type};
+use crate::agent_env::{Stage, of_type};
 use crate::tools_support::{Bench, Called};
 
 const FUNCTIONS: &str = "(function_item name: (identifier) @name)";
@@ -293,7 +293,10 @@ fn a_search_that_cannot_run_says_why_and_the_others_run() {
 #[test]
 fn an_agent_searches_by_syntax() {
     let args = json!({ "searches": [{ "name": "f", "query": FUNCTIONS, "language": "rust" }] });
-    let stage = Stage::new(vec![Reply::call("code_search", args), Reply::says("There is one.")]);
+    let stage = Stage::new(vec![
+        ScriptedReply::call("code_search", args),
+        ScriptedReply::says("There is one."),
+    ]);
     stage.repo.write("src/lib.rs", "/// fn no() {}\npub fn found_it() {}\n");
     let ran = stage.g3(["--json", "Which functions are there?"]);
     let events: Vec<Value> =

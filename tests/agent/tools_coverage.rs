@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::env::{TestEnv, until};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 use crate::tools_support::{Bench, Called};
 
 /// Puts a cargo on the PATH that does this.
@@ -155,7 +155,7 @@ fn the_gate_is_asked_as_for_a_command() {
 
 #[test]
 fn an_interrupt_ends_it_with_all_it_started() {
-    let mut stage = Stage::new([Reply::call("code_coverage", json!({}))]);
+    let mut stage = Stage::new([ScriptedReply::call("code_coverage", json!({}))]);
     cargo(&mut stage.env, "sleep 60 & echo $! > pid; wait");
     let mut g3 = stage.start(["measure it"]);
     let file = stage.repo.path().join("pid");
@@ -169,8 +169,10 @@ fn an_interrupt_ends_it_with_all_it_started() {
 
 #[test]
 fn a_model_measures_coverage() {
-    let mut stage =
-        Stage::new([Reply::call("code_coverage", json!({})), Reply::says("Half of it is tested.")]);
+    let mut stage = Stage::new([
+        ScriptedReply::call("code_coverage", json!({})),
+        ScriptedReply::says("Half of it is tested."),
+    ]);
     let files = [(stage.repo.path().join("src/lib.rs").display().to_string(), 8, 4)];
     cargo(&mut stage.env, &format!("echo '{}'", export(&files)));
     assert_eq!(stage.g3(["how well is it tested?"]).ok(), "Half of it is tested.");

@@ -4,11 +4,11 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::Stage;
 use crate::lsp_support::Toys;
-use crate::stage::Stage;
 use crate::tools_support::{Bench, G3};
 
 fn run(bench: &Bench, tool: &str, command: &str) -> crate::tools_support::Called {
@@ -133,7 +133,7 @@ fn divergence_14_each_profile_says_what_an_exit_code_means() {
 
 #[test]
 fn divergence_16_no_stop_token_is_asked_for() {
-    let stage = Stage::new([Reply::says("hi")]);
+    let stage = Stage::new([ScriptedReply::says("hi")]);
     stage.env.config(&stage.model.config_toml("openai"));
     stage.g3(["say hi"]).ok();
     let asked = &stage.asked()[0].body;
@@ -146,9 +146,9 @@ fn divergence_17_quotes_are_mended_only_where_strict_reading_fails() {
         |args: &str| format!("<tool_call>\n{{'name': 'shell', 'arguments': {args}}}\n</tool_call>");
     let strict = "<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"echo \\\"it's 'so'\\\" > strict\"}}\n</tool_call>";
     let stage = Stage::new([
-        Reply::says(strict),
-        Reply::says(call("{'command': 'echo it\u{2019}s > mended; echo \"b\" >> mended'}")),
-        Reply::says("done"),
+        ScriptedReply::says(strict),
+        ScriptedReply::says(call("{'command': 'echo it\u{2019}s > mended; echo \"b\" >> mended'}")),
+        ScriptedReply::says("done"),
     ]);
     let model = stage.model.config_toml("openai");
     stage.env.config(&format!("{model}native_tools = false\n"));
@@ -189,13 +189,13 @@ fn divergence_21_calls_on_one_file_keep_their_order() {
     let write = |text: &str| json!({"filePath": "x", "content": text});
     let edit = |old: &str, new: &str| json!({"filePath": "x", "oldString": old, "newString": new});
     let stage = Stage::new([
-        Reply::new()
+        ScriptedReply::new()
             .calls("write", write("one"))
             .calls("edit", edit("one", "two"))
             .calls("edit", edit("two", "three"))
             .calls("bash", json!({"command": "cat ./x >> log", "description": "looks"}))
             .calls("edit", edit("three", "four")),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ]);
     stage.g3(["--profile", "tools-api", "write"]).ok();
     assert_eq!((stage.repo.read("x"), stage.repo.read("log")), ("four".into(), "three".into()));
@@ -255,9 +255,9 @@ fn divergence_29_research_waits_and_gives_its_brief() {
     let brief = "---SCOUT_REPORT_START---\nblue\n---SCOUT_REPORT_END---";
     let stage = Stage::new(Script::by(move |request| {
         match (request.system().contains("You are scout"), request.assistant_messages()) {
-            (true, _) => Reply::says(brief),
-            (false, 0) => Reply::call("research", json!({"query": "Which colour?"})),
-            (false, _) => Reply::says("done"),
+            (true, _) => ScriptedReply::says(brief),
+            (false, 0) => ScriptedReply::call("research", json!({"query": "Which colour?"})),
+            (false, _) => ScriptedReply::says("done"),
         }
     }));
     stage.g3(["find out"]).ok();

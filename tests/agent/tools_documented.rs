@@ -3,11 +3,11 @@
 //! and desktop are called where those are tested.
 
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
+use crate::agent_env::Stage;
 use crate::lsp_support::stage as with_toys;
 use crate::mcp_support::result;
-use crate::stage::Stage;
 use crate::web_support::Site;
 
 /// A documented name, how it is called, and words of what the model is told.
@@ -27,9 +27,9 @@ fn play(stage: &Stage, profile: &str, calls: &[Call]) {
     }
 }
 
-fn script(calls: &[Call]) -> Vec<Reply> {
-    let replies = calls.iter().map(|(name, args, _)| Reply::call(*name, args.clone()));
-    replies.chain([Reply::says("done")]).collect()
+fn script(calls: &[Call]) -> Vec<ScriptedReply> {
+    let replies = calls.iter().map(|(name, args, _)| ScriptedReply::call(*name, args.clone()));
+    replies.chain([ScriptedReply::says("done")]).collect()
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::io::Cursor;
 use base64::Engine as _;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 use crate::tools_support::{Bench, Called};
 
 const RED: Rgb<u8> = Rgb([255, 0, 0]);
@@ -173,8 +173,8 @@ fn each_path_is_judged() {
 #[test]
 fn the_model_sees_what_it_asked_for() {
     let stage = Stage::new([
-        Reply::call("read_image", json!({ "file_paths": ["photo.jpg", "gone.png"] })),
-        Reply::says("It is red above."),
+        ScriptedReply::call("read_image", json!({ "file_paths": ["photo.jpg", "gone.png"] })),
+        ScriptedReply::says("It is red above."),
     ]);
     std::fs::write(stage.repo.path().join("photo.jpg"), photo(&halves(40, 20))).unwrap();
     assert_eq!(stage.g3(["what is on it?"]).ok(), "It is red above.");

@@ -6,9 +6,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 use crate::tools_support::Bench;
 
 /// Every file below a directory, by its path in it; g3's own state left out.
@@ -245,9 +245,9 @@ fn an_agent_patches_and_edits_many_files() {
     let edits = json!([{"filePath": "a.txt", "oldString": "one", "newString": "1"},
                        {"filePath": "b.txt", "oldString": "two", "newString": "2"}]);
     let stage = Stage::new([
-        Reply::call("patch", json!({ "patch_text": patch })),
-        Reply::call("multiedit", json!({ "edits": edits })),
-        Reply::says("done"),
+        ScriptedReply::call("patch", json!({ "patch_text": patch })),
+        ScriptedReply::call("multiedit", json!({ "edits": edits })),
+        ScriptedReply::says("done"),
     ]);
     stage.g3(["--profile", "tools-api", "patch it"]).ok();
     assert_eq!((stage.repo.read("a.txt"), stage.repo.read("b.txt")), ("1\n".into(), "2\n".into()));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tools::kind::ToolKind;
-use tools::offer::{Switches, offered};
+use tools::offer::{ToolSwitches, offered};
 use tools::profile::{Profile, faces};
 
 use crate::tools_support::{Bench, G3};
@@ -162,9 +162,9 @@ fn the_g3_profile_has_no_two_tools_for_one_thing() {
 
 #[test]
 fn what_is_offered_is_the_same_each_time_and_little_for_small_models() {
-    let all = Switches::default();
+    let all = ToolSwitches::default();
     assert_eq!(offered(Profile::G3, all), offered(Profile::G3, all));
-    let few = offered(Profile::G3, Switches { small: true, ..Switches::default() });
+    let few = offered(Profile::G3, ToolSwitches { small: true, ..ToolSwitches::default() });
     let names: Vec<&str> = few.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["shell", "read_file", "write_file", "edit"]);
 }
@@ -176,7 +176,7 @@ fn the_content_of_a_file_may_come_as_json_itself() {
     bench.call("write_file", json!({"file_path": "a.json", "content": content})).works();
     let written: Value = serde_json::from_str(&bench.read("a.json")).unwrap();
     assert_eq!(written, content);
-    let few = offered(Profile::G3, Switches { small: true, ..Switches::default() });
+    let few = offered(Profile::G3, ToolSwitches { small: true, ..ToolSwitches::default() });
     let types = &few[2].parameters["properties"]["content"]["type"];
     assert_eq!(types, &json!(["string", "object", "array"]));
 }

@@ -5,13 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use testkit::env::Ran;
-use testkit::model_server::reply::Reply;
+use testkit::env::CommandRun;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 use crate::tools_support::{Bench, G3};
 
-fn undo(bench: &Bench, more: &[&str]) -> Ran {
+fn undo(bench: &Bench, more: &[&str]) -> CommandRun {
     bench.env.run(G3, &bench.dir, [&["tool", "undo"], more].concat())
 }
 
@@ -173,8 +173,8 @@ fn sessions_have_writes_of_their_own_and_those_of_an_agent_can_be_taken_back() {
     assert_eq!(bench.read("changed"), "one\n");
     assert_eq!(undo(&bench, &["--session", "../x"]).code, 2);
 
-    let call = Reply::call("write_file", json!({"file_path": "a.txt", "content": "x"}));
-    let stage = Stage::new([call, Reply::says("done")]);
+    let call = ScriptedReply::call("write_file", json!({"file_path": "a.txt", "content": "x"}));
+    let stage = Stage::new([call, ScriptedReply::says("done")]);
     stage.g3(["write a"]).ok();
     let session = stage.session_dir();
     let name = session.file_name().unwrap().to_str().unwrap();

@@ -7,9 +7,9 @@ use base::process::signal_group;
 use rustix::process::Signal;
 use serde_json::json;
 use testkit::env::until;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 use crate::tools_support::{Bench, Called, G3};
 use crate::web_support::{Site, answer};
 
@@ -245,9 +245,9 @@ fn a_scripted_agent_fetches_and_sees_a_picture() {
     site.page("/a.png", "image/png", picture);
     site.page("/", "text/html", PAGE);
     let stage = Stage::new([
-        Reply::call("webfetch", json!({ "url": site.url("/") })),
-        Reply::call("webfetch", json!({ "url": site.url("/a.png") })),
-        Reply::says("done"),
+        ScriptedReply::call("webfetch", json!({ "url": site.url("/") })),
+        ScriptedReply::call("webfetch", json!({ "url": site.url("/a.png") })),
+        ScriptedReply::says("done"),
     ]);
     site.allow(&stage.env, &stage.model.config_toml("anthropic"));
     stage.g3(["look it up"]).ok();
@@ -266,8 +266,8 @@ fn a_scripted_agent_fetches_and_sees_a_picture() {
 fn plan_mode_may_fetch() {
     let site = Site::new();
     site.page("/", "text/plain", "of use for a plan");
-    let call = Reply::call("webfetch", json!({ "url": site.url("/") }));
-    let stage = Stage::new([call, Reply::says("I know enough")]);
+    let call = ScriptedReply::call("webfetch", json!({ "url": site.url("/") }));
+    let stage = Stage::new([call, ScriptedReply::says("I know enough")]);
     site.allow(&stage.env, &stage.model.config_toml("anthropic"));
     stage.g3_with_input([], "/plan look around\n").ok();
     assert!(stage.asked()[1].tool_results()[0].1.contains("of use for a plan"));

@@ -1,9 +1,9 @@
 //! `codesearch` and `websearch` against a service on loopback.
 
 use serde_json::{Value, json};
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::Stage;
+use crate::agent_env::Stage;
 use crate::tools_support::Bench;
 use crate::web_support::{Site, answer};
 
@@ -105,9 +105,9 @@ fn a_scripted_agent_searches() {
     let found = json!({"result": {"content": [{"type": "text", "text": "answer of the service"}]}});
     site.page("/mcp", "text/event-stream", events(&found));
     let stage = Stage::new([
-        Reply::call("codesearch", json!({ "query": "how" })),
-        Reply::call("websearch", json!({ "query": "where" })),
-        Reply::says("done"),
+        ScriptedReply::call("codesearch", json!({ "query": "how" })),
+        ScriptedReply::call("websearch", json!({ "query": "where" })),
+        ScriptedReply::says("done"),
     ]);
     let model = stage.model.config_toml("anthropic");
     stage

@@ -4,13 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use testkit::env::Ran;
-use testkit::model_server::reply::Reply;
+use testkit::env::CommandRun;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
+use crate::agent_env::Stage;
 use crate::editor::Editor;
 use crate::mcp_support;
-use crate::stage::Stage;
 
 /// The trace file of a stage.
 fn file(stage: &Stage) -> PathBuf {
@@ -31,22 +31,22 @@ fn of<'a>(lines: &'a [Value], phase: &str, name: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["phase"] == phase && line["name"] == name).collect()
 }
 
-fn traced(stage: &Stage, args: &[&str]) -> Ran {
+fn traced(stage: &Stage, args: &[&str]) -> CommandRun {
     let flag = format!("--trace-file={}", file(stage).display());
     stage.g3(args.iter().copied().chain([flag.as_str()]))
 }
 
-fn write(path: &str) -> Reply {
-    Reply::call("write_file", json!({"file_path": path, "content": "plum"}))
+fn write(path: &str) -> ScriptedReply {
+    ScriptedReply::call("write_file", json!({"file_path": path, "content": "plum"}))
 }
 
 #[test]
 fn a_run_leaves_its_requests_calls_and_end() {
     let stage = Stage::new([
-        Reply::status(529),
+        ScriptedReply::status(529),
         write("a").usage(70, 7).cached(20, 10).header("request-id", "req_17"),
-        Reply::call("shell", json!({"command": "exit 3"})),
-        Reply::says("done").usage(100, 5),
+        ScriptedReply::call("shell", json!({"command": "exit 3"})),
+        ScriptedReply::says("done").usage(100, 5),
     ]);
     let ran = stage.env.run_job(
         stage.job(["work"]).arg("--trace-file").arg(file(&stage)).env("G3_TEST_RETRY_MS", "1"),
@@ -111,12 +111,12 @@ fn no_secret_no_words_and_no_content_get_in() {
     let secret = "plum-7Yq2-tree";
     let shell = format!("echo 'out-put {secret}'");
     let stage = Stage::new([
-        Reply::status(500).body("text/plain", format!("you sent {secret} pro-mpt")),
-        Reply::says("wo-rds").calls("shell", json!({"command": shell})),
-        Reply::call("write_file", json!({"file_path": "file-name", "content": secret})),
-        Reply::call(secret, json!({"a": secret})),
-        Reply::call("read_file", json!({"file_path": format!("/etc/{secret}")})),
-        Reply::says("done"),
+        ScriptedReply::status(500).body("text/plain", format!("you sent {secret} pro-mpt")),
+        ScriptedReply::says("wo-rds").calls("shell", json!({"command": shell})),
+        ScriptedReply::call("write_file", json!({"file_path": "file-name", "content": secret})),
+        ScriptedReply::call(secret, json!({"a": secret})),
+        ScriptedReply::call("read_file", json!({"file_path": format!("/etc/{secret}")})),
+        ScriptedReply::says("done"),
     ]);
     let model = stage.model.config_toml("anthropic");
     let hook =
@@ -147,7 +147,11 @@ fn no_secret_no_words_and_no_content_get_in() {
 
 #[test]
 fn nothing_is_traced_unless_it_is_wanted() {
-    let stage = Stage::new([Reply::says("one"), Reply::says("two"), Reply::says("three")]);
+    let stage = Stage::new([
+        ScriptedReply::says("one"),
+        ScriptedReply::says("two"),
+        ScriptedReply::says("three"),
+    ]);
     let plain = stage.g3(["hello"]);
     assert_eq!(plain.ok(), "one");
     assert!(!plain.err.contains("process started"), "{plain}");
@@ -164,7 +168,7 @@ fn nothing_is_traced_unless_it_is_wanted() {
 
 #[test]
 fn the_configuration_names_file_and_level() {
-    let stage = Stage::new(Script::by(|_| Reply::says("hi")));
+    let stage = Stage::new(Script::by(|_| ScriptedReply::says("hi")));
     let model = stage.model.config_toml("anthropic");
     stage
         .env
@@ -185,7 +189,7 @@ fn the_configuration_names_file_and_level() {
 
 #[test]
 fn what_cannot_be_traced_is_an_error_before_the_model_is_asked() {
-    let stage = Stage::new([Reply::says("never")]);
+    let stage = Stage::new([ScriptedReply::says("never")]);
     let home = stage.env.home().display().to_string();
     let args = ["hello", "--trace-file", home.as_str()];
     stage.g3(args).exits(2).says("cannot write the trace to").says("try: name a file");
@@ -202,7 +206,7 @@ fn what_cannot_be_traced_is_an_error_before_the_model_is_asked() {
 
 #[test]
 fn a_full_disk_costs_the_trace_and_not_the_run() {
-    let stage = Stage::new([write("a"), Reply::says("done")]);
+    let stage = Stage::new([write("a"), ScriptedReply::says("done")]);
     let ran = stage.g3(["work", "--trace-file", "/dev/full"]);
     assert_eq!(ran.ok(), "done");
     assert_eq!(stage.repo.read("a"), "plum");
@@ -212,8 +216,8 @@ fn a_full_disk_costs_the_trace_and_not_the_run() {
 #[test]
 fn two_processes_share_one_file() {
     let stage = Stage::new(Script::by(|request| match request.assistant_messages() {
-        n @ 0..20 => Reply::call("shell", json!({"command": format!("echo {n}")})),
-        _ => Reply::says("done"),
+        n @ 0..20 => ScriptedReply::call("shell", json!({"command": format!("echo {n}")})),
+        _ => ScriptedReply::says("done"),
     }));
     let flag = format!("--trace-file={}", file(&stage).display());
     std::thread::scope(|scope| {
@@ -230,7 +234,7 @@ fn two_processes_share_one_file() {
 
 #[test]
 fn an_editor_reads_a_clean_stream_while_the_file_fills() {
-    let stage = Stage::new([write("a"), Reply::says("done")]);
+    let stage = Stage::new([write("a"), ScriptedReply::says("done")]);
     let model = stage.model.config_toml("anthropic");
     stage.env.config(&format!("{model}\n[trace]\nfile = \"~/trace.jsonl\"\n"));
     let mut editor = Editor::open(&stage);

@@ -7,18 +7,18 @@ use base::process::{self, exit_code};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::env::until;
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
 
-use crate::stage::{Stage, journal, of_type};
+use crate::agent_env::{Stage, journal, of_type};
 
 #[test]
 fn a_task_is_done_with_tools_and_told_on_stdout() {
     let stage = Stage::new([
-        Reply::new()
+        ScriptedReply::new()
             .then_says("I write it.")
             .calls("write_file", json!({"file_path": "hello.txt", "content": "hi\n"})),
-        Reply::says("Wrote hello.txt."),
+        ScriptedReply::says("Wrote hello.txt."),
     ]);
     let ran = stage.g3(["write hello.txt"]);
     assert_eq!(ran.ok(), "I write it.\nWrote hello.txt.");
@@ -29,13 +29,13 @@ fn a_task_is_done_with_tools_and_told_on_stdout() {
 #[test]
 fn events_keep_the_contract() {
     let stage = Stage::new([
-        Reply::new()
+        ScriptedReply::new()
             .thinks("hm")
             .then_says("I ")
             .then_says("look. ")
             .calls("shell", json!({"command": "echo out"}))
             .usage(100, 7),
-        Reply::says(" Done.\n").usage(120, 3),
+        ScriptedReply::says(" Done.\n").usage(120, 3),
     ]);
     let ran = stage.g3(["--json", "look around"]);
     ran.ok();
@@ -68,7 +68,7 @@ fn events_keep_the_contract() {
 
 #[test]
 fn events_go_into_a_file_as_well() {
-    let stage = Stage::new([Reply::says("hi")]);
+    let stage = Stage::new([ScriptedReply::says("hi")]);
     let ran = stage.g3(["--events", "../events.jsonl", "say hi"]);
     assert_eq!(ran.ok(), "hi");
     let text = std::fs::read_to_string(stage.env.home().join("events.jsonl")).unwrap();
@@ -81,10 +81,10 @@ fn calls_of_one_reply_run_at_once_and_are_answered_in_order() {
     // The first call can only end after the second one has written its file.
     let wait = "while [ ! -e made ]; do sleep 0.01; done; echo first";
     let stage = Stage::new([
-        Reply::new()
+        ScriptedReply::new()
             .calls("shell", json!({"command": wait}))
             .calls("write_file", json!({"file_path": "made", "content": "x"})),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ]);
     stage.g3(["both"]).ok();
     let results = stage.asked()[1].tool_results();
@@ -96,9 +96,9 @@ fn calls_of_one_reply_run_at_once_and_are_answered_in_order() {
 fn a_call_repeated_in_one_reply_is_answered_but_not_run() {
     let append = json!({"command": "echo x >> log"});
     let stage = Stage::new([
-        Reply::new().calls("shell", append.clone()).calls("shell", append.clone()),
-        Reply::call("shell", append),
-        Reply::says("done"),
+        ScriptedReply::new().calls("shell", append.clone()).calls("shell", append.clone()),
+        ScriptedReply::call("shell", append),
+        ScriptedReply::says("done"),
     ]);
     stage.g3(["append"]).ok();
     assert_eq!(stage.repo.read("log"), "x\nx\n", "once in the first reply, once in the second");
@@ -108,10 +108,10 @@ fn a_call_repeated_in_one_reply_is_answered_but_not_run() {
 #[test]
 fn bad_calls_are_answered_and_the_work_goes_on() {
     let stage = Stage::new([
-        Reply::call("fly_away", json!({})),
-        Reply::new().calls_raw("shell", "{\"command\": \"ls"),
-        Reply::call("read_file", json!({"file_path": {"name": "x"}})),
-        Reply::says("done"),
+        ScriptedReply::call("fly_away", json!({})),
+        ScriptedReply::new().calls_raw("shell", "{\"command\": \"ls"),
+        ScriptedReply::call("read_file", json!({"file_path": {"name": "x"}})),
+        ScriptedReply::says("done"),
     ]);
     let ran = stage.g3(["--json", "try"]);
     ran.ok();
@@ -130,7 +130,7 @@ fn a_call_that_a_model_only_quotes_is_not_run() {
     let quoted = "You would say:\n{\"tool\": \"shell\", \"args\": {\"command\": \"touch made\"}}\n\
                   <tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"touch made\"}}\n\
                   </tool_call>\nand that is all.";
-    let stage = Stage::new([Reply::says(quoted)]);
+    let stage = Stage::new([ScriptedReply::says(quoted)]);
     assert_eq!(stage.g3(["how does one call a tool?"]).ok(), quoted, "its words are shown whole");
     assert!(!stage.repo.path().join("made").exists());
     assert_eq!(stage.asked().len(), 1);
@@ -139,10 +139,10 @@ fn a_call_that_a_model_only_quotes_is_not_run() {
 #[test]
 fn a_tool_is_judged_by_what_it_did_and_not_by_its_words() {
     let stage = Stage::new([
-        Reply::new()
+        ScriptedReply::new()
             .calls("shell", json!({"command": "echo '❌ error: failed'"}))
             .calls("shell", json!({"command": "echo '✅ all fine'; exit 3"})),
-        Reply::says("done"),
+        ScriptedReply::says("done"),
     ]);
     let events = stage.g3(["--json", "look"]).json_lines();
     let mut ends: Vec<(&str, bool)> = of_type(&events, "tool_end")
@@ -158,9 +158,9 @@ fn a_tool_is_judged_by_what_it_did_and_not_by_its_words() {
 #[test]
 fn every_request_begins_with_the_bytes_of_the_one_before() {
     let stage = Stage::new([
-        Reply::call("shell", json!({"command": "echo 1"})),
-        Reply::call("shell", json!({"command": "echo 2"})),
-        Reply::says("done"),
+        ScriptedReply::call("shell", json!({"command": "echo 1"})),
+        ScriptedReply::call("shell", json!({"command": "echo 2"})),
+        ScriptedReply::says("done"),
     ]);
     stage.g3(["count"]).ok();
     let asked = stage.asked();
@@ -196,7 +196,7 @@ fn bare(value: &Value) -> String {
 fn a_limit_ends_the_run_with_its_own_exit_code() {
     let stage = Stage::new(
         (0..9)
-            .map(|n| Reply::call("shell", json!({"command": format!("echo {n}")})))
+            .map(|n| ScriptedReply::call("shell", json!({"command": format!("echo {n}")})))
             .collect::<Vec<_>>(),
     );
     let ran = stage.g3(["--json", "--max-turns", "3", "loop"]);
@@ -207,7 +207,7 @@ fn a_limit_ends_the_run_with_its_own_exit_code() {
 
 #[test]
 fn tokens_money_and_time_are_limits_too() {
-    let usage = || Reply::call("shell", json!({"command": "date +%N"})).usage(40, 20);
+    let usage = || ScriptedReply::call("shell", json!({"command": "date +%N"})).usage(40, 20);
     let prices = "price = { input = 1e6, output = 1e6 }\n";
     for (flag, most, words, asked) in [
         ("--max-tokens", "100", "limit of 100 tokens", 2),
@@ -219,19 +219,19 @@ fn tokens_money_and_time_are_limits_too() {
         assert_eq!(stage.asked().len(), asked, "{flag}");
     }
     let command = "echo $$ > child; sleep 1000";
-    let stage = Stage::new([Reply::call("shell", json!({"command": command}))]);
+    let stage = Stage::new([ScriptedReply::call("shell", json!({"command": command}))]);
     stage.g3(["--timeout", "1", "wait"]).exits(3).says("limit of 1 s");
     let child = std::fs::read_to_string(stage.repo.path().join("child")).unwrap();
     assert!(!process::is_alive(child.trim().parse().unwrap()), "the command outlived the limit");
-    let gate = Gate::new();
-    let stage = Stage::new([Reply::says("half a ").then_says("sentence").gate(&gate)]);
+    let gate = ReplyGate::new();
+    let stage = Stage::new([ScriptedReply::says("half a ").then_says("sentence").gate(&gate)]);
     stage.g3(["--timeout", "1", "talk"]).exits(3).says("limit of 1 s");
     gate.open_all();
 }
 
 #[test]
 fn a_model_that_refuses_the_key_is_a_failure_with_a_way_out() {
-    let stage = Stage::new([Reply::status(401)]);
+    let stage = Stage::new([ScriptedReply::status(401)]);
     let ran = stage.g3(["--json", "hi"]);
     ran.exits(1).says("try:");
     let events = ran.json_lines();
@@ -241,8 +241,8 @@ fn a_model_that_refuses_the_key_is_a_failure_with_a_way_out() {
 
 #[test]
 fn the_first_interrupt_cancels_a_stream_and_keeps_what_was_said() {
-    let gate = Gate::new();
-    let stage = Stage::new([Reply::says("half a ").then_says("sentence").gate(&gate)]);
+    let gate = ReplyGate::new();
+    let stage = Stage::new([ScriptedReply::says("half a ").then_says("sentence").gate(&gate)]);
     let mut g3 = stage.start(["talk"]);
     gate.wait_until_reached(1);
     gate.open();
@@ -264,7 +264,7 @@ fn the_first_interrupt_cancels_a_stream_and_keeps_what_was_said() {
 #[test]
 fn the_first_interrupt_ends_the_tools_children_and_records_it() {
     let command = "sleep 1000 & echo $! > child; sleep 1000";
-    let stage = Stage::new([Reply::call("shell", json!({"command": command}))]);
+    let stage = Stage::new([ScriptedReply::call("shell", json!({"command": command}))]);
     let mut g3 = stage.start(["--json", "wait"]);
     let file = stage.repo.path().join("child");
     let child: u32 =
@@ -283,7 +283,7 @@ fn the_first_interrupt_ends_the_tools_children_and_records_it() {
 #[test]
 fn the_second_interrupt_ends_at_once() {
     let command = "trap '' TERM; echo $$ > child; while :; do sleep 0.1; done";
-    let stage = Stage::new([Reply::call("shell", json!({"command": command}))]);
+    let stage = Stage::new([ScriptedReply::call("shell", json!({"command": command}))]);
     let mut g3 = stage.start(["--json", "wait"]);
     let file = stage.repo.path().join("child");
     let child: u32 =

@@ -1,37 +1,40 @@
 //! Controls of a real program by the accessibility bus; what was done is read from the program.
 
-use base::desktop::{Act, Acted, Action, Ask, Control, Controls, Fault, Look, Tell};
+use base::desktop::{
+    Control, ControlAction, ControlQuery, ControlResult, ControlVerb, Controls, DesktopFault,
+    DesktopRequest, DesktopResponse,
+};
 use testkit::desktop::Desktop;
 
 use crate::support::{Helper, click, to, types};
 
-fn look() -> Look {
-    Look { interactive: true, limit: 200, depth: 12, ..Look::default() }
+fn look() -> ControlQuery {
+    ControlQuery { interactive: true, limit: 200, depth: 12, ..ControlQuery::default() }
 }
 
-fn controls(helper: &mut Helper, look: Look) -> Controls {
-    match helper.ask(Ask::Controls(look)) {
-        Tell::Controls(controls) => controls,
+fn controls(helper: &mut Helper, look: ControlQuery) -> Controls {
+    match helper.ask(DesktopRequest::Controls(look)) {
+        DesktopResponse::Controls(controls) => controls,
         other => panic!("{other:?}"),
     }
 }
 
-fn act(name: &str, action: Action, value: Option<&str>) -> Act {
+fn act(name: &str, action: ControlVerb, value: Option<&str>) -> ControlAction {
     let (name, value) = (Some(name.to_owned()), value.map(str::to_owned));
-    Act { look: look(), name, automation_id: None, role: None, action, value }
+    ControlAction { look: look(), name, automation_id: None, role: None, action, value }
 }
 
 #[track_caller]
-fn acts(helper: &mut Helper, act: Act) -> Control {
-    match helper.ask(Ask::Act(act)) {
-        Tell::Acted(Acted { control: Some(control), .. }) => control,
+fn acts(helper: &mut Helper, act: ControlAction) -> Control {
+    match helper.ask(DesktopRequest::Act(act)) {
+        DesktopResponse::Acted(ControlResult { control: Some(control), .. }) => control,
         other => panic!("{other:?}"),
     }
 }
 
 #[track_caller]
-fn refused(helper: &mut Helper, act: Act) -> Fault {
-    helper.fault(Ask::Act(act))
+fn refused(helper: &mut Helper, act: ControlAction) -> DesktopFault {
+    helper.fault(DesktopRequest::Act(act))
 }
 
 #[test]
@@ -90,17 +93,17 @@ fn the_controls_of_the_active_window_are_told_as_they_are() {
     assert_eq!((focused.name.as_str(), focused.value.as_deref()), ("Name", Some("Ada")));
 
     // Labels too; other windows; fewer; less deep.
-    let all = controls(&mut helper, Look { interactive: false, ..look() });
+    let all = controls(&mut helper, ControlQuery { interactive: false, ..look() });
     assert!(all.controls.iter().any(|c| c.role == "label" && c.name == "A quiet label"));
-    let other = Look { window: Some("behi".to_owned()), ..look() };
+    let other = ControlQuery { window: Some("behi".to_owned()), ..look() };
     assert_eq!(controls(&mut helper, other).controls[5].value.as_deref(), Some(""));
-    let both = controls(&mut helper, Look { everywhere: true, ..look() });
+    let both = controls(&mut helper, ControlQuery { everywhere: true, ..look() });
     assert_eq!(both.controls.len(), 2 * short.len());
-    let few = controls(&mut helper, Look { limit: 3, ..look() });
+    let few = controls(&mut helper, ControlQuery { limit: 3, ..look() });
     assert_eq!((few.controls.len(), few.cut), (3, true));
-    let flat = controls(&mut helper, Look { depth: 2, ..look() });
+    let flat = controls(&mut helper, ControlQuery { depth: 2, ..look() });
     assert_eq!(flat.controls, [], "the window holds a box, and that holds rows");
-    let none = controls(&mut helper, Look { window: Some("Nobody".to_owned()), ..look() });
+    let none = controls(&mut helper, ControlQuery { window: Some("Nobody".to_owned()), ..look() });
     assert!(none.controls.is_empty() && none.note.unwrap().contains("Fixture"));
 }
 
@@ -110,48 +113,48 @@ fn controls_are_acted_on_by_name_and_the_program_notices() {
     let program = desktop.program("Fixture");
     let mut helper = Helper::on(&desktop);
 
-    acts(&mut helper, act("press", Action::Click, None));
+    acts(&mut helper, act("press", ControlVerb::Click, None));
     program.saw("clicked Press me");
-    let name = acts(&mut helper, act("Name", Action::SetValue, Some("Zażółć 漢字 🙂")));
+    let name = acts(&mut helper, act("Name", ControlVerb::SetValue, Some("Zażółć 漢字 🙂")));
     program.saw("text Zażółć 漢字 🙂");
     assert_eq!(name.value.as_deref(), Some("Zażółć 漢字 🙂"));
-    let count = acts(&mut helper, act("count", Action::SetValue, Some("42")));
+    let count = acts(&mut helper, act("count", ControlVerb::SetValue, Some("42")));
     program.saw("count 42");
     assert_eq!(count.value.as_deref(), Some("42"));
-    acts(&mut helper, act("volume", Action::SetValue, Some("7")));
+    acts(&mut helper, act("volume", ControlVerb::SetValue, Some("7")));
     program.saw("volume 7");
-    let remember = acts(&mut helper, act("remember", Action::Toggle, None));
+    let remember = acts(&mut helper, act("remember", ControlVerb::Toggle, None));
     program.saw("toggled Remember on");
     assert_eq!(remember.value.as_deref(), Some("on"));
-    let secret = acts(&mut helper, act("Secret", Action::SetValue, Some("swordfish")));
+    let secret = acts(&mut helper, act("Secret", ControlVerb::SetValue, Some("swordfish")));
     assert_eq!(secret.value, None);
-    acts(&mut helper, act("Blue", Action::Select, None));
+    acts(&mut helper, act("Blue", ControlVerb::Select, None));
     program.saw("chosen Blue");
-    let size = acts(&mut helper, act("Size", Action::Select, Some("Medium")));
+    let size = acts(&mut helper, act("Size", ControlVerb::Select, Some("Medium")));
     program.saw("size medium");
     assert_eq!(size.value.as_deref(), Some("medium"));
-    acts(&mut helper, act("Letters", Action::Select, Some("beta")));
+    acts(&mut helper, act("Letters", ControlVerb::Select, Some("beta")));
     program.saw("row beta");
-    acts(&mut helper, act("alpha", Action::Click, None));
+    acts(&mut helper, act("alpha", ControlVerb::Click, None));
     program.saw("row alpha");
-    acts(&mut helper, act("Second", Action::Select, None));
+    acts(&mut helper, act("Second", ControlVerb::Select, None));
     program.saw("page 1");
-    acts(&mut helper, act("More", Action::Expand, None));
+    acts(&mut helper, act("More", ControlVerb::Expand, None));
     program.saw("expanded on");
-    acts(&mut helper, act("More", Action::Expand, None));
-    acts(&mut helper, act("More", Action::Collapse, None));
+    acts(&mut helper, act("More", ControlVerb::Expand, None));
+    acts(&mut helper, act("More", ControlVerb::Collapse, None));
     program.saw("expanded off");
     assert_eq!(program.log().matches("expanded on").count(), 1, "what is open stays open");
-    acts(&mut helper, act("Name", Action::Focus, None));
+    acts(&mut helper, act("Name", ControlVerb::Focus, None));
     assert_eq!(controls(&mut helper, look()).focused.unwrap().name, "Name");
     helper.does(&[types("!")]);
     program.saw("text !");
 
-    let by_id = Act {
+    let by_id = ControlAction {
         name: None,
         automation_id: Some("bold".to_owned()),
         role: Some("toggle button".to_owned()),
-        ..act("", Action::Click, None)
+        ..act("", ControlVerb::Click, None)
     };
     acts(&mut helper, by_id);
     program.saw("toggled Bold on");
@@ -164,27 +167,30 @@ fn what_a_control_does_not_do_is_said_with_what_it_does() {
     let mut helper = Helper::on(&desktop);
     let before = program.log();
 
-    let fault = refused(&mut helper, act("Press me", Action::SetValue, Some("x")));
+    let fault = refused(&mut helper, act("Press me", ControlVerb::SetValue, Some("x")));
     assert!(
         fault.what.contains("`Press me` (push button) does not support set_value"),
         "{fault:?}"
     );
     assert_eq!(fault.why.unwrap(), "it supports: click, focus");
-    let fault = refused(&mut helper, act("Name", Action::Expand, None));
+    let fault = refused(&mut helper, act("Name", ControlVerb::Expand, None));
     assert!(fault.why.unwrap().contains("set_value"));
-    let fault = refused(&mut helper, act("Off", Action::Click, None));
+    let fault = refused(&mut helper, act("Off", ControlVerb::Click, None));
     assert!(fault.what.contains("is disabled"), "{fault:?}");
-    let fault = refused(&mut helper, act("Count", Action::SetValue, Some("101")));
+    let fault = refused(&mut helper, act("Count", ControlVerb::SetValue, Some("101")));
     assert!(fault.why.unwrap().contains("0 to 100"));
-    let fault = refused(&mut helper, act("Volume", Action::SetValue, Some("loud")));
+    let fault = refused(&mut helper, act("Volume", ControlVerb::SetValue, Some("loud")));
     assert!(fault.what.contains("`loud` is no number"));
-    let fault = refused(&mut helper, act("Size", Action::Select, Some("huge")));
+    let fault = refused(&mut helper, act("Size", ControlVerb::Select, Some("huge")));
     assert!(fault.why.unwrap().contains("small; medium; large"));
-    let fault = refused(&mut helper, Act { name: None, ..act("", Action::Click, None) });
+    let fault =
+        refused(&mut helper, ControlAction { name: None, ..act("", ControlVerb::Click, None) });
     assert!(fault.what.contains("which control"), "{fault:?}");
 
-    let told = helper.ask(Ask::Act(act("Nothing like it", Action::Click, None)));
-    let Tell::Acted(Acted { control: None, available }) = told else { panic!("{told:?}") };
+    let told = helper.ask(DesktopRequest::Act(act("Nothing like it", ControlVerb::Click, None)));
+    let DesktopResponse::Acted(ControlResult { control: None, available }) = told else {
+        panic!("{told:?}")
+    };
     assert_eq!(available.len(), 15);
     assert_eq!(available[..2], ["Press me (push button)", "Off (push button, disabled)"]);
     assert!(available.contains(&"small (menu item, hidden)".to_owned()), "{available:?}");
@@ -198,7 +204,7 @@ fn without_a_bus_there_are_no_controls_and_a_reason() {
     let told = controls(&mut helper, look());
     assert!(told.controls.is_empty());
     assert!(told.note.unwrap().contains("at-spi2-core"));
-    let fault = refused(&mut helper, act("Press me", Action::Click, None));
+    let fault = refused(&mut helper, act("Press me", ControlVerb::Click, None));
     assert!(fault.what.contains("no accessibility bus"), "{fault:?}");
     // Also where there is no screen at all.
     let nobody = ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent/bus");
@@ -212,7 +218,7 @@ fn a_control_whose_window_ends_with_it_was_acted_on() {
     let dialog = desktop.script("dialog.py", "dialog", &[]);
     dialog.saw("ready");
     let mut helper = Helper::on(&desktop);
-    let control = acts(&mut helper, act("done", Action::Click, None));
+    let control = acts(&mut helper, act("done", ControlVerb::Click, None));
     assert_eq!((control.name.as_str(), control.role.as_str()), ("Done", "push button"));
     dialog.saw("done");
 }
@@ -226,10 +232,10 @@ fn a_program_that_hangs_does_not_hang_the_helper() {
     helper.does(&[to(stuck.place("Hang").middle()), click()]);
     stuck.saw("hanging");
 
-    let told = controls(&mut helper, Look { everywhere: true, ..look() });
+    let told = controls(&mut helper, ControlQuery { everywhere: true, ..look() });
     assert!(told.note.unwrap().contains("does not answer"));
     assert!(told.controls.iter().any(|control| control.name == "Press me"), "the other one");
-    let at_well = Look { window: Some("Well".to_owned()), ..look() };
-    acts(&mut helper, Act { look: at_well, ..act("Press me", Action::Click, None) });
+    let at_well = ControlQuery { window: Some("Well".to_owned()), ..look() };
+    acts(&mut helper, ControlAction { look: at_well, ..act("Press me", ControlVerb::Click, None) });
     well.saw("clicked Press me");
 }

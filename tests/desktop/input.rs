@@ -1,6 +1,6 @@
 //! Pointer and keyboard: what a real program sees of them.
 
-use base::desktop::{Ask, Button, Step, Tell};
+use base::desktop::{Button, DesktopRequest, DesktopResponse, InputStep};
 use testkit::desktop::Desktop;
 use testkit::env::until;
 
@@ -22,17 +22,18 @@ fn the_pointer_clicks_drags_and_scrolls_where_it_is_told_to() {
 
     let canvas = program.place("Canvas");
     let (x, y) = canvas.middle();
-    helper.does(&[to((x, y)), Step::Click { button: Button::Right, times: 1 }]);
+    helper.does(&[to((x, y)), InputStep::Click { button: Button::Right, times: 1 }]);
     program.saw(&format!("pressed 3 {x} {y}"));
-    helper.does(&[Step::Click { button: Button::Left, times: 2 }]);
+    helper.does(&[InputStep::Click { button: Button::Left, times: 2 }]);
     program.saw(&format!("double 1 {x} {y}"));
-    helper.does(&[Step::Scroll { down: 2, right: 0 }, Step::Scroll { down: -1, right: 1 }]);
+    helper
+        .does(&[InputStep::Scroll { down: 2, right: 0 }, InputStep::Scroll { down: -1, right: 1 }]);
     program.saw_times("scrolled down", 2);
     program.saw("scrolled up");
     program.saw("scrolled right");
 
     let (from, until_there) = ((canvas.x + 20, y), (canvas.x + 220, y + 10));
-    helper.does(&[to(from), Step::Drag { x: until_there.0, y: until_there.1 }]);
+    helper.does(&[to(from), InputStep::Drag { x: until_there.0, y: until_there.1 }]);
     program.saw(&format!("pressed 1 {} {}", from.0, from.1));
     program.saw(&format!("released 1 {} {}", until_there.0, until_there.1));
     let moves = program.log().lines().filter(|line| line.starts_with("dragged")).count();
@@ -75,7 +76,8 @@ fn keys_go_by_their_names_and_are_let_go() {
         program.saw(line);
     }
     let before = program.log();
-    let ask = |steps: &[Step]| Ask::Input { steps: steps.to_vec(), fail_safe: false };
+    let ask =
+        |steps: &[InputStep]| DesktopRequest::Input { steps: steps.to_vec(), fail_safe: false };
     let fault = helper.fault(ask(&[types("x"), keys(&["ctrl", "hyper"])]));
     assert!(fault.what.contains("step 2 of 2") && fault.what.contains("`hyper`"), "{fault:?}");
     assert!(fault.why.unwrap().contains("page_down"));
@@ -102,7 +104,7 @@ fn blocked_combinations_are_refused_and_nothing_is_pressed() {
         &["Control", "Delete", "Alt"],
     ] {
         let steps = vec![types("z"), keys(names)];
-        let fault = helper.fault(Ask::Input { steps, fail_safe: false });
+        let fault = helper.fault(DesktopRequest::Input { steps, fail_safe: false });
         assert!(fault.what.contains("is blocked"), "{names:?}: {fault:?}");
     }
     helper.does(&[types("q")]);
@@ -122,25 +124,28 @@ fn the_pointer_in_a_corner_stops_everything_and_places_outside_are_refused() {
     for (x, y) in [("0", "0"), ("1279", "0"), ("0", "799"), ("1279", "799")] {
         person(x, y);
         let steps = vec![to(press), click()];
-        let fault = helper.fault(Ask::Input { steps, fail_safe: true });
+        let fault = helper.fault(DesktopRequest::Input { steps, fail_safe: true });
         assert!(fault.what.contains("corner"), "{fault:?}");
     }
     person("640", "780");
     let outside = vec![to(press), click(), to((1280, 10))];
-    let fault = helper.fault(Ask::Input { steps: outside, fail_safe: true });
+    let fault = helper.fault(DesktopRequest::Input { steps: outside, fail_safe: true });
     assert!(fault.what.contains("outside of the screen"), "{fault:?}");
     assert!(output(&desktop, "xdotool", &["getmouselocation"]).starts_with("x:640 y:780"));
     assert!(!program.log().contains("clicked"), "{}", program.log());
 
-    let told = helper.ask(Ask::Input { steps: vec![to(press), click()], fail_safe: true });
-    assert_eq!(told, Tell::Done);
+    let told =
+        helper.ask(DesktopRequest::Input { steps: vec![to(press), click()], fail_safe: true });
+    assert_eq!(told, DesktopResponse::Done);
     program.saw("clicked Press me");
     // Somebody who moves into a corner in the middle of a text stops it there.
     let slow = vec![types(&"a".repeat(1000)), to(press), click()];
-    helper.asks(Ask::Input { steps: slow, fail_safe: true });
+    helper.asks(DesktopRequest::Input { steps: slow, fail_safe: true });
     program.saw_times("key a", 3);
     person("0", "0");
-    assert!(matches!(helper.told().what, Tell::Fault(fault) if fault.what.contains("corner")));
+    assert!(
+        matches!(helper.told().what, DesktopResponse::Fault(fault) if fault.what.contains("corner"))
+    );
     let typed = program.log().lines().filter(|line| *line == "key a").count();
     assert!((3..900).contains(&typed), "{typed} of 1000 characters were typed");
     assert_eq!(program.log().matches("clicked").count(), 1);
@@ -152,17 +157,17 @@ fn nothing_stays_held_when_nobody_waits_any_more() {
     let program = desktop.program("Fixture");
     let canvas = program.place("Canvas");
     let (x, y) = canvas.middle();
-    let drag = vec![to((x, y)), Step::Drag { x: x + 100, y }];
+    let drag = vec![to((x, y)), InputStep::Drag { x: x + 100, y }];
 
     let mut helper = Helper::on(&desktop);
-    helper.asks(Ask::Input { steps: drag.clone(), fail_safe: false });
+    helper.asks(DesktopRequest::Input { steps: drag.clone(), fail_safe: false });
     program.saw(&format!("pressed 1 {x} {y}"));
     drop(until_gone(helper));
     until("the button is let go", || program.log().contains("released 1").then_some(()));
 
     let mut helper = Helper::on(&desktop);
     let steps = [drag, vec![types(&"b".repeat(500))]].concat();
-    helper.asks(Ask::Input { steps, fail_safe: false });
+    helper.asks(DesktopRequest::Input { steps, fail_safe: false });
     program.saw_times(&format!("pressed 1 {x} {y}"), 2);
     base::process::signal_group(helper.running.id(), rustix::process::Signal::TERM);
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -171,7 +176,7 @@ fn nothing_stays_held_when_nobody_waits_any_more() {
     until_released(&program);
 }
 
-fn until_released(program: &testkit::desktop::Program) {
+fn until_released(program: &testkit::desktop::DesktopProgram) {
     until("both drags end with a release", || {
         (program.log().matches("released 1").count() >= 2).then_some(())
     });

@@ -1,6 +1,6 @@
 //! One line in, one line out; its end; and what it says where there is no desktop.
 
-use base::desktop::{Ask, Capture, Tell};
+use base::desktop::{CaptureTarget, DesktopRequest, DesktopResponse};
 
 use crate::support::Helper;
 
@@ -17,7 +17,7 @@ fn each_line_gets_one_answer_in_order_and_the_end_of_stdin_ends_it() {
     let sentences: Vec<String> = told
         .into_iter()
         .map(|told| match told.what {
-            Tell::Fault(fault) => fault.failure().sentence(),
+            DesktopResponse::Fault(fault) => fault.failure().sentence(),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -38,7 +38,12 @@ fn says(sentence: &str, words: &str) {
 #[test]
 fn a_display_that_nobody_serves_is_a_fault_that_names_it() {
     let mut helper = Helper::nowhere(&[("DISPLAY", ":4242")]);
-    for ask in [Ask::Screen, Ask::Windows, Ask::Maximize, Ask::Capture(Capture::default())] {
+    for ask in [
+        DesktopRequest::Screen,
+        DesktopRequest::Windows,
+        DesktopRequest::Maximize,
+        DesktopRequest::Capture(CaptureTarget::default()),
+    ] {
         let fault = helper.fault(ask);
         assert!(fault.what.contains(":4242"), "{fault:?}");
     }

@@ -1,15 +1,15 @@
 //! Words in pictures: of a real screen by the real program, and what is said without it.
 
-use base::desktop::{Area, Ask, Capture, Tell, Word};
+use base::desktop::{Area, CaptureTarget, DesktopRequest, DesktopResponse, OcrWord};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use testkit::desktop::Desktop;
 
 use crate::support::Helper;
 
-fn words(helper: &mut Helper, picture: String) -> Vec<Word> {
-    match helper.ask(Ask::Read { picture }) {
-        Tell::Words { words } => words,
+fn words(helper: &mut Helper, picture: String) -> Vec<OcrWord> {
+    match helper.ask(DesktopRequest::Read { picture }) {
+        DesktopResponse::Words { words } => words,
         other => panic!("{other:?}: `./setup --tests` installs tesseract"),
     }
 }
@@ -37,7 +37,7 @@ fn words_of_the_screen_are_read_with_their_places() {
 }
 
 fn helper_picture(desktop: &Desktop) -> String {
-    let (picture, _) = Helper::on(desktop).captures(Capture::default());
+    let (picture, _) = Helper::on(desktop).captures(CaptureTarget::default());
     picture.data
 }
 
@@ -46,10 +46,10 @@ fn what_is_no_picture_and_a_missing_reader_are_faults() {
     let path = std::env::var("PATH").unwrap();
     let mut helper = Helper::nowhere(&[("PATH", &path)]);
     for picture in [String::new(), "%%%".to_owned(), STANDARD.encode("no picture")] {
-        let fault = helper.fault(Ask::Read { picture });
+        let fault = helper.fault(DesktopRequest::Read { picture });
         assert_eq!(fault.what, "the picture cannot be read");
     }
     let mut helper = Helper::nowhere(&[("PATH", "/nonexistent")]);
-    let fault = helper.fault(Ask::Read { picture: String::new() });
+    let fault = helper.fault(DesktopRequest::Read { picture: String::new() });
     assert!(fault.why.unwrap().contains("tesseract") && fault.next[0].contains("tesseract-ocr"));
 }

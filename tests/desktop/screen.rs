@@ -1,6 +1,6 @@
 //! Pictures, windows, maximizing: compared with what X itself says.
 
-use base::desktop::{Area, Ask, Capture, Tell, Window};
+use base::desktop::{Area, CaptureTarget, DesktopRequest, DesktopResponse, WindowInfo};
 use image::Rgb;
 use testkit::desktop::Desktop;
 
@@ -8,9 +8,9 @@ use crate::support::{Helper, output};
 
 const RED: Rgb<u8> = Rgb([255, 0, 0]);
 
-fn windows(helper: &mut Helper) -> Vec<Window> {
-    match helper.ask(Ask::Windows) {
-        Tell::Windows { windows } => windows,
+fn windows(helper: &mut Helper) -> Vec<WindowInfo> {
+    match helper.ask(DesktopRequest::Windows) {
+        DesktopResponse::Windows { windows } => windows,
         other => panic!("{other:?}"),
     }
 }
@@ -24,7 +24,7 @@ fn pictures_show_what_was_asked_for_and_no_more() {
     let (x, y) = canvas.middle();
     let all = Area { x: 0, y: 0, width: 1280, height: 800 };
 
-    let (told, pixels) = helper.captures(Capture::default());
+    let (told, pixels) = helper.captures(CaptureTarget::default());
     assert_eq!((told.shows, told.width, told.height), (all, 1280, 800));
     assert_eq!((told.mime.as_str(), told.backend.as_str()), ("image/png", "x11"));
     assert_eq!(pixels.get_pixel(x.unsigned_abs(), y.unsigned_abs()), &RED);
@@ -32,31 +32,34 @@ fn pictures_show_what_was_asked_for_and_no_more() {
     // A part, cut at the edge of the red area: its corner is red, the pixel above is not.
     let (width, height) = (canvas.width.unsigned_abs(), canvas.height.unsigned_abs());
     let area = Area { x: canvas.x, y: canvas.y - 1, width, height };
-    let part = Capture { area: Some(area), ..Capture::default() };
+    let part = CaptureTarget { area: Some(area), ..CaptureTarget::default() };
     let (told, pixels) = helper.captures(part.clone());
     assert_eq!((told.shows, told.width, told.height), (area, width, height));
     assert_ne!(pixels.get_pixel(0, 0), &RED);
     assert_eq!(pixels.get_pixel(0, 1), &RED);
     assert_eq!(pixels.get_pixel(width - 1, height - 1), &RED);
 
-    let fit = Capture { fit: Some((640, 640)), jpeg: Some(70), ..Capture::default() };
+    let fit = CaptureTarget { fit: Some((640, 640)), jpeg: Some(70), ..CaptureTarget::default() };
     let (told, pixels) = helper.captures(fit);
     assert_eq!((told.mime.as_str(), pixels.dimensions()), ("image/jpeg", (640, 400)));
     assert_eq!((told.shows, told.width, told.height), (all, 640, 400));
     let [red, green, blue] = pixels.get_pixel(x.unsigned_abs() / 2, y.unsigned_abs() / 2).0;
     assert!(red > 240 && green < 20 && blue < 20, "{red} {green} {blue}");
-    let (told, _) = helper.captures(Capture { fit: Some((9999, 9999)), ..part });
+    let (told, _) = helper.captures(CaptureTarget { fit: Some((9999, 9999)), ..part });
     assert_eq!((told.width, told.height), (width, height));
 
     // A window by its title, its program and its number; and a part from its own corner.
     let window = windows(&mut helper).remove(0);
     for name in ["fixt", "PROGRAM.PY", &window.id] {
-        let wanted = Capture { window: Some(name.to_owned()), ..Capture::default() };
+        let wanted = CaptureTarget { window: Some(name.to_owned()), ..CaptureTarget::default() };
         assert_eq!(helper.captures(wanted).0.shows, window.area, "{name}");
     }
     let corner = Area { x: x - window.area.x, y: y - window.area.y, width: 4, height: 4 };
-    let wanted =
-        Capture { window: Some("Fixture".to_owned()), area: Some(corner), ..Capture::default() };
+    let wanted = CaptureTarget {
+        window: Some("Fixture".to_owned()),
+        area: Some(corner),
+        ..CaptureTarget::default()
+    };
     let (told, pixels) = helper.captures(wanted);
     assert_eq!(told.shows, Area { x, y, width: 4, height: 4 });
     assert!(pixels.pixels().all(|pixel| *pixel == RED));
@@ -77,16 +80,16 @@ fn a_window_that_is_covered_is_seen_whole() {
     let at = |pixels: &image::RgbImage, x: i32, y: i32| {
         *pixels.get_pixel(x.unsigned_abs(), y.unsigned_abs())
     };
-    let screen = helper.captures(Capture::default()).1;
+    let screen = helper.captures(CaptureTarget::default()).1;
     assert_ne!(at(&screen, x, y), RED, "the upper window hides it");
-    let wanted = Capture { window: Some(covered.id.clone()), ..Capture::default() };
+    let wanted = CaptureTarget { window: Some(covered.id.clone()), ..CaptureTarget::default() };
     let (told, pixels) = helper.captures(wanted);
     assert_eq!(told.shows, covered.area);
     for x in [canvas.x + 5, x, canvas.x + canvas.width - 5] {
         assert_eq!(at(&pixels, x - told.shows.x, y - told.shows.y), RED, "{x}");
     }
     // The screen is as it was.
-    assert_eq!(helper.captures(Capture::default()).1, screen);
+    assert_eq!(helper.captures(CaptureTarget::default()).1, screen);
 }
 
 #[test]
@@ -94,18 +97,19 @@ fn divergence_15_a_display_is_an_output_or_another_server() {
     let desktop = Desktop::bare();
     let other = Desktop::bare();
     let mut helper = Helper::on(&desktop);
-    let display = |name: &str| Capture { display: Some(name.to_owned()), ..Capture::default() };
+    let display =
+        |name: &str| CaptureTarget { display: Some(name.to_owned()), ..CaptureTarget::default() };
     // The one output of this X server.
     assert_eq!(helper.captures(display("screen")).0.width, 1280);
     let program = other.program("Elsewhere");
     let (x, y) = program.place("Canvas").middle();
-    let here = helper.captures(Capture::default()).1;
+    let here = helper.captures(CaptureTarget::default()).1;
     assert_ne!(here.get_pixel(x.unsigned_abs(), y.unsigned_abs()), &RED);
     let there = helper.captures(display(other.display())).1;
     assert_eq!(there.get_pixel(x.unsigned_abs(), y.unsigned_abs()), &RED);
-    let fault = helper.fault(Ask::Capture(display("HDMI-7")));
+    let fault = helper.fault(DesktopRequest::Capture(display("HDMI-7")));
     assert!(fault.what.contains("HDMI-7") && fault.why.unwrap().contains("screen"));
-    let fault = helper.fault(Ask::Capture(display(":4242")));
+    let fault = helper.fault(DesktopRequest::Capture(display(":4242")));
     assert!(fault.what.contains(":4242"), "{fault:?}");
 }
 
@@ -140,10 +144,10 @@ fn windows_are_listed_topmost_first_with_what_x_says_of_them() {
     let after = windows(&mut helper);
     let minimized = after.iter().find(|window| window.id == listed[0].id).unwrap();
     assert!(minimized.minimized);
-    let wanted = Capture { window: Some(listed[0].id.clone()), ..Capture::default() };
-    assert!(helper.fault(Ask::Capture(wanted)).why.unwrap().contains("minimized"));
-    let wanted = Capture { window: Some("Nobody".to_owned()), ..Capture::default() };
-    let fault = helper.fault(Ask::Capture(wanted));
+    let wanted = CaptureTarget { window: Some(listed[0].id.clone()), ..CaptureTarget::default() };
+    assert!(helper.fault(DesktopRequest::Capture(wanted)).why.unwrap().contains("minimized"));
+    let wanted = CaptureTarget { window: Some("Nobody".to_owned()), ..CaptureTarget::default() };
+    let fault = helper.fault(DesktopRequest::Capture(wanted));
     assert!(fault.why.unwrap().contains("First"), "the open windows are named");
     drop((first, second));
 }
@@ -153,14 +157,14 @@ fn maximizing_waits_until_it_is_so_and_does_it_once() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let mut helper = Helper::on(&desktop);
-    let told = helper.ask(Ask::Maximize);
-    assert_eq!(told, Tell::Maximized { title: "Fixture".to_owned(), already: false });
+    let told = helper.ask(DesktopRequest::Maximize);
+    assert_eq!(told, DesktopResponse::Maximized { title: "Fixture".to_owned(), already: false });
     let id = windows(&mut helper)[0].id.clone();
     let state = output(&desktop, "xprop", &["-id", &id, "_NET_WM_STATE"]);
     assert!(state.contains("MAXIMIZED_HORZ") && state.contains("MAXIMIZED_VERT"), "{state}");
     program.saw("maximized on");
-    let told = helper.ask(Ask::Maximize);
-    assert_eq!(told, Tell::Maximized { title: "Fixture".to_owned(), already: true });
+    let told = helper.ask(DesktopRequest::Maximize);
+    assert_eq!(told, DesktopResponse::Maximized { title: "Fixture".to_owned(), already: true });
     assert!(windows(&mut helper)[0].maximized);
     assert_eq!(program.log().matches("maximized").count(), 1);
 }
@@ -174,9 +178,11 @@ fn without_a_window_manager_the_screen_is_seen_and_nothing_is_maximized() {
     program.place("Canvas");
     let listed = windows(&mut helper);
     assert_eq!(listed.iter().map(|w| w.title.as_str()).collect::<Vec<_>>(), ["Alone"]);
-    let fault = helper.fault(Ask::Maximize);
+    let fault = helper.fault(DesktopRequest::Maximize);
     assert!(fault.what.contains("no window manager"), "{fault:?}");
-    let Tell::Screen(screen) = helper.ask(Ask::Screen) else { panic!("no screen") };
+    let DesktopResponse::Screen(screen) = helper.ask(DesktopRequest::Screen) else {
+        panic!("no screen")
+    };
     assert_eq!((screen.area.width, screen.area.height), (1280, 800));
     let said = output(&desktop, "xdotool", &["getmouselocation"]);
     assert!(said.starts_with(&format!("x:{} y:{} ", screen.pointer.0, screen.pointer.1)), "{said}");

@@ -4,8 +4,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout};
 
-use base::desktop::{Ask, Asked, Button, Capture, Fault, Picture, Step, Tell, Told};
-use base::process::{Job, Running, Stream};
+use base::desktop::{
+    Button, CaptureTarget, DesktopFault, DesktopRequest, DesktopRequestLine, DesktopResponse,
+    DesktopResponseLine, InputStep, Picture,
+};
+use base::process::{Command, Running, Stream};
 use image::RgbImage;
 use testkit::desktop::Desktop;
 use testkit::env::built;
@@ -32,7 +35,7 @@ impl Helper {
 
     /// A helper that is not led to any desktop.
     pub fn nowhere(variables: &[(&str, &str)]) -> Helper {
-        let mut job = Job::new(built("g3-desktop"), "/").env_clear();
+        let mut job = Command::new(built("g3-desktop"), "/").env_clear();
         for (key, value) in variables {
             job = job.env(key, value);
         }
@@ -40,7 +43,7 @@ impl Helper {
     }
 
     /// A helper that this job starts.
-    pub fn start(job: Job) -> Helper {
+    pub fn start(job: Command) -> Helper {
         let mut running = job.stdin(Stream::Piped).dies_with_us().spawn().unwrap();
         let stdin = running.child.stdin.take();
         let stdout = BufReader::new(running.child.stdout.take().unwrap());
@@ -53,15 +56,15 @@ impl Helper {
     }
 
     /// Sends a question and gives its id.
-    pub fn asks(&mut self, what: Ask) -> u64 {
+    pub fn asks(&mut self, what: DesktopRequest) -> u64 {
         self.next += 1;
-        let line = serde_json::to_string(&Asked { id: self.next, what }).unwrap();
+        let line = serde_json::to_string(&DesktopRequestLine { id: self.next, what }).unwrap();
         self.send(&line);
         self.next
     }
 
     /// The next answer.
-    pub fn told(&mut self) -> Told {
+    pub fn told(&mut self) -> DesktopResponseLine {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
@@ -78,7 +81,7 @@ impl Helper {
     }
 
     /// Asks, and gives the answer.
-    pub fn ask(&mut self, what: Ask) -> Tell {
+    pub fn ask(&mut self, what: DesktopRequest) -> DesktopResponse {
         let id = self.asks(what);
         let told = self.told();
         assert_eq!(told.id, id);
@@ -87,25 +90,25 @@ impl Helper {
 
     /// Asks what is refused.
     #[track_caller]
-    pub fn fault(&mut self, what: Ask) -> Fault {
+    pub fn fault(&mut self, what: DesktopRequest) -> DesktopFault {
         match self.ask(what) {
-            Tell::Fault(fault) => fault,
+            DesktopResponse::Fault(fault) => fault,
             other => panic!("{other:?} is no fault"),
         }
     }
 
     /// Does these steps, without the fail-safe.
     #[track_caller]
-    pub fn does(&mut self, steps: &[Step]) {
-        let told = self.ask(Ask::Input { steps: steps.to_vec(), fail_safe: false });
-        assert_eq!(told, Tell::Done);
+    pub fn does(&mut self, steps: &[InputStep]) {
+        let told = self.ask(DesktopRequest::Input { steps: steps.to_vec(), fail_safe: false });
+        assert_eq!(told, DesktopResponse::Done);
     }
 
     /// Takes a picture.
     #[track_caller]
-    pub fn captures(&mut self, wanted: Capture) -> (Picture, RgbImage) {
-        match self.ask(Ask::Capture(wanted)) {
-            Tell::Picture(picture) => {
+    pub fn captures(&mut self, wanted: CaptureTarget) -> (Picture, RgbImage) {
+        match self.ask(DesktopRequest::Capture(wanted)) {
+            DesktopResponse::Picture(picture) => {
                 let bytes = base64::Engine::decode(
                     &base64::engine::general_purpose::STANDARD,
                     &picture.data,
@@ -119,29 +122,29 @@ impl Helper {
 }
 
 /// A step to a place.
-pub fn to((x, y): (i32, i32)) -> Step {
-    Step::Move { x, y }
+pub fn to((x, y): (i32, i32)) -> InputStep {
+    InputStep::Move { x, y }
 }
 
 /// A click of the left button.
-pub fn click() -> Step {
-    Step::Click { button: Button::Left, times: 1 }
+pub fn click() -> InputStep {
+    InputStep::Click { button: Button::Left, times: 1 }
 }
 
 /// A text.
-pub fn types(text: &str) -> Step {
-    Step::Type { text: text.to_owned() }
+pub fn types(text: &str) -> InputStep {
+    InputStep::Type { text: text.to_owned() }
 }
 
 /// Keys held together.
-pub fn keys(names: &[&str]) -> Step {
-    Step::Keys { keys: names.iter().map(|name| (*name).to_owned()).collect() }
+pub fn keys(names: &[&str]) -> InputStep {
+    InputStep::Keys { keys: names.iter().map(|name| (*name).to_owned()).collect() }
 }
 
 /// What a program of the system writes to stdout, e.g. `xprop`.
 pub fn output(desktop: &Desktop, program: &str, args: &[&str]) -> String {
-    let job: Job = desktop.job(PathBuf::from(program)).args(args);
-    let output = job.output(base::process::Limits::seconds(20)).unwrap();
+    let job: Command = desktop.job(PathBuf::from(program)).args(args);
+    let output = job.output(base::process::OutputLimits::seconds(20)).unwrap();
     assert!(output.ok(), "{program} {args:?}: {}", output.error_text());
     output.text()
 }

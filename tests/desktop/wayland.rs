@@ -1,13 +1,13 @@
 //! Under Wayland: what goes through the portal, and what is said of the rest.
 
-use base::desktop::{Area, Ask, Button, Capture, Step, Tell};
+use base::desktop::{Area, Button, CaptureTarget, DesktopRequest, DesktopResponse, InputStep};
 use image::Rgb;
 use testkit::desktop::Desktop;
 
 use crate::support::{Helper, keys, to, types};
 
 /// A session with a portal that gives this answer: 0 agreed, 1 refused.
-fn session(answer: &str) -> (Desktop, testkit::desktop::Program) {
+fn session(answer: &str) -> (Desktop, testkit::desktop::DesktopProgram) {
     let mut desktop = Desktop::bare();
     desktop.start_bus();
     let picture = desktop.home().join("portal żółw.png").display().to_string();
@@ -20,7 +20,7 @@ fn session(answer: &str) -> (Desktop, testkit::desktop::Program) {
 fn a_picture_comes_through_the_portal_and_is_not_left_behind() {
     let (desktop, portal) = session("0");
     let mut helper = Helper::under_wayland(&desktop);
-    let (told, pixels) = helper.captures(Capture::default());
+    let (told, pixels) = helper.captures(CaptureTarget::default());
     assert_eq!((told.backend.as_str(), told.width, told.height), ("portal", 640, 480));
     assert_eq!(pixels.get_pixel(319, 0), &Rgb([255, 0, 0]));
     assert_eq!(pixels.get_pixel(320, 0), &Rgb([0, 0, 255]));
@@ -28,20 +28,22 @@ fn a_picture_comes_through_the_portal_and_is_not_left_behind() {
     assert!(!desktop.home().join("portal żółw.png").exists());
 
     let area = Area { x: 300, y: 10, width: 40, height: 20 };
-    let part = Capture { area: Some(area), fit: Some((20, 20)), ..Capture::default() };
+    let part = CaptureTarget { area: Some(area), fit: Some((20, 20)), ..CaptureTarget::default() };
     let (told, pixels) = helper.captures(part);
     assert_eq!((told.shows, pixels.dimensions()), (area, (20, 10)));
     assert_eq!(pixels.get_pixel(0, 0), &Rgb([255, 0, 0]));
     assert_eq!(pixels.get_pixel(19, 0), &Rgb([0, 0, 255]));
-    let window = Capture { window: Some("x".to_owned()), ..Capture::default() };
-    assert!(helper.fault(Ask::Capture(window)).what.contains("a window alone"));
+    let window = CaptureTarget { window: Some("x".to_owned()), ..CaptureTarget::default() };
+    assert!(helper.fault(DesktopRequest::Capture(window)).what.contains("a window alone"));
 }
 
 #[test]
 fn pointer_and_keys_go_through_the_portal_in_one_session() {
     let (desktop, portal) = session("0");
     let mut helper = Helper::under_wayland(&desktop);
-    let Tell::Screen(screen) = helper.ask(Ask::Screen) else { panic!("no screen") };
+    let DesktopResponse::Screen(screen) = helper.ask(DesktopRequest::Screen) else {
+        panic!("no screen")
+    };
     let area = Area { x: 100, y: 0, width: 1000, height: 700 };
     assert_eq!(
         (screen.area, screen.pointer, screen.system.as_str()),
@@ -49,8 +51,8 @@ fn pointer_and_keys_go_through_the_portal_in_one_session() {
     );
 
     let before = portal.log().lines().count();
-    helper.does(&[to((150, 20)), Step::Click { button: Button::Right, times: 1 }]);
-    helper.does(&[types("aŻ\n"), keys(&["ctrl", "s"]), Step::Scroll { down: 2, right: -1 }]);
+    helper.does(&[to((150, 20)), InputStep::Click { button: Button::Right, times: 1 }]);
+    helper.does(&[types("aŻ\n"), keys(&["ctrl", "s"]), InputStep::Scroll { down: 2, right: -1 }]);
     let seen: Vec<String> = portal.log().lines().skip(before).map(str::to_owned).collect();
     assert_eq!(
         seen,
@@ -74,14 +76,14 @@ fn pointer_and_keys_go_through_the_portal_in_one_session() {
             "PointerAxisDiscrete 1 -1",
         ]
     );
-    helper.does(&[Step::Drag { x: 250, y: 20 }]);
+    helper.does(&[InputStep::Drag { x: 250, y: 20 }]);
     let log = portal.log();
     assert!(log.contains("PointerMotionAbsolute 7 150.0 20.0"), "{log}");
     assert!(log.trim_end().ends_with("PointerButton 272 0"), "{log}");
     assert_eq!(log.matches("asked Start").count(), 1, "the person is asked once: {log}");
 
     for step in [to((50, 10)), keys(&["alt", "f4"])] {
-        helper.fault(Ask::Input { steps: vec![types("x"), step], fail_safe: true });
+        helper.fault(DesktopRequest::Input { steps: vec![types("x"), step], fail_safe: true });
     }
     assert_eq!(portal.log(), log, "nothing of what is refused is done");
 }
@@ -90,8 +92,8 @@ fn pointer_and_keys_go_through_the_portal_in_one_session() {
 fn a_person_who_does_not_agree_is_not_asked_around() {
     let (desktop, _portal) = session("1");
     let mut helper = Helper::under_wayland(&desktop);
-    let input = Ask::Input { steps: vec![types("x")], fail_safe: true };
-    for ask in [Ask::Capture(Capture::default()), input, Ask::Screen] {
+    let input = DesktopRequest::Input { steps: vec![types("x")], fail_safe: true };
+    for ask in [DesktopRequest::Capture(CaptureTarget::default()), input, DesktopRequest::Screen] {
         let fault = helper.fault(ask);
         assert!(fault.what.contains("did not agree"), "{fault:?}");
     }
@@ -100,7 +102,7 @@ fn a_person_who_does_not_agree_is_not_asked_around() {
 #[test]
 fn what_does_not_work_is_said() {
     let mut helper = Helper::nowhere(&[("WAYLAND_DISPLAY", "wayland-9")]);
-    for ask in [Ask::Windows, Ask::Maximize] {
+    for ask in [DesktopRequest::Windows, DesktopRequest::Maximize] {
         let fault = helper.fault(ask);
         assert!(fault.what.contains("does not work under Wayland"), "{fault:?}");
         assert!(!fault.next.is_empty());
@@ -108,8 +110,8 @@ fn what_does_not_work_is_said() {
     let mut desktop = Desktop::bare();
     desktop.start_bus();
     let mut helper = Helper::under_wayland(&desktop);
-    let input = Ask::Input { steps: vec![types("x")], fail_safe: true };
-    for ask in [Ask::Capture(Capture::default()), input] {
+    let input = DesktopRequest::Input { steps: vec![types("x")], fail_safe: true };
+    for ask in [DesktopRequest::Capture(CaptureTarget::default()), input] {
         let fault = helper.fault(ask);
         assert!(fault.what.contains("portal"), "{fault:?}");
         assert!(fault.next[0].contains("xdg-desktop-portal"));

@@ -6,7 +6,7 @@
 #[expect(dead_code, reason = "the tests of input need the rest")]
 mod support;
 
-use base::desktop::{Area, Ask, Capture, Tell, Window};
+use base::desktop::{Area, CaptureTarget, DesktopRequest, DesktopResponse, WindowInfo};
 use testkit::desktop::Desktop;
 use testkit::env::built;
 
@@ -18,9 +18,9 @@ fn helpers(desktop: &Desktop) -> (Helper, Helper) {
     (Helper::on(desktop), Helper::start(by_xcap))
 }
 
-fn windows(helper: &mut Helper) -> Vec<Window> {
-    match helper.ask(Ask::Windows) {
-        Tell::Windows { windows } => windows,
+fn windows(helper: &mut Helper) -> Vec<WindowInfo> {
+    match helper.ask(DesktopRequest::Windows) {
+        DesktopResponse::Windows { windows } => windows,
         other => panic!("{other:?}"),
     }
 }
@@ -34,11 +34,11 @@ fn the_desktop_a_monitor_and_a_part_look_the_same() {
     let part = Area { x: x - 30, y: y - 20, width: 50, height: 40 };
     let edge = Area { x: 1200, y: 700, width: 500, height: 500 };
     for wanted in [
-        Capture::default(),
-        Capture { display: Some("Screen".to_owned()), ..Capture::default() },
-        Capture { area: Some(part), ..Capture::default() },
-        Capture { area: Some(edge), ..Capture::default() },
-        Capture { fit: Some((640, 640)), ..Capture::default() },
+        CaptureTarget::default(),
+        CaptureTarget { display: Some("Screen".to_owned()), ..CaptureTarget::default() },
+        CaptureTarget { area: Some(part), ..CaptureTarget::default() },
+        CaptureTarget { area: Some(edge), ..CaptureTarget::default() },
+        CaptureTarget { fit: Some((640, 640)), ..CaptureTarget::default() },
     ] {
         let (ours, pixels) = own.captures(wanted.clone());
         let (told, same) = xcap.captures(wanted.clone());
@@ -46,8 +46,8 @@ fn the_desktop_a_monitor_and_a_part_look_the_same() {
         assert_eq!((told.shows, told.width, told.height), (ours.shows, ours.width, ours.height));
         assert!(pixels == same, "{wanted:?}: another picture");
     }
-    let unknown = Capture { display: Some("HDMI-7".to_owned()), ..Capture::default() };
-    let fault = xcap.fault(Ask::Capture(unknown));
+    let unknown = CaptureTarget { display: Some("HDMI-7".to_owned()), ..CaptureTarget::default() };
+    let fault = xcap.fault(DesktopRequest::Capture(unknown));
     assert!(fault.what.contains("HDMI-7") && fault.why.unwrap().contains("screen"));
 }
 
@@ -58,10 +58,10 @@ fn windows_are_listed_and_seen() {
     let second = desktop.program("Zażółć 二");
     let (mut own, mut xcap) = helpers(&desktop);
     let (ours, theirs) = (windows(&mut own), windows(&mut xcap));
-    let titles = |all: &[Window]| all.iter().map(|it| it.title.clone()).collect::<Vec<_>>();
+    let titles = |all: &[WindowInfo]| all.iter().map(|it| it.title.clone()).collect::<Vec<_>>();
     assert_eq!(titles(&theirs), titles(&ours), "topmost first");
-    let state = |all: &[Window]| {
-        let state = |it: &Window| (it.id.clone(), it.active, it.maximized, it.minimized);
+    let state = |all: &[WindowInfo]| {
+        let state = |it: &WindowInfo| (it.id.clone(), it.active, it.maximized, it.minimized);
         all.iter().map(state).collect::<Vec<_>>()
     };
     assert_eq!(state(&theirs), state(&ours));
@@ -70,14 +70,14 @@ fn windows_are_listed_and_seen() {
     let top = &theirs[0];
     let canvas = second.place("Canvas");
     for name in ["Zażółć", &top.id] {
-        let wanted = Capture { window: Some(name.to_owned()), ..Capture::default() };
+        let wanted = CaptureTarget { window: Some(name.to_owned()), ..CaptureTarget::default() };
         let (told, pixels) = xcap.captures(wanted);
         assert_eq!(told.shows, top.area, "{name}");
         let (x, y) = canvas.middle();
         let (x, y) = ((x - told.shows.x).unsigned_abs(), (y - told.shows.y).unsigned_abs());
         assert_eq!(pixels.get_pixel(x, y).0, [255, 0, 0], "{name}");
     }
-    let nobody = Capture { window: Some("Nobody".to_owned()), ..Capture::default() };
-    assert!(xcap.fault(Ask::Capture(nobody)).why.unwrap().contains("First"));
+    let nobody = CaptureTarget { window: Some("Nobody".to_owned()), ..CaptureTarget::default() };
+    assert!(xcap.fault(DesktopRequest::Capture(nobody)).why.unwrap().contains("First"));
     drop((first, second));
 }

@@ -1,15 +1,15 @@
 //! A boxed agent has all of git for itself, and nothing of the user's.
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 /// One shell call, then the end.
 fn shell(line: &str) -> Script {
-    let call = Reply::call("shell", json!({"command": line}));
-    Script::by_task([("work".to_owned(), vec![call, Reply::says("Done.")])])
+    let call = ScriptedReply::call("shell", json!({"command": line}));
+    Script::by_task([("work".to_owned(), vec![call, ScriptedReply::says("Done.")])])
         .commit_message("Do the work")
 }
 
@@ -63,10 +63,10 @@ fn two_sessions() -> Script {
                  $top/.git/hooks/post-checkout $top/.git/objects/hacked $top.worktrees/*/hacked \
                  $HOME/hacked; do echo x >> $f; done; for d in $top.worktrees/*; do echo x > \
                  $d/hacked; done; rm -f hacked; git -C $top commit -qam stolen; echo mine > mine";
-    let write = Reply::call("write_file", json!({"file_path": "a", "content": "a"}));
-    let call = Reply::call("shell", json!({"command": reach}));
+    let write = ScriptedReply::call("write_file", json!({"file_path": "a", "content": "a"}));
+    let call = ScriptedReply::call("shell", json!({"command": reach}));
     Script::by_task([
-        ("victim".to_owned(), vec![write, Reply::says("Done.")]),
-        ("work".to_owned(), vec![call, Reply::says("Done.")]),
+        ("victim".to_owned(), vec![write, ScriptedReply::says("Done.")]),
+        ("work".to_owned(), vec![call, ScriptedReply::says("Done.")]),
     ])
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use testkit::env::{TestEnv, built};
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 
 #[test]
 fn g3_works_in_a_worktree_and_its_work_lands_with_a_model_written_message() {
@@ -11,9 +11,9 @@ fn g3_works_in_a_worktree_and_its_work_lands_with_a_model_written_message() {
     let env = TestEnv::new();
     let repo = env.repo_at("a repö");
     let server = ModelServer::start([
-        Reply::call("write_file", json!({"file_path": "hello.txt", "content": "hi\n"})),
-        Reply::says("I wrote the file."),
-        Reply::says("Greet the reader\n\nA repository should say hello."),
+        ScriptedReply::call("write_file", json!({"file_path": "hello.txt", "content": "hi\n"})),
+        ScriptedReply::says("I wrote the file."),
+        ScriptedReply::says("Greet the reader\n\nA repository should say hello."),
     ]);
     env.config(&server.config_toml("anthropic"));
     let studio = env!("CARGO_BIN_EXE_studio");

@@ -2,14 +2,14 @@
 //! the list.
 
 use testkit::env::built;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 #[test]
 fn a_secret_is_copied_only_after_the_list_that_names_it_was_trusted() {
-    let scene = Scene::new("anthropic", Script::by(|_| Reply::says("Done.")));
+    let scene = Scene::new("anthropic", Script::by(|_| ScriptedReply::says("Done.")));
     let repo = &scene.repo;
     repo.commit_file(".gitignore", ".env\n*.local\nsecrets/\n");
     repo.commit_file(".worktreeinclude", ".env\n*.local\nsecrets/\n");

@@ -1,19 +1,25 @@
 //! What a new user does: two agents at once, land one, drop one, bring it back.
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 use testkit::repo::tree;
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 fn two_tasks() -> Script {
     let write = |name: &str, content: &str| {
-        Reply::call("write_file", json!({"file_path": name, "content": content}))
+        ScriptedReply::call("write_file", json!({"file_path": name, "content": content}))
     };
     Script::by_task([
-        ("hello".to_owned(), vec![write("hello.txt", "hello\n"), Reply::says("Wrote hello.txt.")]),
-        ("notes".to_owned(), vec![write("NOTES.md", "# Notes\n"), Reply::says("Wrote NOTES.md.")]),
+        (
+            "hello".to_owned(),
+            vec![write("hello.txt", "hello\n"), ScriptedReply::says("Wrote hello.txt.")],
+        ),
+        (
+            "notes".to_owned(),
+            vec![write("NOTES.md", "# Notes\n"), ScriptedReply::says("Wrote NOTES.md.")],
+        ),
     ])
     .commit_message("Greet the world\n\nhello.txt holds the greeting.")
 }
@@ -117,16 +123,19 @@ fn what_the_agent_costs_and_said_is_shown() {
 #[test]
 fn a_conflict_goes_back_to_the_agent_and_lands_when_it_is_solved() {
     let script = Script::by(|request| match request.assistant_messages() {
-        0 => Reply::call("write_file", json!({"file_path": "README.md", "content": "theirs\n"})),
+        0 => ScriptedReply::call(
+            "write_file",
+            json!({"file_path": "README.md", "content": "theirs\n"}),
+        ),
         2 => {
             let tip = request.last().split("commit ").nth(1).unwrap_or_default()[..40].to_owned();
             let line = format!(
                 "git commit -qam mine; git merge {tip}; printf 'both\\n' > README.md; \
                  git commit -qam solved"
             );
-            Reply::call("shell", json!({"command": line}))
+            ScriptedReply::call("shell", json!({"command": line}))
         }
-        _ => Reply::says("Done."),
+        _ => ScriptedReply::says("Done."),
     });
     let scene = Scene::new("anthropic", script.commit_message("Say both"));
     scene.studio(["run", "change the README"]).exits(0);

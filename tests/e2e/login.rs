@@ -1,12 +1,12 @@
 //! A login that runs out while studio's agents work with it: it is renewed in the box, for all.
 
 use serde_json::{Value, json};
-use testkit::env::{Ran, TestEnv, built, until};
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
+use testkit::env::{CommandRun, TestEnv, built, until};
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 use testkit::repo::Repo;
-use testkit::workspace::Workspace;
+use testkit::workspace::TestDir;
 
 const STUDIO: &str = env!("CARGO_BIN_EXE_studio");
 
@@ -14,16 +14,20 @@ const STUDIO: &str = env!("CARGO_BIN_EXE_studio");
 struct Desk {
     env: TestEnv,
     repo: Repo,
-    work: Workspace,
+    work: TestDir,
 }
 
 impl Desk {
     /// Tokens live so many seconds; each task is one line of shell.
     fn signed_in<const N: usize>(life: u64, tasks: [(&str, &str); N]) -> Desk {
-        let replies =
-            |line: &str| vec![Reply::call("shell", json!({"command": line})), Reply::says("Done.")];
+        let replies = |line: &str| {
+            vec![
+                ScriptedReply::call("shell", json!({"command": line})),
+                ScriptedReply::says("Done."),
+            ]
+        };
         let tasks = tasks.map(|(task, line)| (task.to_owned(), replies(line)));
-        let work = Workspace::with(life, Script::by_task(tasks).commit_message("Do the work"));
+        let work = TestDir::with(life, Script::by_task(tasks).commit_message("Do the work"));
         let env = TestEnv::new().with("G3_TEST_RETRY_MS", 1);
         env.config(&work.config_toml());
         work.sign_in(&env, &built("g3"));
@@ -31,7 +35,7 @@ impl Desk {
         Desk { env, repo, work }
     }
 
-    fn studio<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ran {
+    fn studio<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> CommandRun {
         self.env.run(STUDIO, self.repo.path(), args)
     }
 
@@ -92,7 +96,7 @@ fn sessions_that_renew_at_once_share_what_one_of_them_gets() {
 #[test]
 fn a_session_that_is_stopped_while_it_renews_does_not_lose_the_login() {
     let desk = Desk::signed_in(30, [("work", "echo work > a")]);
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     desk.work.hold_renewals(&gate);
     desk.work.tokens_live(3600);
     let id = desk.studio(["exec", "work"]).ok().to_owned();

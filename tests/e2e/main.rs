@@ -1,6 +1,7 @@
 //! The whole program end to end: studio, g3 over ACP, a scripted model over HTTP, real git.
 
 mod boxed_git;
+mod fixtures;
 mod g3_under_studio;
 mod included_files;
 mod journey;
@@ -9,5 +10,4 @@ mod permissions;
 mod personas;
 mod plan;
 mod requirements;
-mod scene;
 mod workspace_memory;

@@ -2,20 +2,20 @@
 
 use serde_json::json;
 use testkit::env::until;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 /// A model that writes two files outside of the worktree in one reply, then says that it is done.
 fn writes_outside(scene: &std::path::Path) -> Script {
     let file = |name: &str| scene.join("outside").join(name).display().to_string();
     let (one, two) = (file("one.txt"), file("two.txt"));
     Script::by(move |request| match request.assistant_messages() {
-        0 => Reply::new()
+        0 => ScriptedReply::new()
             .calls("write_file", json!({"file_path": one, "content": "1\n"}))
             .calls("write_file", json!({"file_path": two, "content": "2\n"})),
-        _ => Reply::says("Done."),
+        _ => ScriptedReply::says("Done."),
     })
 }
 
@@ -92,8 +92,8 @@ fn without_a_key_or_a_model_nothing_starts() {
 #[test]
 fn model_and_profile_of_the_command_line_are_g3s() {
     let script = Script::by(|request| match request.assistant_messages() {
-        0 => Reply::new().calls("shell", json!({"command": "echo x > f"})),
-        _ => Reply::says("Done."),
+        0 => ScriptedReply::new().calls("shell", json!({"command": "echo x > f"})),
+        _ => ScriptedReply::says("Done."),
     });
     let scene = Scene::new("anthropic", script);
     let args = ["run", "--model", "another-model", "--profile", "core", "write f"];

@@ -1,19 +1,20 @@
 //! g3 as a persona under studio: its words, its fence, and that it stays who it is.
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 #[test]
 fn g3_works_as_the_persona_and_within_its_fence_and_stays_it() {
-    let write =
-        |path: &str| Reply::new().calls("write_file", json!({"file_path": path, "content": "x\n"}));
+    let write = |path: &str| {
+        ScriptedReply::new().calls("write_file", json!({"file_path": path, "content": "x\n"}))
+    };
     let script = Script::by(move |request| match request.assistant_messages() {
         0 => write("docs/use.md"),
         1 => write("src.rs"),
-        _ => Reply::says("Done."),
+        _ => ScriptedReply::says("Done."),
     });
     let scene = Scene::new("anthropic", script.commit_message("Say how it is used"));
 

@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 use testkit::env::until;
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
-use testkit::model_server::request::Request;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 const WISH: &str = "I want eight things: files, a shared list with two and three, and a bell.\n";
 
@@ -24,18 +24,18 @@ const TASKS: [(&str, &[&str], &[&str], &str); 7] = [
 ];
 
 /// A model for every part of the plan; the one that works on `five` waits at the gate.
-fn model(gate: &Gate) -> Script {
+fn model(gate: &ReplyGate) -> Script {
     let gate = gate.clone();
     Script::by(move |request| {
         let tools = request.tool_names();
         let offers = |name: &str| tools.iter().any(|tool| tool == name);
         if request.asks_for_commit_message() {
-            Reply::says("Do a part of the plan\n\nIt was asked for.")
+            ScriptedReply::says("Do a part of the plan\n\nIt was asked for.")
         } else if offers("requirements") {
             let list: String = (1..=8).map(|n| format!("- R{n}: thing {n} is there\n")).collect();
-            after_a_call(request, Reply::call("requirements", json!({"text": list})))
+            after_a_call(request, ScriptedReply::call("requirements", json!({"text": list})))
         } else if offers("tasks") {
-            after_a_call(request, Reply::call("tasks", json!({"tasks": rows()})))
+            after_a_call(request, ScriptedReply::call("tasks", json!({"tasks": rows()})))
         } else if offers("verdict") {
             after_a_call(request, verdict(request))
         } else {
@@ -44,8 +44,8 @@ fn model(gate: &Gate) -> Script {
     })
 }
 
-fn after_a_call(request: &Request, call: Reply) -> Reply {
-    if request.assistant_messages() == 0 { call } else { Reply::says("That is all.") }
+fn after_a_call(request: &ReceivedRequest, call: ScriptedReply) -> ScriptedReply {
+    if request.assistant_messages() == 0 { call } else { ScriptedReply::says("That is all.") }
 }
 
 fn rows() -> Vec<Value> {
@@ -57,7 +57,7 @@ fn rows() -> Vec<Value> {
 }
 
 /// A coach that approves what no check stands against.
-fn verdict(request: &Request) -> Reply {
+fn verdict(request: &ReceivedRequest) -> ScriptedReply {
     let text = request.text();
     let red = text.contains("failed");
     let met = if red { "unmet" } else { "met" };
@@ -66,11 +66,14 @@ fn verdict(request: &Request) -> Reply {
     let judged: Vec<Value> =
         ids.map(|id| json!({"id": id, "status": met, "evidence": "the check"})).collect();
     let feedback = if red { "the check fails" } else { "" };
-    Reply::call("verdict", json!({"approved": !red, "requirements": judged, "feedback": feedback}))
+    ScriptedReply::call(
+        "verdict",
+        json!({"approved": !red, "requirements": judged, "feedback": feedback}),
+    )
 }
 
 /// Works on the task whose name stands in the prompt.
-fn player(request: &Request, gate: &Gate) -> Reply {
+fn player(request: &ReceivedRequest, gate: &ReplyGate) -> ScriptedReply {
     let task = TASKS
         .iter()
         .map(|(id, ..)| *id)
@@ -78,7 +81,7 @@ fn player(request: &Request, gate: &Gate) -> Reply {
         .expect("a task of the plan");
     let said = request.assistant_messages();
     if said % 2 == 1 {
-        return Reply::says("It is done.");
+        return ScriptedReply::says("It is done.");
     }
     let last = request.last();
     if let Some((_, merge)) = last.split_once("run `git merge ") {
@@ -87,10 +90,10 @@ fn player(request: &Request, gate: &Gate) -> Reply {
             "git add -A; git commit -qm mine; git merge -q {tip}; \
              printf 'two\\nthree\\n' > shared.txt; git add -A; git commit -qm both"
         );
-        return Reply::call("shell", json!({"command": command}));
+        return ScriptedReply::call("shell", json!({"command": command}));
     }
     let write = |name: &str, content: String| {
-        Reply::call("write_file", json!({"file_path": name, "content": content}))
+        ScriptedReply::call("write_file", json!({"file_path": name, "content": content}))
     };
     match task {
         "two" | "three" => write("shared.txt", format!("{task}\n")),
@@ -120,7 +123,7 @@ fn supervisor(scene: &Scene, words: &str) -> Option<u64> {
 
 #[test]
 fn eight_requirements_land_and_are_traced_whatever_goes_wrong_on_the_way() {
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let scene = Scene::new("anthropic", model(&gate));
     scene.repo.write("shared.txt", "nothing\n");
     scene.repo.git(["add", "."]);

@@ -3,18 +3,18 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::env::until;
-use testkit::model_server::gate::Gate;
-use testkit::model_server::reply::Reply;
-use testkit::model_server::request::Request;
+use testkit::model_server::gate::ReplyGate;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 const FILE: &str =
     "A plan.\n\n{{CURRENT REQUIREMENTS}}\n\n# Two files\n- make one.txt\n- R7: make two.txt\n";
 const BOTH: &str = "test -e one.txt && test -e two.txt";
 
-fn is_coach(request: &Request) -> bool {
+fn is_coach(request: &ReceivedRequest) -> bool {
     request.tool_names().contains(&"verdict".to_owned())
 }
 
@@ -28,23 +28,23 @@ fn script(words: &'static str) -> Script {
         }
         let make = |name: &str| {
             let line = format!("echo {name} > {name}; echo made-{name}");
-            Reply::call("shell", json!({"command": line}))
+            ScriptedReply::call("shell", json!({"command": line}))
         };
         match (text.contains("made-one.txt"), text.contains("made-two.txt")) {
             (false, _) => make("one.txt"),
             (true, false) if text.contains(words) => make("two.txt"),
-            (true, _) => Reply::says("It is done."),
+            (true, _) => ScriptedReply::says("It is done."),
         }
     });
     script.commit_message("Make two files")
 }
 
-fn verdict(both: bool) -> Reply {
+fn verdict(both: bool) -> ScriptedReply {
     let judged = |id: &str, met: bool| json!({"id": id, "status": if met { "met" } else { "unmet" }, "evidence": format!("saw {id}")});
     let feedback = if both { "" } else { "write two.txt" };
     let requirements = [judged("R1", true), judged("R7", both)];
     let args = json!({"approved": both, "requirements": requirements, "feedback": feedback});
-    Reply::call("verdict", args)
+    ScriptedReply::call("verdict", args)
 }
 
 fn scene(script: Script) -> Scene {
@@ -178,7 +178,7 @@ fn g3_killed_at_a_step_goes_on_there() {
 #[test]
 fn a_stop_and_a_killed_supervisor_lose_nothing() {
     for killed in [false, true] {
-        let gate = Gate::new();
+        let gate = ReplyGate::new();
         let (held, usual) = (gate.clone(), script("Round 2"));
         let slow = Script::by(move |request| {
             let reply = usual.answer(request);

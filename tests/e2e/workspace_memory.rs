@@ -1,14 +1,14 @@
 //! Notes that several sessions of g3 write into the workspace's memory: all of them land.
 
 use serde_json::json;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
-fn notes(task: &str, notes: &str) -> (String, Vec<Reply>) {
-    let remember = Reply::call("remember", json!({ "notes": notes }));
-    (task.to_owned(), vec![remember, Reply::says("I wrote it down.")])
+fn notes(task: &str, notes: &str) -> (String, Vec<ScriptedReply>) {
+    let remember = ScriptedReply::call("remember", json!({ "notes": notes }));
+    (task.to_owned(), vec![remember, ScriptedReply::says("I wrote it down.")])
 }
 
 #[test]

@@ -3,33 +3,35 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
 
-#[path = "../agent/stage.rs"]
+#[path = "../agent/agent_env.rs"]
 #[allow(dead_code, reason = "shared with the other tests of g3")]
-mod stage;
+mod agent_env;
 
 use std::net::TcpListener;
 
 use serde_json::{Value, json};
-use testkit::env::Ran;
+use testkit::env::CommandRun;
 use testkit::model_server::ModelServer;
-use testkit::model_server::reply::Reply;
+use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 
-use stage::Stage;
+use agent_env::Stage;
 
 /// A collector that takes what it is sent.
 fn collector() -> ModelServer {
-    ModelServer::start(Script::by(|_| Reply::status(200).body("application/json", "{}")))
+    ModelServer::start(Script::by(|_| ScriptedReply::status(200).body("application/json", "{}")))
 }
 
 fn scene() -> Stage {
     Stage::new([
-        Reply::call("shell", json!({"command": "echo out-put"})).usage(70, 7).cached(20, 10),
-        Reply::says("wo-rds").usage(100, 5),
+        ScriptedReply::call("shell", json!({"command": "echo out-put"}))
+            .usage(70, 7)
+            .cached(20, 10),
+        ScriptedReply::says("wo-rds").usage(100, 5),
     ])
 }
 
-fn run(stage: &Stage, variables: &[(&str, &str)]) -> Ran {
+fn run(stage: &Stage, variables: &[(&str, &str)]) -> CommandRun {
     let job = stage.job(["pro-mpt"]);
     stage.env.run_job(variables.iter().fold(job, |job, (name, value)| job.env(name, value)))
 }
@@ -119,7 +121,7 @@ fn a_collector_that_is_not_there_costs_a_word_at_the_end() {
 
 #[test]
 fn a_collector_that_says_nothing_holds_g3_up_for_two_seconds_at_most() {
-    let (quiet, stage) = (ModelServer::start(Script::by(|_| Reply::stall())), scene());
+    let (quiet, stage) = (ModelServer::start(Script::by(|_| ScriptedReply::stall())), scene());
     let ran = run(&stage, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &quiet.url())]);
     assert_eq!(ran.ok(), "wo-rds");
     assert!(ran.err.contains("it was not sent within 2 s"), "{ran}");

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use base::process::{Job, Running, Stream, find_program};
+use base::process::{Command, Running, Stream, find_program};
 
 use crate::env::until;
 
@@ -41,7 +41,7 @@ impl Drop for Desktop {
 
 /// A running program that writes down what happens to it.
 #[derive(Debug)]
-pub struct Program {
+pub struct DesktopProgram {
     log: PathBuf,
     errors: PathBuf,
     running: Running,
@@ -49,7 +49,7 @@ pub struct Program {
 
 /// A widget's place on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct DesktopDirs {
     /// From the left edge.
     pub x: i32,
     /// From the top edge.
@@ -60,7 +60,7 @@ pub struct Place {
     pub height: i32,
 }
 
-impl Place {
+impl DesktopDirs {
     /// Its middle.
     pub fn middle(self) -> (i32, i32) {
         (self.x + self.width / 2, self.y + self.height / 2)
@@ -91,7 +91,7 @@ impl Desktop {
         fs::create_dir(&run).expect("our own directory");
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         fs::set_permissions(&run, private).expect("our own directory");
-        let job = Job::new("Xvfb", home.path()).stderr(Stream::Null).dies_with_us();
+        let job = Command::new("Xvfb", home.path()).stderr(Stream::Null).dies_with_us();
         let job = job.args(["-displayfd", "1", "-screen", "0", "1280x800x24", "-nolisten", "tcp"]);
         let mut server = spawn(job);
         let display = format!(":{}", first_line(&mut server, "the number of the X display"));
@@ -140,8 +140,8 @@ impl Desktop {
     }
 
     /// Prepares a program of this desktop.
-    pub fn job(&self, program: impl AsRef<std::ffi::OsStr>) -> Job {
-        let mut job = Job::new(program, self.home.path())
+    pub fn job(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut job = Command::new(program, self.home.path())
             .env_clear()
             .env("HOME", self.home.path())
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -155,7 +155,7 @@ impl Desktop {
 
     /// Starts one of the Python programs of the tests: what it writes goes into a file that is its
     /// first argument.
-    pub fn script(&self, name: &str, log: &str, args: &[&str]) -> Program {
+    pub fn script(&self, name: &str, log: &str, args: &[&str]) -> DesktopProgram {
         let (log, errors) = (format!("{log}.log"), format!("{log}.err"));
         let (log, errors) = (self.home.path().join(log), self.home.path().join(errors));
         fs::write(&log, "").expect("our own directory");
@@ -163,7 +163,7 @@ impl Desktop {
         let stderr = fs::File::create(&errors).expect("our own directory");
         let job = self.job(PYTHON).arg(script).arg(&log).args(args);
         let running = spawn(job.stdout(Stream::Null).stderr(Stream::File(stderr)));
-        Program { log, errors, running }
+        DesktopProgram { log, errors, running }
     }
 
     /// Where the desktop keeps its files.
@@ -172,7 +172,7 @@ impl Desktop {
     }
 
     /// Starts the GTK program and waits until it is shown; a whole desktop gives it the focus.
-    pub fn program(&self, title: &str) -> Program {
+    pub fn program(&self, title: &str) -> DesktopProgram {
         let managed: &[&str] = if self.managed { &["managed"] } else { &[] };
         let program = self.script("program.py", title, &[&[title], managed].concat());
         program.saw(&format!("settled {title}"));
@@ -180,7 +180,7 @@ impl Desktop {
     }
 }
 
-impl Program {
+impl DesktopProgram {
     /// All that it wrote.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
@@ -211,14 +211,14 @@ impl Program {
 
     /// Where a widget is; its name with `_` for spaces.
     #[track_caller]
-    pub fn place(&self, name: &str) -> Place {
+    pub fn place(&self, name: &str) -> DesktopDirs {
         let start = format!("place {name} ");
         until(&start, || {
             let log = self.log();
             let line = log.lines().rev().find_map(|line| line.strip_prefix(&start))?;
             let numbers: Vec<i32> = line.split(' ').filter_map(|n| n.parse().ok()).collect();
             let [x, y, width, height] = numbers[..] else { return None };
-            Some(Place { x, y, width, height })
+            Some(DesktopDirs { x, y, width, height })
         })
     }
 
@@ -229,7 +229,7 @@ impl Program {
 }
 
 #[track_caller]
-fn spawn(job: Job) -> Running {
+fn spawn(job: Command) -> Running {
     job.spawn().unwrap_or_else(|error| panic!("{error}"))
 }
 

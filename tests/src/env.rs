@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use base::process::{Job, Limits, Output, Running, Stream};
+use base::process::{Command, Output, OutputLimits, Running, Stream};
 
 use crate::repo::Repo;
 
@@ -81,8 +81,8 @@ impl TestEnv {
     }
 
     /// Prepares a program of this workspace or of the system.
-    pub fn job(&self, program: impl AsRef<OsStr>, directory: &Path) -> Job {
-        let mut job = Job::new(program, directory)
+    pub fn job(&self, program: impl AsRef<OsStr>, directory: &Path) -> Command {
+        let mut job = Command::new(program, directory)
             .env_clear()
             .env("HOME", self.home())
             .env("TMPDIR", self.home().join("tmp"))
@@ -107,14 +107,14 @@ impl TestEnv {
         program: impl AsRef<OsStr>,
         directory: &Path,
         args: impl IntoIterator<Item = S>,
-    ) -> Ran {
+    ) -> CommandRun {
         self.run_job(self.job(program, directory).args(args))
     }
 
     /// Runs a prepared job to its end (at most two minutes).
-    pub fn run_job(&self, job: Job) -> Ran {
-        let output = job.output(Limits::seconds(120)).expect("the program can be started");
-        Ran::from(output)
+    pub fn run_job(&self, job: Command) -> CommandRun {
+        let output = job.output(OutputLimits::seconds(120)).expect("the program can be started");
+        CommandRun::from(output)
     }
 
     /// Starts a program with piped streams; its group ends with the handle.
@@ -137,7 +137,7 @@ impl Default for TestEnv {
 
 /// What a program left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ran {
+pub struct CommandRun {
     /// Its exit code; 128 + signal when a signal ended it.
     pub code: i32,
     /// Its stdout.
@@ -146,10 +146,10 @@ pub struct Ran {
     pub err: String,
 }
 
-impl From<Output> for Ran {
-    fn from(output: Output) -> Ran {
+impl From<Output> for CommandRun {
+    fn from(output: Output) -> CommandRun {
         assert!(!output.timed_out, "the program hung; it wrote:\n{}", output.text());
-        Ran {
+        CommandRun {
             code: output.code(),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -157,7 +157,7 @@ impl From<Output> for Ran {
     }
 }
 
-impl fmt::Display for Ran {
+impl fmt::Display for CommandRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.out)?;
         if !self.err.is_empty() {
@@ -167,7 +167,7 @@ impl fmt::Display for Ran {
     }
 }
 
-impl Ran {
+impl CommandRun {
     /// It ended with 0; gives its stdout without the last newline.
     #[track_caller]
     pub fn ok(&self) -> &str {
@@ -177,21 +177,21 @@ impl Ran {
 
     /// It ended with the given code.
     #[track_caller]
-    pub fn exits(&self, code: i32) -> &Ran {
+    pub fn exits(&self, code: i32) -> &CommandRun {
         assert_eq!(self.code, code, "unexpected exit code:\n{self}");
         self
     }
 
     /// It said this on stdout or stderr.
     #[track_caller]
-    pub fn says(&self, words: &str) -> &Ran {
+    pub fn says(&self, words: &str) -> &CommandRun {
         assert!(self.out.contains(words) || self.err.contains(words), "no `{words}` in:\n{self}");
         self
     }
 
     /// It did not say this.
     #[track_caller]
-    pub fn never_says(&self, words: &str) -> &Ran {
+    pub fn never_says(&self, words: &str) -> &CommandRun {
         assert!(!self.out.contains(words) && !self.err.contains(words), "`{words}` in:\n{self}");
         self
     }

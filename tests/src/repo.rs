@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use base::process::{Job, Limits};
+use base::process::{Command, OutputLimits};
 
 /// A real git repository. The directory belongs to the test's `TestEnv`.
 #[derive(Clone, Debug)]
@@ -56,13 +56,14 @@ impl Repo {
 
     /// Runs git in it: exit code, stdout, stderr.
     pub fn try_git<const N: usize>(&self, args: [&str; N]) -> (i32, String, String) {
-        let output = self.job().args(args).output(Limits::seconds(120)).expect("git can be run");
+        let output =
+            self.job().args(args).output(OutputLimits::seconds(120)).expect("git can be run");
         (output.code(), output.text(), output.error_text())
     }
 
     /// A git call as a user would make it, to be finished by the test.
-    pub fn job(&self) -> Job {
-        Job::new("git", &self.path)
+    pub fn job(&self) -> Command {
+        Command::new("git", &self.path)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", "/nonexistent")

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use base::process::Job;
+use base::process::Command;
 
 use crate::env::{TestEnv, poll};
 
@@ -13,24 +13,24 @@ const SETTINGS: &str = "set -g remain-on-exit on\nset -g status off\nset -g hist
 
 /// A program in a terminal. Dropped, it is ended.
 #[derive(Debug)]
-pub struct Terminal<'a> {
+pub struct TmuxTerminal<'a> {
     env: &'a TestEnv,
     socket: PathBuf,
 }
 
-impl<'a> Terminal<'a> {
+impl<'a> TmuxTerminal<'a> {
     /// Starts a program in a terminal with so many columns and rows.
     pub fn start<S: AsRef<OsStr>>(
         env: &'a TestEnv,
         directory: &Path,
         (columns, rows): (u16, u16),
         command: impl IntoIterator<Item = S>,
-    ) -> Terminal<'a> {
+    ) -> TmuxTerminal<'a> {
         let folder = tempfile::Builder::new().prefix("tmux-").tempdir_in(env.home().join("run"));
         let folder = folder.expect("the home is writable").keep();
         let settings = folder.join("tmux.conf");
         std::fs::write(&settings, SETTINGS).expect("the home is writable");
-        let terminal = Terminal { env, socket: folder.join("socket") };
+        let terminal = TmuxTerminal { env, socket: folder.join("socket") };
         let quoted =
             |word: S| format!("'{}'", word.as_ref().to_string_lossy().replace('\'', r"'\''"));
         let line: Vec<String> = command.into_iter().map(quoted).collect();
@@ -42,7 +42,7 @@ impl<'a> Terminal<'a> {
         terminal
     }
 
-    fn job(&self, directory: &Path) -> Job {
+    fn job(&self, directory: &Path) -> Command {
         self.env.job("tmux", directory).arg("-u").arg("-S").arg(&self.socket)
     }
 
@@ -51,19 +51,19 @@ impl<'a> Terminal<'a> {
     }
 
     /// Types a text.
-    pub fn types(&self, text: &str) -> &Terminal<'a> {
+    pub fn types(&self, text: &str) -> &TmuxTerminal<'a> {
         self.tmux(["send-keys", "-l", text]);
         self
     }
 
     /// Presses a key, by its name in tmux (`Enter`, `C-c`, `Tab`).
-    pub fn presses(&self, key: &str) -> &Terminal<'a> {
+    pub fn presses(&self, key: &str) -> &TmuxTerminal<'a> {
         self.tmux(["send-keys", key]);
         self
     }
 
     /// Types a line.
-    pub fn enters(&self, line: &str) -> &Terminal<'a> {
+    pub fn enters(&self, line: &str) -> &TmuxTerminal<'a> {
         self.types(line).presses("Enter")
     }
 
@@ -107,7 +107,7 @@ impl<'a> Terminal<'a> {
     }
 }
 
-impl Drop for Terminal<'_> {
+impl Drop for TmuxTerminal<'_> {
     fn drop(&mut self) {
         let job = self.job(self.env.home()).arg("kill-server");
         let _ = self.env.run_job(job);

@@ -3,7 +3,7 @@
 
 use regex::Regex;
 
-use crate::env::{Ran, TestEnv, built};
+use crate::env::{CommandRun, TestEnv, built};
 
 /// Commands and what they printed.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Transcript {
     }
 
     /// Adds a command: stdout, then stderr behind `!`, then the exit code unless it is 0.
-    pub fn add(&mut self, program: &str, args: &[&str], ran: &Ran) {
+    pub fn add(&mut self, program: &str, args: &[&str], ran: &CommandRun) {
         let quoted =
             |arg: &&str| if arg.contains(' ') { format!("'{arg}'") } else { (*arg).into() };
         let args: Vec<String> = args.iter().map(quoted).collect();

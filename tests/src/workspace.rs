@@ -12,13 +12,13 @@ use sha2::{Digest, Sha256};
 
 use crate::env::TestEnv;
 use crate::model_server::ModelServer;
-use crate::model_server::gate::Gate;
-use crate::model_server::reply::Reply;
-use crate::model_server::request::Request;
+use crate::model_server::gate::ReplyGate;
+use crate::model_server::reply::ScriptedReply;
+use crate::model_server::request::ReceivedRequest;
 use crate::model_server::script::Script;
 
 /// A running workspace.
-pub struct Workspace {
+pub struct TestDir {
     /// What it runs on; its requests are all that came, sign-ins included.
     pub server: ModelServer,
     book: Arc<Mutex<Book>>,
@@ -36,28 +36,28 @@ struct Book {
     made: usize,
     renewals: usize,
     /// Holds the answer to each renewal.
-    gate: Option<Gate>,
+    gate: Option<ReplyGate>,
 }
 
-impl Workspace {
+impl TestDir {
     /// A workspace whose tokens live so many seconds, with a model that says hi.
-    pub fn start(life: u64) -> Workspace {
-        Workspace::with(life, Script::by(|_| Reply::says("hi")))
+    pub fn start(life: u64) -> TestDir {
+        TestDir::with(life, Script::by(|_| ScriptedReply::says("hi")))
     }
 
     /// A workspace whose tokens live so many seconds, with a model that goes by this script.
-    pub fn with(life: u64, model: Script) -> Workspace {
+    pub fn with(life: u64, model: Script) -> TestDir {
         let book = Arc::new(Mutex::new(Book { life, ..Book::default() }));
         let shared = Arc::clone(&book);
-        let answer = move |request: &Request| {
+        let answer = move |request: &ReceivedRequest| {
             let own = locked(&shared).answer(request);
             own.unwrap_or_else(|| model.answer(request))
         };
-        Workspace { server: ModelServer::start(Script::by(answer)), book }
+        TestDir { server: ModelServer::start(Script::by(answer)), book }
     }
 
     /// Renewals are answered when the gate opens for them, not before.
-    pub fn hold_renewals(&self, gate: &Gate) {
+    pub fn hold_renewals(&self, gate: &ReplyGate) {
         locked(&self.book).gate = Some(gate.clone());
     }
 
@@ -110,7 +110,7 @@ impl Workspace {
     }
 
     /// The questions to the model.
-    pub fn questions(&self) -> Vec<Request> {
+    pub fn questions(&self) -> Vec<ReceivedRequest> {
         let all = self.server.requests().into_iter();
         all.filter(|request| request.path.contains("/serving-endpoints/")).collect()
     }
@@ -122,7 +122,7 @@ fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
 
 impl Book {
     /// The service's own answer; `None` for a question that the model may answer.
-    fn answer(&mut self, request: &Request) -> Option<Reply> {
+    fn answer(&mut self, request: &ReceivedRequest) -> Option<ScriptedReply> {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         Some(match path {
             "/oidc/.well-known/oauth-authorization-server" => {
@@ -146,7 +146,7 @@ impl Book {
         token.is_some_and(|token| self.access.iter().any(|good| good == token))
     }
 
-    fn authorize(&mut self, asked: &HashMap<String, String>) -> Reply {
+    fn authorize(&mut self, asked: &HashMap<String, String>) -> ScriptedReply {
         let is = |key: &str, value: &str| asked.get(key).is_some_and(|given| given == value);
         let fits = is("response_type", "code")
             && is("client_id", "databricks-cli")
@@ -162,10 +162,10 @@ impl Book {
         self.codes.insert(code.clone(), (value("code_challenge"), redirect.clone()));
         let code = code.replace('/', "%2F");
         let to = format!("{redirect}/?code={code}&state={}", value("state"));
-        Reply::status(302).header("location", &to)
+        ScriptedReply::status(302).header("location", &to)
     }
 
-    fn token(&mut self, asked: &HashMap<String, String>) -> Reply {
+    fn token(&mut self, asked: &HashMap<String, String>) -> ScriptedReply {
         let value = |key: &str| asked.get(key).cloned().unwrap_or_default();
         let no = || answered(400, &json!({"error": "invalid_grant", "error_description": "no"}));
         let is_ours = value("client_id") == "databricks-cli";
@@ -202,8 +202,8 @@ impl Book {
     }
 }
 
-fn answered(status: u16, body: &Value) -> Reply {
-    Reply::status(status).body("application/json", body.to_string())
+fn answered(status: u16, body: &Value) -> ScriptedReply {
+    ScriptedReply::status(status).body("application/json", body.to_string())
 }
 
 /// The challenge that a verifier belongs to (RFC 7636, S256).

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 use testkit::env::until;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 #[test]
 fn accept_lands_one_commit_and_takes_the_session_away() {

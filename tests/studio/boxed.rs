@@ -6,10 +6,10 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use base::process::{Job, Stream, is_alive};
+use base::process::{Command, Stream, is_alive};
 use base::sandbox::home::home_rules;
 use studio_core::sandbox::{self, Lifeline, SandboxJob, SandboxSpec, StartFailure};
-use testkit::env::{Ran, TestEnv, until};
+use testkit::env::{CommandRun, TestEnv, until};
 
 /// A home with a secret and a directory that the box may write.
 struct Den {
@@ -56,7 +56,7 @@ impl Den {
         self.env.home().canonicalize().unwrap().join(name)
     }
 
-    fn job(&self, program: &str, args: &[&str]) -> (Job, Lifeline) {
+    fn job(&self, program: &str, args: &[&str]) -> (Command, Lifeline) {
         let SandboxJob { job, lifeline, .. } = self.reporting(program, args);
         (job, lifeline)
     }
@@ -65,12 +65,12 @@ impl Den {
         sandbox::job_of(studio().as_ref(), &self.spec, program, args).unwrap()
     }
 
-    fn run(&self, program: &str, args: &[&str]) -> Ran {
+    fn run(&self, program: &str, args: &[&str]) -> CommandRun {
         let (job, _lifeline) = self.job(program, args);
         self.env.run_job(job)
     }
 
-    fn sh(&self, line: &str) -> Ran {
+    fn sh(&self, line: &str) -> CommandRun {
         self.run("sh", &["-c", line])
     }
 

@@ -6,13 +6,13 @@
 use std::fs;
 use std::path::PathBuf;
 
-use base::config::agent::Sandbox;
+use base::config::agent::SandboxConfig;
 use base::config::studio::AgentRow;
 use studio_core::sandbox::session_rules::SessionPaths;
 use studio_core::sandbox::{self, SandboxJob, SandboxSpec};
 use studio_git::import::tampered;
 use studio_git::session_repo;
-use testkit::env::{Ran, until};
+use testkit::env::{CommandRun, until};
 use testkit::repo::tree;
 
 use crate::git_setting::{Session, Setting, setting};
@@ -38,13 +38,13 @@ impl<'a> Boxed<'a> {
             closed: &[git.parent().unwrap().to_owned()],
             fixed: &session_repo::fixed(&session.place.worktree, &session.place.git_dir),
         };
-        let mut spec = SandboxSpec::for_session(&places, row, &Sandbox::default()).unwrap();
+        let mut spec = SandboxSpec::for_session(&places, row, &SandboxConfig::default()).unwrap();
         spec.environment.retain(|(known, _)| known != "HOME");
         spec.environment.push(("HOME".into(), home.display().to_string()));
         Boxed { setting, spec }
     }
 
-    fn sh(&self, line: &str) -> Ran {
+    fn sh(&self, line: &str) -> CommandRun {
         let studio = env!("CARGO_BIN_EXE_studio");
         let started = sandbox::job_of(studio.as_ref(), &self.spec, "sh", ["-c", line]).unwrap();
         let SandboxJob { job, lifeline: _lifeline, .. } = started;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::env::until;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 /// A session that failed at its check.
 fn failed(scene: &Scene, task: &str, check: &str) -> String {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 /// A step of the scripted agent: it tells this of its rounds.
 pub fn tells(state: &str, more: Value) -> String {

@@ -5,7 +5,7 @@ use base::process::is_alive;
 use rustix::process::{Pid, Signal};
 use testkit::env::until;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 /// Whether a process runs: one that waits for its parent to notice its end does not.
 fn runs(pid: u32) -> bool {

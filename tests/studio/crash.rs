@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 
 use base::lock::Lock;
-use testkit::env::{Ran, until};
+use testkit::env::{CommandRun, until};
 use testkit::repo::tree;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 const TASK: &str = "write a 1; commit one; write b 2";
 
 /// Runs studio with one more variable.
-fn with(scene: &Scene, key: &str, value: &str, args: &[&str]) -> Ran {
+fn with(scene: &Scene, key: &str, value: &str, args: &[&str]) -> CommandRun {
     let job = scene.env.job(studio(), scene.repo.path()).args(args).env(key, value);
     scene.env.run_job(job)
 }

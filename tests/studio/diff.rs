@@ -3,13 +3,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use testkit::env::{Ran, until};
+use testkit::env::{CommandRun, until};
 use testkit::repo::Repo;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 /// Runs `studio` on a terminal of 80 columns.
-fn on_a_terminal(scene: &Scene, args: &str, variables: &[(&str, &str)]) -> Ran {
+fn on_a_terminal(scene: &Scene, args: &str, variables: &[(&str, &str)]) -> CommandRun {
     let mut job = scene.env.job("script", scene.repo.path()).env("TERM", "xterm-256color");
     job = job.env("SHELL", "/bin/sh").env("COLUMNS", "80");
     for (name, value) in variables {

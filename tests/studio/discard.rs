@@ -3,7 +3,7 @@
 use base::lock::Lock;
 use testkit::repo::tree;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 #[test]
 fn undo_brings_a_discarded_session_back_byte_for_byte() {

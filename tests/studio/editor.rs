@@ -3,10 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use base::process::{Job, Limits};
+use base::process::{Command, OutputLimits};
 use testkit::env::until;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 /// A terminal of 80x24 with a shell in the repository.
 struct Terminal<'a> {
@@ -24,9 +24,9 @@ impl<'a> Terminal<'a> {
     }
 
     fn tmux(&self, args: &[&str]) -> String {
-        let job: Job = self.scene.env.job("tmux", self.scene.repo.path());
+        let job: Command = self.scene.env.job("tmux", self.scene.repo.path());
         let job = job.env("TERM", "xterm-256color").args(["-S", &self.socket, "-f", "/dev/null"]);
-        let output = job.args(args).output(Limits::seconds(60)).expect("tmux can be started");
+        let output = job.args(args).output(OutputLimits::seconds(60)).expect("tmux can be started");
         assert!(output.ok(), "tmux {args:?}: {}", output.error_text());
         output.text()
     }

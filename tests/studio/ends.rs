@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use base::process::is_alive;
 use testkit::env::{built, until};
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 /// Whether a process runs: one that waits for its parent to notice its end does not.
 fn runs(pid: u32) -> bool {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use base::failure::Kind;
+use base::failure::FailureKind;
 use studio_git::check_worktree::{self, CheckWorktree};
 use studio_git::merge::MergeStrategy;
 use studio_git::names::{BranchTemplate, WorktreeTemplate};
@@ -116,17 +116,20 @@ fn check_worktrees_and_trash_never_go_through_a_symlink() {
         };
         let order = worktree::WorktreeSpec { worktree: worktrees.clone(), ..s.order("task-abcd") };
         symlink(&outside, &directory).unwrap();
-        assert_eq!(prepare().unwrap_err().kind, Kind::Refused);
-        assert_eq!(worktree::make(&s.repository, &order).unwrap_err().kind, Kind::Refused);
+        assert_eq!(prepare().unwrap_err().kind, FailureKind::Refused);
+        assert_eq!(worktree::make(&s.repository, &order).unwrap_err().kind, FailureKind::Refused);
         fs::remove_file(&directory).unwrap();
         let session = s.session_of(&order);
         symlink(&outside, directory.join(".checks")).unwrap();
-        assert_eq!(prepare().unwrap_err().kind, Kind::Refused);
+        assert_eq!(prepare().unwrap_err().kind, FailureKind::Refused);
         fs::remove_file(directory.join(".checks")).unwrap();
         symlink(&outside, directory.join(".trash")).unwrap();
-        assert_eq!(prepare().unwrap_err().kind, Kind::Refused);
+        assert_eq!(prepare().unwrap_err().kind, FailureKind::Refused);
         let place = std::slice::from_ref(&session.place);
-        assert_eq!(trash::discard(&s.repository, place, NOW).unwrap_err().kind, Kind::Refused);
+        assert_eq!(
+            trash::discard(&s.repository, place, NOW).unwrap_err().kind,
+            FailureKind::Refused
+        );
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{template}");
         fs::remove_file(directory.join(".trash")).unwrap();
         prepare().unwrap();
@@ -145,7 +148,7 @@ fn a_directory_of_the_users_is_not_taken_for_a_check_worktree() {
     let prepare = || {
         check_worktree::prepare(&s.repository, &worktrees, &BranchTemplate::default(), &[], &main)
     };
-    assert_eq!(prepare().unwrap_err().kind, Kind::Refused);
+    assert_eq!(prepare().unwrap_err().kind, FailureKind::Refused);
     assert_eq!(fs::read_to_string(theirs.join("file")).unwrap(), "theirs");
     fs::remove_dir_all(&theirs).unwrap();
     for _ in 0..2 {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use base::process::{Job, Limits};
+use base::process::{Command, OutputLimits};
 use studio_git::leftovers::WorkBeforeChecks;
 use studio_git::names::WorktreeTemplate;
 use studio_git::recreate_worktree::Recreated;
@@ -105,7 +105,7 @@ fn child() {
 fn run(scene: &Scene, name: &str, kill_at: Option<&str>) -> (i32, Vec<String>) {
     let steps = scene.s.env.home().join("steps");
     let _ = fs::remove_file(&steps);
-    let mut job = Job::new(std::env::current_exe().expect("it works in a test"), "/")
+    let mut job = Command::new(std::env::current_exe().expect("it works in a test"), "/")
         .args(["--ignored", "--exact", "git_crash::child", "--nocapture"])
         .env(ACT, name)
         .env(REPO, scene.s.repo.path())
@@ -113,7 +113,7 @@ fn run(scene: &Scene, name: &str, kill_at: Option<&str>) -> (i32, Vec<String>) {
     if let Some(at) = kill_at {
         job = job.env("G3_TEST_KILL_AT", at);
     }
-    let output = job.output(Limits::seconds(120)).expect("it works in a test");
+    let output = job.output(OutputLimits::seconds(120)).expect("it works in a test");
     if kill_at.is_none() {
         assert!(output.ok(), "{}\n{}", output.text(), output.error_text());
     }
@@ -221,7 +221,7 @@ fn landing() {
         recover(scene);
         if scene.session.work.path().exists() {
             let accepted = scene.s.accept(&scene.session).unwrap();
-            assert!(matches!(accepted, land::Accepted::Landed { .. }));
+            assert!(matches!(accepted, land::LandResult::Landed { .. }));
         }
     });
 }

@@ -7,8 +7,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use base::git::{Git, Version, discover, version};
-use base::process::{Job, Limits};
+use base::git::{Git, GitVersion, discover, version};
+use base::process::{Command, OutputLimits};
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
 
@@ -146,8 +146,8 @@ impl Planted {
     }
 
     /// What studio could ever ask git for, and more.
-    fn session(&self, git: impl Fn(&[&str]) -> Job) {
-        let run = |args: &[&str]| git(args).output(Limits::seconds(60)).unwrap();
+    fn session(&self, git: impl Fn(&[&str]) -> Command) {
+        let run = |args: &[&str]| git(args).output(OutputLimits::seconds(60)).unwrap();
         let tree = self.markers.with_file_name("tree").display().to_string();
         self.stale();
         run(&["status", "--porcelain"]);
@@ -187,7 +187,7 @@ fn gits() -> Vec<PathBuf> {
     found
 }
 
-fn with_git(job: Job, directory: &Path) -> Job {
+fn with_git(job: Command, directory: &Path) -> Command {
     job.env("PATH", format!("{}:/usr/bin:/bin", directory.display()))
 }
 
@@ -245,7 +245,7 @@ fn without_attributes_nothing_planted_runs_either() {
     planted.session(|args| door.job(args));
     assert_eq!(planted.found(), BTreeSet::new());
     let attributes = door.run(&["check-attr", "filter", "a.txt"]).unwrap();
-    if version().unwrap() >= Version(2, 41) {
+    if version().unwrap() >= GitVersion(2, 41) {
         assert_eq!(attributes, "a.txt: filter: unspecified");
     }
 }
@@ -254,9 +254,9 @@ fn without_attributes_nothing_planted_runs_either() {
 fn nothing_runs_in_a_nested_repository_when_differences_are_shown() {
     let planted = Planted::new(Attributes::Committed);
     planted.plant_nested();
-    let show = |git: &dyn Fn(&[&str]) -> Job| {
+    let show = |git: &dyn Fn(&[&str]) -> Command| {
         for args in [&["status", "--porcelain"][..], &["diff", "HEAD"], &["diff-index", "HEAD"]] {
-            git(args).output(Limits::seconds(60)).unwrap();
+            git(args).output(OutputLimits::seconds(60)).unwrap();
         }
     };
     let door = Git::at(planted.repo.path().join(".git")).with_work_tree(planted.repo.path());
@@ -283,7 +283,7 @@ fn the_door_leads_to_its_own_repository_whatever_the_directory_says() {
     let head = at.run(&["rev-parse", "HEAD"]).unwrap();
     assert_eq!(head, planted.repo.git(["rev-parse", "HEAD"]));
     assert!(!planted.found().contains("swapped"));
-    Repo::at(&tree).job().args(["status"]).output(Limits::seconds(60)).unwrap();
+    Repo::at(&tree).job().args(["status"]).output(OutputLimits::seconds(60)).unwrap();
     assert!(planted.found().contains("swapped"), "the positive control");
 }
 
@@ -303,10 +303,10 @@ fn variables_of_ours_do_not_reach_git_and_a_failure_names_the_call() {
 
 #[test]
 fn versions_are_read_from_every_spelling() {
-    assert_eq!(Version::parse("git version 2.47.3"), Some(Version(2, 47)));
-    assert_eq!(Version::parse("git version 2.39.5 (Apple Git-154)"), Some(Version(2, 39)));
-    assert_eq!(Version::parse("git version 3.0.0.rc1.12.gabc"), Some(Version(3, 0)));
-    assert_eq!(Version::parse("not git"), None);
-    assert!(Version(2, 9) < Version(2, 38));
-    assert!(version().unwrap() >= Version(2, 38));
+    assert_eq!(GitVersion::parse("git version 2.47.3"), Some(GitVersion(2, 47)));
+    assert_eq!(GitVersion::parse("git version 2.39.5 (Apple Git-154)"), Some(GitVersion(2, 39)));
+    assert_eq!(GitVersion::parse("git version 3.0.0.rc1.12.gabc"), Some(GitVersion(3, 0)));
+    assert_eq!(GitVersion::parse("not git"), None);
+    assert!(GitVersion(2, 9) < GitVersion(2, 38));
+    assert!(version().unwrap() >= GitVersion(2, 38));
 }

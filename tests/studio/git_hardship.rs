@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use base::failure::Kind;
-use base::process::{Job, Limits};
-use studio_git::gc::{self, Keep};
+use base::failure::FailureKind;
+use base::process::{Command, OutputLimits};
+use studio_git::gc::{self, RetentionPolicy};
 use studio_git::repo::Repository;
 use studio_git::{import, land, repair, transaction, trash, worktree};
 use testkit::env::{NOW, TestEnv, until};
@@ -25,7 +25,7 @@ impl SmallDisk {
         let file = fs::File::create(&image).expect("the home is writable");
         file.set_len(megabytes << 20).expect("a sparse file");
         let run = |program: &str, args: &[&Path]| {
-            let output = Job::new(program, "/").args(args).output(Limits::seconds(60));
+            let output = Command::new(program, "/").args(args).output(OutputLimits::seconds(60));
             output.is_ok_and(|output| output.ok())
         };
         let made = run("mkfs.ext4", &["-qF".as_ref(), "-m".as_ref(), "0".as_ref(), &image]);
@@ -53,8 +53,8 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let job = Job::new("umount", "/").arg("-l").arg(&self.0);
-        let _ = job.output(Limits::seconds(60));
+        let job = Command::new("umount", "/").arg("-l").arg(&self.0);
+        let _ = job.output(OutputLimits::seconds(60));
     }
 }
 
@@ -123,11 +123,11 @@ mod needs_loop_device {
         let before = s.repo.everything();
         disk.fill(300_000);
         let failure = land::accept(&s.repository, &ready).unwrap_err();
-        assert_eq!(failure.kind, Kind::Failed, "{failure}");
+        assert_eq!(failure.kind, FailureKind::Failed, "{failure}");
         disk.free();
         transaction::recover(&s.repository).unwrap();
         assert_eq!(s.repo.everything(), before);
-        assert!(matches!(land::accept(&s.repository, &ready), Ok(land::Accepted::Landed { .. })));
+        assert!(matches!(land::accept(&s.repository, &ready), Ok(land::LandResult::Landed { .. })));
         assert_eq!(s.repo.git(["status", "--porcelain"]), "");
         s.repo.is_sound();
     }
@@ -143,8 +143,8 @@ mod needs_loop_device {
         let remount = |how: &str| {
             // The kernel frees the rules of a confined thread, and the files in them, a moment later.
             until("the disk to be mounted again", || {
-                let job = Job::new("mount", "/").args(["-o", how]).arg(&disk.0);
-                job.output(Limits::seconds(60)).unwrap().ok().then_some(())
+                let job = Command::new("mount", "/").args(["-o", how]).arg(&disk.0);
+                job.output(OutputLimits::seconds(60)).unwrap().ok().then_some(())
             });
         };
         remount("remount,ro");
@@ -193,14 +193,14 @@ fn worktrees_that_stayed_where_they_were_are_found_undone_and_emptied_there() {
     let operation =
         trash::discard(&moved.repository, std::slice::from_ref(&live.place), NOW).unwrap();
     let after = now() + jiff::SignedDuration::from_hours(24 * 8);
-    let freed = gc::empty(&moved.repository, Keep::default(), after).unwrap();
+    let freed = gc::empty(&moved.repository, RetentionPolicy::default(), after).unwrap();
     assert!(freed.operations.contains(&operation));
     let left: Vec<String> = tree(&stayed).into_keys().collect();
     assert!(!left.iter().any(|path| path.contains(&operation)), "{left:?}");
 
     let copy = moved.env.home().join("copy");
-    let job = Job::new("cp", "/").arg("-a").arg(moved.repo.path()).arg(&copy);
-    assert!(job.output(Limits::seconds(60)).unwrap().ok());
+    let job = Command::new("cp", "/").arg("-a").arg(moved.repo.path()).arg(&copy);
+    assert!(job.output(OutputLimits::seconds(60)).unwrap().ok());
     let place = repair::place_now(&copy.canonicalize().unwrap().join(".git"), &now_there.place);
     assert_eq!(place.worktree, Repo::at(&copy).worktrees().join("later-e"), "not the original's");
 }
@@ -222,7 +222,7 @@ fn a_moved_repository_finds_its_sessions_again() {
     assert!(repo.git(["worktree", "list"]).contains("moved away.worktrees/task-abcd"));
     let session = Session { work: Repo::at(&place.worktree), place };
     let s = Setting { repo, repository, ..s };
-    assert!(matches!(s.accept(&session), Ok(land::Accepted::Landed { .. })));
+    assert!(matches!(s.accept(&session), Ok(land::LandResult::Landed { .. })));
     assert_eq!(s.repo.read("new"), "x");
 }
 
@@ -269,7 +269,7 @@ fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_place() {
     assert_eq!(files(&live.worktree), before);
     assert!(repo.git(["worktree", "list"]).contains("moved away.worktrees/live-d"));
     let after = now() + jiff::SignedDuration::from_hours(24 * 8);
-    gc::empty(&repository, Keep::default(), after).unwrap();
+    gc::empty(&repository, RetentionPolicy::default(), after).unwrap();
     assert!(
         !repo.worktrees().join(".trash/op1").exists()
             && !there.join(".git/studio/trash/op1").exists()
@@ -320,8 +320,8 @@ fn a_users_worktree_on_a_sessions_branch_and_a_copy_of_the_repository_are_left_a
     let s = setting();
     s.repo.git(["worktree", "add", "-q", "-b", "linked", "../linked"]);
     let copy = s.env.home().join("copy");
-    let job = Job::new("cp", "/").arg("-a").arg(s.repo.path()).arg(&copy);
-    assert!(job.output(Limits::seconds(60)).unwrap().ok());
+    let job = Command::new("cp", "/").arg("-a").arg(s.repo.path()).arg(&copy);
+    assert!(job.output(OutputLimits::seconds(60)).unwrap().ok());
     let repository = Repository::discover(&copy).unwrap();
     let all = studio_git::checkout::all(&repository).unwrap();
     assert_eq!(all.len(), 1, "the original's worktree is none of the copy's: {all:?}");
@@ -352,11 +352,11 @@ fn only_old_trash_is_emptied_and_then_an_undo_says_so() {
     let later = "2026-01-08T10:00:00Z";
     trash::discard(&s.repository, &[place(&second)], later).unwrap();
     let after = |days: i64| now() + jiff::SignedDuration::from_hours(24 * days);
-    let none = gc::empty(&s.repository, Keep::default(), after(6)).unwrap();
+    let none = gc::empty(&s.repository, RetentionPolicy::default(), after(6)).unwrap();
     assert_eq!(none.operations, Vec::<String>::new());
-    let planned = gc::planned(&s.repository, Keep::default(), after(8)).unwrap();
+    let planned = gc::planned(&s.repository, RetentionPolicy::default(), after(8)).unwrap();
     assert_eq!(planned.operations, std::slice::from_ref(&operation));
-    let freed = gc::empty(&s.repository, Keep::default(), after(8)).unwrap();
+    let freed = gc::empty(&s.repository, RetentionPolicy::default(), after(8)).unwrap();
     assert_eq!(freed.operations, std::slice::from_ref(&operation));
     assert!(freed.bytes > 0);
     let refs = s.repo.git(["for-each-ref", "--format=%(refname)"]);
@@ -368,7 +368,7 @@ fn only_old_trash_is_emptied_and_then_an_undo_says_so() {
     trash::undo(&s.repository, None, NOW).unwrap();
     assert_eq!(second.work.git(["status", "--porcelain"]), "");
     trash::discard(&s.repository, &[place(&second)], later).unwrap();
-    let tight = Keep { bytes: 1000, ..Keep::default() };
+    let tight = RetentionPolicy { bytes: 1000, ..RetentionPolicy::default() };
     assert_eq!(gc::empty(&s.repository, tight, after(6)).unwrap().operations.len(), 1);
     s.repo.is_sound();
 }
@@ -385,8 +385,8 @@ fn worktrees_at_a_place_of_their_own_follow_a_move_and_stay_the_originals_in_a_c
     session.work.write("new", "x");
     let copy = s.env.home().join("deeper/copy");
     fs::create_dir(s.env.home().join("deeper")).unwrap();
-    let job = Job::new("cp", "/").arg("-a").arg(s.repo.path()).arg(&copy);
-    assert!(job.output(Limits::seconds(60)).unwrap().ok());
+    let job = Command::new("cp", "/").arg("-a").arg(s.repo.path()).arg(&copy);
+    assert!(job.output(OutputLimits::seconds(60)).unwrap().ok());
     let repository = Repository::discover(&copy).unwrap();
     let place = repair::place_now(&repository.common_dir, &session.place);
     for failure in [
@@ -407,7 +407,7 @@ fn worktrees_at_a_place_of_their_own_follow_a_move_and_stay_the_originals_in_a_c
     assert_eq!(session.work.git(["status", "--porcelain"]), "?? new");
     let s = Setting { repo: Repo::at(&copy), repository, ..s };
     let session = Session { work: Repo::at(&place.worktree), place };
-    assert!(matches!(s.accept(&session), Ok(land::Accepted::Landed { .. })));
+    assert!(matches!(s.accept(&session), Ok(land::LandResult::Landed { .. })));
     assert_eq!(s.repo.read("new"), "x");
     trash::undo(&s.repository, None, NOW).unwrap();
     assert_eq!(session.work.git(["status", "--porcelain"]), "?? new");

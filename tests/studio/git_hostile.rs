@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::failure::Kind;
+use base::failure::FailureKind;
 use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
 use studio_git::import::tampered;
 use studio_git::merge::{self, MergeStrategy};
@@ -103,7 +103,7 @@ fn pipes_in_the_place_of_git_files_stop_nobody() {
 
     s.accept(&session).unwrap_or_else(|failure| panic!("{failure}"));
     let refused = studio_git::import::import(&s.repository, &broken.place);
-    assert_eq!(refused.unwrap_err().kind, Kind::Refused);
+    assert_eq!(refused.unwrap_err().kind, FailureKind::Refused);
     let dropped = trash::discard(&s.repository, std::slice::from_ref(&broken.place), NOW);
     let operation = dropped.unwrap_or_else(|failure| panic!("{failure}"));
     assert!(!broken.work.path().exists());
@@ -161,7 +161,7 @@ fn a_landing_deletes_nothing_behind_a_symlink_of_the_user() {
     let order = s.ready(&session, MergeStrategy::Squash);
     let before = s.repo.everything();
     let failure = land::accept(&s.repository, &order).unwrap_err();
-    assert_eq!(failure.kind, Kind::Refused);
+    assert_eq!(failure.kind, FailureKind::Refused);
     assert!(failure.in_full().contains("dir: not a directory"), "{}", failure.in_full());
     assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "content\n");
     assert_eq!(s.repo.everything(), before);
@@ -250,7 +250,7 @@ fn commit_tree(session: &Session, entries: &str) {
 
 fn mktree(session: &Session, entries: &str) -> String {
     let job = session.work.job().arg("mktree").input(entries.as_bytes());
-    let output = job.output(base::process::Limits::seconds(60)).expect("git runs");
+    let output = job.output(base::process::OutputLimits::seconds(60)).expect("git runs");
     assert!(output.ok(), "{}", output.error_text());
     output.text()
 }
@@ -267,7 +267,7 @@ fn work_that_cannot_be_checked_out_is_refused_by_what_is_wrong_with_it() {
     let blob = long.work.rev("HEAD:README.md");
     commit_tree(&long, &format!("100644 blob {blob}\t{}\n", "d".repeat(4000)));
     let refused = prepare(&long, MergeStrategy::Squash).unwrap_err();
-    assert_eq!(refused.kind, Kind::Refused);
+    assert_eq!(refused.kind, FailureKind::Refused);
     assert!(refused.in_full().contains("has 4000 bytes; the most is 255"), "{}", refused.in_full());
 
     for (levels, fits) in [(2, true), (9, false)] {
@@ -298,6 +298,6 @@ fn a_pattern_without_end_does_not_land() {
     session.work.commit_file("dir/.gitignore", format!("*.o\n{}b\n", "*a".repeat(60)));
     let order = s.ready(&session, MergeStrategy::Squash);
     let refused = land::preflight(&s.repository, &order.candidate).unwrap_err();
-    assert_eq!(refused.kind, Kind::Refused);
+    assert_eq!(refused.kind, FailureKind::Refused);
     assert!(refused.in_full().contains("dir/.gitignore:2"), "{}", refused.in_full());
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use base::failure::Kind;
+use base::failure::FailureKind;
 use studio_git::{import, session_repo};
 
 use crate::git_setting::setting;
@@ -76,7 +76,7 @@ fn a_rewritten_git_file_is_refused_and_named() {
     let evil = s.env.repo_at("evil");
     fs::write(&pointer, format!("gitdir: {}/.git\n", evil.path().display())).unwrap();
     let failure = import::import(&s.repository, &session.place).unwrap_err();
-    assert_eq!(failure.kind, Kind::Refused);
+    assert_eq!(failure.kind, FailureKind::Refused);
     assert!(failure.what.contains(".git was changed"), "{failure}");
     fs::remove_file(&pointer).unwrap();
     symlink(evil.path().join(".git"), &pointer).unwrap();

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use base::failure::{Failure, Kind, Result};
-use studio_git::land::{self, Accepted};
+use base::failure::{Failure, FailureKind, Result};
+use studio_git::land::{self, LandResult};
 use studio_git::merge::MergeStrategy;
 use studio_git::receipt;
 use testkit::repo::Repo;
@@ -27,16 +27,16 @@ fn worked(s: &Setting) -> Session {
     session
 }
 
-fn operation(accepted: Result<Accepted>) -> String {
+fn operation(accepted: Result<LandResult>) -> String {
     match accepted.unwrap_or_else(|failure| panic!("{failure}")) {
-        Accepted::Landed { operation, .. } => operation,
-        Accepted::TargetMoved => panic!("the target moved"),
+        LandResult::Landed { operation, .. } => operation,
+        LandResult::TargetMoved => panic!("the target moved"),
     }
 }
 
-fn refused(accepted: Result<Accepted>) -> Failure {
+fn refused(accepted: Result<LandResult>) -> Failure {
     let failure = accepted.expect_err("it is refused");
-    assert_eq!(failure.kind, Kind::Refused, "{failure}");
+    assert_eq!(failure.kind, FailureKind::Refused, "{failure}");
     failure
 }
 
@@ -207,7 +207,7 @@ fn a_target_that_moved_meanwhile_is_merged_again() {
     let ready = s.ready(&session, MergeStrategy::Squash);
     s.repo.commit_file("meanwhile", "m\n");
     let before = s.repo.everything();
-    assert_eq!(land::accept(&s.repository, &ready).unwrap(), Accepted::TargetMoved);
+    assert_eq!(land::accept(&s.repository, &ready).unwrap(), LandResult::TargetMoved);
     assert_eq!(s.repo.everything(), before);
     operation(s.accept(&session));
     assert_eq!(s.repo.read("meanwhile"), "m\n");
@@ -223,7 +223,7 @@ fn the_same_session_lands_once_of_two_accepts_at_the_same_moment() {
         let both = [scope.spawn(land), scope.spawn(land)];
         both.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let landed = results.iter().filter(|it| matches!(it, Ok(Accepted::Landed { .. }))).count();
+    let landed = results.iter().filter(|it| matches!(it, Ok(LandResult::Landed { .. }))).count();
     assert_eq!(landed, 1, "{results:?}");
     assert_eq!(s.repo.git(["log", "--oneline", "--grep=Land it"]).lines().count(), 1);
 }

@@ -1,8 +1,8 @@
 //! Work merged with its target in memory, and checked in a worktree of its own.
 
-use base::failure::Kind;
+use base::failure::FailureKind;
 use studio_git::diff;
-use studio_git::merge::{self, MergeStrategy, Prepared};
+use studio_git::merge::{self, MergeStrategy, PreparedMerge};
 use studio_git::names::BranchName;
 
 use crate::git_setting::{now, setting};
@@ -41,7 +41,7 @@ fn conflicts_are_listed_with_their_hunks_and_nothing_is_left() {
     s.repo.git(["rm", "-q", "gone"]);
     s.repo.git(["commit", "-q", "-m", "remove"]);
     for strategy in [MergeStrategy::Squash, MergeStrategy::Merge, MergeStrategy::Rebase] {
-        let Prepared::Conflicts(conflicts) = s.prepared(&session, strategy) else {
+        let PreparedMerge::Conflicts(conflicts) = s.prepared(&session, strategy) else {
             panic!("{strategy:?} found no conflict");
         };
         let paths: Vec<&str> = conflicts.iter().map(|c| c.path.as_str()).collect();
@@ -58,11 +58,11 @@ fn conflicts_are_listed_with_their_hunks_and_nothing_is_left() {
 fn work_that_the_target_has_already_is_nothing() {
     let s = setting();
     let session = s.session("task-abcd");
-    assert_eq!(s.prepared(&session, MergeStrategy::Squash), Prepared::Nothing);
+    assert_eq!(s.prepared(&session, MergeStrategy::Squash), PreparedMerge::Nothing);
     session.work.commit_file("new", "same");
     s.repo.commit_file("new", "same");
     for strategy in [MergeStrategy::Squash, MergeStrategy::Merge, MergeStrategy::Rebase] {
-        assert_eq!(s.prepared(&session, strategy), Prepared::Nothing, "squash-merged by hand");
+        assert_eq!(s.prepared(&session, strategy), PreparedMerge::Nothing, "squash-merged by hand");
     }
 }
 
@@ -99,12 +99,12 @@ fn a_fast_forward_lands_the_agents_own_commits_or_is_refused() {
     let failure =
         merge::prepare(&s.repository, &session.place, &snapshot, &main, MergeStrategy::Ff, now())
             .unwrap_err();
-    assert_eq!(failure.kind, Kind::Refused);
+    assert_eq!(failure.kind, FailureKind::Refused);
     let gone = BranchName::parse("gone").unwrap();
     let failure =
         merge::prepare(&s.repository, &session.place, &snapshot, &gone, MergeStrategy::Ff, now())
             .unwrap_err();
-    assert_eq!(failure.kind, Kind::NotFound);
+    assert_eq!(failure.kind, FailureKind::NotFound);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Which repositories studio works in, from where, and which it refuses by name.
 
-use base::failure::Kind;
+use base::failure::FailureKind;
 use studio_git::repo::Repository;
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
@@ -60,7 +60,7 @@ fn the_base_is_a_branch_a_tag_a_commit_or_head() {
     assert_eq!(named("refs/heads/main").unwrap(), named("main").unwrap());
     assert_eq!(named("HEAD").unwrap(), s.repository.base(None).unwrap());
     for wrong in ["nope", "--upload-pack=x", "$(touch x)", ""] {
-        assert_eq!(named(wrong).unwrap_err().kind, Kind::NotFound, "{wrong}");
+        assert_eq!(named(wrong).unwrap_err().kind, FailureKind::NotFound, "{wrong}");
     }
     s.repo.git(["checkout", "-q", "--detach", "v1"]);
     let detached = s.repository.base(None).unwrap();
@@ -72,7 +72,7 @@ fn an_empty_repository_is_refused_with_the_commit_to_make() {
     let env = TestEnv::new();
     let repo = Repo::empty(&env.home().join("empty"));
     let failure = discover(&repo).base(None).unwrap_err();
-    assert_eq!(failure.kind, Kind::Refused);
+    assert_eq!(failure.kind, FailureKind::Refused);
     assert!(failure.next[0].contains("git commit --allow-empty"), "{failure}");
 }
 
@@ -80,7 +80,7 @@ fn an_empty_repository_is_refused_with_the_commit_to_make() {
 fn what_is_not_a_repository_is_refused_with_what_to_try() {
     let env = TestEnv::new();
     let failure = Repository::discover(env.home()).unwrap_err();
-    assert_eq!(failure.kind, Kind::NotFound);
+    assert_eq!(failure.kind, FailureKind::NotFound);
     assert!(failure.next[0].contains("git init"), "{failure}");
 }
 
@@ -97,7 +97,7 @@ fn formats_that_cannot_be_handled_yet_are_refused_by_name() {
         s.repo.git(["config", "core.repositoryformatversion", "1"]);
         s.repo.git(["config", key, value]);
         let failure = Repository::discover(s.repo.path()).unwrap_err();
-        assert_eq!(failure.kind, Kind::Usage);
+        assert_eq!(failure.kind, FailureKind::Usage);
         assert!(failure.what.contains(name), "{failure}");
     }
 }

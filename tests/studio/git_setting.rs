@@ -2,9 +2,9 @@
 
 use base::failure::Result;
 use base::id::Id;
-use studio_git::import::{self, Imported};
-use studio_git::land::{self, Accepted};
-use studio_git::merge::{self, CommitMessage, MergeStrategy, Prepared};
+use studio_git::import::{self, ImportedWork};
+use studio_git::land::{self, LandResult};
+use studio_git::merge::{self, CommitMessage, MergeStrategy, PreparedMerge};
 use studio_git::names::{BranchName, BranchTemplate, WorktreeTemplate};
 use studio_git::repo::Repository;
 use studio_git::session_repo::SessionRepo;
@@ -74,7 +74,7 @@ pub fn now() -> jiff::Timestamp {
 impl Setting {
     /// What the agent committed, brought home.
     #[track_caller]
-    pub fn home(&self, session: &Session) -> Imported {
+    pub fn home(&self, session: &Session) -> ImportedWork {
         import::import(&self.repository, &session.place)
             .unwrap_or_else(|failure| panic!("{failure}"))
     }
@@ -89,7 +89,7 @@ impl Setting {
 
     /// The session's work merged with `main`.
     #[track_caller]
-    pub fn prepared(&self, session: &Session, strategy: MergeStrategy) -> Prepared {
+    pub fn prepared(&self, session: &Session, strategy: MergeStrategy) -> PreparedMerge {
         let snapshot = self.snapshot(session);
         let main = BranchName::parse("main").expect("a name");
         merge::prepare(&self.repository, &session.place, &snapshot, &main, strategy, now())
@@ -99,7 +99,7 @@ impl Setting {
     /// The session's work merged with `main`, which must fit, and the commit to land.
     #[track_caller]
     pub fn ready(&self, session: &Session, strategy: MergeStrategy) -> land::LandRequest {
-        let Prepared::Ready(candidate) = self.prepared(session, strategy) else {
+        let PreparedMerge::Ready(candidate) = self.prepared(session, strategy) else {
             panic!("the work does not fit");
         };
         let message = CommitMessage { text: "Land it".to_owned(), trailers: trailers() };
@@ -112,7 +112,7 @@ impl Setting {
     }
 
     /// Lands a session's work on `main` with one commit.
-    pub fn accept(&self, session: &Session) -> Result<Accepted> {
+    pub fn accept(&self, session: &Session) -> Result<LandResult> {
         land::accept(&self.repository, &self.ready(session, MergeStrategy::Squash))
     }
 }

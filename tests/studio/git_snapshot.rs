@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use studio_git::snapshot::{self, SnapshotLimits, Why};
+use studio_git::snapshot::{self, OmissionReason, SnapshotLimits};
 use testkit::repo::tree;
 
 use crate::git_setting::{now, setting};
@@ -112,9 +112,9 @@ fn what_is_too_large_too_many_or_a_repository_is_named_and_left_out() {
     let mut named: Vec<_> = taken.left_out.iter().map(|l| (l.path.as_str(), l.why)).collect();
     named.sort_by_key(|(path, _)| *path);
     let expected = [
-        ("disguised", Why::Repository),
-        ("large", Why::TooLarge),
-        ("vendor/nested/", Why::Repository),
+        ("disguised", OmissionReason::Repository),
+        ("large", OmissionReason::TooLarge),
+        ("vendor/nested/", OmissionReason::Repository),
     ];
     assert_eq!(named, expected);
     assert_eq!(s.repo.git(["ls-tree", "-r", "--name-only", &taken.work]), "README.md\nfine");
@@ -125,7 +125,7 @@ fn what_is_too_large_too_many_or_a_repository_is_named_and_left_out() {
         take(&SnapshotLimits { include: vec![PathBuf::from("large")], ..limits.clone() });
     assert!(included.left_out.iter().all(|left| left.path != "large"));
     let few = take(&SnapshotLimits { untracked: 1, ..SnapshotLimits::default() });
-    assert!(few.left_out.iter().any(|left| left.why == Why::TooMany));
+    assert!(few.left_out.iter().any(|left| left.why == OmissionReason::TooMany));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use base::failure::Kind;
+use base::failure::FailureKind;
 use studio_git::merge::MergeStrategy;
 use studio_git::oplog::{self, OperationKind as Operation};
 use studio_git::{land, transaction, trash};
@@ -29,7 +29,7 @@ fn discard(s: &Setting, session: &Session) -> String {
         .unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-fn undo(s: &Setting) -> trash::Undone {
+fn undo(s: &Setting) -> trash::UndoResult {
     trash::undo(&s.repository, None, NOW).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
@@ -96,7 +96,7 @@ fn a_session_goes_on_after_its_discard_was_undone() {
     undo(&s);
     session.work.git(["stash", "pop"]);
     session.work.git(["commit", "-q", "-a", "-m", "go on"]);
-    assert!(matches!(s.accept(&session), Ok(land::Accepted::Landed { .. })));
+    assert!(matches!(s.accept(&session), Ok(land::LandResult::Landed { .. })));
     assert_eq!(s.repo.read("README.md"), "changed");
 }
 
@@ -135,14 +135,17 @@ fn what_stands_in_the_way_of_an_undo_is_named() {
     let operation = discard(&s, &session);
     fs::create_dir_all(session.work.path()).unwrap();
     let failure = trash::undo(&s.repository, None, NOW).unwrap_err();
-    assert_eq!(failure.kind, Kind::Refused);
+    assert_eq!(failure.kind, FailureKind::Refused);
     assert!(failure.to_string().contains("exists again"), "{failure}");
     fs::remove_dir(session.work.path()).unwrap();
     undo(&s);
     let again = trash::undo(&s.repository, Some(&operation), NOW).unwrap_err();
     assert!(again.to_string().contains("already undone by"), "{again}");
-    assert_eq!(trash::undo(&s.repository, None, NOW).unwrap_err().kind, Kind::NotFound);
-    assert_eq!(trash::undo(&s.repository, Some("op99"), NOW).unwrap_err().kind, Kind::NotFound);
+    assert_eq!(trash::undo(&s.repository, None, NOW).unwrap_err().kind, FailureKind::NotFound);
+    assert_eq!(
+        trash::undo(&s.repository, Some("op99"), NOW).unwrap_err().kind,
+        FailureKind::NotFound
+    );
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn a_landing_is_taken_back_with_the_checkout_and_the_session() {
     assert_eq!(s.repo.git(["status", "--porcelain"]), " M other");
     let list = oplog::list(&s.repository).unwrap();
     assert_eq!(list[0].undone_by.as_deref(), Some("op2"));
-    assert!(matches!(s.accept(&session), Ok(land::Accepted::Landed { .. })));
+    assert!(matches!(s.accept(&session), Ok(land::LandResult::Landed { .. })));
     s.repo.is_sound();
 }
 
@@ -192,13 +195,13 @@ fn a_landing_that_others_built_on_is_not_taken_back() {
         s.repo.commit_file("on-top", "y");
         let before = s.repo.everything();
         let failure = trash::undo(&s.repository, None, NOW).unwrap_err();
-        assert_eq!(failure.kind, Kind::Refused);
+        assert_eq!(failure.kind, FailureKind::Refused);
         assert_eq!(failure.next[0], format!("{revert}{}", ready.committed.commit));
         assert_eq!(s.repo.everything(), before);
         let argv: Vec<&str> = failure.next[0].split(' ').skip(1).collect();
         let mut job = s.repo.job().args(&argv);
         job = job.env("GIT_EDITOR", "true");
-        assert!(job.output(base::process::Limits::seconds(60)).unwrap().ok());
+        assert!(job.output(base::process::OutputLimits::seconds(60)).unwrap().ok());
         assert!(!s.repo.path().join("file").exists());
     }
 }
@@ -263,7 +266,7 @@ fn an_operation_whose_line_is_damaged_is_left_alone_and_its_id_is_not_used_again
     damage(&s, 3, |line| line.replace("\"done\":true", "\"do"));
     assert!(transaction::recover(&s.repository).unwrap().is_empty(), "it is not finished again");
     let refused = trash::undo(&s.repository, Some("op2"), NOW).unwrap_err();
-    assert_eq!(refused.kind, Kind::Refused);
+    assert_eq!(refused.kind, FailureKind::Refused);
     assert!(refused.in_full().contains("line 4 of studio/operations.jsonl is damaged"));
     let refused = trash::undo(&s.repository, None, NOW).unwrap_err();
     assert!(refused.in_full().contains("line 4"), "{}", refused.in_full());
@@ -305,7 +308,7 @@ fn after_a_revert_an_undo_brings_the_session_back_and_it_lands_again() {
     s.accept(&session).unwrap_or_else(|failure| panic!("{failure}"));
     s.repo.commit_file("later", "x");
     let refused = trash::undo(&s.repository, Some("op1"), NOW).unwrap_err();
-    assert_eq!(refused.kind, Kind::Refused, "its changes are still there");
+    assert_eq!(refused.kind, FailureKind::Refused, "its changes are still there");
     s.repo.git(["revert", "--no-edit", "HEAD~1"]);
     let tip = s.repo.rev("main");
     trash::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));

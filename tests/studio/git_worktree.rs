@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use base::failure::Kind;
+use base::failure::FailureKind;
 use base::id::Id;
 use studio_git::names::{BranchTemplate, WorktreeTemplate};
 use studio_git::repo::{Base, Repository};
@@ -113,7 +113,7 @@ fn a_branch_called_studio_is_refused_and_the_setting_named() {
     s.repo.git(["branch", "studio"]);
     let before = s.repo.everything();
     let failure = worktree::make(&s.repository, &s.order("task-abcd")).unwrap_err();
-    assert_eq!(failure.kind, Kind::Usage);
+    assert_eq!(failure.kind, FailureKind::Usage);
     assert!(failure.to_string().contains("[studio] branch"), "{failure}");
     assert_eq!(s.repo.everything(), before);
     let mut other = s.order("task-abcd");
@@ -129,7 +129,7 @@ fn worktrees_never_go_through_a_symlink_of_the_repository() {
     fs::create_dir(&outside).unwrap();
     symlink(&outside, s.repo.worktrees()).unwrap();
     let failure = worktree::make(&s.repository, &s.order("task-abcd")).unwrap_err();
-    assert_eq!(failure.kind, Kind::Refused);
+    assert_eq!(failure.kind, FailureKind::Refused);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     assert_eq!(s.repo.git(["branch", "--list", "studio/*"]), "");
 }
@@ -147,7 +147,7 @@ fn a_half_made_worktree_is_taken_away_again() {
     assert!(!place.git_dir.exists() && !place.worktree.exists());
     s.session("task-abcd");
     let finished = worktree::unmake(&s.repository, &place).unwrap_err();
-    assert_eq!(finished.kind, Kind::Refused);
+    assert_eq!(finished.kind, FailureKind::Refused);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn the_same_id_twice_is_refused() {
     let s = setting();
     s.session("task-abcd");
     let failure = worktree::make(&s.repository, &s.order("task-abcd")).unwrap_err();
-    assert_eq!(failure.kind, Kind::Refused);
+    assert_eq!(failure.kind, FailureKind::Refused);
     assert!(worktree::is_finished(&s.order("task-abcd").place(&s.repository).unwrap()));
     assert!(Id::parse("task-abcd").is_ok());
 }

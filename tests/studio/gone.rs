@@ -3,13 +3,13 @@
 
 use std::fs;
 
-use studio_git::land::Accepted;
+use studio_git::land::LandResult;
 use studio_git::recreate_worktree::{self, Recreated};
 use testkit::env::until;
 use testkit::repo::tree;
 
+use crate::fixtures::{Scene, studio};
 use crate::git_setting::{Session, setting};
-use crate::scene::{Scene, studio};
 
 const TASK: &str = "write kept 1; commit one; write README.md changed; write staged s; sh git add staged; write new/untracked u";
 
@@ -75,7 +75,7 @@ fn the_worktree_is_made_anew_with_files_and_index() {
     let beside = fs::read_dir(session.work.path().parent().unwrap()).unwrap();
     assert_eq!(beside.count(), 1, "nothing else is left there");
     assert_eq!(remade(), Recreated::No);
-    assert!(matches!(s.accept(&session), Ok(Accepted::Landed { .. })));
+    assert!(matches!(s.accept(&session), Ok(LandResult::Landed { .. })));
     assert_eq!(s.repo.read("staged"), "changed after staging");
 }
 

@@ -4,7 +4,7 @@
 use testkit::env::until;
 use testkit::repo::Repo;
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 /// A session that is ready, whose check wrote a report, rewrote one file and deleted another.
 fn checked(scene: &Scene, more: &str) -> (String, Repo) {

@@ -1,8 +1,8 @@
 //! `studio list` on pages of every width.
 
-use testkit::env::Ran;
+use testkit::env::CommandRun;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 /// Sessions in several states, with tasks of several lengths.
 fn busy() -> (Scene, Vec<String>) {
@@ -23,7 +23,7 @@ fn busy() -> (Scene, Vec<String>) {
     (scene, ids)
 }
 
-fn list(scene: &Scene, columns: &str) -> Ran {
+fn list(scene: &Scene, columns: &str) -> CommandRun {
     let job = scene.env.job(studio(), scene.repo.path()).env("COLUMNS", columns);
     scene.env.run_job(job.args(["list"]))
 }
@@ -85,7 +85,7 @@ fn what_landed_or_was_dropped_is_shown_with_all_in_both_forms() {
     let open = scene.ready("write b 2");
     scene.await_free(&landed);
     scene.studio(["accept", &landed, "-m", "Land"]).exits(0);
-    let ids = |ran: Ran| -> Vec<String> {
+    let ids = |ran: CommandRun| -> Vec<String> {
         let sessions = ran.exits(0).json()["sessions"].as_array().unwrap().clone();
         sessions.iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect()
     };
@@ -111,7 +111,7 @@ fn json_of_foreign_words_is_harmless_on_a_terminal() {
 fn a_worktree_whose_git_the_agent_changed_is_marked() {
     let scene = Scene::new();
     let [changed, untouched] = [scene.ready("write a 1"), scene.ready("write b 1")];
-    let names = |ran: &Ran| ran.err.contains("warning: ");
+    let names = |ran: &CommandRun| ran.err.contains("warning: ");
     assert!(!names(&scene.studio(["list"])));
     scene.worktree(&changed).git(["config", "core.fsmonitor", "/evil"]);
     let shown = list(&scene, "100");

@@ -2,7 +2,7 @@
 
 use testkit::env::{built, until};
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 /// A scene whose g3 is the fake agent, with two local models: only the environment decides.
 fn scene() -> Scene {

@@ -1,6 +1,6 @@
 //! Permission requests of agents: many of them, with and without a person who answers.
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 fn answers(scene: &Scene, id: &str) -> Vec<String> {
     scene.worktree(id).read("answers.txt").lines().map(str::to_owned).collect()

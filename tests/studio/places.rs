@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use base::process::Limits;
-use testkit::env::{Ran, until};
+use base::process::OutputLimits;
+use testkit::env::{CommandRun, until};
 use testkit::repo::Repo;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 const INSIDE: &str = "worktree = \".worktrees/{id}\"";
 
@@ -121,9 +121,9 @@ fn where_the_parent_cannot_be_written_worktrees_go_to_the_users_state_directory(
     if is_root {
         let home = env.home().display().to_string();
         let job = env.job("chown", env.home()).args(["-R", "65534:65534", &home]);
-        assert!(job.output(Limits::seconds(30)).expect("chown runs").ok());
+        assert!(job.output(OutputLimits::seconds(30)).expect("chown runs").ok());
     }
-    let run = |args: &[&str]| -> Ran {
+    let run = |args: &[&str]| -> CommandRun {
         let job = match is_root {
             true => env
                 .job("setpriv", repo.path())

@@ -2,9 +2,9 @@
 //! anew, and what is refused. The agents are scripts.
 
 use serde_json::{Value, json};
-use testkit::env::{Ran, until};
+use testkit::env::{CommandRun, until};
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 const REQUIREMENTS: &str = "g3-plan/current_requirements.md";
 const TASKS: &str = "g3-plan/tasks.toml";
@@ -45,7 +45,7 @@ fn sessions(scene: &Scene) -> Vec<Value> {
 }
 
 /// What the last line of `plan --json` says of each task: id and state.
-fn states(ran: &Ran) -> Vec<(String, String)> {
+fn states(ran: &CommandRun) -> Vec<(String, String)> {
     let summary = ran.json_lines().pop().expect("a summary");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let tasks = summary["tasks"].as_array().unwrap_or_else(|| panic!("{ran}")).clone();

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use testkit::env::{Ran, until};
+use testkit::env::{CommandRun, until};
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 /// Starts a session with a check and waits for its end; gives its id and state.
 fn checked(scene: &Scene, check: &str, task: &str) -> (String, String) {
@@ -20,7 +20,7 @@ fn checked(scene: &Scene, check: &str, task: &str) -> (String, String) {
 }
 
 /// Lands a session that had no check under one that the configuration has now.
-fn landed_under(scene: &Scene, check: &str, task: &str) -> Ran {
+fn landed_under(scene: &Scene, check: &str, task: &str) -> CommandRun {
     let id = scene.ready(task);
     scene.await_free(&id);
     scene.configure(&format!("checks = [{check:?}]"));

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 const FILE: &str = "# Two files\n- make one.txt\n- R7: make two.txt\n";
 
-fn run(scene: &Scene, more: &[&str]) -> testkit::env::Ran {
+fn run(scene: &Scene, more: &[&str]) -> testkit::env::CommandRun {
     let args = ["run", "--agent", "g3", "--requirements", "r.md"];
     scene.env.run(studio(), scene.repo.path(), args.iter().chain(more))
 }

@@ -3,7 +3,7 @@
 use testkit::env::{built, until};
 use testkit::repo::Repo;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 #[test]
 fn a_run_makes_a_worktree_and_ends_ready() {

@@ -4,7 +4,7 @@
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
 
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 /// What is expected of a shape.
 enum Expect {
@@ -68,7 +68,7 @@ fn with(env: &TestEnv, args: &[&str]) -> Repo {
     let done = repo
         .job()
         .args(args)
-        .output(base::process::Limits::seconds(60))
+        .output(base::process::OutputLimits::seconds(60))
         .expect("it works in a test");
     assert!(done.ok(), "git {args:?}: {}", done.error_text());
     repo

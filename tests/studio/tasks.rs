@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::env::until;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 /// The sessions, in the order of their making.
 fn sessions(scene: &Scene) -> Vec<Value> {

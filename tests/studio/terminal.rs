@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::process::{Pty, Running, Stream, exit_code};
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 /// A program on a terminal, and the other side of that.
 struct Terminal {

@@ -2,12 +2,12 @@
 //! error. One snapshot per command; `INSTA_UPDATE=always` accepts a changed sentence.
 
 use serde_json::json;
-use testkit::env::{Ran, until};
+use testkit::env::{CommandRun, until};
 use testkit::repo::Repo;
 use testkit::transcript::Transcript;
 
 use crate::coach;
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 /// Commands that are typed in a scene, and what they print on a page of 80 columns.
 struct Typed<'a> {
@@ -20,11 +20,11 @@ impl Typed<'_> {
         Typed { scene, transcript: Transcript::of(&scene.env) }
     }
 
-    fn types<const N: usize>(&mut self, args: [&str; N]) -> Ran {
+    fn types<const N: usize>(&mut self, args: [&str; N]) -> CommandRun {
         self.types_at("80", &args)
     }
 
-    fn types_at(&mut self, columns: &str, args: &[&str]) -> Ran {
+    fn types_at(&mut self, columns: &str, args: &[&str]) -> CommandRun {
         let job = self.scene.env.job(studio(), self.scene.repo.path()).env("COLUMNS", columns);
         let ran = self.scene.env.run_job(job.args(args));
         self.transcript.add("studio", args, &ran);

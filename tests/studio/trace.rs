@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::coach::run;
-use crate::scene::Scene;
+use crate::fixtures::Scene;
 
 const WISHES: &str =
     "{{CURRENT REQUIREMENTS}}\n\n- R1: a *log*\n- R2: two | lines <b>\n- R3: a moon\n";

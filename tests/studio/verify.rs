@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 use testkit::env::until;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 const WISHES: &str = "{{CURRENT REQUIREMENTS}}\n\n- R1: a log\n";
 

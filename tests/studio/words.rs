@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::scene::{Scene, studio};
+use crate::fixtures::{Scene, studio};
 
 #[test]
 fn without_an_id_the_sessions_that_could_be_meant_are_named() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use provider::message::{Image, Message, Note, Part, Role};
+use provider::message::{ContentPart, HarnessNote, Image, Message, MessageRole};
 
 /// Bytes of the user's words that are shown in the turn's place.
 const SHOWN: usize = 2_000;
@@ -60,8 +60,8 @@ impl Fragment {
             created_at,
             messages: messages.to_vec(),
             message_count: messages.len(),
-            user_message_count: spoken(Role::User),
-            assistant_message_count: spoken(Role::Assistant),
+            user_message_count: spoken(MessageRole::User),
+            assistant_message_count: spoken(MessageRole::Assistant),
             tool_call_summary: calls,
             estimated_tokens: tokens,
             preceding_fragment_id: before.map(str::to_owned),
@@ -79,10 +79,11 @@ impl Fragment {
             self.message_count.saturating_sub(1),
             id = self.fragment_id
         );
-        let own = self.messages.iter().rev().filter(|message| message.role == Role::Assistant);
+        let own =
+            self.messages.iter().rev().filter(|message| message.role == MessageRole::Assistant);
         let last = own.map(Message::words).find(|words| !words.trim().is_empty());
         let last = last.unwrap_or_else(|| "(nothing was said)".to_owned());
-        [Message::text(Role::User, text), Message::text(Role::Assistant, last)]
+        [Message::text(MessageRole::User, text), Message::text(MessageRole::Assistant, last)]
     }
 
     /// The calls in words: `5 tool calls (3 read_file, 2 shell)`.
@@ -105,20 +106,24 @@ impl Fragment {
                 // Writing to a string cannot fail.
                 let _ = match (part, message.role) {
                     (
-                        Part::Text { text: said } | Part::Note(Note { text: said, .. }),
-                        Role::User,
+                        ContentPart::Text { text: said }
+                        | ContentPart::Note(HarnessNote { text: said, .. }),
+                        MessageRole::User,
                     ) => writeln!(text, "user: {said}"),
                     (
-                        Part::Text { text: said } | Part::Note(Note { text: said, .. }),
-                        Role::Assistant,
+                        ContentPart::Text { text: said }
+                        | ContentPart::Note(HarnessNote { text: said, .. }),
+                        MessageRole::Assistant,
                     ) => writeln!(text, "you: {said}"),
-                    (Part::Reasoning { .. }, _) => Ok(()),
-                    (Part::Call(call), _) => writeln!(text, "call {}: {}", call.name, call.args),
-                    (Part::Result(result), _) => {
+                    (ContentPart::Reasoning { .. }, _) => Ok(()),
+                    (ContentPart::Call(call), _) => {
+                        writeln!(text, "call {}: {}", call.name, call.args)
+                    }
+                    (ContentPart::Result(result), _) => {
                         let failed = if result.ok { "" } else { " (failed)" };
                         writeln!(text, "result of {}{failed}: {}", result.name, result.text)
                     }
-                    (Part::Image(_), _) => writeln!(text, "[a picture]"),
+                    (ContentPart::Image(_), _) => writeln!(text, "[a picture]"),
                 };
             }
         }
@@ -130,9 +135,12 @@ impl Fragment {
         let mut images = Vec::new();
         for part in self.messages.iter().flat_map(|message| &message.parts) {
             match part {
-                Part::Image(image) => images.push(image.clone()),
-                Part::Result(result) => images.extend(result.images.iter().cloned()),
-                Part::Text { .. } | Part::Note(_) | Part::Reasoning { .. } | Part::Call(_) => {}
+                ContentPart::Image(image) => images.push(image.clone()),
+                ContentPart::Result(result) => images.extend(result.images.iter().cloned()),
+                ContentPart::Text { .. }
+                | ContentPart::Note(_)
+                | ContentPart::Reasoning { .. }
+                | ContentPart::Call(_) => {}
             }
         }
         images

@@ -12,7 +12,7 @@ use provider::message::{ToolCall, ToolResult};
 
 /// The limits of one run; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Limits {
+pub struct UsageLimits {
     /// Questions to the model.
     pub turns: Option<u32>,
     /// Tokens sent and written, cached ones too.
@@ -56,7 +56,7 @@ pub enum Limit {
     Repeats(u32),
 }
 
-impl Limits {
+impl UsageLimits {
     /// The first limit of what was spent that was reached; the loop itself watches the time.
     pub fn reached(&self, spent: &UsageMeter) -> Option<Limit> {
         let Used { turns, usage, unpriced } = *spent.used();
@@ -128,7 +128,7 @@ pub struct LoopDetector {
 
 /// What the guard says about one result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LoopVerdict {
     /// Go on.
     Fine,
     /// Tell the model that it repeats itself; this is the n-th time.
@@ -145,7 +145,7 @@ impl LoopDetector {
     }
 
     /// Looks at one call and its result.
-    pub fn watch(&mut self, call: &ToolCall, result: &ToolResult) -> Verdict {
+    pub fn watch(&mut self, call: &ToolCall, result: &ToolResult) -> LoopVerdict {
         let mut hasher = DefaultHasher::new();
         (&call.name, call.args.to_string(), &call.malformed, &result.text).hash(&mut hasher);
         let key = hasher.finish();
@@ -155,9 +155,9 @@ impl LoopDetector {
         let count = self.seen.entry(key).or_insert(0);
         *count += 1;
         match *count {
-            n if n >= self.stop_at => Verdict::Stop(n),
-            n if n >= self.nudge_at => Verdict::Nudge(n),
-            _ => Verdict::Fine,
+            n if n >= self.stop_at => LoopVerdict::Stop(n),
+            n if n >= self.nudge_at => LoopVerdict::Nudge(n),
+            _ => LoopVerdict::Fine,
         }
     }
 }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_first_limit_reached_is_named() {
-        let limits = Limits { turns: Some(2), tokens: Some(100), ..Limits::default() };
+        let limits = UsageLimits { turns: Some(2), tokens: Some(100), ..UsageLimits::default() };
         let mut spent = UsageMeter::default();
         assert_eq!(limits.reached(&spent), None);
         spent.add(Usage { input: 60, output: 40, ..Usage::default() });
@@ -196,21 +196,21 @@ mod tests {
 
     #[test]
     fn a_budget_ends_with_a_reply_whose_cost_is_unknown() {
-        let limits = Limits { cost_usd: Some(2.0), ..Limits::default() };
+        let limits = UsageLimits { cost_usd: Some(2.0), ..UsageLimits::default() };
         let mut spent = UsageMeter::default();
         spent.add(Usage { input: 9, cost_usd: Some(0.5), ..Usage::default() });
         assert_eq!(limits.reached(&spent), None);
         spent.add(Usage { input: 9, ..Usage::default() });
         assert_eq!(limits.reached(&spent), Some(Limit::UnknownCost(2.0)));
-        assert_eq!(Limits::default().reached(&spent), None);
+        assert_eq!(UsageLimits::default().reached(&spent), None);
     }
 
     #[test]
     fn a_call_that_repeats_itself_is_nudged_then_stopped() {
         let mut guard = LoopDetector::new(false);
-        let verdicts: Vec<Verdict> =
+        let verdicts: Vec<LoopVerdict> =
             (0..6).map(|_| guard.watch(&call("look"), &result("same"))).collect();
-        use Verdict::{Fine, Nudge, Stop};
+        use LoopVerdict::{Fine, Nudge, Stop};
         assert_eq!(verdicts, [Fine, Fine, Nudge(3), Nudge(4), Nudge(5), Stop(6)]);
     }
 
@@ -219,9 +219,9 @@ mod tests {
         let mut guard = LoopDetector::new(true);
         for n in 0..20 {
             let edit = guard.watch(&call("edit"), &result(&format!("edit {n}")));
-            assert_eq!(edit, Verdict::Fine);
+            assert_eq!(edit, LoopVerdict::Fine);
             let run = guard.watch(&call("test"), &result("still red"));
-            assert!(!matches!(run, Verdict::Stop(_)), "stopped at edit {n}");
+            assert!(!matches!(run, LoopVerdict::Stop(_)), "stopped at edit {n}");
         }
     }
 
@@ -230,7 +230,7 @@ mod tests {
         let mut guard = LoopDetector::new(true);
         let stopped = (0..10).any(|_| {
             guard.watch(&call("a"), &result("1"));
-            matches!(guard.watch(&call("b"), &result("2")), Verdict::Stop(_))
+            matches!(guard.watch(&call("b"), &result("2")), LoopVerdict::Stop(_))
         });
         assert!(stopped);
     }

@@ -10,15 +10,15 @@ use serde_json::Value;
 use crate::prompt::Identity;
 use crate::turn::tool_calls::{ToolJob, Toolbox};
 use gate::write_scope::WriteScope;
-use provider::ToolSpec;
+use provider::ToolDefinition;
 use tools::dispatch;
 use tools::kind::ToolKind;
-use tools::output::{ErrorKind, ToolOutput};
+use tools::output::{ToolErrorKind, ToolOutput};
 use tools::profile::Profile;
 
 /// Who works in a session. The default is g3 itself, with all its tools.
 #[derive(Clone, Debug, Default)]
-pub struct Role {
+pub struct AgentRole {
     /// A name that is kept with the session.
     pub name: Option<String>,
     /// How the system prompt begins.
@@ -29,13 +29,13 @@ pub struct Role {
     /// runs.
     pub reads_only: bool,
     /// A tool that only this role has.
-    pub own: Option<Arc<dyn OwnTool>>,
+    pub own: Option<Arc<dyn RoleTool>>,
 }
 
 /// A tool that belongs to a role, by which its work ends.
-pub trait OwnTool: Send + Sync + fmt::Debug {
+pub trait RoleTool: Send + Sync + fmt::Debug {
     /// As the model sees it.
-    fn spec(&self) -> ToolSpec;
+    fn spec(&self) -> ToolDefinition;
     /// Carries a call out.
     fn call(&self, args: &Value) -> ToolOutput;
     /// What is still to be done with it; `None` when the role's work is over.
@@ -45,10 +45,10 @@ pub trait OwnTool: Send + Sync + fmt::Debug {
 /// How often a model that stops is told what is left to do.
 const ASKS: u32 = 3;
 
-impl Role {
+impl AgentRole {
     /// What the role is offered of a profile's tools.
-    pub fn offered(&self, profile: Profile, all: Vec<ToolSpec>) -> Vec<ToolSpec> {
-        let reads = |spec: &ToolSpec| self.looks(profile, &spec.name, &Value::Null);
+    pub fn offered(&self, profile: Profile, all: Vec<ToolDefinition>) -> Vec<ToolDefinition> {
+        let reads = |spec: &ToolDefinition| self.looks(profile, &spec.name, &Value::Null);
         let mut offered = all;
         offered.retain(|spec| !self.reads_only || reads(spec));
         offered.extend(self.own.as_ref().map(|own| own.spec()));
@@ -77,20 +77,20 @@ impl Role {
 
 /// A toolbox as a role may use it: what the role may not do is refused here, whatever the model
 /// was told.
-pub struct Narrowed<'a> {
+pub struct RoleToolbox<'a> {
     inner: &'a dyn Toolbox,
     profile: Profile,
-    role: &'a Role,
+    role: &'a AgentRole,
     asked: AtomicU32,
 }
 
-impl<'a> Narrowed<'a> {
+impl<'a> RoleToolbox<'a> {
     /// The toolbox as this role may use it.
-    pub fn new(inner: &'a dyn Toolbox, profile: Profile, role: &'a Role) -> Narrowed<'a> {
-        Narrowed { inner, profile, role, asked: AtomicU32::new(0) }
+    pub fn new(inner: &'a dyn Toolbox, profile: Profile, role: &'a AgentRole) -> RoleToolbox<'a> {
+        RoleToolbox { inner, profile, role, asked: AtomicU32::new(0) }
     }
 
-    fn own(&self, name: &str) -> Option<&Arc<dyn OwnTool>> {
+    fn own(&self, name: &str) -> Option<&Arc<dyn RoleTool>> {
         self.role.own.as_ref().filter(|own| own.spec().name == name)
     }
 
@@ -100,12 +100,12 @@ impl<'a> Narrowed<'a> {
         }
         let offered: Vec<&str> = self.offered().iter().map(|spec| spec.name.as_str()).collect();
         let text = format!("denied: `{name}` is not among your tools: {}", offered.join(", "));
-        Some(ToolOutput::failed(ErrorKind::Denied, text))
+        Some(ToolOutput::failed(ToolErrorKind::Denied, text))
     }
 }
 
-impl Toolbox for Narrowed<'_> {
-    fn offered(&self) -> &[ToolSpec] {
+impl Toolbox for RoleToolbox<'_> {
+    fn offered(&self) -> &[ToolDefinition] {
         self.inner.offered()
     }
 

@@ -5,16 +5,17 @@ mod bus;
 mod node;
 mod tree;
 
-use base::desktop::{Act, Acted, Controls, Look};
+use base::desktop::{ControlAction, ControlQuery, ControlResult, Controls};
 use base::failure::Result;
 
-use bus::Bus;
-use tree::Tree;
+use bus::A11yBus;
+use tree::ControlTree;
 
 /// The controls; none, and why, where no program tells any.
-pub fn controls(look: &Look) -> Controls {
+pub fn controls(look: &ControlQuery) -> Controls {
     let active = tree::active_title();
-    let seen = Bus::open().and_then(|bus| Ok((Tree::of(&bus, look, active.as_deref())?, bus)));
+    let seen =
+        A11yBus::open().and_then(|bus| Ok((ControlTree::of(&bus, look, active.as_deref())?, bus)));
     let (tree, bus) = match seen {
         Ok(seen) => seen,
         Err(failure) => {
@@ -33,8 +34,8 @@ pub fn controls(look: &Look) -> Controls {
 }
 
 /// Acts on a control.
-pub fn act(act: &Act) -> Result<Acted> {
-    let bus = Bus::open()?;
+pub fn act(act: &ControlAction) -> Result<ControlResult> {
+    let bus = A11yBus::open()?;
     act::act(&bus, act)
 }
 

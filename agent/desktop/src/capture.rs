@@ -6,21 +6,21 @@ mod linux;
 #[cfg(any(target_os = "macos", feature = "xcap"))]
 pub mod xcap;
 
-use base::desktop::{Capture, Picture};
+use base::desktop::{CaptureTarget, Picture};
 use base::failure::Result;
 
 /// Takes the picture.
 #[cfg(target_os = "linux")]
-pub fn capture(wanted: &Capture) -> Result<Picture> {
+pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     #[cfg(feature = "xcap")]
     if xcap::is_wanted() {
         return xcap::capture(wanted);
     }
-    linux::capture(crate::system::here()?, wanted)
+    linux::capture(crate::window_system::here()?, wanted)
 }
 
 /// Takes the picture.
 #[cfg(target_os = "macos")]
-pub fn capture(wanted: &Capture) -> Result<Picture> {
+pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     xcap::capture(wanted)
 }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use base::desktop::{Area, Button, Step};
+use base::desktop::{Area, Button, InputStep};
 use base::failure::{Failure, Result};
 use enigo::{Direction, Key};
 
-use crate::hands::{Event, Hands, Place, Watch};
+use crate::cancel::pause;
+use crate::enigo::EnigoBackend;
+use crate::input_backend::{InputBackend, InputEvent, PointerPosition, PositionCheck};
 use crate::keys::combination;
-use crate::library::Library;
-use crate::patience::pause;
-use crate::system;
+use crate::window_system;
 
 /// Between two steps, so that programs follow.
 const BETWEEN: Duration = Duration::from_millis(100);
@@ -25,30 +25,30 @@ const MOST_NOTCHES: u32 = 100;
 const CORNER: i64 = 2;
 
 /// Does the steps in their order. Nothing is held afterwards, whatever happened.
-pub fn run(steps: &[Step], fail_safe: bool) -> Result<()> {
+pub fn run(steps: &[InputStep], fail_safe: bool) -> Result<()> {
     #[cfg(target_os = "linux")]
-    if system::here()? == system::System::Wayland {
+    if window_system::here()? == window_system::WindowSystem::Wayland {
         let area = crate::portal::remote::with(|remote| Ok(remote.area))?;
         check_all(steps, area)?;
         // The pointer's place is not told there; who wants to stop an agent ends the session,
         // which the compositor shows.
         return crate::portal::remote::with(|remote| do_all(remote, steps, None));
     }
-    let screen = system::screen()?.area;
+    let screen = window_system::screen()?.area;
     check_all(steps, screen)?;
-    do_all(&mut Library::open()?, steps, fail_safe.then_some(screen))
+    do_all(&mut EnigoBackend::open()?, steps, fail_safe.then_some(screen))
 }
 
-fn check_all(steps: &[Step], screen: Area) -> Result<()> {
+fn check_all(steps: &[InputStep], screen: Area) -> Result<()> {
     let checked = |(at, step)| check(step, screen).map_err(|failure| of_step(failure, at, steps));
     steps.iter().enumerate().try_for_each(checked)
 }
 
 /// Does the steps, unless the pointer stands in a corner of the guarded screen.
-fn do_all(hands: &mut impl Hands, steps: &[Step], guarded: Option<Area>) -> Result<()> {
+fn do_all(hands: &mut impl InputBackend, steps: &[InputStep], guarded: Option<Area>) -> Result<()> {
     let mut ours = None;
     for (at, step) in steps.iter().enumerate() {
-        let watch = |now: Place| {
+        let watch = |now: PointerPosition| {
             // Where a step of ours put the pointer, no person asks to stop.
             let now = now.filter(|now| Some(*now) != ours);
             match now.zip(guarded) {
@@ -61,7 +61,7 @@ fn do_all(hands: &mut impl Hands, steps: &[Step], guarded: Option<Area>) -> Resu
             pause(BETWEEN)?;
         }
         do_step(hands, step, &watch).map_err(|failure| of_step(failure, at, steps))?;
-        if let Step::Move { x, y } | Step::Drag { x, y } = step {
+        if let InputStep::Move { x, y } | InputStep::Drag { x, y } = step {
             ours = Some((*x, *y));
         }
     }
@@ -69,7 +69,7 @@ fn do_all(hands: &mut impl Hands, steps: &[Step], guarded: Option<Area>) -> Resu
 }
 
 /// Which of several steps it was.
-fn of_step(failure: Failure, at: usize, steps: &[Step]) -> Failure {
+fn of_step(failure: Failure, at: usize, steps: &[InputStep]) -> Failure {
     let all = steps.len();
     if all < 2 {
         return failure;
@@ -92,20 +92,20 @@ fn in_corner((x, y): (i32, i32), screen: Area) -> bool {
 }
 
 /// Whether a step can be done at all.
-fn check(step: &Step, screen: Area) -> Result<()> {
+fn check(step: &InputStep, screen: Area) -> Result<()> {
     match step {
-        Step::Move { x, y } | Step::Drag { x, y } => on_screen(*x, *y, screen),
-        Step::Click { times, .. } if *times == 0 || *times > MOST_CLICKS => {
+        InputStep::Move { x, y } | InputStep::Drag { x, y } => on_screen(*x, *y, screen),
+        InputStep::Click { times, .. } if *times == 0 || *times > MOST_CLICKS => {
             Err(Failure::usage(format!("1 to {MOST_CLICKS} clicks, not {times}")))
         }
-        Step::Scroll { down, right }
+        InputStep::Scroll { down, right }
             if down.unsigned_abs().max(right.unsigned_abs()) > MOST_NOTCHES =>
         {
             Err(Failure::usage(format!("at most {MOST_NOTCHES} notches at once")))
         }
-        Step::Type { text } => typable(text),
-        Step::Keys { keys } => combination(keys).map(drop),
-        Step::Click { .. } | Step::Scroll { .. } => Ok(()),
+        InputStep::Type { text } => typable(text),
+        InputStep::Keys { keys } => combination(keys).map(drop),
+        InputStep::Click { .. } | InputStep::Scroll { .. } => Ok(()),
     }
 }
 
@@ -134,44 +134,48 @@ fn typable(text: &str) -> Result<()> {
     }
 }
 
-fn do_step(hands: &mut impl Hands, step: &Step, watch: Watch<'_>) -> Result<()> {
+fn do_step(
+    hands: &mut impl InputBackend,
+    step: &InputStep,
+    watch: PositionCheck<'_>,
+) -> Result<()> {
     match step {
-        Step::Move { x, y } => hands.make(Event::Go(*x, *y)),
-        Step::Click { button, times } => {
-            let click = Event::Button(*button, Direction::Click);
+        InputStep::Move { x, y } => hands.make(InputEvent::Go(*x, *y)),
+        InputStep::Click { button, times } => {
+            let click = InputEvent::Button(*button, Direction::Click);
             (0..*times).try_for_each(|_| hands.make(click))
         }
-        Step::Drag { x, y } => drag(hands, (*x, *y)),
-        Step::Scroll { down, right } => hands.make(Event::Wheel(*down, *right)),
-        Step::Type { text } => hands.type_text(text, watch),
-        Step::Keys { keys } => press(hands, &combination(keys)?),
+        InputStep::Drag { x, y } => drag(hands, (*x, *y)),
+        InputStep::Scroll { down, right } => hands.make(InputEvent::Wheel(*down, *right)),
+        InputStep::Type { text } => hands.type_text(text, watch),
+        InputStep::Keys { keys } => press(hands, &combination(keys)?),
     }
 }
 
 /// Holds the left button from here to there; lets go in any case.
-fn drag(hands: &mut impl Hands, to: (i32, i32)) -> Result<()> {
+fn drag(hands: &mut impl InputBackend, to: (i32, i32)) -> Result<()> {
     let Some(from) = hands.place()? else {
         let failure = Failure::failed("cannot drag: the pointer position is unknown");
         return Err(failure.next("move the pointer first"));
     };
-    hands.make(Event::Button(Button::Left, Direction::Press))?;
+    hands.make(InputEvent::Button(Button::Left, Direction::Press))?;
     let between = |from: i32, to: i32, part: i32| from + (to - from) * part / DRAG_MOVES;
     let moved = (1..=DRAG_MOVES).try_for_each(|part| {
         pause(DRAG / DRAG_MOVES.unsigned_abs())?;
-        hands.make(Event::Go(between(from.0, to.0, part), between(from.1, to.1, part)))
+        hands.make(InputEvent::Go(between(from.0, to.0, part), between(from.1, to.1, part)))
     });
-    let released = hands.make(Event::Button(Button::Left, Direction::Release));
+    let released = hands.make(InputEvent::Button(Button::Left, Direction::Release));
     moved.and(released)
 }
 
 /// Holds the keys together; lets go of those that went down, in any case.
-fn press(hands: &mut impl Hands, keys: &[Key]) -> Result<()> {
+fn press(hands: &mut impl InputBackend, keys: &[Key]) -> Result<()> {
     let mut held = Vec::new();
     let pressed = keys.iter().try_for_each(|key| {
         held.push(*key);
-        hands.make(Event::Key(*key, Direction::Press))
+        hands.make(InputEvent::Key(*key, Direction::Press))
     });
-    let let_go = |key: Key| hands.make(Event::Key(key, Direction::Release));
+    let let_go = |key: Key| hands.make(InputEvent::Key(key, Direction::Release));
     let released: Vec<Result<()>> = held.into_iter().rev().map(let_go).collect();
     pressed.and(released.into_iter().collect())
 }
@@ -194,14 +198,16 @@ mod tests {
 
     #[test]
     fn a_step_that_cannot_be_done_is_refused() {
-        let refused = |step: Step| check(&step, SCREEN).unwrap_err().sentence();
-        assert!(refused(Step::Move { x: 800, y: 10 }).contains("800x600"));
-        assert!(refused(Step::Drag { x: 5, y: -1 }).contains("outside"));
+        let refused = |step: InputStep| check(&step, SCREEN).unwrap_err().sentence();
+        assert!(refused(InputStep::Move { x: 800, y: 10 }).contains("800x600"));
+        assert!(refused(InputStep::Drag { x: 5, y: -1 }).contains("outside"));
         let (left, i) = (Button::Left, i32::MIN);
-        assert!(refused(Step::Click { button: left, times: 0 }).contains("1 to 3"));
-        assert!(refused(Step::Scroll { down: i, right: 0 }).contains("notches"));
-        assert!(refused(Step::Type { text: "\u{1b}[A".to_owned() }).contains("control character"));
-        assert!(refused(Step::Type { text: "x".repeat(10_001) }).contains("10001"));
-        assert!(refused(Step::Keys { keys: vec!["alt+f4".to_owned()] }).contains("Alt+F4"));
+        assert!(refused(InputStep::Click { button: left, times: 0 }).contains("1 to 3"));
+        assert!(refused(InputStep::Scroll { down: i, right: 0 }).contains("notches"));
+        assert!(
+            refused(InputStep::Type { text: "\u{1b}[A".to_owned() }).contains("control character")
+        );
+        assert!(refused(InputStep::Type { text: "x".repeat(10_001) }).contains("10001"));
+        assert!(refused(InputStep::Keys { keys: vec!["alt+f4".to_owned()] }).contains("Alt+F4"));
     }
 }

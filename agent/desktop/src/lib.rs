@@ -6,22 +6,22 @@
 
 #[cfg(target_os = "linux")]
 pub mod a11y;
-pub mod answer;
+pub mod cancel;
 pub mod capture;
-pub mod hands;
+pub mod dispatch;
+pub mod enigo;
 pub mod input;
+pub mod input_backend;
 pub mod keys;
-pub mod library;
-pub mod patience;
+pub mod ocr;
 pub mod picture;
 #[cfg(target_os = "linux")]
 pub mod portal;
-pub mod read;
 pub mod serve;
-pub mod system;
 #[cfg(target_os = "linux")]
 pub mod typing;
 pub mod window_search;
+pub mod window_system;
 #[cfg(target_os = "linux")]
 pub mod x11;
 

@@ -7,7 +7,7 @@ fn main() -> ExitCode {
         let _ = std::io::Write::write_all(&mut std::io::stderr(), desktop::USAGE.as_bytes());
         return ExitCode::from(2);
     }
-    desktop::patience::end_on_signals();
+    desktop::cancel::end_on_signals();
     match desktop::serve::serve(std::io::stdin().lock(), std::io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever asked is gone.

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use base::desktop::{Area, Capture, Picture};
+use base::desktop::{Area, CaptureTarget, Picture};
 use base::failure::{OrFail, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,12 @@ use image::imageops::FilterType;
 use image::{DynamicImage, ImageFormat, RgbImage};
 
 /// The picture as it was wanted.
-pub fn told(pixels: RgbImage, shows: Area, wanted: &Capture, backend: &str) -> Result<Picture> {
+pub fn told(
+    pixels: RgbImage,
+    shows: Area,
+    wanted: &CaptureTarget,
+    backend: &str,
+) -> Result<Picture> {
     let (width, height) = fitted((pixels.width(), pixels.height()), wanted.fit);
     let same = (width, height) == pixels.dimensions();
     let pixels = DynamicImage::from(pixels);

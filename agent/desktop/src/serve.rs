@@ -3,11 +3,13 @@
 use std::io::{self, BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use base::desktop::{Ask, Asked, Fault, Tell, Told};
+use base::desktop::{
+    DesktopFault, DesktopRequest, DesktopRequestLine, DesktopResponse, DesktopResponseLine,
+};
 use base::failure::{Failure, Result};
 use serde_json::Value;
 
-use crate::answer::answer;
+use crate::dispatch::answer;
 
 /// Answers until the input ends; an error is one of the streams'.
 pub fn serve(input: impl BufRead, mut output: impl Write) -> io::Result<()> {
@@ -25,18 +27,27 @@ pub fn serve(input: impl BufRead, mut output: impl Write) -> io::Result<()> {
 }
 
 /// The answer to one line.
-fn told(line: &[u8], answer: impl Fn(Ask) -> Result<Tell>) -> Told {
-    let asked: Asked = match serde_json::from_slice(line) {
+fn told(
+    line: &[u8],
+    answer: impl Fn(DesktopRequest) -> Result<DesktopResponse>,
+) -> DesktopResponseLine {
+    let asked: DesktopRequestLine = match serde_json::from_slice(line) {
         Ok(asked) => asked,
         Err(error) => {
             let failure = Failure::usage("this line is not a question").because(error);
-            return Told { id: id_of(line), what: Tell::Fault(Fault::of(failure)) };
+            return DesktopResponseLine {
+                id: id_of(line),
+                what: DesktopResponse::Fault(DesktopFault::of(failure)),
+            };
         }
     };
     // A library that panics must not take the session's helper with it.
     let answered = catch_unwind(AssertUnwindSafe(|| answer(asked.what)));
     let answered = answered.unwrap_or_else(|panic| Err(of_panic(&*panic)));
-    Told { id: asked.id, what: answered.unwrap_or_else(|failure| Tell::Fault(Fault::of(failure))) }
+    DesktopResponseLine {
+        id: asked.id,
+        what: answered.unwrap_or_else(|failure| DesktopResponse::Fault(DesktopFault::of(failure))),
+    }
 }
 
 /// The id of a line that is not a question, as far as it has one.
@@ -56,9 +67,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn fault(told: Told) -> (u64, String) {
+    fn fault(told: DesktopResponseLine) -> (u64, String) {
         match told.what {
-            Tell::Fault(fault) => (told.id, fault.failure().sentence()),
+            DesktopResponse::Fault(fault) => (told.id, fault.failure().sentence()),
             other => panic!("{other:?} is no fault"),
         }
     }
@@ -85,12 +96,12 @@ mod tests {
         let input = b"{\"id\": 1, \"ask\": \"dance\"}\n\n{\"id\": 2, \"ask\": \"jump\"}";
         let mut output = Vec::new();
         serve(&input[..], &mut output).unwrap();
-        let told: Vec<Told> = String::from_utf8(output)
+        let told: Vec<DesktopResponseLine> = String::from_utf8(output)
             .unwrap()
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
         assert_eq!(told.iter().map(|told| told.id).collect::<Vec<_>>(), [1, 2]);
-        assert!(told.iter().all(|told| matches!(told.what, Tell::Fault(_))));
+        assert!(told.iter().all(|told| matches!(told.what, DesktopResponse::Fault(_))));
     }
 }

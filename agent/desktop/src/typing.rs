@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use base::failure::{OrFail, Result};
 use enigo::{Direction, Key, Keyboard as _};
 
-use crate::hands::{Event, Hands as _, SPACING, Watch};
-use crate::library::Library;
-use crate::patience::pause;
-use crate::x11::{Desk, Keyboard};
+use crate::cancel::pause;
+use crate::enigo::EnigoBackend;
+use crate::input_backend::{InputBackend as _, InputEvent, PositionCheck, SPACING};
+use crate::x11::{Keyboard, X11Display};
 
 /// How many characters that the keyboard lacks share one map, if so many keycodes are free.
 const TOGETHER: usize = 8;
@@ -25,12 +25,12 @@ enum Stroke {
 }
 
 /// Types the text where the focus is.
-pub fn type_text(text: &str, watch: Watch<'_>) -> Result<()> {
-    let keyboard = Desk::open(None)?.keyboard()?;
+pub fn type_text(text: &str, watch: PositionCheck<'_>) -> Result<()> {
+    let keyboard = X11Display::open(None)?.keyboard()?;
     let most = keyboard.free().clamp(1, TOGETHER);
     for part in parts(&keyboard, text, most) {
         // Opened anew for each part: it knows the map as it was when it was opened.
-        let mut library = Library::open()?;
+        let mut library = EnigoBackend::open()?;
         for stroke in part {
             strike(&mut library, stroke)?;
             pause(SPACING)?;
@@ -55,19 +55,19 @@ fn parts(keyboard: &Keyboard, text: &str, most: usize) -> Vec<Vec<Stroke>> {
     parts
 }
 
-fn strike(library: &mut Library, stroke: Stroke) -> Result<()> {
+fn strike(library: &mut EnigoBackend, stroke: Stroke) -> Result<()> {
     match stroke {
-        Stroke::Named(key) => library.make(Event::Key(key, Direction::Click)),
+        Stroke::Named(key) => library.make(InputEvent::Key(key, Direction::Click)),
         Stroke::Lent(character) => {
-            library.make(Event::Key(Key::Unicode(character), Direction::Click))
+            library.make(InputEvent::Key(Key::Unicode(character), Direction::Click))
         }
         Stroke::Key { code, shift } => {
             if shift {
-                library.make(Event::Key(Key::Shift, Direction::Press))?;
+                library.make(InputEvent::Key(Key::Shift, Direction::Press))?;
             }
             let struck = library.enigo.raw(code.into(), Direction::Click);
             if shift {
-                library.make(Event::Key(Key::Shift, Direction::Release))?;
+                library.make(InputEvent::Key(Key::Shift, Direction::Release))?;
             }
             struck.or_fail(|| "the text was not taken")
         }

@@ -1,17 +1,17 @@
 //! Which of the open windows a caller means.
 
-use base::desktop::Window;
+use base::desktop::WindowInfo;
 use base::failure::{Failure, Result};
 
 /// At which position the window is that has this number, or else the first whose program or title
 /// contains these words.
 pub fn position<'a>(
-    windows: impl Iterator<Item = &'a Window> + Clone,
+    windows: impl Iterator<Item = &'a WindowInfo> + Clone,
     wanted: &str,
 ) -> Result<usize> {
     let number = number(wanted).map(|number| number.to_string());
     let words = wanted.trim().to_lowercase();
-    let named = |window: &Window| {
+    let named = |window: &WindowInfo| {
         [&window.app, &window.title].iter().any(|name| name.to_lowercase().contains(&words))
     };
     let by_number = windows.clone().position(|window| Some(&window.id) == number.as_ref());

@@ -11,7 +11,7 @@ use x11rb::protocol::randr::ConnectionExt as _;
 use x11rb::protocol::xproto::{Atom, AtomEnum, ConnectionExt as _, KeyButMask, Screen};
 use x11rb::rust_connection::RustConnection;
 
-pub use windows::Open;
+pub use windows::OpenWindow;
 
 x11rb::atom_manager! {
     /// The names of EWMH that we use.
@@ -32,7 +32,7 @@ x11rb::atom_manager! {
 }
 
 /// An X display that we are connected to.
-pub struct Desk {
+pub struct X11Display {
     conn: RustConnection,
     screen: Screen,
     atoms: Atoms,
@@ -51,16 +51,16 @@ pub struct Keyboard {
     pub caps: bool,
 }
 
-impl Desk {
+impl X11Display {
     /// Connects to a display by name, else to that of the environment.
-    pub fn open(display: Option<&str>) -> Result<Desk> {
+    pub fn open(display: Option<&str>) -> Result<X11Display> {
         let named = display.map(str::to_owned).or_else(|| std::env::var("DISPLAY").ok());
         let named = named.unwrap_or_default();
         let what = || format!("the X display `{named}` cannot be reached");
         let (conn, number) = x11rb::connect(display).or_fail(what)?;
         let screen = conn.setup().roots[number].clone();
         let atoms = Atoms::new(&conn).or_fail(what)?.reply().or_fail(what)?;
-        Ok(Desk { conn, screen, atoms })
+        Ok(X11Display { conn, screen, atoms })
     }
 
     /// All outputs together.

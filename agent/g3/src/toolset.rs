@@ -6,12 +6,12 @@ use base::config::Config;
 use base::failure::{OrFail, Result};
 use desktop_tools::DesktopHelper;
 use futures_util::future::BoxFuture;
-use lsp_tools::hub::Hub as LanguageServerHub;
+use lsp_tools::pool::LspPool as LanguageServerHub;
 use tools::context::Services;
 use tools::registry::Registry;
 use tools::services::{BrowserOwner, BrowserService, Toolset};
-use web_tools::browser::hub::Hub as BrowserHub;
-use web_tools::browser::keeper;
+use web_tools::browser::daemon;
+use web_tools::browser::manager::BrowserManager as BrowserHub;
 
 /// The tools of g3. A new family is a line here.
 static REGISTRY: Registry = Registry::new(&[
@@ -54,8 +54,8 @@ impl Toolset for EveryTool {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let order = serde_json::from_str(order).or_fail(|| "this is no order for a browser")?;
-            let say = |said: &keeper::Said| say(&keeper::line(said));
-            keeper::run(order, say).await.or_fail(|| "the browser cannot be kept")
+            let say = |said: &daemon::DaemonReport| say(&daemon::line(said));
+            daemon::run(order, say).await.or_fail(|| "the browser cannot be kept")
         })
     }
 }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use base::config::agent::{Action, Gate as Config, Policy};
+use base::config::agent::{CommandPolicy, GateAction, GateConfig as Config};
 use futures_util::future::BoxFuture;
 
 use core_exact::Evaluator;
 use permission_mode::PermissionMode;
-use policy::Confine;
-use rules::{Rule, question};
+use policy::BoxUse;
+use rules::{CompiledRule, question};
 
 pub mod core_exact;
 pub mod hosts;
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Preview<'_> {
 
 /// What the user is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct PermissionQuestion {
     /// The tool's name.
     pub tool: String,
     /// What it wants, in a sentence.
@@ -113,7 +113,7 @@ pub struct Question {
 
 /// What the user says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum PermissionAnswer {
     /// This once.
     Once,
     /// This, until the session ends, or for good where the question names a host.
@@ -127,7 +127,7 @@ pub enum Answer {
 /// Somebody who can be asked: a terminal, an editor, an orchestrator.
 pub trait Asker: Send + Sync {
     /// Asks, and waits for the answer.
-    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer>;
+    fn ask<'a>(&'a self, question: &'a PermissionQuestion) -> BoxFuture<'a, PermissionAnswer>;
 }
 
 /// How a call may run, the strictest last.
@@ -145,26 +145,26 @@ pub enum Permit {
 
 /// Why a call may not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct AccessDenied {
     /// What the model reads.
     pub why: String,
     /// Whether it is refused only because the answer did not come in time.
     pub late: bool,
 }
 
-impl Refused {
-    fn now(why: impl Into<String>) -> Refused {
-        Refused { why: why.into(), late: false }
+impl AccessDenied {
+    fn now(why: impl Into<String>) -> AccessDenied {
+        AccessDenied { why: why.into(), late: false }
     }
 }
 
 /// How long the user has for an answer about a command of the core tools.
 #[derive(Clone, Copy)]
-struct Patience(Duration);
+struct AnswerTimeout(Duration);
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience(Duration::from_secs(300))
+impl Default for AnswerTimeout {
+    fn default() -> AnswerTimeout {
+        AnswerTimeout(Duration::from_secs(300))
     }
 }
 
@@ -180,7 +180,7 @@ pub async fn answered<T>(work: impl Future<Output = T>) -> T {
 
 /// What holds the commands that may run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Confining {
+pub enum CommandConfinement {
     /// A box: what is not sure to stay inside may run in it.
     #[default]
     Box,
@@ -196,7 +196,7 @@ pub enum Confining {
 /// A clone is the same gate: what the user answers at one holds at the other.
 #[derive(Clone, Default)]
 pub struct Gate {
-    rules: Arc<[Rule]>,
+    rules: Arc<[CompiledRule]>,
     asker: Option<Arc<dyn Asker>>,
     always: Arc<Mutex<BTreeSet<String>>>,
     mode: Arc<Mutex<PermissionMode>>,
@@ -204,24 +204,24 @@ pub struct Gate {
     /// Judges by words, where the configuration wants that.
     exact: Option<Arc<Evaluator>>,
     /// What holds commands.
-    commands: Arc<Confining>,
-    patience: Patience,
+    commands: Arc<CommandConfinement>,
+    patience: AnswerTimeout,
 }
 
 impl Gate {
     /// A gate as the user configured it. The error names a pattern that is none.
     pub fn new(config: &Config, asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
-        let rules = config.rules.iter().map(Rule::new).collect::<Result<_, _>>()?;
+        let rules = config.rules.iter().map(CompiledRule::new).collect::<Result<_, _>>()?;
         let exact = match config.policy {
-            Policy::Default => None,
-            Policy::CoreExact => Some(Arc::new(Evaluator::new(config)?)),
+            CommandPolicy::Default => None,
+            CommandPolicy::CoreExact => Some(Arc::new(Evaluator::new(config)?)),
         };
         Ok(Gate { rules, asker, exact, ..Gate::default() })
     }
 
     /// The same gate, for commands that this holds.
     #[must_use]
-    pub fn confining(self, commands: Confining) -> Gate {
+    pub fn confining(self, commands: CommandConfinement) -> Gate {
         Gate { commands: Arc::new(commands), ..self }
     }
 
@@ -232,22 +232,24 @@ impl Gate {
     }
 
     /// Judges a call, and asks where that is needed.
-    pub async fn admit(&self, request: &AccessRequest<'_>) -> Result<Permit, Refused> {
+    pub async fn admit(&self, request: &AccessRequest<'_>) -> Result<Permit, AccessDenied> {
         let verdict = self.permission_mode().tempered(self.judge(request), request.access);
         let verdict = verdict.inspect_err(|_| traced::decided(request, "denied", "mode"));
-        let verdict = verdict.map_err(Refused::now)?;
-        let hooked = verdict.action == Action::Ask && ANSWERED.try_with(|()| ()).is_ok();
+        let verdict = verdict.map_err(AccessDenied::now)?;
+        let hooked = verdict.action == GateAction::Ask && ANSWERED.try_with(|()| ()).is_ok();
         traced::verdict(request, &verdict, hooked);
-        let alone = verdict.confine == Confine::Alone && !hooked && self.asker.is_none();
-        let confined = alone || verdict.confine == Confine::Always;
+        let alone = verdict.confine == BoxUse::Alone && !hooked && self.asker.is_none();
+        let confined = alone || verdict.confine == BoxUse::Always;
         let pass = match verdict.action {
-            Action::Deny => return Err(Refused::now(format!("denied: {}", verdict.why))),
-            Action::Allow | Action::Box | Action::Ask if verdict.sandboxed => Permit::Sandboxed,
-            Action::Box => Permit::Boxed,
-            Action::Allow | Action::Ask if confined => Permit::Confined,
-            Action::Allow | Action::Ask => Permit::Free,
+            GateAction::Deny => return Err(AccessDenied::now(format!("denied: {}", verdict.why))),
+            GateAction::Allow | GateAction::Box | GateAction::Ask if verdict.sandboxed => {
+                Permit::Sandboxed
+            }
+            GateAction::Box => Permit::Boxed,
+            GateAction::Allow | GateAction::Ask if confined => Permit::Confined,
+            GateAction::Allow | GateAction::Ask => Permit::Free,
         };
-        if verdict.action == Action::Ask && !hooked && !alone {
+        if verdict.action == GateAction::Ask && !hooked && !alone {
             let question = question(request, verdict.why);
             let asked = self.ask(&question);
             match self.patience(request) {
@@ -272,7 +274,7 @@ impl Gate {
     }
 
     /// Asks the user, unless that was answered for good.
-    pub async fn ask(&self, question: &Question) -> Result<(), Refused> {
+    pub async fn ask(&self, question: &PermissionQuestion) -> Result<(), AccessDenied> {
         if self.remembered().contains(&question.rule) {
             return Ok(());
         }
@@ -281,23 +283,27 @@ impl Gate {
         let Some(answer) = answer else {
             if question.rule.is_empty() {
                 let why = format!("denied: {} (no terminal to ask on)", question.why);
-                return Err(Refused::now(why));
+                return Err(AccessDenied::now(why));
             }
-            return Err(Refused::now(format!(
+            return Err(AccessDenied::now(format!(
                 "denied: {} (no terminal to ask on). To allow it, add this rule to the \
                  configuration:\n{}",
                 question.why, question.rule
             )));
         };
         match answer {
-            Answer::Once => Ok(()),
-            Answer::Always if question.rule.is_empty() => Ok(()),
-            Answer::Always => {
+            PermissionAnswer::Once => Ok(()),
+            PermissionAnswer::Always if question.rule.is_empty() => Ok(()),
+            PermissionAnswer::Always => {
                 self.remembered().insert(question.rule.clone());
                 Ok(())
             }
-            Answer::No => Err(Refused::now(format!("denied by the user: {}", question.what))),
-            Answer::Unasked(why) => Err(Refused::now(format!("denied: {}: {why}", question.what))),
+            PermissionAnswer::No => {
+                Err(AccessDenied::now(format!("denied by the user: {}", question.what)))
+            }
+            PermissionAnswer::Unasked(why) => {
+                Err(AccessDenied::now(format!("denied: {}: {why}", question.what)))
+            }
         }
     }
 
@@ -317,7 +323,7 @@ impl Gate {
     }
 
     /// Puts a question to the user; `None` when there is nobody.
-    pub async fn put(&self, question: &Question) -> Option<Answer> {
+    pub async fn put(&self, question: &PermissionQuestion) -> Option<PermissionAnswer> {
         Some(self.asker.as_ref()?.ask(question).await)
     }
 
@@ -326,9 +332,9 @@ impl Gate {
     }
 }
 
-fn late(time: Duration) -> Refused {
+fn late(time: Duration) -> AccessDenied {
     let why = format!("no answer within {} s; nothing was run", time.as_secs());
-    Refused { why, late: true }
+    AccessDenied { why, late: true }
 }
 
 #[cfg(test)]

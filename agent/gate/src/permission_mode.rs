@@ -1,10 +1,10 @@
 //! What may be done at all for now: everything that the rules allow, only what somebody nodded at,
 //! or nothing before a plan is approved.
 
-use base::config::agent::Action;
+use base::config::agent::GateAction;
 
 use super::Access;
-use super::policy::Verdict;
+use super::policy::PolicyVerdict;
 
 /// How much the agent may do by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,11 @@ impl PermissionMode {
     }
 
     /// The verdict as this mode has it; the error is what the model reads.
-    pub(super) fn tempered(self, verdict: Verdict, access: &Access) -> Result<Verdict, String> {
+    pub(super) fn tempered(
+        self,
+        verdict: PolicyVerdict,
+        access: &Access,
+    ) -> Result<PolicyVerdict, String> {
         let looks = match access {
             Access::Read(_) | Access::Fetch { .. } | Access::Screen { acts: false, .. } => true,
             Access::Write(_)
@@ -66,11 +70,13 @@ impl PermissionMode {
                     .to_owned())
             }
             PermissionMode::Ask => match verdict.action {
-                Action::Allow | Action::Box if !verdict.by_rule => {
+                GateAction::Allow | GateAction::Box if !verdict.by_rule => {
                     let why = "every write and command is asked about".to_owned();
-                    Ok(Verdict { action: Action::Ask, why, ..verdict })
+                    Ok(PolicyVerdict { action: GateAction::Ask, why, ..verdict })
                 }
-                Action::Allow | Action::Box | Action::Ask | Action::Deny => Ok(verdict),
+                GateAction::Allow | GateAction::Box | GateAction::Ask | GateAction::Deny => {
+                    Ok(verdict)
+                }
             },
         }
     }

@@ -3,17 +3,17 @@
 
 use std::path::Path;
 
-use base::config::agent::Action;
+use base::config::agent::GateAction;
 use serde_json::json;
 
 use super::core_exact::{self, Judgement, Route};
-use super::{Access, AccessRequest, Confining, Gate, paths, shell};
+use super::{Access, AccessRequest, CommandConfinement, Gate, paths, shell};
 
 /// A verdict and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct PolicyVerdict {
     /// What becomes of the call.
-    pub action: Action,
+    pub action: GateAction,
     /// Why, in a clause.
     pub why: String,
     /// Whether a rule of the user's says so.
@@ -21,12 +21,12 @@ pub struct Verdict {
     /// Whether it runs nowhere but in the sandbox.
     pub sandboxed: bool,
     /// Whether it runs in the box of commands.
-    pub confine: Confine,
+    pub confine: BoxUse,
 }
 
 /// When a call runs in the box that commands run in by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Confine {
+pub enum BoxUse {
     /// Not at all: it is not a command, or an answer or a rule lets it out.
     #[default]
     Never,
@@ -36,60 +36,60 @@ pub enum Confine {
     Always,
 }
 
-impl Verdict {
+impl PolicyVerdict {
     /// A command that may run in its box.
-    pub(super) fn confined() -> Verdict {
-        let allowed = Verdict::by_reach(Action::Allow, String::new());
-        Verdict { confine: Confine::Always, ..allowed }
+    pub(super) fn confined() -> PolicyVerdict {
+        let allowed = PolicyVerdict::by_reach(GateAction::Allow, String::new());
+        PolicyVerdict { confine: BoxUse::Always, ..allowed }
     }
 
     /// A command about which its line does not say enough.
-    pub(super) fn unsure(why: String) -> Verdict {
-        Verdict { confine: Confine::Alone, ..Verdict::by_reach(Action::Ask, why) }
+    pub(super) fn unsure(why: String) -> PolicyVerdict {
+        PolicyVerdict { confine: BoxUse::Alone, ..PolicyVerdict::by_reach(GateAction::Ask, why) }
     }
 
     /// A verdict by where a call reaches.
-    pub fn by_reach(action: Action, why: String) -> Verdict {
-        Verdict { action, why, by_rule: false, sandboxed: false, confine: Confine::Never }
+    pub fn by_reach(action: GateAction, why: String) -> PolicyVerdict {
+        PolicyVerdict { action, why, by_rule: false, sandboxed: false, confine: BoxUse::Never }
     }
 }
 
 impl Gate {
     /// The verdict: the first rule that matches, else by where the call reaches; what destroys
     /// the machine is denied whatever the rules say. Asks nobody.
-    pub fn judge(&self, request: &AccessRequest<'_>) -> Verdict {
+    pub fn judge(&self, request: &AccessRequest<'_>) -> PolicyVerdict {
         let scope = self.write_scope.as_ref();
         if let Some(why) = scope.and_then(|scope| scope.refusal(request.access, request.root)) {
-            return Verdict::by_reach(Action::Deny, why);
+            return PolicyVerdict::by_reach(GateAction::Deny, why);
         }
         let reach = self.by_words(request, self.held(request, by_reach(request)));
         match self.rules.iter().find(|rule| rule.matches(request, reach.action)) {
-            Some(rule) if reach.action != Action::Deny => {
+            Some(rule) if reach.action != GateAction::Deny => {
                 let why = match reach.sandboxed {
                     true => reach.why,
                     false => "a rule says so".to_owned(),
                 };
                 // What a rule allows, or the user when a rule asks, runs as it is.
-                let confine = Confine::Never;
-                Verdict { action: rule.action, why, by_rule: true, confine, ..reach }
+                let confine = BoxUse::Never;
+                PolicyVerdict { action: rule.action, why, by_rule: true, confine, ..reach }
             }
             Some(_) | None => reach,
         }
     }
 
     /// The verdict about a call as far as the box of commands changes it.
-    fn held(&self, request: &AccessRequest<'_>, reach: Verdict) -> Verdict {
+    fn held(&self, request: &AccessRequest<'_>, reach: PolicyVerdict) -> PolicyVerdict {
         let is_command = matches!(request.access, Access::Run { .. });
         match self.commands.as_ref() {
-            Confining::Box => reach,
+            CommandConfinement::Box => reach,
             // No answer opens studio's box, so the user is not asked: it holds what is outside.
-            Confining::Studio(_) if is_command && reach.confine != Confine::Always => {
+            CommandConfinement::Studio(_) if is_command && reach.confine != BoxUse::Always => {
                 match reach.action {
-                    Action::Ask => Verdict::confined(),
-                    Action::Allow | Action::Box | Action::Deny => reach,
+                    GateAction::Ask => PolicyVerdict::confined(),
+                    GateAction::Allow | GateAction::Box | GateAction::Deny => reach,
                 }
             }
-            Confining::Studio(open) => match request.access {
+            CommandConfinement::Studio(open) => match request.access {
                 // Where studio is asked, it denies with the same line and keeps account of it.
                 Access::Write(path)
                     if !self.can_ask() && !open.iter().any(|tree| paths::is_inside(path, tree)) =>
@@ -98,18 +98,18 @@ impl Gate {
                 }
                 _ => reach,
             },
-            Confining::Off => Verdict { confine: Confine::Never, ..reach },
-            Confining::Unable(why) if is_command && reach.action == Action::Allow => {
+            CommandConfinement::Off => PolicyVerdict { confine: BoxUse::Never, ..reach },
+            CommandConfinement::Unable(why) if is_command && reach.action == GateAction::Allow => {
                 let why = format!("nothing can hold the command on this system ({why})");
-                Verdict::by_reach(Action::Ask, why)
+                PolicyVerdict::by_reach(GateAction::Ask, why)
             }
-            Confining::Unable(_) => Verdict { confine: Confine::Never, ..reach },
+            CommandConfinement::Unable(_) => PolicyVerdict { confine: BoxUse::Never, ..reach },
         }
     }
 
     /// The stricter of what the words of a call say, where they count, and of where it reaches.
     /// What goes to the sandbox is no longer denied: it harms nothing there.
-    fn by_words(&self, request: &AccessRequest<'_>, reach: Verdict) -> Verdict {
+    fn by_words(&self, request: &AccessRequest<'_>, reach: PolicyVerdict) -> PolicyVerdict {
         let Some(exact) = &self.exact else { return reach };
         let (tool, args) = match request.access {
             Access::Run { line, .. } => (core_exact::COMMAND, json!({ "command": line })),
@@ -127,20 +127,20 @@ impl Gate {
         };
         let Judgement { route, reason, require_confirmation, .. } = exact.judge(tool, &args, false);
         match route {
-            Route::Sandbox if tool == core_exact::COMMAND => Verdict {
-                action: Action::Ask,
+            Route::Sandbox if tool == core_exact::COMMAND => PolicyVerdict {
+                action: GateAction::Ask,
                 why: format!("{reason}; it would run in the sandbox"),
                 by_rule: false,
                 sandboxed: true,
-                confine: Confine::Never,
+                confine: BoxUse::Never,
             },
             Route::Sandbox => {
                 let why =
                     format!("{reason}; look at it with a command, which the sandbox can hold");
-                Verdict::by_reach(Action::Deny, why)
+                PolicyVerdict::by_reach(GateAction::Deny, why)
             }
-            Route::Host if require_confirmation && reach.action == Action::Allow => {
-                Verdict { action: Action::Ask, why: reason, ..reach }
+            Route::Host if require_confirmation && reach.action == GateAction::Allow => {
+                PolicyVerdict { action: GateAction::Ask, why: reason, ..reach }
             }
             Route::Host => reach,
         }
@@ -148,8 +148,8 @@ impl Gate {
 }
 
 /// What studio's box does not let be written is denied, with the line that opens it.
-fn studio_denies(path: &Path, reach: Verdict, root: &Path) -> Verdict {
-    if reach.action != Action::Ask || paths::is_inside(path, root) {
+fn studio_denies(path: &Path, reach: PolicyVerdict, root: &Path) -> PolicyVerdict {
+    if reach.action != GateAction::Ask || paths::is_inside(path, root) {
         return reach;
     }
     let directory = path.parent().unwrap_or(path).display();
@@ -158,43 +158,46 @@ fn studio_denies(path: &Path, reach: Verdict, root: &Path) -> Verdict {
          to the configuration:\n[sandbox]\nwrite = [\"{directory}\"]",
         path.display()
     );
-    Verdict::by_reach(Action::Deny, why)
+    PolicyVerdict::by_reach(GateAction::Deny, why)
 }
 
-fn by_reach(request: &AccessRequest<'_>) -> Verdict {
-    let verdict = Verdict::by_reach;
+fn by_reach(request: &AccessRequest<'_>) -> PolicyVerdict {
+    let verdict = PolicyVerdict::by_reach;
     let inside = |path: &Path| paths::is_inside(path, request.root);
     match request.access {
         Access::Read(path) if inside(path) || paths::is_inside(path, request.session_dir) => {
-            verdict(Action::Allow, String::new())
+            verdict(GateAction::Allow, String::new())
         }
         Access::Read(path) => {
-            verdict(Action::Ask, format!("{} is outside the working directory", path.display()))
+            verdict(GateAction::Ask, format!("{} is outside the working directory", path.display()))
         }
         Access::Write(path) if !inside(path) => {
-            verdict(Action::Ask, format!("{} is outside the working directory", path.display()))
+            verdict(GateAction::Ask, format!("{} is outside the working directory", path.display()))
         }
         Access::Write(path) if paths::is_git_internal(path, request.root) => {
-            verdict(Action::Ask, format!("{} belongs to git itself", path.display()))
+            verdict(GateAction::Ask, format!("{} belongs to git itself", path.display()))
         }
-        Access::Write(_) => verdict(Action::Allow, String::new()),
+        Access::Write(_) => verdict(GateAction::Allow, String::new()),
         Access::Run { line, cwd, careful } => shell::judge(line, cwd, request.root, *careful),
-        Access::Foreign { free: true, .. } => verdict(Action::Allow, String::new()),
-        Access::Foreign { server, free: false } => {
-            verdict(Action::Ask, format!("the MCP server `{server}` acts outside of g3's control"))
+        Access::Foreign { free: true, .. } => verdict(GateAction::Allow, String::new()),
+        Access::Foreign { server, free: false } => verdict(
+            GateAction::Ask,
+            format!("the MCP server `{server}` acts outside of g3's control"),
+        ),
+        Access::Act(_) | Access::Fetch { free: true, .. } => {
+            verdict(GateAction::Allow, String::new())
         }
-        Access::Act(_) | Access::Fetch { free: true, .. } => verdict(Action::Allow, String::new()),
-        Access::Screen { free: true, .. } => verdict(Action::Allow, String::new()),
+        Access::Screen { free: true, .. } => verdict(GateAction::Allow, String::new()),
         Access::Screen { acts: true, .. } => {
-            verdict(Action::Ask, "it acts on the screen, outside of g3's control".to_owned())
+            verdict(GateAction::Ask, "it acts on the screen, outside of g3's control".to_owned())
         }
         Access::Screen { acts: false, .. } => {
-            verdict(Action::Ask, "it looks at the whole screen".to_owned())
+            verdict(GateAction::Ask, "it looks at the whole screen".to_owned())
         }
         Access::Fetch { host, free: false } => {
             let why =
                 format!("`{host}` is asked over the network; \"always\" is kept for this host");
-            verdict(Action::Ask, why)
+            verdict(GateAction::Ask, why)
         }
     }
 }

@@ -2,24 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use base::config::agent::{Action, GateRule};
+use base::config::agent::{GateAction, GateRule};
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::{Access, AccessRequest, Question, paths, shell, shell_parse, written};
+use super::{Access, AccessRequest, PermissionQuestion, paths, shell, shell_parse, written};
 
 /// A rule that is ready to be looked at.
-pub struct Rule {
+pub struct CompiledRule {
     tool: Option<GlobMatcher>,
     command: Option<GlobMatcher>,
     path: Option<GlobMatcher>,
     /// Rules about hosts never match a call that reaches none.
     host: Option<GlobMatcher>,
     /// What becomes of the call.
-    pub action: Action,
+    pub action: GateAction,
 }
 
 /// The question about a call, with the rule that would answer it.
-pub fn question(request: &AccessRequest<'_>, why: String) -> Question {
+pub fn question(request: &AccessRequest<'_>, why: String) -> PermissionQuestion {
     let tool = request.tool.to_owned();
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let path = |path: &Path| Some(("path", escape(&path.to_string_lossy())));
@@ -60,7 +60,7 @@ pub fn question(request: &AccessRequest<'_>, why: String) -> Question {
         | Access::Screen { .. } => None,
     };
     let details = request.preview.and_then(|preview| (preview.0)());
-    Question { tool, what, why, rule, host, writes, details }
+    PermissionQuestion { tool, what, why, rule, host, writes, details }
 }
 
 /// A text as a glob that matches just that text.
@@ -69,12 +69,12 @@ fn escape(text: &str) -> String {
     text.split('\\').map(globset::escape).collect::<Vec<_>>().join("[\\]")
 }
 
-impl Rule {
+impl CompiledRule {
     /// The error names a pattern that is none.
-    pub fn new(rule: &GateRule) -> base::failure::Result<Rule> {
+    pub fn new(rule: &GateRule) -> base::failure::Result<CompiledRule> {
         let path = rule.path.as_deref().map(paths::expand_home);
         let path = path.as_ref().map(|path| path.to_string_lossy().into_owned());
-        Ok(Rule {
+        Ok(CompiledRule {
             tool: glob(rule.tool.as_deref())?,
             // In a command line `/` is a character like any other.
             command: glob(rule.command.as_deref())?,
@@ -85,7 +85,7 @@ impl Rule {
     }
 
     /// Whether it speaks of a call, which without any rule would fare so.
-    pub fn matches(&self, request: &AccessRequest<'_>, otherwise: Action) -> bool {
+    pub fn matches(&self, request: &AccessRequest<'_>, otherwise: GateAction) -> bool {
         let (path, command) = match request.access {
             Access::Read(path) | Access::Write(path) => (Some(path), None),
             Access::Run { line, cwd, .. } => (Some(cwd), Some((line, cwd))),
@@ -110,8 +110,8 @@ impl Rule {
             && fits(&self.tool, Some(Path::new(request.tool)))
             && fits(&self.path, path.map(PathBuf::as_path))
             && self.command.as_ref().is_none_or(|glob| {
-                let opens = self.action == Action::Allow
-                    || self.action == Action::Box && otherwise != Action::Allow;
+                let opens = self.action == GateAction::Allow
+                    || self.action == GateAction::Box && otherwise != GateAction::Allow;
                 match command {
                     Some((line, cwd)) if opens => opens_all(glob, line, cwd, request.root),
                     Some((line, _)) => names_one(glob, line),

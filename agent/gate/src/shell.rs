@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use base::config::agent::Action;
+use base::config::agent::GateAction;
 
 use super::core_exact::rows::DESTRUCTIVE;
 use super::paths;
-use super::policy::Verdict;
-use super::shell_parse::{self, Line, SimpleCommand};
+use super::policy::PolicyVerdict;
+use super::shell_parse::{self, ShellLine, SimpleCommand};
 use super::written::{self, written};
 
 /// Commands that destroy, besides those of [`DESTRUCTIVE`]: asked about wherever they reach.
@@ -41,18 +41,18 @@ const INTERPRETERS: [&str; 12] = [
 ];
 
 /// Judges a command line that runs in `cwd`. With `careful`, destructive commands ask also inside.
-pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
-    let ask = |why: String| Verdict::by_reach(Action::Ask, why);
+pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> PolicyVerdict {
+    let ask = |why: String| PolicyVerdict::by_reach(GateAction::Ask, why);
     let read = shell_parse::read(line);
     let found = &read.pieces;
     if let Some(what) = found.iter().find_map(|piece| ruinous(piece, cwd)) {
         let why = format!("forbidden_command: {what} would destroy the machine");
-        return Verdict::by_reach(Action::Deny, why);
+        return PolicyVerdict::by_reach(GateAction::Deny, why);
     }
     if !paths::is_inside(cwd, root) {
         return ask(format!("{} is outside the working directory", cwd.display()));
     }
-    let reach = Reach { cwd, root, variables: &read.variables };
+    let reach = ReachedPaths { cwd, root, variables: &read.variables };
     if let Some(path) = found.iter().find_map(|piece| reach.outside(piece)) {
         return ask(format!("the command writes {path}, which is outside the working directory"));
     }
@@ -66,13 +66,13 @@ pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Verdict {
         ));
     }
     if let Some(why) = unclear(&read, &reach) {
-        return Verdict::unsure(why);
+        return PolicyVerdict::unsure(why);
     }
     if careful && let Some(what) = destructive(line, found) {
         let why = format!("destructive_command: `{what}`");
-        return Verdict { action: Action::Ask, why, ..Verdict::confined() };
+        return PolicyVerdict { action: GateAction::Ask, why, ..PolicyVerdict::confined() };
     }
-    Verdict::confined()
+    PolicyVerdict::confined()
 }
 
 /// What no answer allows: making a file system, or removing the root directory.
@@ -99,7 +99,7 @@ fn is_short(word: &str) -> bool {
 }
 
 /// What is known about where the words of a line lead.
-struct Reach<'a> {
+struct ReachedPaths<'a> {
     cwd: &'a Path,
     root: &'a Path,
     variables: &'a [(String, String)],
@@ -107,7 +107,7 @@ struct Reach<'a> {
 
 /// Where a word leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leads {
+enum PathTarget {
     /// Into the working directory, or where anything may write.
     Inside,
     /// Elsewhere.
@@ -116,22 +116,22 @@ enum Leads {
     Unknown,
 }
 
-impl Reach<'_> {
+impl ReachedPaths<'_> {
     /// What a command writes outside.
     fn outside(&self, piece: &SimpleCommand) -> Option<String> {
         let mut words = written(piece).into_iter().chain(code_paths(piece));
-        words.find(|word| self.leads(word) == Leads::Outside)
+        words.find(|word| self.leads(word) == PathTarget::Outside)
     }
 
     /// Why a line that goes elsewhere may write there.
     fn leaves(&self, pieces: &[SimpleCommand]) -> Option<String> {
-        let left = self.goes(pieces, Leads::Outside)?;
+        let left = self.goes(pieces, PathTarget::Outside)?;
         let acts = pieces.iter().any(|piece| !looks(piece));
         acts.then(|| format!("the command goes to {left}, which is outside the working directory"))
     }
 
     /// The directory that a line changes to and that leads so.
-    fn goes(&self, pieces: &[SimpleCommand], wanted: Leads) -> Option<String> {
+    fn goes(&self, pieces: &[SimpleCommand], wanted: PathTarget) -> Option<String> {
         let moves = pieces.iter().filter(|it| ["cd", "pushd"].contains(&it.verb()));
         let mut to = moves.filter_map(|piece| {
             let to = piece.words.iter().skip(1).find(|word| !word.starts_with('-') || *word == "-");
@@ -141,41 +141,41 @@ impl Reach<'_> {
     }
 
     /// As [`Reach::leads`]; a temporary directory is elsewhere, too.
-    fn leads_from_here(&self, word: &str) -> Leads {
+    fn leads_from_here(&self, word: &str) -> PathTarget {
         if word == "-" || std::env::var_os("CDPATH").is_some() {
-            return Leads::Unknown;
+            return PathTarget::Unknown;
         }
         self.leads(word)
     }
 
-    fn leads(&self, word: &str) -> Leads {
-        let Some(all) = self.expanded(word, 3) else { return Leads::Unknown };
+    fn leads(&self, word: &str) -> PathTarget {
+        let Some(all) = self.expanded(word, 3) else { return PathTarget::Unknown };
         let each = all.iter().map(|word| self.plain_leads(word));
-        each.fold(Leads::Inside, |so_far, next| match (so_far, next) {
-            (Leads::Outside, _) | (_, Leads::Outside) => Leads::Outside,
-            (Leads::Unknown, _) | (_, Leads::Unknown) => Leads::Unknown,
-            (Leads::Inside, Leads::Inside) => Leads::Inside,
+        each.fold(PathTarget::Inside, |so_far, next| match (so_far, next) {
+            (PathTarget::Outside, _) | (_, PathTarget::Outside) => PathTarget::Outside,
+            (PathTarget::Unknown, _) | (_, PathTarget::Unknown) => PathTarget::Unknown,
+            (PathTarget::Inside, PathTarget::Inside) => PathTarget::Inside,
         })
     }
 
-    fn plain_leads(&self, word: &str) -> Leads {
+    fn plain_leads(&self, word: &str) -> PathTarget {
         // Another user's home, and directories that the shell remembers.
         if word.starts_with('~') && word != "~" && !word.starts_with("~/") {
-            return Leads::Unknown;
+            return PathTarget::Unknown;
         }
         let braces = word.contains('{') && word.contains('}');
         let mut parts = word.split(['{', ',', '}']);
         if braces && parts.any(|part| part.starts_with(['/', '~']) || part.contains("..")) {
-            return Leads::Unknown;
+            return PathTarget::Unknown;
         }
         let number = word.strip_prefix("/dev/fd/").is_some_and(|it| it.parse::<u8>().is_ok());
         if number || HARMLESS.contains(&word) || temporary(word) {
-            return Leads::Inside;
+            return PathTarget::Inside;
         }
         match paths::resolve(self.cwd, word) {
-            Ok(path) if paths::is_inside(&path, self.root) => Leads::Inside,
-            Ok(_) => Leads::Outside,
-            Err(_) => Leads::Unknown,
+            Ok(path) if paths::is_inside(&path, self.root) => PathTarget::Inside,
+            Ok(_) => PathTarget::Outside,
+            Err(_) => PathTarget::Unknown,
         }
     }
 
@@ -248,12 +248,12 @@ fn is_code_flag(word: &str) -> bool {
 }
 
 /// What the line leaves open, where a write may depend on it.
-fn unclear(read: &Line, reach: &Reach<'_>) -> Option<String> {
+fn unclear(read: &ShellLine, reach: &ReachedPaths<'_>) -> Option<String> {
     if read.is_too_deep {
         return Some("its scripts are nested too deep to be read".to_owned());
     }
     let pieces = &read.pieces;
-    let unknown = |word: &String| reach.leads(word) == Leads::Unknown;
+    let unknown = |word: &String| reach.leads(word) == PathTarget::Unknown;
     if let Some(word) = pieces.iter().flat_map(written).find(unknown) {
         return Some(format!("the command writes `{word}`, and where that is shows when it runs"));
     }
@@ -264,7 +264,7 @@ fn unclear(read: &Line, reach: &Reach<'_>) -> Option<String> {
     if let Some(piece) = pieces.iter().find(dynamic) {
         return Some(format!("which command `{}` is shows when it runs", piece.words[0]));
     }
-    if let Some(to) = reach.goes(pieces, Leads::Unknown)
+    if let Some(to) = reach.goes(pieces, PathTarget::Unknown)
         && pieces.iter().any(|piece| !looks(piece))
     {
         return Some(format!("the command goes to `{to}`, and where that is shows when it runs"));
@@ -280,8 +280,8 @@ fn is_assignment(word: &str) -> bool {
 
 /// The file outside that a command's output is sent into, or may be.
 pub fn redirected_outside(piece: &SimpleCommand, cwd: &Path, root: &Path) -> Option<String> {
-    let reach = Reach { cwd, root, variables: &[] };
-    piece.written.iter().find(|word| reach.leads(word) != Leads::Inside).cloned()
+    let reach = ReachedPaths { cwd, root, variables: &[] };
+    piece.written.iter().find(|word| reach.leads(word) != PathTarget::Inside).cloned()
 }
 
 /// Scratch files are no reach outside.
@@ -320,9 +320,9 @@ fn destructive(line: &str, found: &[SimpleCommand]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Confine;
+    use crate::policy::BoxUse;
 
-    fn action(line: &str, careful: bool) -> Action {
+    fn action(line: &str, careful: bool) -> GateAction {
         judge(line, Path::new("/w"), Path::new("/w"), careful).action
     }
 
@@ -331,7 +331,7 @@ mod tests {
         for line in
             ["rm -rf target", "mv a b", "echo x > y", "cp /etc/hosts .", "cat /etc/hosts", "make"]
         {
-            assert_eq!(action(line, false), Action::Allow, "{line}");
+            assert_eq!(action(line, false), GateAction::Allow, "{line}");
         }
         for line in [
             "make 2>/dev/null",
@@ -345,7 +345,7 @@ mod tests {
             "echo a:b > c:d",
             "rm -rf $PWD/target",
         ] {
-            assert_eq!(action(line, false), Action::Allow, "{line}");
+            assert_eq!(action(line, false), GateAction::Allow, "{line}");
         }
     }
 
@@ -386,11 +386,11 @@ mod tests {
             "touch /dev/fd/../cwd/../../etc/x",
             ".g3/bin/g3-research 'which?'",
         ] {
-            assert_eq!(action(line, false), Action::Ask, "{line}");
+            assert_eq!(action(line, false), GateAction::Ask, "{line}");
             let verdict = judge(line, Path::new("/w"), Path::new("/w"), false);
-            assert_eq!(verdict.confine, Confine::Never, "{line}: a yes lets it out of the box");
+            assert_eq!(verdict.confine, BoxUse::Never, "{line}: a yes lets it out of the box");
         }
-        assert_eq!(judge("ls", Path::new("/etc"), Path::new("/w"), false).action, Action::Ask);
+        assert_eq!(judge("ls", Path::new("/etc"), Path::new("/w"), false).action, GateAction::Ask);
     }
 
     #[test]
@@ -411,7 +411,11 @@ mod tests {
             &deep,
         ] {
             let verdict = judge(line, Path::new("/w"), Path::new("/w"), false);
-            assert_eq!((verdict.action, verdict.confine), (Action::Ask, Confine::Alone), "{line}");
+            assert_eq!(
+                (verdict.action, verdict.confine),
+                (GateAction::Ask, BoxUse::Alone),
+                "{line}"
+            );
         }
     }
 
@@ -426,10 +430,10 @@ mod tests {
             "sqlite3 x.db 'DROP TABLE users'",
             "find . | xargs rm",
         ] {
-            assert_eq!(action(line, true), Action::Ask, "{line}");
+            assert_eq!(action(line, true), GateAction::Ask, "{line}");
         }
         for line in ["git mv a b", "docker run --rm x", "grep kill a", "cargo --format=json"] {
-            assert_eq!(action(line, true), Action::Allow, "{line}");
+            assert_eq!(action(line, true), GateAction::Allow, "{line}");
         }
     }
 
@@ -443,11 +447,11 @@ mod tests {
             "true && rm -r --force /",
             "find x -exec rm -rf / +",
         ] {
-            assert_eq!(action(line, false), Action::Deny, "{line}");
+            assert_eq!(action(line, false), GateAction::Deny, "{line}");
         }
         for (line, cwd) in [("rm -rf /", "/"), ("rm -rf *", "/"), ("rm -rf /", "/etc")] {
             let verdict = judge(line, Path::new(cwd), Path::new("/w"), false);
-            assert_eq!(verdict.action, Action::Deny, "{line} in {cwd}");
+            assert_eq!(verdict.action, GateAction::Deny, "{line} in {cwd}");
         }
     }
 
@@ -456,7 +460,7 @@ mod tests {
         #[test]
         fn no_line_breaks_the_judge(line in "[a-z0-9 \\t\\n;|&()<>{}$`'\"#/=~é-]{0,40}|.{0,20}") {
             let verdict = judge(&line, Path::new("/w"), Path::new("/w"), true);
-            proptest::prop_assert!(verdict.action != Action::Box);
+            proptest::prop_assert!(verdict.action != GateAction::Box);
         }
     }
 }

@@ -34,7 +34,7 @@ const DEPTH: u32 = 8;
 
 /// A line of shell as far as it can be read without running it.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct ShellLine {
     /// Every command in it.
     pub pieces: Vec<SimpleCommand>,
     /// Whether scripts are nested deeper than they are read.
@@ -49,14 +49,14 @@ pub fn parse(line: &str) -> Vec<SimpleCommand> {
 }
 
 /// Reads a line.
-pub fn read(line: &str) -> Line {
-    let mut found = Line::default();
+pub fn read(line: &str) -> ShellLine {
+    let mut found = ShellLine::default();
     // The shell takes a backslash at the end of a line away, also within a word.
     split(&line.replace("\\\n", ""), DEPTH, &mut found);
     found
 }
 
-fn split(line: &str, depth: u32, all: &mut Line) {
+fn split(line: &str, depth: u32, all: &mut ShellLine) {
     if depth == 0 {
         all.is_too_deep = true;
         return;

@@ -5,10 +5,10 @@ use base::config::agent::GateRule;
 use super::rules::question;
 use super::*;
 
-struct Says(Answer, Mutex<Vec<Question>>);
+struct ScriptedAsker(PermissionAnswer, Mutex<Vec<PermissionQuestion>>);
 
-impl Asker for Says {
-    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
+impl Asker for ScriptedAsker {
+    fn ask<'a>(&'a self, question: &'a PermissionQuestion) -> BoxFuture<'a, PermissionAnswer> {
         self.1.lock().unwrap().push(question.clone());
         Box::pin(async { self.0.clone() })
     }
@@ -23,7 +23,7 @@ fn ruled(rules: &[GateRule], asker: Option<Arc<dyn Asker>>) -> base::failure::Re
     Gate::new(&Config { rules: rules.to_vec(), ..Config::default() }, asker)
 }
 
-fn rule(tool: Option<&str>, path: Option<&str>, action: Action) -> GateRule {
+fn rule(tool: Option<&str>, path: Option<&str>, action: GateAction) -> GateRule {
     let owned = |text: Option<&str>| text.map(str::to_owned);
     GateRule { tool: owned(tool), command: None, path: owned(path), host: None, action }
 }
@@ -38,7 +38,7 @@ async fn inside_nothing_asks_and_outside_names_the_rule_to_add() {
     assert!(denied.contains("[[gate.rules]]\ntool = \"write_file\""), "{denied}");
     let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
     let path = rule["gate"]["rules"][0]["path"].as_str().unwrap();
-    let rules = [self::rule(Some("write_file"), Some(path), Action::Allow)];
+    let rules = [self::rule(Some("write_file"), Some(path), GateAction::Allow)];
     let opened = ruled(&rules, None).unwrap();
     assert_eq!(opened.admit(&visit(&outside)).await, Ok(Permit::Free));
     let other = Access::Write("/etc/a1.txt".into());
@@ -48,8 +48,8 @@ async fn inside_nothing_asks_and_outside_names_the_rule_to_add() {
 #[tokio::test]
 async fn the_first_rule_that_matches_decides() {
     let rules = [
-        rule(None, Some("/w/secret/**"), Action::Deny),
-        rule(Some("write_*"), Some("/out/**"), Action::Allow),
+        rule(None, Some("/w/secret/**"), GateAction::Deny),
+        rule(Some("write_*"), Some("/out/**"), GateAction::Allow),
     ];
     let gate = ruled(&rules, None).unwrap();
     let admit = async |path: &str| gate.admit(&visit(&Access::Write(path.into()))).await;
@@ -74,24 +74,24 @@ fn a_rule_over_commands_sees_every_command_of_a_line() {
         "A=1 git push; true",
         "git \\\n push",
     ] {
-        assert_eq!(says("git push*", Action::Deny, line), Action::Deny, "{line}");
+        assert_eq!(says("git push*", GateAction::Deny, line), GateAction::Deny, "{line}");
     }
-    assert_eq!(says("sudo *", Action::Deny, "cd . && sudo ls"), Action::Deny);
+    assert_eq!(says("sudo *", GateAction::Deny, "cd . && sudo ls"), GateAction::Deny);
     for line in ["git -C . push", "git --no-pager -c a.b=c push origin", "git --git-dir=x push"] {
-        assert_eq!(says("git push*", Action::Deny, line), Action::Deny, "{line}");
+        assert_eq!(says("git push*", GateAction::Deny, line), GateAction::Deny, "{line}");
     }
-    assert_eq!(says("git push*", Action::Deny, "git pull"), Action::Allow);
-    assert_eq!(says("rm *", Action::Allow, "rm a && rm b"), Action::Allow);
-    assert_eq!(says("rm *", Action::Allow, "rm a > b 2>/dev/null"), Action::Allow);
-    assert_eq!(says("rm a*", Action::Allow, "rm a; mv b c"), Action::Ask);
-    assert_eq!(says("rm a*", Action::Allow, "rm a > /etc/b"), Action::Ask);
-    assert_eq!(says("rm a*", Action::Allow, "rm a \"$(mv b c)\""), Action::Ask);
-    assert_eq!(says("rm a; mv b c", Action::Allow, "rm a; mv b c"), Action::Allow);
-    assert_eq!(says("*", Action::Allow, "rm -rf /"), Action::Deny);
-    assert_eq!(says("rm -rf /", Action::Allow, "rm -rf /"), Action::Deny);
+    assert_eq!(says("git push*", GateAction::Deny, "git pull"), GateAction::Allow);
+    assert_eq!(says("rm *", GateAction::Allow, "rm a && rm b"), GateAction::Allow);
+    assert_eq!(says("rm *", GateAction::Allow, "rm a > b 2>/dev/null"), GateAction::Allow);
+    assert_eq!(says("rm a*", GateAction::Allow, "rm a; mv b c"), GateAction::Ask);
+    assert_eq!(says("rm a*", GateAction::Allow, "rm a > /etc/b"), GateAction::Ask);
+    assert_eq!(says("rm a*", GateAction::Allow, "rm a \"$(mv b c)\""), GateAction::Ask);
+    assert_eq!(says("rm a; mv b c", GateAction::Allow, "rm a; mv b c"), GateAction::Allow);
+    assert_eq!(says("*", GateAction::Allow, "rm -rf /"), GateAction::Deny);
+    assert_eq!(says("rm -rf /", GateAction::Allow, "rm -rf /"), GateAction::Deny);
     // A box restricts where everything may run, and opens where something asks.
-    assert_eq!(says("npm *", Action::Box, "npm ci; true"), Action::Box);
-    assert_eq!(says("npm *", Action::Box, "npm ci; rm a"), Action::Ask);
+    assert_eq!(says("npm *", GateAction::Box, "npm ci; true"), GateAction::Box);
+    assert_eq!(says("npm *", GateAction::Box, "npm ci; rm a"), GateAction::Ask);
 }
 
 #[test]
@@ -101,19 +101,19 @@ fn the_rule_for_a_line_is_the_line() {
         let request = visit(&access);
         let rule: toml::Table = question(&request, String::new()).rule.parse().unwrap();
         let command = rule["gate"]["rules"][0]["command"].as_str().map(str::to_owned);
-        let action = Action::Allow;
+        let action = GateAction::Allow;
         let rules = [GateRule { tool: None, command, path: None, host: None, action }];
         let gate = ruled(&rules, None).unwrap();
-        assert_eq!(gate.judge(&request).action, Action::Allow, "{line}");
+        assert_eq!(gate.judge(&request).action, GateAction::Allow, "{line}");
     }
 }
 
 #[tokio::test]
 async fn a_tool_of_a_server_asks_unless_the_user_said_otherwise() {
     let rules = [
-        rule(None, Some("**"), Action::Allow),
-        rule(Some("mcp__a__read*"), None, Action::Allow),
-        rule(Some("mcp__b__*"), None, Action::Deny),
+        rule(None, Some("**"), GateAction::Allow),
+        rule(Some("mcp__a__read*"), None, GateAction::Allow),
+        rule(Some("mcp__b__*"), None, GateAction::Deny),
     ];
     let gate = ruled(&rules, None).unwrap();
     let admit = async |tool: &str, free: bool| {
@@ -144,8 +144,8 @@ async fn what_acts_on_a_page_runs_unasked_and_waits_for_a_plan() {
 
 #[tokio::test]
 async fn an_answer_of_always_is_not_asked_again() {
-    for (answer, asked) in [(Answer::Always, 1), (Answer::Once, 2)] {
-        let asker = Arc::new(Says(answer, Mutex::default()));
+    for (answer, asked) in [(PermissionAnswer::Always, 1), (PermissionAnswer::Once, 2)] {
+        let asker = Arc::new(ScriptedAsker(answer, Mutex::default()));
         let gate = ruled(&[], Some(asker.clone())).unwrap();
         let access = Access::Read("/etc/hosts".into());
         for _ in 0..2 {
@@ -153,7 +153,7 @@ async fn an_answer_of_always_is_not_asked_again() {
         }
         assert_eq!(asker.1.lock().unwrap().len(), asked);
     }
-    let asker = Arc::new(Says(Answer::No, Mutex::default()));
+    let asker = Arc::new(ScriptedAsker(PermissionAnswer::No, Mutex::default()));
     let gate = ruled(&[], Some(asker)).unwrap();
     let access = Access::Read("/etc/hosts".into());
     assert_eq!(
@@ -169,18 +169,18 @@ fn rules_about_hosts_speak_of_hosts_only() {
         let (tool, command, path) = (None, None, None);
         GateRule { tool, command, path, host: Some(host.to_owned()), action }
     };
-    let rules = [rule("*.Example.org", Action::Allow), rule("evil.*", Action::Deny)];
+    let rules = [rule("*.Example.org", GateAction::Allow), rule("evil.*", GateAction::Deny)];
     let gate = ruled(&rules, None).unwrap();
     let judged = |access: Access| gate.judge(&visit(&access)).action;
-    assert_eq!(judged(fetch("docs.example.org", false)), Action::Allow);
-    assert_eq!(judged(fetch("example.org", false)), Action::Ask);
-    assert_eq!(judged(fetch("example.org", true)), Action::Allow);
-    assert_eq!(judged(fetch("evil.test", true)), Action::Deny);
-    assert_eq!(judged(Access::Write("/elsewhere/a.example.org".into())), Action::Ask);
+    assert_eq!(judged(fetch("docs.example.org", false)), GateAction::Allow);
+    assert_eq!(judged(fetch("example.org", false)), GateAction::Ask);
+    assert_eq!(judged(fetch("example.org", true)), GateAction::Allow);
+    assert_eq!(judged(fetch("evil.test", true)), GateAction::Deny);
+    assert_eq!(judged(Access::Write("/elsewhere/a.example.org".into())), GateAction::Ask);
 }
 
 fn exact(gate: Config) -> Gate {
-    Gate::new(&Config { policy: Policy::CoreExact, ..gate }, None).unwrap()
+    Gate::new(&Config { policy: CommandPolicy::CoreExact, ..gate }, None).unwrap()
 }
 
 fn runs(line: &str) -> Access {
@@ -195,27 +195,27 @@ fn words_make_the_verdict_stricter_and_the_sandbox_opens_what_is_denied() {
         (verdict.action, verdict.sandboxed)
     };
     for (line, action, sandboxed) in [
-        ("ls", Action::Allow, false),
-        ("grep kill x", Action::Ask, false),
-        ("echo x > /out/y", Action::Ask, false),
-        ("rm -rf /", Action::Ask, true),
-        ("cat /etc/shadow", Action::Ask, true),
+        ("ls", GateAction::Allow, false),
+        ("grep kill x", GateAction::Ask, false),
+        ("echo x > /out/y", GateAction::Ask, false),
+        ("rm -rf /", GateAction::Ask, true),
+        ("cat /etc/shadow", GateAction::Ask, true),
     ] {
         assert_eq!(judged(runs(line)), (action, sandboxed), "{line}");
         let safe = Gate::default().judge(&visit(&runs(line)));
         assert!(!safe.sandboxed, "{line}");
     }
-    assert_eq!(judged(Access::Read("/etc/shadow".into())), (Action::Deny, false));
-    assert_eq!(judged(Access::Read("/w/x".into())), (Action::Allow, false));
-    assert_eq!(judged(Access::Read("/elsewhere/x".into())), (Action::Ask, false));
+    assert_eq!(judged(Access::Read("/etc/shadow".into())), (GateAction::Deny, false));
+    assert_eq!(judged(Access::Read("/w/x".into())), (GateAction::Allow, false));
+    assert_eq!(judged(Access::Read("/elsewhere/x".into())), (GateAction::Ask, false));
     let none = exact(Config { forbidden: Some(Vec::new()), ..Config::default() });
-    assert_eq!(none.judge(&visit(&runs("mkfs /dev/sda"))).action, Action::Deny, "the floor");
+    assert_eq!(none.judge(&visit(&runs("mkfs /dev/sda"))).action, GateAction::Deny, "the floor");
 }
 
 #[tokio::test]
 async fn what_goes_to_the_sandbox_never_runs_elsewhere_whoever_allows_it() {
     let access = runs("dd if=/dev/zero of=x");
-    let rules = [rule(Some("write_file"), None, Action::Allow)];
+    let rules = [rule(Some("write_file"), None, GateAction::Allow)];
     let by_rule = exact(Config { rules: rules.to_vec(), ..Config::default() });
     assert_eq!(by_rule.admit(&visit(&access)).await, Ok(Permit::Sandboxed));
     let nobody = exact(Config::default());
@@ -224,22 +224,22 @@ async fn what_goes_to_the_sandbox_never_runs_elsewhere_whoever_allows_it() {
     assert!(denied.contains("forbidden_command: dd if=; it would run in the sandbox"), "{denied}");
     let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
     assert_eq!(rule["gate"]["rules"][0]["command"].as_str(), Some("dd if=/dev/zero of=x"));
-    let denies = [self::rule(None, None, Action::Deny)];
+    let denies = [self::rule(None, None, GateAction::Deny)];
     let denies = exact(Config { rules: denies.to_vec(), ..Config::default() });
     assert!(denies.admit(&visit(&access)).await.is_err());
 }
 
 #[tokio::test]
 async fn an_answer_that_does_not_come_is_a_no_and_is_told_as_late() {
-    struct Silent;
-    impl Asker for Silent {
-        fn ask<'a>(&'a self, _: &'a Question) -> BoxFuture<'a, Answer> {
+    struct SilentAsker;
+    impl Asker for SilentAsker {
+        fn ask<'a>(&'a self, _: &'a PermissionQuestion) -> BoxFuture<'a, PermissionAnswer> {
             Box::pin(std::future::pending())
         }
     }
-    let gate = ruled(&[], Some(Arc::new(Silent))).unwrap();
+    let gate = ruled(&[], Some(Arc::new(SilentAsker))).unwrap();
     assert_eq!(gate.patience.0, Duration::from_secs(300));
-    let gate = Gate { patience: Patience(Duration::from_millis(20)), ..gate };
+    let gate = Gate { patience: AnswerTimeout(Duration::from_millis(20)), ..gate };
     let refused = gate.admit(&visit(&runs("rm x"))).await.unwrap_err();
     assert!(refused.late && refused.why.contains("no answer within"), "{refused:?}");
 }

@@ -1,20 +1,20 @@
 //! What is traced of the gate: which tool wanted what kind of access, and who decided; no paths and
 //! no commands.
 
-use base::config::agent::Action;
+use base::config::agent::GateAction;
 
-use super::policy::Verdict;
-use super::{Access, AccessRequest, Answer};
+use super::policy::PolicyVerdict;
+use super::{Access, AccessRequest, PermissionAnswer};
 
 /// A verdict; `hooked` when a hook answered what would be asked.
-pub fn verdict(request: &AccessRequest<'_>, verdict: &Verdict, hooked: bool) {
+pub fn verdict(request: &AccessRequest<'_>, verdict: &PolicyVerdict, hooked: bool) {
     let by = if verdict.by_rule { "rule" } else { "reach" };
     match verdict.action {
-        Action::Allow => decided(request, "allowed", by),
-        Action::Box => decided(request, "boxed", by),
-        Action::Deny => decided(request, "denied", by),
-        Action::Ask if hooked => decided(request, "allowed", "hook"),
-        Action::Ask => decided(request, "to be asked", by),
+        GateAction::Allow => decided(request, "allowed", by),
+        GateAction::Box => decided(request, "boxed", by),
+        GateAction::Deny => decided(request, "denied", by),
+        GateAction::Ask if hooked => decided(request, "allowed", "hook"),
+        GateAction::Ask => decided(request, "to be asked", by),
     }
 }
 
@@ -38,12 +38,12 @@ pub fn decided(request: &AccessRequest<'_>, decision: &str, by: &str) {
 }
 
 /// Somebody was asked, or would have been.
-pub fn asked(tool: &str, answer: Option<&Answer>) {
+pub fn asked(tool: &str, answer: Option<&PermissionAnswer>) {
     let answer = match answer {
-        Some(Answer::Once) => "once",
-        Some(Answer::Always) => "always",
-        Some(Answer::No) => "no",
-        Some(Answer::Unasked(_)) => "denied unasked",
+        Some(PermissionAnswer::Once) => "once",
+        Some(PermissionAnswer::Always) => "always",
+        Some(PermissionAnswer::No) => "no",
+        Some(PermissionAnswer::Unasked(_)) => "denied unasked",
         None => "no terminal",
     };
     tracing::info!(target: "g3::gate", tool, answer, "asked");

@@ -5,7 +5,7 @@ use super::shell_parse::SimpleCommand;
 
 /// Which of the words that are no options a command writes or removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
+enum WrittenArgs {
     /// None.
     None,
     /// All of them.
@@ -17,34 +17,46 @@ enum Named {
 }
 
 /// A command, the words that it writes, and the options whose value it writes.
-type Writer = (&'static [&'static str], Named, &'static [&'static str]);
+type Writer = (&'static [&'static str], WrittenArgs, &'static [&'static str]);
 
 /// Options of `cp` and its kin that name the directory for everything else.
 const TARGET: &[&str] = &["-t", "--target-directory"];
 
 /// Every command that is known to write what it names.
 const WRITERS: &[Writer] = &[
-    (&["rm", "rmdir", "unlink", "shred", "truncate", "touch", "mkdir", "mkfifo"], Named::All, &[]),
-    (&["mknod", "tee", "sponge", "ed", "ex", "vi", "vim", "nano", "sqlite3"], Named::All, &[]),
-    (&["chmod", "chown", "chgrp", "chattr", "setfacl"], Named::Rest, &[]),
-    (&["mv"], Named::All, TARGET),
-    (&["cp", "ln", "install", "link", "symlink"], Named::Last, TARGET),
-    (&["rsync", "scp"], Named::Last, &[]),
-    (&["dd"], Named::None, &[]),
-    (&["curl"], Named::None, &["-o", "--output", "--output-dir", "-c", "--cookie-jar", "-D"]),
-    (&["wget"], Named::None, &["-O", "--output-document", "-P", "--directory-prefix", "-o"]),
-    (&["tar", "bsdtar"], Named::None, &["-C", "--directory", "-f", "--file"]),
-    (&["unzip"], Named::None, &["-d"]),
-    (&["sort", "shuf"], Named::None, &["-o", "--output"]),
-    (&["uniq", "xxd"], Named::Rest, &[]),
-    (&["split", "csplit"], Named::Last, &[]),
-    (&["cc", "gcc", "g++", "clang", "clang++", "ld", "as", "rustc", "go"], Named::None, &["-o"]),
-    (&["openssl"], Named::None, &["-out"]),
-    (&["gpg"], Named::None, &["-o", "--output"]),
-    (&["patch"], Named::None, &["-d", "--directory", "-o", "--output"]),
-    (&["make", "ninja"], Named::None, &["-C", "--directory"]),
-    (&["strace", "script"], Named::Last, &["-o"]),
-    (&["pip", "pip3"], Named::None, &["-t", "--target", "--prefix", "--root"]),
+    (
+        &["rm", "rmdir", "unlink", "shred", "truncate", "touch", "mkdir", "mkfifo"],
+        WrittenArgs::All,
+        &[],
+    ),
+    (
+        &["mknod", "tee", "sponge", "ed", "ex", "vi", "vim", "nano", "sqlite3"],
+        WrittenArgs::All,
+        &[],
+    ),
+    (&["chmod", "chown", "chgrp", "chattr", "setfacl"], WrittenArgs::Rest, &[]),
+    (&["mv"], WrittenArgs::All, TARGET),
+    (&["cp", "ln", "install", "link", "symlink"], WrittenArgs::Last, TARGET),
+    (&["rsync", "scp"], WrittenArgs::Last, &[]),
+    (&["dd"], WrittenArgs::None, &[]),
+    (&["curl"], WrittenArgs::None, &["-o", "--output", "--output-dir", "-c", "--cookie-jar", "-D"]),
+    (&["wget"], WrittenArgs::None, &["-O", "--output-document", "-P", "--directory-prefix", "-o"]),
+    (&["tar", "bsdtar"], WrittenArgs::None, &["-C", "--directory", "-f", "--file"]),
+    (&["unzip"], WrittenArgs::None, &["-d"]),
+    (&["sort", "shuf"], WrittenArgs::None, &["-o", "--output"]),
+    (&["uniq", "xxd"], WrittenArgs::Rest, &[]),
+    (&["split", "csplit"], WrittenArgs::Last, &[]),
+    (
+        &["cc", "gcc", "g++", "clang", "clang++", "ld", "as", "rustc", "go"],
+        WrittenArgs::None,
+        &["-o"],
+    ),
+    (&["openssl"], WrittenArgs::None, &["-out"]),
+    (&["gpg"], WrittenArgs::None, &["-o", "--output"]),
+    (&["patch"], WrittenArgs::None, &["-d", "--directory", "-o", "--output"]),
+    (&["make", "ninja"], WrittenArgs::None, &["-C", "--directory"]),
+    (&["strace", "script"], WrittenArgs::Last, &["-o"]),
+    (&["pip", "pip3"], WrittenArgs::None, &["-t", "--target", "--prefix", "--root"]),
 ];
 
 /// Options of `find` that write.
@@ -64,11 +76,11 @@ pub fn written(piece: &SimpleCommand) -> Vec<String> {
         let directed = options == &TARGET && !values.is_empty();
         found.extend(values);
         found.extend(match named {
-            Named::None => Vec::new(),
-            Named::All => plain,
-            Named::Last if directed => Vec::new(),
-            Named::Last => plain.last().cloned().into_iter().collect(),
-            Named::Rest => plain.into_iter().skip(1).collect(),
+            WrittenArgs::None => Vec::new(),
+            WrittenArgs::All => plain,
+            WrittenArgs::Last if directed => Vec::new(),
+            WrittenArgs::Last => plain.last().cloned().into_iter().collect(),
+            WrittenArgs::Rest => plain.into_iter().skip(1).collect(),
         });
     }
     let edits = |word: &String| word.starts_with("-i") || word.starts_with("--in-place");

@@ -18,7 +18,7 @@ pub trait Embedder: Send + Sync {
 /// few hundred places with a sign. It knows spelling, not meaning: `editor` is near `editors` and
 /// far from `vim`.
 #[derive(Debug)]
-pub struct Hashed {
+pub struct HashEmbedder {
     name: String,
     dimensions: usize,
 }
@@ -26,11 +26,11 @@ pub struct Hashed {
 /// Places, when nothing is configured.
 const DIMENSIONS: u32 = 512;
 
-impl Hashed {
+impl HashEmbedder {
     /// An embedder with vectors of this length.
-    pub fn new(dimensions: Option<u32>) -> Hashed {
+    pub fn new(dimensions: Option<u32>) -> HashEmbedder {
         let dimensions = dimensions.unwrap_or(DIMENSIONS).clamp(64, 4_096) as usize;
-        Hashed { name: format!("hashed-1-{dimensions}"), dimensions }
+        HashEmbedder { name: format!("hashed-1-{dimensions}"), dimensions }
     }
 
     /// The vector of a text.
@@ -57,7 +57,7 @@ impl Hashed {
     }
 }
 
-impl Embedder for Hashed {
+impl Embedder for HashEmbedder {
     fn name(&self) -> &str {
         &self.name
     }
@@ -108,14 +108,14 @@ mod tests {
 
     #[test]
     fn similar_spelling_is_near_and_other_words_are_far() {
-        let hashed = Hashed::new(None);
+        let hashed = HashEmbedder::new(None);
         let near = |a: &str, b: &str| cosine(&hashed.vector(a), &hashed.vector(b));
         assert!((near("the same words", "the same words") - 1.0).abs() < 1e-5);
         assert!(near("preferred editors", "the preferred editor is vim") > hashed.floor());
         assert!(near("database migrations", "the cat sleeps all day") < hashed.floor());
         assert!(near("größe der datei", "dateigröße") > near("größe der datei", "wetter"));
         assert_eq!(near("", "x"), 0.0);
-        assert_eq!(hashed.vector("stable"), Hashed::new(None).vector("stable"));
+        assert_eq!(hashed.vector("stable"), HashEmbedder::new(None).vector("stable"));
         assert_eq!(cosine(&[1.0], &[1.0, 0.0]), 0.0);
     }
 }

@@ -10,8 +10,8 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::embed::{Embedder, Hashed, unit};
-use super::local::{self, Opened};
+use super::embed::{Embedder, HashEmbedder, unit};
+use super::local::{self, HostLookup};
 use provider::auth::KeySources;
 use provider::http::Endpoint;
 
@@ -23,7 +23,7 @@ const IDLE: Duration = Duration::from_secs(60);
 const MOST_CHARS: usize = 8_000;
 
 /// A server that makes vectors.
-pub struct Server {
+pub struct EmbeddingServer {
     name: String,
     endpoint: Endpoint,
     model: String,
@@ -43,7 +43,7 @@ struct Item {
 
 /// An embedder, and what the user hears about it once.
 #[derive(Clone)]
-pub struct Chosen {
+pub struct ChosenEmbedder {
     /// Who makes vectors.
     pub embedder: Arc<dyn Embedder>,
     /// Why it is not the configured one.
@@ -52,7 +52,7 @@ pub struct Chosen {
 
 /// The embedder that is configured: the model on this machine, an address, a provider's server, or
 /// the one that needs nothing.
-pub fn configured(config: &Config) -> Result<Chosen> {
+pub fn configured(config: &Config) -> Result<ChosenEmbedder> {
     let memory = &config.memory;
     let (address, reference) = (&memory.embeddings_endpoint, &memory.embeddings_provider);
     let endpoint = match (memory.embedder, address, reference) {
@@ -86,28 +86,28 @@ pub fn configured(config: &Config) -> Result<Chosen> {
     let size = dimensions.map_or_else(String::new, |size| format!("-{size}"));
     let name = format!("{}:{model}{size}", endpoint.host());
     let endpoint = endpoint.idle(IDLE);
-    let embedder = Arc::new(Server { name, endpoint, model, dimensions });
-    Ok(Chosen { embedder, notice: None })
+    let embedder = Arc::new(EmbeddingServer { name, endpoint, model, dimensions });
+    Ok(ChosenEmbedder { embedder, notice: None })
 }
 
-fn built_in(dimensions: Option<u32>) -> Chosen {
-    Chosen { embedder: Arc::new(Hashed::new(dimensions)), notice: None }
+fn built_in(dimensions: Option<u32>) -> ChosenEmbedder {
+    ChosenEmbedder { embedder: Arc::new(HashEmbedder::new(dimensions)), notice: None }
 }
 
 /// The model on this machine; where its host is too old for that, the built-in embedder.
-fn on_this_machine(config: &Config) -> Result<Chosen> {
+fn on_this_machine(config: &Config) -> Result<ChosenEmbedder> {
     if config.memory.dimensions.is_some() {
         return Err(Failure::usage("the vectors of a local model are as long as it makes them")
             .next("leave `dimensions` out of [memory]"));
     }
     Ok(match local::open(config)? {
-        Opened::Ready(local) => Chosen { embedder: Arc::new(local), notice: None },
-        Opened::Older { pid } => {
+        HostLookup::Ready(local) => ChosenEmbedder { embedder: Arc::new(local), notice: None },
+        HostLookup::Older { pid } => {
             let notice = format!(
                 "the model host that runs is of an earlier version and makes no vectors; the \
                  built-in embedder stands in. When it has ended (kill {pid}), the next one is asked"
             );
-            Chosen { notice: Some(notice), ..built_in(None) }
+            ChosenEmbedder { notice: Some(notice), ..built_in(None) }
         }
     })
 }
@@ -135,7 +135,7 @@ fn of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
     }
 }
 
-impl Server {
+impl EmbeddingServer {
     async fn ask(&self, texts: &[String]) -> std::result::Result<Vec<Vec<f32>>, String> {
         let cut = |text: &String| text.chars().take(MOST_CHARS).collect::<String>();
         let input: Vec<String> = texts.iter().map(cut).collect();
@@ -175,7 +175,7 @@ fn in_order(items: Vec<Item>, count: usize) -> std::result::Result<Vec<Vec<f32>>
     Ok(vectors)
 }
 
-impl Embedder for Server {
+impl Embedder for EmbeddingServer {
     fn name(&self) -> &str {
         &self.name
     }

@@ -10,7 +10,7 @@ use base::user_dirs::name_for_path;
 use super::Memory;
 use super::notes::{parts, topics};
 use super::search::text_of;
-use super::store::{New, Store};
+use super::store::{MemoryStore, NewMemory};
 
 /// The category of notes among the memories.
 pub const CATEGORY: &str = "project";
@@ -20,19 +20,19 @@ pub const KEY: usize = 200;
 
 /// How the notes of one workspace are named among the memories.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct NoteNames {
     /// Every key begins so: `workspace/NAME/`, with a name that no other workspace has.
     prefix: String,
     /// How keys began that only had the last part of the path in them.
     old: String,
 }
 
-impl Names {
+impl NoteNames {
     /// The names for a workspace: its root, or the file that the user named for its notes.
-    pub fn of(workspace: &Path) -> Names {
+    pub fn of(workspace: &Path) -> NoteNames {
         let last = workspace.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let of = |name: &str| format!("workspace/{name}/");
-        Names { prefix: of(&name_for_path(workspace)), old: of(&last) }
+        NoteNames { prefix: of(&name_for_path(workspace)), old: of(&last) }
     }
 
     /// The key of a topic.
@@ -52,7 +52,7 @@ impl Memory {
     /// their vectors at once, others when they are searched. Gives what did not work.
     pub async fn index(
         &self,
-        names: &Names,
+        names: &NoteNames,
         text: &str,
         touched: &[String],
     ) -> Result<Vec<String>, String> {
@@ -77,7 +77,7 @@ impl Memory {
                 store.replace_all(&names.prefix, CATEGORY, |known| {
                     let changed =
                         wanted.iter().filter(|(key, value)| known.get(*key) != Some(value));
-                    let new = |(key, value): (&String, &String)| New {
+                    let new = |(key, value): (&String, &String)| NewMemory {
                         key: key.clone(),
                         value: value.clone(),
                         category: CATEGORY,
@@ -127,11 +127,12 @@ impl Memory {
 /// Drops memories under keys of the old form whose notes are all among the ones of this workspace.
 /// Services are of a workspace elsewhere whose directory has the same name; they stay.
 fn drop_old(
-    store: &mut Store,
-    names: &Names,
+    store: &mut MemoryStore,
+    names: &NoteNames,
     wanted: &BTreeMap<String, String>,
 ) -> rusqlite::Result<()> {
-    let ours: Vec<parts::Entry> = wanted.values().flat_map(|value| parts::entries(value)).collect();
+    let ours: Vec<parts::NoteEntry> =
+        wanted.values().flat_map(|value| parts::entries(value)).collect();
     store.replace_all(&names.old, CATEGORY, |known| {
         let is_ours = |value: &str| {
             parts::entries(value).iter().all(|entry| ours.iter().any(|it| it.is_same(entry)))
@@ -163,7 +164,7 @@ mod tests {
     }
 
     fn index(memory: &Memory, root: &str, text: &str) -> BTreeMap<String, String> {
-        let names = Names::of(Path::new(root));
+        let names = NoteNames::of(Path::new(root));
         runtime().block_on(memory.index(&names, text, &[])).unwrap();
         let prefix = names.prefix.clone();
         let all = stored(memory, &prefix);
@@ -211,7 +212,7 @@ mod tests {
     fn old_keys_of_this_workspace_are_replaced_and_those_of_others_stay() {
         let dir = tempfile::tempdir().unwrap();
         let memory = at_home(dir.path());
-        let old = |topic: &str, value: &str| New {
+        let old = |topic: &str, value: &str| NewMemory {
             key: format!("workspace/proj/{topic}"),
             value: value.to_owned(),
             category: CATEGORY,
@@ -226,7 +227,7 @@ mod tests {
         index(&memory, "/a/proj", "### Build\n- clean\n- make\n");
         let left = stored(&memory, "workspace/proj/");
         assert_eq!(left.into_keys().collect::<Vec<_>>(), ["workspace/proj/Test"]);
-        let names = Names::of(Path::new("/a/proj"));
+        let names = NoteNames::of(Path::new("/a/proj"));
         assert_eq!(names.renamed("workspace/proj/Build"), Some(names.key("Build")));
         assert_eq!(names.renamed("workspace/other/Build"), None);
     }

@@ -8,9 +8,9 @@
 pub mod embed;
 pub mod endpoint;
 pub mod index;
-pub mod learnt;
 pub mod local;
 pub mod notes;
+pub mod novelty;
 pub mod search;
 pub mod store;
 
@@ -26,8 +26,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
 use embed::Embedder;
-use learnt::Learnt;
-use store::Store;
+use novelty::NoveltyFilter;
+use store::MemoryStore;
 
 use base::workspace;
 
@@ -49,13 +49,13 @@ pub struct Memory {
     /// Whether notes are asked for after a turn that found something out.
     pub takes_notes: bool,
     /// What was found out.
-    pub learnt: Learnt,
+    pub learnt: NoveltyFilter,
     /// Whether notes are also put among the user's memories, where a search finds them.
     pub shared: bool,
     config: Config,
     embedder: OnceCell<Result<Arc<dyn Embedder>, String>>,
     home: Option<PathBuf>,
-    store: Arc<Mutex<Option<Store>>>,
+    store: Arc<Mutex<Option<MemoryStore>>>,
 }
 
 impl Default for Memory {
@@ -64,7 +64,7 @@ impl Default for Memory {
         Memory {
             notes: None,
             takes_notes: false,
-            learnt: Learnt::default(),
+            learnt: NoveltyFilter::default(),
             shared: false,
             config: Config::default(),
             embedder: OnceCell::new(),
@@ -112,7 +112,7 @@ impl Memory {
     /// damaged is set aside, and the work is done with a new one; the notice says so.
     pub async fn with_store<T: Send + 'static>(
         &self,
-        work: impl Fn(&mut Store) -> rusqlite::Result<T> + Send + 'static,
+        work: impl Fn(&mut MemoryStore) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<(T, Option<String>), String> {
         let Some(dir) = self.home.clone() else {
             return Err("Memory system not initialized: HOME is not set".into());
@@ -124,7 +124,7 @@ impl Memory {
             for _ in 0..2 {
                 let store = match slot.take() {
                     Some(store) => Ok(store),
-                    None => Store::open(&dir),
+                    None => MemoryStore::open(&dir),
                 };
                 let done = store.and_then(|mut store| {
                     let done = work(&mut store);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::config::Config;
 use base::failure::{Failure, OrFail, Result};
 use base::host::connection::Connection;
-use base::host::find::{self, Wanted};
-use base::host::wire::{self, Ask, Fault, FaultKind, TEXT_LIMIT, Tell};
+use base::host::find::{self, HostQuery};
+use base::host::wire::{self, HostFault, HostFaultKind, HostRequest, HostResponse, TEXT_LIMIT};
 use futures_util::future::BoxFuture;
 
 use super::embed::Embedder;
@@ -15,8 +15,8 @@ use super::embed::Embedder;
 const TRIES: u32 = 3;
 
 /// A model on this machine.
-pub struct Local {
-    embedder: wire::Embedder,
+pub struct LocalEmbedder {
+    embedder: wire::EmbedderId,
     host: Host,
 }
 
@@ -25,13 +25,13 @@ enum Host {
     /// Over a socket that a supervisor handed down.
     HandedDown(Arc<Connection>),
     /// It is looked for, and started where there is none, with each request.
-    Wanted(Wanted),
+    Wanted(HostQuery),
 }
 
 /// What came of looking for the host.
-pub enum Opened {
+pub enum HostLookup {
     /// It makes vectors.
-    Ready(Local),
+    Ready(LocalEmbedder),
     /// It makes none: it is of an earlier version.
     Older {
         /// Its process.
@@ -41,7 +41,7 @@ pub enum Opened {
 
 /// Finds or starts the host of the model that chats are had with, unless `memory.model` names
 /// another one.
-pub fn open(config: &Config) -> Result<Opened> {
+pub fn open(config: &Config) -> Result<HostLookup> {
     let advised = |mut failure: Failure| {
         // The rest speaks of other models to chat with.
         failure.next.truncate(1);
@@ -50,11 +50,11 @@ pub fn open(config: &Config) -> Result<Opened> {
     let (host, hello) = match find::handed_down() {
         Some(socket) => {
             let connection = Connection::new(socket).or_fail(|| "cannot talk to the model host")?;
-            let hello = connection.hello().map_err(Fault::into_failure)?;
+            let hello = connection.hello().map_err(HostFault::into_failure)?;
             (Host::HandedDown(Arc::new(connection)), hello)
         }
         None => {
-            let wanted = Wanted::of(
+            let wanted = HostQuery::of(
                 &config.providers.local(&config.providers.chosen()),
                 config.memory.model.as_deref(),
             );
@@ -64,12 +64,12 @@ pub fn open(config: &Config) -> Result<Opened> {
         }
     };
     Ok(match hello.embedder {
-        Some(embedder) => Opened::Ready(Local { embedder, host }),
-        None => Opened::Older { pid: hello.pid },
+        Some(embedder) => HostLookup::Ready(LocalEmbedder { embedder, host }),
+        None => HostLookup::Older { pid: hello.pid },
     })
 }
 
-impl Local {
+impl LocalEmbedder {
     async fn ask(&self, texts: &[String]) -> std::result::Result<Vec<Vec<f32>>, String> {
         let cut = |text: &String| base::text::head(text, TEXT_LIMIT).to_owned();
         let texts: Vec<String> = texts.iter().map(cut).collect();
@@ -79,18 +79,18 @@ impl Local {
             tries -= 1;
             let connection = self.host.connected().await?;
             // Dropped before its end, when the user cancels, it ends at the host as well.
-            let mut answers = connection.ask(Ask::Embed { texts: texts.clone() });
+            let mut answers = connection.ask(HostRequest::Embed { texts: texts.clone() });
             match answers.next().await {
-                Tell::Vectors(made) => break made,
+                HostResponse::Vectors(made) => break made,
                 // The host ended; another one answers.
-                Tell::Error(fault) if fault.kind == FaultKind::Broken && tries > 0 => {}
-                Tell::Error(fault) => return Err(fault.into_failure().sentence()),
-                Tell::Hello(_)
-                | Tell::Text { .. }
-                | Tell::Call { .. }
-                | Tell::Progress { .. }
-                | Tell::Done { .. }
-                | Tell::Status(_) => return Err(wire::UNEXPECTED.to_owned()),
+                HostResponse::Error(fault) if fault.kind == HostFaultKind::Broken && tries > 0 => {}
+                HostResponse::Error(fault) => return Err(fault.into_failure().sentence()),
+                HostResponse::Hello(_)
+                | HostResponse::Text { .. }
+                | HostResponse::Call { .. }
+                | HostResponse::Progress { .. }
+                | HostResponse::Done { .. }
+                | HostResponse::Status(_) => return Err(wire::UNEXPECTED.to_owned()),
             }
         };
         if made.embedder != self.embedder {
@@ -119,7 +119,7 @@ impl Host {
     }
 }
 
-impl Embedder for Local {
+impl Embedder for LocalEmbedder {
     fn name(&self) -> &str {
         &self.embedder.name
     }

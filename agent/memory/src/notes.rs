@@ -3,7 +3,7 @@
 
 pub mod parts;
 
-use parts::{Entry, Section};
+use parts::{NoteEntry, Section};
 
 /// Characters that the notes may have: all of them are in every prompt.
 pub const MOST: usize = 32_000;
@@ -15,7 +15,7 @@ const LOOSE: &str = "### Notes";
 
 /// What a merge makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergedNotes {
     /// The whole new file.
     pub text: String,
     /// Entries that are new.
@@ -26,7 +26,7 @@ pub struct Merged {
     pub touched: Vec<String>,
 }
 
-impl Merged {
+impl MergedNotes {
     /// The size as the file and the messages tell it.
     pub fn size(&self) -> String {
         size(&self.text)
@@ -39,20 +39,20 @@ pub fn size(text: &str) -> String {
 }
 
 /// Merges notes into the text of the file. `now` is the time for the header.
-pub fn merge(before: &str, notes: &str, now: &str) -> Merged {
+pub fn merge(before: &str, notes: &str, now: &str) -> MergedNotes {
     let (_, old) = header(before);
     let (_, new) = header(notes);
     let known = parts::sections(old);
     let mut inserts: Vec<(usize, bool, String)> = Vec::new();
     let (mut added, mut dropped) = (0, 0);
-    let mut fresh: Vec<Entry> = Vec::new();
+    let mut fresh: Vec<NoteEntry> = Vec::new();
     for section in parts::sections(new) {
         let entries = section.entries(new);
         let (count, first) = (entries.len(), fresh.len());
         let place = parts::same(&known, &section);
         for entry in entries {
-            let there = |other: &Entry| other.is_same(&entry);
-            let near = |other: &Entry| other.is_near(&entry);
+            let there = |other: &NoteEntry| other.is_same(&entry);
+            let near = |other: &NoteEntry| other.is_near(&entry);
             let is_known = known.iter().any(|one| one.entries(old).iter().any(there))
                 || place.is_some_and(|place| place.entries(old).iter().any(near))
                 || fresh.iter().any(there);
@@ -67,7 +67,7 @@ pub fn merge(before: &str, notes: &str, now: &str) -> Merged {
             continue;
         }
         // A paragraph needs a blank line before it, or it would run into the one above.
-        let gap = |entry: &Entry| if entry.is_bullet() { "" } else { "\n" };
+        let gap = |entry: &NoteEntry| if entry.is_bullet() { "" } else { "\n" };
         let text: String =
             kept.iter().map(|entry| format!("{}{}\n", gap(entry), entry.text)).collect();
         let heading = section.heading(new).unwrap_or(LOOSE).to_owned();
@@ -81,7 +81,7 @@ pub fn merge(before: &str, notes: &str, now: &str) -> Merged {
     let (was, is) = (topics(before), topics(&text));
     let is_new = |topic: &&(String, String)| !was.contains(topic);
     let touched = is.iter().filter(is_new).map(|(topic, _)| topic.clone()).collect();
-    Merged { text, added, dropped, touched }
+    MergedNotes { text, added, dropped, touched }
 }
 
 /// Puts texts at their places: what belongs to the last section stands before new sections.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::Memory;
 use super::embed::{Embedder, STOP, cosine};
-use super::store::{Memo, Store};
+use super::store::{Memo, MemoryStore};
 
 const BY_WORDS: f64 = 0.3;
 const BY_VECTOR: f64 = 0.7;
@@ -21,7 +21,7 @@ const MOST_WORDS: usize = 64;
 
 /// A memory that was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
+pub struct MemoryHit {
     /// The memory.
     pub memo: Memo,
     /// From 0 to 1.
@@ -30,9 +30,9 @@ pub struct Hit {
 
 /// What a search found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct MemorySearchResult {
     /// The best first; of equal ones the first by key.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<MemoryHit>,
     /// What did not work as it should.
     pub notes: Vec<String>,
 }
@@ -53,7 +53,7 @@ pub fn words(query: &str) -> Vec<String> {
 
 impl Memory {
     /// Finds memories; the error is a sentence.
-    pub async fn search(&self, query: &str, limit: usize) -> Result<Found, String> {
+    pub async fn search(&self, query: &str, limit: usize) -> Result<MemorySearchResult, String> {
         let mut notes = Vec::new();
         let mut asked = None;
         match self.embedder(&mut notes).await {
@@ -75,12 +75,12 @@ impl Memory {
                 let ranked = ranked(&by_words, &by_vector, limit);
                 ranked
                     .into_iter()
-                    .map(|(key, score)| Ok(store.get(&key)?.map(|memo| Hit { memo, score })))
+                    .map(|(key, score)| Ok(store.get(&key)?.map(|memo| MemoryHit { memo, score })))
                     .collect::<rusqlite::Result<Vec<_>>>()
             })
             .await?;
         notes.extend(notice);
-        Ok(Found { hits: hits.into_iter().flatten().collect(), notes })
+        Ok(MemorySearchResult { hits: hits.into_iter().flatten().collect(), notes })
     }
 
     /// The vector of a question, after memories of another embedder got theirs.
@@ -103,7 +103,7 @@ impl Memory {
                 Err(why) => return Ok(Err(why)),
             };
             let name = embedder.name().to_owned();
-            let store = move |store: &mut Store| {
+            let store = move |store: &mut MemoryStore| {
                 let mut pairs = stale.iter().zip(&vectors);
                 pairs.try_for_each(|(memory, vector)| store.set_vector(memory, &name, vector))
             };
@@ -116,7 +116,7 @@ impl Memory {
 
 /// The memories that are nearest to a vector, the nearest first.
 fn nearest(
-    store: &Store,
+    store: &MemoryStore,
     embedder: &str,
     vector: &[f32],
     floor: f32,

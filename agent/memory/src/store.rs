@@ -49,7 +49,7 @@ END;
 
 /// The open file.
 #[derive(Debug)]
-pub struct Store {
+pub struct MemoryStore {
     db: Connection,
 }
 
@@ -72,7 +72,7 @@ pub struct Memo {
 
 /// A memory to be stored.
 #[derive(Clone, Debug)]
-pub struct New {
+pub struct NewMemory {
     /// Its key.
     pub key: String,
     /// What is remembered.
@@ -87,9 +87,9 @@ pub struct New {
     pub now: String,
 }
 
-impl Store {
+impl MemoryStore {
     /// Opens the file in this directory, or makes it, readable by its owner only.
-    pub fn open(dir: &Path) -> rusqlite::Result<Store> {
+    pub fn open(dir: &Path) -> rusqlite::Result<MemoryStore> {
         let path = dir.join(FILE);
         let failed = |why: io::Error| {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
@@ -101,12 +101,12 @@ impl Store {
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", "NORMAL")?;
         db.execute_batch(&format!("BEGIN IMMEDIATE;{SCHEMA}COMMIT;"))?;
-        Ok(Store { db })
+        Ok(MemoryStore { db })
     }
 
     /// Stores a memory; one with the same key is replaced and keeps the time of its making. Gives
     /// whether it is new.
-    pub fn set(&mut self, new: &New) -> rusqlite::Result<bool> {
+    pub fn set(&mut self, new: &NewMemory) -> rusqlite::Result<bool> {
         let change = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         let known = change
             .query_row("SELECT 1 FROM memories WHERE key = ?1", [&new.key], |_| Ok(()))
@@ -135,7 +135,7 @@ impl Store {
         &mut self,
         prefix: &str,
         category: &str,
-        change: impl FnOnce(&BTreeMap<String, String>) -> (Vec<New>, Vec<String>),
+        change: impl FnOnce(&BTreeMap<String, String>) -> (Vec<NewMemory>, Vec<String>),
     ) -> rusqlite::Result<()> {
         self.db.execute_batch("BEGIN IMMEDIATE")?;
         let changed = self.with_prefix(prefix, category).and_then(|known| {
@@ -204,7 +204,7 @@ impl Store {
 }
 
 /// Stores a memory, or replaces the one with its key.
-fn put(db: &Connection, new: &New) -> rusqlite::Result<()> {
+fn put(db: &Connection, new: &NewMemory) -> rusqlite::Result<()> {
     let (embedder, blob) = match &new.vector {
         Some((name, vector)) => (Some(name), Some(to_blob(vector))),
         None => (None, None),

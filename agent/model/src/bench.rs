@@ -9,7 +9,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use base::failure::{Failure, OrFail, Result};
-use base::host::wire::{Chat, Mode, Tell, Told, Tool, Turn, Usage};
+use base::host::wire::{
+    HostChat, HostMessage, HostResponse, HostResponseLine, HostTool, ReplyUsage, ToolCallMode,
+};
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
@@ -18,12 +20,12 @@ use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
 use serde_json::{Value, json};
 
-use crate::command::Command;
-use crate::engine::{self, Ground};
-use crate::guard;
+use crate::command::EngineCommand;
+use crate::engine::{self, EngineContext};
 use crate::load;
 use crate::options::Serve;
-use crate::prefix::Prefixes;
+use crate::prefix::PrefixStore;
+use crate::preflight;
 use crate::prompt;
 use crate::threads::Threads;
 
@@ -49,7 +51,7 @@ type Rate = f64;
 
 /// Runs all measurements and gives the table as Markdown.
 pub fn run(serve: &Serve) -> Result<String> {
-    let checked = guard::check(serve)?;
+    let checked = preflight::check(serve)?;
     let name = checked.head.name.clone();
     // The same number for both, from beginning to end.
     let threads = Threads::new(serve.threads).now();
@@ -57,9 +59,9 @@ pub fn run(serve: &Serve) -> Result<String> {
     let (backend, model) = load::model(&serve)?;
     let mut raw = Raw::new(&backend, &model, threads)?;
     // Not the user's: what is measured must be read, and nothing of it is of use later.
-    let place = Place::new()?;
+    let place = ScratchDir::new()?;
     let prefixes =
-        Prefixes::open(place.0.clone(), &serve.model).or_fail(|| "cannot keep conversations")?;
+        PrefixStore::open(place.0.clone(), &serve.model).or_fail(|| "cannot keep conversations")?;
     let (engine, commands) = channel();
     let (tell, loaded) = channel();
     std::thread::scope(|scope| {
@@ -69,11 +71,11 @@ pub fn run(serve: &Serve) -> Result<String> {
                 let _ = tell.send(());
             };
             let threads = Threads::new(Some(threads));
-            let ground = Ground { backend, model, checked, threads, prefixes };
+            let ground = EngineContext { backend, model, checked, threads, prefixes };
             engine::answer(serve, ground, &commands, ready)
         });
         let measured = loaded.recv().is_ok().then(|| measure(&mut raw, &engine));
-        let _ = engine.send(Command::Stop);
+        let _ = engine.send(EngineCommand::Stop);
         worker.join().map_err(|_| Failure::failed("the engine broke"))??;
         let rounds = measured.ok_or_else(|| Failure::failed("the model was not loaded"))??;
         Ok(table(&name, threads, &rounds))
@@ -81,18 +83,18 @@ pub fn run(serve: &Serve) -> Result<String> {
 }
 
 /// A directory for the time of the measurement.
-struct Place(PathBuf);
+struct ScratchDir(PathBuf);
 
-impl Place {
-    fn new() -> Result<Place> {
+impl ScratchDir {
+    fn new() -> Result<ScratchDir> {
         let path = std::env::temp_dir().join(format!("g3-model-bench-{}", std::process::id()));
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.or_fail(|| format!("cannot make `{}`", path.display()))?;
-        Ok(Place(path))
+        Ok(ScratchDir(path))
     }
 }
 
-impl Drop for Place {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -162,33 +164,33 @@ impl<'m> Raw<'m> {
     }
 }
 
-fn measure(raw: &mut Raw<'_>, engine: &Sender<Command>) -> Result<Vec<Round>> {
+fn measure(raw: &mut Raw<'_>, engine: &Sender<EngineCommand>) -> Result<Vec<Round>> {
     // What happens first is slower: its memory is touched for the first time.
     raw.read()?;
-    ask(engine, &[chat("free", Mode::Free)])?;
+    ask(engine, &[chat("free", ToolCallMode::Free)])?;
     ask(engine, &[call("held", true)])?;
     ask(engine, &[call("call", false)])?;
     (0..ROUNDS).map(|n| round(raw, engine, n)).collect()
 }
 
-fn round(raw: &mut Raw<'_>, engine: &Sender<Command>, n: usize) -> Result<Round> {
+fn round(raw: &mut Raw<'_>, engine: &Sender<EngineCommand>, n: usize) -> Result<Round> {
     let read = raw.read()?;
     // Always the same conversations, so that none is put on disk meanwhile. There and back again:
     // a load that grows or shrinks hits all of them alike.
-    let free = || Ok::<Rate, Failure>(rate(&ask(engine, &[chat("free", Mode::Free)])?));
+    let free = || Ok::<Rate, Failure>(rate(&ask(engine, &[chat("free", ToolCallMode::Free)])?));
     let (raw_there, free_there) = (raw.write()?, free()?);
     let (free_back, raw_back) = (free()?, raw.write()?);
-    let whole = |name, held| Ok::<Usage, Failure>(ask(engine, &[call(name, held)])?[0]);
+    let whole = |name, held| Ok::<ReplyUsage, Failure>(ask(engine, &[call(name, held)])?[0]);
     let call_there = whole("call", false)?;
     let held = [whole("held", true)?, whole("held", true)?];
     let call_back = whole("call", false)?;
     let four = together(engine)?;
-    let mut long = chat("long", Mode::Free);
+    let mut long = chat("long", ToolCallMode::Free);
     long.system = format!("Round {n}. {}", "You are careful and short. ".repeat(80));
     long.max_tokens = 1;
     let first = ask(engine, std::slice::from_ref(&long))?[0];
-    long.messages.push(Turn::Assistant { text: "Yes".into(), calls: Vec::new() });
-    long.messages.push(Turn::User { text: "Go on.".into() });
+    long.messages.push(HostMessage::Assistant { text: "Yes".into(), calls: Vec::new() });
+    long.messages.push(HostMessage::User { text: "Go on.".into() });
     let second = ask(engine, &[long])?[0];
     Ok(Round {
         read,
@@ -205,11 +207,11 @@ fn round(raw: &mut Raw<'_>, engine: &Sender<Command>, n: usize) -> Result<Round>
 }
 
 /// Tokens a second of four conversations at once.
-fn together(engine: &Sender<Command>) -> Result<Rate> {
-    let chats = ["a", "b", "c", "d"].map(|name| chat(name, Mode::Free));
+fn together(engine: &Sender<EngineCommand>) -> Result<Rate> {
+    let chats = ["a", "b", "c", "d"].map(|name| chat(name, ToolCallMode::Free));
     // Read first, so that only writing is compared.
     for chat in &chats {
-        ask(engine, &[Chat { max_tokens: 1, ..chat.clone() }])?;
+        ask(engine, &[HostChat { max_tokens: 1, ..chat.clone() }])?;
     }
     let since = Instant::now();
     let written: u64 = ask(engine, &chats)?.iter().map(|usage| usage.written).sum();
@@ -222,38 +224,40 @@ fn both(one: Rate, other: Rate) -> Rate {
 }
 
 /// Asks all at once and waits for all.
-fn ask(engine: &Sender<Command>, chats: &[Chat]) -> Result<Vec<Usage>> {
+fn ask(engine: &Sender<EngineCommand>, chats: &[HostChat]) -> Result<Vec<ReplyUsage>> {
     let mut waiting = Vec::new();
     for (id, chat) in (1..).zip(chats) {
-        let (hears, heard) = channel::<Told>();
+        let (hears, heard) = channel::<HostResponseLine>();
         let chat = Box::new(chat.clone());
-        let _ = engine.send(Command::Chat { connection: 1, id, chat, hears });
+        let _ = engine.send(EngineCommand::Chat { connection: 1, id, chat, hears });
         waiting.push(heard);
     }
-    let done = |heard: std::sync::mpsc::Receiver<Told>| {
+    let done = |heard: std::sync::mpsc::Receiver<HostResponseLine>| {
         let last = heard.into_iter().find_map(|told| match told.what {
-            Tell::Done { usage, .. } => Some(Ok(usage)),
-            Tell::Error(fault) => Some(Err(fault.into_failure())),
-            Tell::Text { .. } | Tell::Call { .. } | Tell::Progress { .. } => None,
-            Tell::Hello(_) | Tell::Status(_) | Tell::Vectors(_) => None,
+            HostResponse::Done { usage, .. } => Some(Ok(usage)),
+            HostResponse::Error(fault) => Some(Err(fault.into_failure())),
+            HostResponse::Text { .. }
+            | HostResponse::Call { .. }
+            | HostResponse::Progress { .. } => None,
+            HostResponse::Hello(_) | HostResponse::Status(_) | HostResponse::Vectors(_) => None,
         });
         last.unwrap_or_else(|| Err(Failure::failed("the engine ended")))
     };
     waiting.into_iter().map(done).collect()
 }
 
-fn chat(conversation: &str, mode: Mode) -> Chat {
+fn chat(conversation: &str, mode: ToolCallMode) -> HostChat {
     let parameters = json!({
         "type": "object",
         "properties": { "path": {"type": "string"}, "content": {"type": "string"} },
         "required": ["path", "content"],
     });
     let description = "Writes a file.".to_owned();
-    Chat {
+    HostChat {
         conversation: conversation.into(),
         system: "You are a coding agent.".into(),
-        messages: vec![Turn::User { text: QUESTION.into() }],
-        tools: vec![Tool { name: "write_file".into(), description, parameters }],
+        messages: vec![HostMessage::User { text: QUESTION.into() }],
+        tools: vec![HostTool { name: "write_file".into(), description, parameters }],
         mode,
         max_tokens: WRITTEN,
         temperature: 0.0,
@@ -264,13 +268,13 @@ fn chat(conversation: &str, mode: Mode) -> Chat {
 
 /// A chat that comes to a call, held to the tools' schemas or written freely. Both have the same
 /// prompt but for the mark of a fence, which the free one writes itself.
-fn call(conversation: &str, held: bool) -> Chat {
+fn call(conversation: &str, held: bool) -> HostChat {
     let tools = small_tools();
-    let asked = chat(conversation, if held { Mode::Envelope } else { Mode::Free });
+    let asked = chat(conversation, if held { ToolCallMode::Envelope } else { ToolCallMode::Free });
     let told = if held { String::new() } else { prompt::envelope_tools(&tools) };
-    Chat {
+    HostChat {
         system: asked.system + &told,
-        messages: vec![Turn::User { text: TASK.into() }],
+        messages: vec![HostMessage::User { text: TASK.into() }],
         tools: if held { tools } else { Vec::new() },
         max_tokens: CALL,
         ..asked
@@ -278,7 +282,7 @@ fn call(conversation: &str, held: bool) -> Chat {
 }
 
 /// As `agent/tools` offers them.
-fn small_tools() -> Vec<Tool> {
+fn small_tools() -> Vec<HostTool> {
     let mut tools = Vec::new();
     for (table, names) in TOOLS {
         let table: Vec<Value> = serde_json::from_str(table).unwrap_or_default();
@@ -288,19 +292,23 @@ fn small_tools() -> Vec<Tool> {
             if let Some(content) = parameters.pointer_mut("/properties/content/type") {
                 *content = json!(["string", "object", "array"]);
             }
-            tools.push(Tool { name: text("name"), description: text("description"), parameters });
+            tools.push(HostTool {
+                name: text("name"),
+                description: text("description"),
+                parameters,
+            });
         }
     }
     tools
 }
 
 /// Tokens a second of a reply from the moment it was asked for: making its grammar counts.
-fn whole_rate(usage: Usage) -> Rate {
+fn whole_rate(usage: ReplyUsage) -> Rate {
     let millis = (usage.prefill_ms + usage.write_ms).max(1);
     usage.written as f64 * 1000.0 / millis as f64
 }
 
-fn rate(usages: &[Usage]) -> Rate {
+fn rate(usages: &[ReplyUsage]) -> Rate {
     let written: u64 = usages.iter().map(|usage| usage.written.saturating_sub(1)).sum();
     let millis = usages.iter().map(|usage| usage.write_ms).max().unwrap_or(1).max(1);
     written as f64 * 1000.0 / millis as f64
@@ -356,7 +364,8 @@ mod tests {
         assert!(tools.iter().all(|tool| tool.parameters["required"].is_array()));
         let (held, free) = (call("c", true), call("c", false));
         let template = crate::template::Template::new(None).unwrap();
-        let text = |chat: &Chat| prompt::write(&template, chat, chat.mode, &[], &[]).unwrap().text;
+        let text =
+            |chat: &HostChat| prompt::write(&template, chat, chat.mode, &[], &[]).unwrap().text;
         assert_eq!(text(&held).strip_prefix(&text(&free)), Some("```json\n"));
     }
 }

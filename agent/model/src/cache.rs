@@ -9,17 +9,17 @@ use base::process::is_alive;
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::token::LlamaToken;
 
-use crate::prefix::{HALF, Prefixes, WORTH};
+use crate::prefix::{HALF, PrefixStore, WORTH};
 
 /// A conversation: its connection and its name there.
-pub type Key = (u64, String);
+pub type ConversationKey = (u64, String);
 
 /// The KV of all conversations.
 #[derive(Debug)]
-pub struct Cache {
+pub struct KvCache {
     slots: Vec<Slot>,
-    spilled: HashMap<Key, Spilled>,
-    prefixes: Prefixes,
+    spilled: HashMap<ConversationKey, Spilled>,
+    prefixes: PrefixStore,
     directory: PathBuf,
     /// Tokens that fit into the context.
     cells: usize,
@@ -31,7 +31,7 @@ pub struct Cache {
 /// A sequence of the context.
 #[derive(Debug, Default)]
 struct Slot {
-    owner: Option<Key>,
+    owner: Option<ConversationKey>,
     tokens: Vec<LlamaToken>,
     /// Tokens that its reply may come to; 0 when nothing is being written.
     reserved: usize,
@@ -50,14 +50,14 @@ const SPILLED_BOUND: u64 = 1 << 30;
 
 /// Where the KV of a reply that is being written waits for the next context.
 #[derive(Debug)]
-pub struct Moved {
+pub struct MovedKv {
     seq: usize,
     path: PathBuf,
 }
 
 /// A sequence that a reply may be written into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct AcquiredSlot {
     /// The sequence.
     pub seq: usize,
     /// How much of the prompt stands in it already.
@@ -66,28 +66,28 @@ pub struct Seat {
 
 /// Why a conversation is not seated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum SlotWait {
     /// A reply of the same conversation is being written.
     Turn,
     /// Replies that are being written need the room.
     Room,
 }
 
-impl Cache {
+impl KvCache {
     /// An empty cache for so many sequences and tokens; the KV of a token has so many bytes.
     pub fn new(
-        prefixes: Prefixes,
+        prefixes: PrefixStore,
         sequences: usize,
         cells: usize,
         kv_bytes: u64,
-    ) -> io::Result<Cache> {
+    ) -> io::Result<KvCache> {
         let parent = prefixes.directory();
         remove_left_behind(parent);
         let directory = parent.join(format!("spill-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
         let slots = (0..sequences).map(|_| Slot::default()).collect();
         let spilled = HashMap::new();
-        Ok(Cache { slots, spilled, prefixes, directory, cells, kv_bytes, clock: 0 })
+        Ok(KvCache { slots, spilled, prefixes, directory, cells, kv_bytes, clock: 0 })
     }
 
     /// Seats a conversation whose prompt is known: what of it was read before stays. Nothing is
@@ -96,22 +96,22 @@ impl Cache {
     pub fn seat(
         &mut self,
         context: &mut LlamaContext,
-        key: &Key,
+        key: &ConversationKey,
         prompt: &[LlamaToken],
         shared: usize,
         room: usize,
-    ) -> Result<Seat, Wait> {
+    ) -> Result<AcquiredSlot, SlotWait> {
         self.clock += 1;
         let own = self.slots.iter().find(|slot| slot.owner.as_ref() == Some(key));
         if own.is_some_and(|slot| slot.reserved > 0) {
-            return Err(Wait::Turn);
+            return Err(SlotWait::Turn);
         }
         let wanted = prompt.len() + room;
         let reserved: usize = self.slots.iter().map(|slot| slot.reserved).sum();
         if reserved + wanted > self.cells {
-            return Err(Wait::Room);
+            return Err(SlotWait::Room);
         }
-        let seq = self.find_seq(context, key).ok_or(Wait::Room)?;
+        let seq = self.find_seq(context, key).ok_or(SlotWait::Room)?;
         // The last token is always read again: its logits are what the reply begins with.
         let most = prompt.len().saturating_sub(1);
         self.cut_to(context, seq, prompt, most);
@@ -126,7 +126,7 @@ impl Cache {
             self.begin(context, seq, prompt, shared);
         }
         self.cut_to(context, seq, prompt, most);
-        Ok(Seat { seq, reused: self.slots[seq].tokens.len() })
+        Ok(AcquiredSlot { seq, reused: self.slots[seq].tokens.len() })
     }
 
     /// What stands in a sequence.
@@ -152,7 +152,7 @@ impl Cache {
 
     /// Takes all KV out of a context that is about to go. It waits on disk, so that memory is
     /// needed once; gives what [`Cache::come_back`] needs of the replies that are being written.
-    pub fn leave(&mut self, context: &mut LlamaContext) -> Vec<Moved> {
+    pub fn leave(&mut self, context: &mut LlamaContext) -> Vec<MovedKv> {
         let mut moved = Vec::new();
         for seq in 0..self.slots.len() {
             let slot = &self.slots[seq];
@@ -165,7 +165,7 @@ impl Cache {
             let path = self.directory.join(format!("moved-{seq}.kv"));
             if !slot.tokens.is_empty() {
                 self.save(context, seq, &path);
-                moved.push(Moved { seq, path });
+                moved.push(MovedKv { seq, path });
             }
         }
         moved
@@ -173,9 +173,9 @@ impl Cache {
 
     /// Puts the replies that are being written into the next context; false when one of them has
     /// lost its KV.
-    pub fn come_back(&mut self, context: &mut LlamaContext, moved: &[Moved]) -> bool {
+    pub fn come_back(&mut self, context: &mut LlamaContext, moved: &[MovedKv]) -> bool {
         let mut sound = true;
-        for Moved { seq, path } in moved {
+        for MovedKv { seq, path } in moved {
             let tokens = std::mem::take(&mut self.slots[*seq].tokens);
             sound &= self.load(context, *seq, path, tokens);
         }
@@ -215,7 +215,7 @@ impl Cache {
     }
 
     /// The conversation's own sequence, else a free one, else that of the one used longest ago.
-    fn find_seq(&mut self, context: &mut LlamaContext, key: &Key) -> Option<usize> {
+    fn find_seq(&mut self, context: &mut LlamaContext, key: &ConversationKey) -> Option<usize> {
         if let Some(seq) = self.slots.iter().position(|slot| slot.owner.as_ref() == Some(key)) {
             return Some(seq);
         }
@@ -347,7 +347,7 @@ impl Cache {
     }
 }
 
-impl Drop for Cache {
+impl Drop for KvCache {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
     }
@@ -362,8 +362,12 @@ fn id(seq: usize) -> i32 {
 }
 
 /// The conversations to forget, oldest first, so that the rest is within so many bytes.
-fn surplus(spilled: &HashMap<Key, Spilled>, kv_bytes: u64, bound: u64) -> Vec<Key> {
-    let mut newest: Vec<(&Key, &Spilled)> = spilled.iter().collect();
+fn surplus(
+    spilled: &HashMap<ConversationKey, Spilled>,
+    kv_bytes: u64,
+    bound: u64,
+) -> Vec<ConversationKey> {
+    let mut newest: Vec<(&ConversationKey, &Spilled)> = spilled.iter().collect();
     newest.sort_by_key(|(_, spilled)| std::cmp::Reverse(spilled.used_at));
     let mut bytes = 0;
     newest.retain(|(_, spilled)| {

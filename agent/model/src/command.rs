@@ -2,10 +2,10 @@
 
 use std::sync::mpsc::Sender;
 
-use base::host::wire::{Chat, Told};
+use base::host::wire::{HostChat, HostResponseLine};
 
 /// What the engine is asked.
-pub enum Command {
+pub enum EngineCommand {
     /// The next reply of a conversation.
     Chat {
         /// The connection.
@@ -13,12 +13,12 @@ pub enum Command {
         /// The id of the request.
         id: u64,
         /// The question.
-        chat: Box<Chat>,
+        chat: Box<HostChat>,
         /// Who hears the reply.
-        hears: Sender<Told>,
+        hears: Sender<HostResponseLine>,
     },
     /// A vector of each text.
-    Embed(Wish),
+    Embed(EmbedRequest),
     /// End a reply or an embed early.
     Cancel {
         /// The connection.
@@ -29,14 +29,14 @@ pub enum Command {
     /// A connection closed: its replies and conversations end.
     Closed(u64),
     /// What is going on?
-    Count(Sender<Count>),
+    Count(Sender<EngineLoad>),
     /// Give everything back and end.
     Stop,
 }
 
 /// Texts of which vectors are wanted.
 #[derive(Debug)]
-pub struct Wish {
+pub struct EmbedRequest {
     /// The connection.
     pub connection: u64,
     /// The id of the request.
@@ -44,12 +44,12 @@ pub struct Wish {
     /// The texts.
     pub texts: Vec<String>,
     /// Who hears the answer.
-    pub hears: Sender<Told>,
+    pub hears: Sender<HostResponseLine>,
 }
 
 /// What is going on in an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct EngineLoad {
     /// Replies that are being written or wait.
     pub chats: usize,
     /// Conversations in memory.

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::host::wire::{
-    Embedder, Fault, FaultKind, Stop, TEXT_LIMIT, TEXTS_LIMIT, Tell, Told, Usage, Vectors,
+    EmbedderId, HostFault, HostFaultKind, HostResponse, HostResponseLine, HostStopReason,
+    ReplyUsage, TEXT_LIMIT, TEXTS_LIMIT, Vectors,
 };
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::{LlamaContextParams, LlamaPoolingType};
@@ -19,10 +20,10 @@ use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
 
-use crate::command::Wish;
-use crate::gguf::Head;
+use crate::command::EmbedRequest;
+use crate::gguf::GgufHeader;
 use crate::load;
-use crate::usual::Usual;
+use crate::mean_centering::MeanState;
 
 /// Tokens that are read in one turn: a chat that is being written waits for so many.
 const TURN: usize = 32;
@@ -32,28 +33,28 @@ const MOST_TOKENS: usize = 512;
 const WAY: u32 = 1;
 
 /// Who makes vectors with this model; `None` when its file does not say how long they are.
-pub fn name(head: &Head) -> Option<Embedder> {
+pub fn name(head: &GgufHeader) -> Option<EmbedderId> {
     let dimension = u32::try_from(head.dimension).ok().filter(|dimension| *dimension > 0)?;
     // The length tells files of one model with other roundings apart.
     let name = format!("{}-{}-{dimension}-{WAY}", head.name, head.length);
-    Some(Embedder { name, dimension })
+    Some(EmbedderId { name, dimension })
 }
 
 /// Whoever waits for vectors, and what they are made with.
-pub struct Embeds<'m> {
-    embedder: Option<Embedder>,
+pub struct EmbedQueue<'m> {
+    embedder: Option<EmbedderId>,
     context: Option<LlamaContext<'m>>,
-    usual: Usual,
+    usual: MeanState,
     /// Where that is kept.
     kept: PathBuf,
-    waiting: VecDeque<Order>,
+    waiting: VecDeque<EmbedTask>,
     /// The text that is being read: one for `usual`, else the next one of who waits first.
     reading: Option<Reading>,
 }
 
 /// A request, and as many vectors as are made.
-struct Order {
-    wish: Wish,
+struct EmbedTask {
+    wish: EmbedRequest,
     vectors: Vec<Vec<f32>>,
 }
 
@@ -64,16 +65,16 @@ struct Reading {
     sum: Vec<f64>,
 }
 
-impl<'m> Embeds<'m> {
+impl<'m> EmbedQueue<'m> {
     /// Nobody waits yet, and nothing is made. What is usual is kept in this directory.
-    pub fn new(head: &Head, directory: &Path) -> Embeds<'m> {
+    pub fn new(head: &GgufHeader, directory: &Path) -> EmbedQueue<'m> {
         let embedder = name(head);
         let (known_as, dimension) =
             embedder.as_ref().map_or(("", 0), |of| (of.name.as_str(), of.dimension));
         let file = known_as.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         let kept = directory.join(format!("usual-{file}.json"));
-        Embeds {
-            usual: Usual::kept(&kept, dimension),
+        EmbedQueue {
+            usual: MeanState::kept(&kept, dimension),
             kept,
             embedder,
             context: None,
@@ -88,12 +89,12 @@ impl<'m> Embeds<'m> {
     }
 
     /// Takes a request in, or says why not.
-    pub fn add(&mut self, wish: Wish) {
+    pub fn add(&mut self, wish: EmbedRequest) {
         let Err(why) = self.check(&wish.texts) else {
-            self.waiting.push_back(Order { wish, vectors: Vec::new() });
+            self.waiting.push_back(EmbedTask { wish, vectors: Vec::new() });
             return;
         };
-        tell(&wish, Tell::Error(Fault::new(FaultKind::Rejected, why)));
+        tell(&wish, HostResponse::Error(HostFault::new(HostFaultKind::Rejected, why)));
     }
 
     fn check(&self, texts: &[String]) -> std::result::Result<(), String> {
@@ -110,15 +111,21 @@ impl<'m> Embeds<'m> {
     }
 
     /// Ends requests early.
-    pub fn cancel(&mut self, is_meant: impl Fn(&Wish) -> bool) {
+    pub fn cancel(&mut self, is_meant: impl Fn(&EmbedRequest) -> bool) {
         if self.waiting.front().is_some_and(|order| is_meant(&order.wish)) {
             self.reading = None;
         }
-        let (ended, waiting): (VecDeque<Order>, VecDeque<Order>) =
+        let (ended, waiting): (VecDeque<EmbedTask>, VecDeque<EmbedTask>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|order| is_meant(&order.wish));
         self.waiting = waiting;
         for order in ended {
-            tell(&order.wish, Tell::Done { stop: Stop::Cancelled, usage: Usage::default() });
+            tell(
+                &order.wish,
+                HostResponse::Done {
+                    stop: HostStopReason::Cancelled,
+                    usage: ReplyUsage::default(),
+                },
+            );
         }
     }
 
@@ -136,9 +143,9 @@ impl<'m> Embeds<'m> {
         }
         if let Err(failure) = self.turn(backend, model, threads) {
             self.rest();
-            let fault = Fault { kind: FaultKind::Broken, ..Fault::from(failure) };
+            let fault = HostFault { kind: HostFaultKind::Broken, ..HostFault::from(failure) };
             for order in std::mem::take(&mut self.waiting) {
-                tell(&order.wish, Tell::Error(fault.clone()));
+                tell(&order.wish, HostResponse::Error(fault.clone()));
             }
         }
     }
@@ -182,7 +189,7 @@ impl<'m> Embeds<'m> {
             return Ok(());
         }
         let Some(embedder) = self.embedder.clone() else { return Ok(()) };
-        tell(&order.wish, Tell::Vectors(Vectors { embedder, vectors: order.vectors }));
+        tell(&order.wish, HostResponse::Vectors(Vectors { embedder, vectors: order.vectors }));
         Ok(())
     }
 }
@@ -248,9 +255,9 @@ impl Reading {
     }
 }
 
-fn tell(wish: &Wish, what: Tell) {
+fn tell(wish: &EmbedRequest, what: HostResponse) {
     // A client that is gone hears nothing; its connection's end cancels the request.
-    let _ = wish.hears.send(Told { id: wish.id, what });
+    let _ = wish.hears.send(HostResponseLine { id: wish.id, what });
 }
 
 #[cfg(test)]
@@ -259,8 +266,8 @@ mod tests {
 
     use super::*;
 
-    fn head(dimension: u64) -> Head {
-        Head {
+    fn head(dimension: u64) -> GgufHeader {
+        GgufHeader {
             name: "m".into(),
             architecture: "a".into(),
             parameters: 1,
@@ -275,17 +282,17 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_said_and_who_leaves_is_forgotten() {
         let nowhere = Path::new("/nonexistent");
-        let mut embeds = Embeds::new(&head(4), nowhere);
+        let mut embeds = EmbedQueue::new(&head(4), nowhere);
         let (hears, heard) = channel();
-        let ask = |id: u64, texts: &[&str], embeds: &mut Embeds| {
+        let ask = |id: u64, texts: &[&str], embeds: &mut EmbedQueue| {
             let texts = texts.iter().map(|text| (*text).to_owned()).collect();
-            embeds.add(Wish { connection: id % 2, id, texts, hears: hears.clone() });
+            embeds.add(EmbedRequest { connection: id % 2, id, texts, hears: hears.clone() });
         };
         ask(1, &[], &mut embeds);
         ask(2, &["a", ""], &mut embeds);
         ask(3, &["a"; TEXTS_LIMIT + 1], &mut embeds);
-        let refused = |told: Told| match told.what {
-            Tell::Error(fault) => (told.id, fault.what),
+        let refused = |told: HostResponseLine| match told.what {
+            HostResponse::Error(fault) => (told.id, fault.what),
             other => panic!("{other:?}"),
         };
         let said: Vec<(u64, String)> = heard.try_iter().map(refused).collect();
@@ -300,18 +307,24 @@ mod tests {
         embeds.cancel(|wish| wish.connection == 0);
         assert_eq!(embeds.count(), 1);
         let told = heard.try_recv().unwrap();
-        assert!(matches!(told, Told { id: 4, what: Tell::Done { stop: Stop::Cancelled, .. } }));
-        let mut none = Embeds::new(&head(0), nowhere);
+        assert!(matches!(
+            told,
+            HostResponseLine {
+                id: 4,
+                what: HostResponse::Done { stop: HostStopReason::Cancelled, .. }
+            }
+        ));
+        let mut none = EmbedQueue::new(&head(0), nowhere);
         ask(6, &["a"], &mut none);
         assert_eq!(none.count(), 0);
     }
 
     #[test]
     fn another_file_or_length_is_another_embedder() {
-        let name = |head: &Head| name(head).unwrap().name;
+        let name = |head: &GgufHeader| name(head).unwrap().name;
         let base = head(4);
         assert_ne!(name(&base), name(&head(5)));
-        assert_ne!(name(&base), name(&Head { length: 10, ..head(4) }));
+        assert_ne!(name(&base), name(&GgufHeader { length: 10, ..head(4) }));
         assert_eq!(name(&base), "m-9-4-1");
     }
 }

@@ -7,7 +7,10 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
 use base::failure::{Failure, OrFail, Result};
-use base::host::wire::{Chat, Fault, FaultKind, Mode, Stop, Tell, Told, Usage};
+use base::host::wire::{
+    HostChat, HostFault, HostFaultKind, HostResponse, HostResponseLine, HostStopReason, ReplyUsage,
+    ToolCallMode,
+};
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
@@ -16,16 +19,16 @@ use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
 
 use crate::batch::{self, Need};
-use crate::cache::{Cache, Key, Wait};
-use crate::command::{Command, Count};
-use crate::embed::Embeds;
+use crate::cache::{ConversationKey, KvCache, SlotWait};
+use crate::command::{EngineCommand, EngineLoad};
+use crate::embed::EmbedQueue;
 use crate::grammar;
-use crate::guard::Checked;
-use crate::job::{Job, Plan, Turning};
+use crate::job::{GrammarSwitch, JobPlan, ReplyJob};
 use crate::load;
 use crate::options::Serve;
-use crate::prefix::{self, Prefixes};
-use crate::prompt::{self, Spoken};
+use crate::prefix::{self, PrefixStore};
+use crate::preflight::CheckedModel;
+use crate::prompt::{self, VerbatimCall};
 use crate::sample::Sampler;
 use crate::template::Template;
 use crate::threads::Threads;
@@ -38,12 +41,12 @@ struct Engine<'m> {
     model: &'m LlamaModel,
     context: LlamaContext<'m>,
     template: Template,
-    checked: Checked,
-    cache: Cache,
-    spoken: HashMap<Key, Vec<Spoken>>,
-    waiting: Vec<(Plan, Box<Chat>, Sender<Told>)>,
-    active: Vec<Job>,
-    embeds: Embeds<'m>,
+    checked: CheckedModel,
+    cache: KvCache,
+    spoken: HashMap<ConversationKey, Vec<VerbatimCall>>,
+    waiting: Vec<(JobPlan, Box<HostChat>, Sender<HostResponseLine>)>,
+    active: Vec<ReplyJob>,
+    embeds: EmbedQueue<'m>,
     controls: Vec<String>,
     settings: Settings,
 }
@@ -58,40 +61,40 @@ struct Settings {
 /// Loads the model, says `loaded`, and answers commands until `Stop`.
 pub fn run(
     serve: &Serve,
-    checked: Checked,
-    commands: &Receiver<Command>,
+    checked: CheckedModel,
+    commands: &Receiver<EngineCommand>,
     loaded: impl FnOnce(),
 ) -> Result<()> {
     let threads = Threads::new(serve.threads);
     let (backend, model) = &load::model(serve)?;
     let prefixes =
-        prefix::directory().and_then(|directory| Prefixes::open(directory, &serve.model));
+        prefix::directory().and_then(|directory| PrefixStore::open(directory, &serve.model));
     let prefixes = prefixes.or_fail(|| "cannot keep conversations")?;
-    answer(serve, Ground { backend, model, checked, threads, prefixes }, commands, loaded)
+    answer(serve, EngineContext { backend, model, checked, threads, prefixes }, commands, loaded)
 }
 
 /// What an engine stands on.
-pub struct Ground<'m> {
+pub struct EngineContext<'m> {
     /// llama.cpp.
     pub backend: &'m LlamaBackend,
     /// The loaded model.
     pub model: &'m LlamaModel,
     /// What is known of its file.
-    pub checked: Checked,
+    pub checked: CheckedModel,
     /// The threads to begin with.
     pub threads: Threads,
     /// The prompt beginnings on disk.
-    pub prefixes: Prefixes,
+    pub prefixes: PrefixStore,
 }
 
 /// Answers commands with a loaded model until `Stop`.
 pub fn answer(
     serve: &Serve,
-    ground: Ground<'_>,
-    commands: &Receiver<Command>,
+    ground: EngineContext<'_>,
+    commands: &Receiver<EngineCommand>,
     loaded: impl FnOnce(),
 ) -> Result<()> {
-    let Ground { backend, model, checked, mut threads, prefixes } = ground;
+    let EngineContext { backend, model, checked, mut threads, prefixes } = ground;
     threads.look();
     let sequences = serve.parallel * 3;
     let parameters = LlamaContextParams::default()
@@ -101,13 +104,13 @@ pub fn answer(
         .with_n_seq_max(sequences)
         .with_kv_unified(true)
         .with_no_perf(true);
-    let embeds = Embeds::new(&checked.head, prefixes.directory());
+    let embeds = EmbedQueue::new(&checked.head, prefixes.directory());
     let context = load::context(backend, model, &parameters, threads.now())?;
     let template = Template::new(checked.head.template.as_deref()).map_err(|why| {
         Failure::usage("this model's chat template is not supported").because(why)
     })?;
     let cells = usize::try_from(checked.cells).unwrap_or(usize::MAX);
-    let cache = Cache::new(prefixes, sequences as usize, cells, checked.head.kv_bytes)
+    let cache = KvCache::new(prefixes, sequences as usize, cells, checked.head.kv_bytes)
         .or_fail(|| "cannot keep conversations")?;
     let mut engine = Engine {
         embeds,
@@ -152,7 +155,7 @@ impl<'m> Engine<'m> {
     }
 
     /// Takes all commands that are there; waits for one when nothing else is to be done.
-    fn listen(&mut self, commands: &Receiver<Command>) -> bool {
+    fn listen(&mut self, commands: &Receiver<EngineCommand>) -> bool {
         if self.active.is_empty() && self.waiting.is_empty() && self.embeds.count() == 0 {
             let Ok(command) = commands.recv() else { return false };
             self.settings.threads.pause();
@@ -174,47 +177,54 @@ impl<'m> Engine<'m> {
     }
 
     /// False: it is time to end.
-    fn obey(&mut self, command: Command) -> bool {
+    fn obey(&mut self, command: EngineCommand) -> bool {
         match command {
-            Command::Chat { connection, id, chat, hears } => {
+            EngineCommand::Chat { connection, id, chat, hears } => {
                 let key = (connection, chat.conversation.clone());
                 match self.plan(key, id, &chat) {
                     Ok(plan) => self.waiting.push((plan, chat, hears)),
-                    Err(fault) => drop(hears.send(Told { id, what: Tell::Error(fault) })),
+                    Err(fault) => {
+                        drop(hears.send(HostResponseLine { id, what: HostResponse::Error(fault) }))
+                    }
                 }
             }
-            Command::Embed(wish) => self.embeds.add(wish),
-            Command::Cancel { connection, chat } => {
+            EngineCommand::Embed(wish) => self.embeds.add(wish),
+            EngineCommand::Cancel { connection, chat } => {
                 self.embeds.cancel(|wish| wish.connection == connection && wish.id == chat);
                 self.cancel(|key, id| key.0 == connection && id == chat);
             }
-            Command::Closed(connection) => {
+            EngineCommand::Closed(connection) => {
                 self.embeds.cancel(|wish| wish.connection == connection);
                 self.cancel(|key, _| key.0 == connection);
                 self.cache.close(&mut self.context, connection);
                 self.spoken.retain(|key, _| key.0 != connection);
             }
-            Command::Count(tell) => {
+            EngineCommand::Count(tell) => {
                 let chats = self.active.len() + self.waiting.len();
                 let (in_memory, on_disk) = self.cache.count();
                 let threads = self.settings.threads.now();
                 let embeds = self.embeds.count();
-                let _ = tell.send(Count { chats, in_memory, on_disk, embeds, threads });
+                let _ = tell.send(EngineLoad { chats, in_memory, on_disk, embeds, threads });
             }
-            Command::Stop => return false,
+            EngineCommand::Stop => return false,
         }
         true
     }
 
     /// Makes a prompt of a chat.
-    fn plan(&self, key: Key, id: u64, chat: &Chat) -> std::result::Result<Plan, Fault> {
+    fn plan(
+        &self,
+        key: ConversationKey,
+        id: u64,
+        chat: &HostChat,
+    ) -> std::result::Result<JobPlan, HostFault> {
         let since = Instant::now();
-        let refused = |why: String| Fault::new(FaultKind::Rejected, why);
+        let refused = |why: String| HostFault::new(HostFaultKind::Rejected, why);
         let mode = prompt::mode(chat, self.checked.head.parameters);
         let grammar = match mode {
-            Mode::Envelope => Some(grammar::envelope(&chat.tools, chat.act)),
-            Mode::Lazy => Some(grammar::after_mark(&chat.tools)),
-            Mode::Free | Mode::Auto => None,
+            ToolCallMode::Envelope => Some(grammar::envelope(&chat.tools, chat.act)),
+            ToolCallMode::Lazy => Some(grammar::after_mark(&chat.tools)),
+            ToolCallMode::Free | ToolCallMode::Auto => None,
         };
         let grammar = grammar.transpose().map_err(|e| refused(e.to_string()))?;
         let spoken = self.spoken.get(&key).map_or(&[][..], Vec::as_slice);
@@ -231,10 +241,10 @@ impl<'m> Engine<'m> {
         let room = context.saturating_sub(prompt.len());
         if room < LEAST_ROOM {
             let why = format!("{} tokens, and the context holds {context}", prompt.len());
-            return Err(Fault::new(FaultKind::TooLong, why));
+            return Err(HostFault::new(HostFaultKind::TooLong, why));
         }
         let max_tokens = (chat.max_tokens as usize).clamp(1, room);
-        Ok(Plan { key, id, prompt, shared, mode, grammar, max_tokens, since })
+        Ok(JobPlan { key, id, prompt, shared, mode, grammar, max_tokens, since })
     }
 
     /// Seats whoever waits, in order, as long as there are seats. Nobody overtakes one who waits
@@ -247,29 +257,29 @@ impl<'m> Engine<'m> {
                 still.push((plan, chat, hears));
                 continue;
             }
-            let Plan { key, prompt, shared, max_tokens, .. } = &plan;
+            let JobPlan { key, prompt, shared, max_tokens, .. } = &plan;
             let seat = self.cache.seat(&mut self.context, key, prompt, *shared, *max_tokens);
             let seat = match seat {
                 Ok(seat) => seat,
                 Err(wait) => {
-                    full = wait == Wait::Room;
+                    full = wait == SlotWait::Room;
                     still.push((plan, chat, hears));
                     continue;
                 }
             };
             let mut sampler = Sampler::new(chat.temperature, chat.seed);
             let constrained = match &plan.grammar {
-                Some(grammar) if plan.mode == Mode::Envelope => {
+                Some(grammar) if plan.mode == ToolCallMode::Envelope => {
                     sampler.constrain(self.model, grammar, &[])
                 }
                 Some(_) | None => Ok(()),
             };
-            let job = Job::new(plan, seat, sampler, hears);
+            let job = ReplyJob::new(plan, seat, sampler, hears);
             match constrained {
                 Ok(()) => self.active.push(job),
                 Err(why) => {
                     self.cache.rest(seat.seq);
-                    job.fail(Fault::new(FaultKind::Rejected, why));
+                    job.fail(HostFault::new(HostFaultKind::Rejected, why));
                 }
             }
         }
@@ -281,7 +291,7 @@ impl<'m> Engine<'m> {
         if self.active.is_empty() {
             return;
         }
-        let standing = |cache: &Cache, job: &Job| cache.tokens(job.seat.seq).len();
+        let standing = |cache: &KvCache, job: &ReplyJob| cache.tokens(job.seat.seq).len();
         let needs: Vec<Need> =
             self.active.iter().map(|job| job.need(standing(&self.cache, job))).collect();
         let shares = batch::share(&needs);
@@ -331,17 +341,17 @@ impl<'m> Engine<'m> {
     }
 
     /// Takes a token into a reply; `Some` when the reply has ended with it.
-    fn write(&mut self, job: &mut Job, token: LlamaToken) -> Option<Stop> {
+    fn write(&mut self, job: &mut ReplyJob, token: LlamaToken) -> Option<HostStopReason> {
         let vocab = self.model.vocab();
         if vocab.is_eog(token) {
-            return Some(Stop::Done);
+            return Some(HostStopReason::Done);
         }
-        let marks = job.plan.mode == Mode::Lazy;
+        let marks = job.plan.mode == ToolCallMode::Lazy;
         let bytes = vocab.token_to_piece(token, marks, None);
         match job.write(token, &bytes) {
-            Turning::None => {}
-            Turning::Release => job.sampler.release(),
-            Turning::Constrain(begun) => {
+            GrammarSwitch::None => {}
+            GrammarSwitch::Release => job.sampler.release(),
+            GrammarSwitch::Constrain(begun) => {
                 if let Some(grammar) = &job.plan.grammar {
                     let begun = vocab.tokenize(begun.as_bytes(), false, false);
                     // A grammar that was good for one reply is good for the next; without it the
@@ -351,12 +361,12 @@ impl<'m> Engine<'m> {
             }
         }
         if job.is_complete() {
-            return Some(Stop::Done);
+            return Some(HostStopReason::Done);
         }
-        job.is_spent().then_some(Stop::Length)
+        job.is_spent().then_some(HostStopReason::Length)
     }
 
-    fn finish(&mut self, job: Job, stop: Stop) {
+    fn finish(&mut self, job: ReplyJob, stop: HostStopReason) {
         self.cache.rest(job.seat.seq);
         let key = job.plan.key.clone();
         if let Some(spoken) = job.finish(stop) {
@@ -364,31 +374,31 @@ impl<'m> Engine<'m> {
         }
     }
 
-    fn cancel(&mut self, is_meant: impl Fn(&Key, u64) -> bool) {
+    fn cancel(&mut self, is_meant: impl Fn(&ConversationKey, u64) -> bool) {
         let (left, waiting) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition(|(plan, _, _)| is_meant(&plan.key, plan.id));
         self.waiting = waiting;
-        let left: Vec<(Plan, Box<Chat>, Sender<Told>)> = left;
+        let left: Vec<(JobPlan, Box<HostChat>, Sender<HostResponseLine>)> = left;
         for (plan, _, hears) in left {
-            let usage = Usage { prompt: plan.prompt.len() as u64, ..Usage::default() };
-            let what = Tell::Done { stop: Stop::Cancelled, usage };
-            let _ = hears.send(Told { id: plan.id, what });
+            let usage = ReplyUsage { prompt: plan.prompt.len() as u64, ..ReplyUsage::default() };
+            let what = HostResponse::Done { stop: HostStopReason::Cancelled, usage };
+            let _ = hears.send(HostResponseLine { id: plan.id, what });
         }
         let (ended, going_on) = std::mem::take(&mut self.active)
             .into_iter()
             .partition(|job| is_meant(&job.plan.key, job.plan.id));
         self.active = going_on;
-        let ended: Vec<Job> = ended;
+        let ended: Vec<ReplyJob> = ended;
         for job in ended {
-            self.finish(job, Stop::Cancelled);
+            self.finish(job, HostStopReason::Cancelled);
         }
     }
 
     fn fail_all(&mut self, why: &str) {
         for job in std::mem::take(&mut self.active) {
             self.cache.forget(&mut self.context, job.seat.seq);
-            let mut fault = Fault::new(FaultKind::Broken, "llama.cpp failed");
+            let mut fault = HostFault::new(HostFaultKind::Broken, "llama.cpp failed");
             fault.why = Some(why.to_owned());
             job.fail(fault);
         }

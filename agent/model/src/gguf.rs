@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// What the head of a model file says.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Head {
+pub struct GgufHeader {
     /// `general.name`, else the architecture.
     pub name: String,
     /// `general.architecture`.
@@ -65,7 +65,7 @@ const STRING_LIMIT: u64 = 16 << 20;
 const COUNT_LIMIT: u64 = 1 << 20;
 
 /// Reads the head of a model file.
-pub fn read(path: &Path) -> Result<Head, BadFile> {
+pub fn read(path: &Path) -> Result<GgufHeader, BadFile> {
     let mut reader = Reader { inner: BufReader::new(File::open(path)?), at: 0 };
     let mut magic = [0; 4];
     if reader.fill(&mut magic).is_err() || &magic != b"GGUF" {
@@ -95,7 +95,7 @@ pub fn read(path: &Path) -> Result<Head, BadFile> {
     Ok(head(&values, parameters, start.saturating_add(data)))
 }
 
-fn head(values: &HashMap<String, Value>, parameters: u64, length: u64) -> Head {
+fn head(values: &HashMap<String, Value>, parameters: u64, length: u64) -> GgufHeader {
     let architecture = text(values, "general.architecture").unwrap_or_default();
     let of = |key: &str| number(values, &format!("{architecture}.{key}"));
     let heads = of("attention.head_count").unwrap_or(1).max(1);
@@ -103,7 +103,7 @@ fn head(values: &HashMap<String, Value>, parameters: u64, length: u64) -> Head {
     let key = of("attention.key_length").unwrap_or(width);
     let value = of("attention.value_length").unwrap_or(width);
     let kv_heads = of("attention.head_count_kv").unwrap_or(heads);
-    Head {
+    GgufHeader {
         name: text(values, "general.name").unwrap_or_else(|| architecture.clone()),
         parameters,
         context: of("context_length").unwrap_or(2048),

@@ -1,10 +1,10 @@
 //! Grammars that hold a model to calls of the offered tools, made from their schemas.
 
-use base::host::wire::Tool;
+use base::host::wire::HostTool;
 use serde_json::{Map, Value, json};
 
-use crate::envelope::{ANSWER, THOUGHT};
-use crate::marked::END;
+use crate::json_envelope::{ANSWER, THOUGHT};
+use crate::tool_call_parser::END;
 
 /// What llama.cpp's conversion reads of a schema. The rest says nothing about form, or (lengths,
 /// patterns) costs a rule for each repetition; long strings end by the output limit instead.
@@ -22,8 +22,8 @@ pub struct BadSchema(String);
 
 /// The grammar of an envelope: a thought and one call of an offered tool, or `answer{text}` unless
 /// the model must `act`.
-pub fn envelope(tools: &[Tool], act: bool) -> Result<String, BadSchema> {
-    let answer = Tool {
+pub fn envelope(tools: &[HostTool], act: bool) -> Result<String, BadSchema> {
+    let answer = HostTool {
         name: ANSWER.into(),
         description: String::new(),
         parameters: json!({
@@ -38,7 +38,7 @@ pub fn envelope(tools: &[Tool], act: bool) -> Result<String, BadSchema> {
 }
 
 /// The grammar of what follows the mark of a call.
-pub fn after_mark(tools: &[Tool]) -> Result<String, BadSchema> {
+pub fn after_mark(tools: &[HostTool]) -> Result<String, BadSchema> {
     let grammar = convert(&json!({ "anyOf": calls(tools.iter()) }))?;
     // Other rules may end in the same word: a parameter may be called `root`.
     let rules = grammar.lines().map(|rule| match rule.strip_prefix("root ::=") {
@@ -50,8 +50,8 @@ pub fn after_mark(tools: &[Tool]) -> Result<String, BadSchema> {
 }
 
 /// The calls of tools, as they will stand in one document.
-fn calls<'a>(tools: impl Iterator<Item = &'a Tool>) -> Vec<Value> {
-    let call = |(at, tool): (usize, &Tool)| {
+fn calls<'a>(tools: impl Iterator<Item = &'a HostTool>) -> Vec<Value> {
+    let call = |(at, tool): (usize, &HostTool)| {
         let form = Form { root: format!("#/anyOf/{at}/properties/arguments") };
         call(&tool.name, &form.of(&tool.parameters))
     };
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn every_grammar_has_one_root_and_names_its_tools() {
-        let tool = |name: &str| Tool {
+        let tool = |name: &str| HostTool {
             name: name.into(),
             description: String::new(),
             parameters: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn grammars(parameters: &Value) -> [String; 2] {
-        let tool = |name: &str, parameters: &Value| Tool {
+        let tool = |name: &str, parameters: &Value| HostTool {
             name: name.into(),
             description: String::new(),
             parameters: parameters.clone(),

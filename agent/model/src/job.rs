@@ -3,25 +3,28 @@
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use base::host::wire::{Call, Fault, Mode, Stop, Tell, Told, Usage};
+use base::host::wire::{
+    HostFault, HostResponse, HostResponseLine, HostStopReason, HostToolCall, ReplyUsage,
+    ToolCallMode,
+};
 use llama_cpp_2::token::LlamaToken;
 use serde_json::Value;
 
 use crate::batch::Need;
-use crate::cache::{Key, Seat};
-use crate::envelope::{Envelope, Said};
-use crate::marked::Marked;
-use crate::prompt::Spoken;
+use crate::cache::{AcquiredSlot, ConversationKey};
+use crate::json_envelope::{JsonEnvelope, ModelOutput};
+use crate::prompt::VerbatimCall;
 use crate::sample::Sampler;
+use crate::tool_call_parser::ToolCallParser;
 
 /// A sign of life every so many tokens that cannot be shown.
 const PROGRESS: usize = 16;
 
 /// A prompt that was made of a chat, and its limits.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct JobPlan {
     /// The conversation.
-    pub key: Key,
+    pub key: ConversationKey,
     /// The id of the request.
     pub id: u64,
     /// The whole prompt.
@@ -29,7 +32,7 @@ pub struct Plan {
     /// How much of it is system text and tools.
     pub shared: usize,
     /// How calls are constrained.
-    pub mode: Mode,
+    pub mode: ToolCallMode,
     /// The grammar of an envelope, or of what follows a mark.
     pub grammar: Option<String>,
     /// Tokens of output at most.
@@ -39,31 +42,31 @@ pub struct Plan {
 }
 
 /// A reply that is being written.
-pub struct Job {
+pub struct ReplyJob {
     /// What was asked.
-    pub plan: Plan,
+    pub plan: JobPlan,
     /// Where its KV is.
-    pub seat: Seat,
+    pub seat: AcquiredSlot,
     /// Chooses its tokens.
     pub sampler: Sampler,
     /// Who hears it.
-    pub hears: Sender<Told>,
+    pub hears: Sender<HostResponseLine>,
     written: Vec<LlamaToken>,
-    speech: Speech,
+    speech: OutputParser,
     first: Option<Instant>,
     called: bool,
 }
 
 /// How the written bytes are read.
-enum Speech {
-    Envelope(Envelope),
-    Marked(Marked),
-    Free(crate::envelope::Words),
+enum OutputParser {
+    Envelope(JsonEnvelope),
+    Marked(ToolCallParser),
+    Free(crate::json_envelope::Utf8Decoder),
 }
 
 /// What a call that begins or ends means for the grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turning {
+pub enum GrammarSwitch {
     /// Nothing changed.
     None,
     /// A call begins: constrain. The token that ended the mark may have gone on with this.
@@ -72,21 +75,37 @@ pub enum Turning {
     Release,
 }
 
-impl Job {
+impl ReplyJob {
     /// A reply of which nothing is written.
-    pub fn new(plan: Plan, seat: Seat, sampler: Sampler, hears: Sender<Told>) -> Job {
+    pub fn new(
+        plan: JobPlan,
+        seat: AcquiredSlot,
+        sampler: Sampler,
+        hears: Sender<HostResponseLine>,
+    ) -> ReplyJob {
         let speech = match plan.mode {
-            Mode::Envelope => Speech::Envelope(Envelope::default()),
-            Mode::Lazy => Speech::Marked(Marked::default()),
-            Mode::Free | Mode::Auto => Speech::Free(crate::envelope::Words::default()),
+            ToolCallMode::Envelope => OutputParser::Envelope(JsonEnvelope::default()),
+            ToolCallMode::Lazy => OutputParser::Marked(ToolCallParser::default()),
+            ToolCallMode::Free | ToolCallMode::Auto => {
+                OutputParser::Free(crate::json_envelope::Utf8Decoder::default())
+            }
         };
-        Job { plan, seat, sampler, hears, written: Vec::new(), speech, first: None, called: false }
+        ReplyJob {
+            plan,
+            seat,
+            sampler,
+            hears,
+            written: Vec::new(),
+            speech,
+            first: None,
+            called: false,
+        }
     }
 
     /// What it waits for, when so many tokens stand in its sequence. The beginning that others
     /// share is read to its exact end first, so that it can be saved.
     pub fn need(&self, standing: usize) -> Need {
-        let Plan { prompt, shared, .. } = &self.plan;
+        let JobPlan { prompt, shared, .. } = &self.plan;
         match prompt.len().saturating_sub(standing) {
             0 => Need::Write,
             _ if standing < *shared => Need::Read(shared - standing),
@@ -105,7 +124,7 @@ impl Job {
 
     /// Says that so much of the prompt is read.
     pub fn progress(&self, standing: usize) {
-        self.tell(Tell::Progress {
+        self.tell(HostResponse::Progress {
             prefilled: standing.min(self.plan.prompt.len()) as u64,
             prompt: self.plan.prompt.len() as u64,
             written: self.written.len() as u64,
@@ -113,7 +132,7 @@ impl Job {
     }
 
     /// Takes a token that was chosen, and its bytes.
-    pub fn write(&mut self, token: LlamaToken, bytes: &[u8]) -> Turning {
+    pub fn write(&mut self, token: LlamaToken, bytes: &[u8]) -> GrammarSwitch {
         self.first.get_or_insert_with(Instant::now);
         self.written.push(token);
         let (said, turning) = self.speech.push(bytes);
@@ -128,7 +147,7 @@ impl Job {
 
     /// Whether the reply is complete by its own form.
     pub fn is_complete(&self) -> bool {
-        matches!(&self.speech, Speech::Envelope(envelope) if envelope.ended())
+        matches!(&self.speech, OutputParser::Envelope(envelope) if envelope.ended())
     }
 
     /// Whether it must end: the limit is reached, or it only repeats itself.
@@ -137,56 +156,57 @@ impl Job {
     }
 
     /// Says the rest and the end. Gives what the model wrote, for the next prompt.
-    pub fn finish(mut self, stop: Stop) -> Option<Spoken> {
-        let speech = std::mem::replace(&mut self.speech, Speech::Free(Default::default()));
+    pub fn finish(mut self, stop: HostStopReason) -> Option<VerbatimCall> {
+        let speech = std::mem::replace(&mut self.speech, OutputParser::Free(Default::default()));
         let spoken = match speech {
-            Speech::Envelope(envelope) => {
+            OutputParser::Envelope(envelope) => {
                 let spoken = spoken(&envelope);
-                if let Some(call) = envelope.call().filter(|_| stop != Stop::Cancelled) {
+                if let Some(call) = envelope.call().filter(|_| stop != HostStopReason::Cancelled) {
                     self.say(call);
                 }
                 spoken
             }
-            Speech::Marked(marked) => {
-                if let Some(said) = marked.finish().filter(|_| stop != Stop::Cancelled) {
+            OutputParser::Marked(marked) => {
+                if let Some(said) = marked.finish().filter(|_| stop != HostStopReason::Cancelled) {
                     self.say(said);
                 }
                 None
             }
-            Speech::Free(_) => None,
+            OutputParser::Free(_) => None,
         };
-        let stop = if self.called && stop == Stop::Done { Stop::Calls } else { stop };
+        let stop =
+            if self.called && stop == HostStopReason::Done { HostStopReason::Calls } else { stop };
         let usage = self.usage();
-        self.tell(Tell::Done { stop, usage });
+        self.tell(HostResponse::Done { stop, usage });
         spoken
     }
 
     /// Says that there will be no reply.
-    pub fn fail(self, fault: Fault) {
-        self.tell(Tell::Error(fault));
+    pub fn fail(self, fault: HostFault) {
+        self.tell(HostResponse::Error(fault));
     }
 
-    fn say(&mut self, said: Said) {
+    fn say(&mut self, said: ModelOutput) {
         let tell = match said {
-            Said::Text(text) => Tell::Text { text },
-            Said::Call { name, args, cut } => {
+            ModelOutput::Text(text) => HostResponse::Text { text },
+            ModelOutput::Call { name, args, cut } => {
                 self.called = true;
-                Tell::Call { name, args, truncated_at_cap: cut }
+                HostResponse::Call { name, args, truncated_at_cap: cut }
             }
         };
         self.tell(tell);
     }
 
-    fn tell(&self, what: Tell) {
+    fn tell(&self, what: HostResponse) {
         // A client that is gone hears nothing; its connection's end cancels the reply.
-        let _ = self.hears.send(Told { id: self.plan.id, what });
+        let _ = self.hears.send(HostResponseLine { id: self.plan.id, what });
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> ReplyUsage {
         let millis = |from: Instant, to: Instant| to.duration_since(from).as_millis() as u64;
         let now = Instant::now();
         let first = self.first.unwrap_or(now);
-        Usage {
+        ReplyUsage {
             prompt: self.plan.prompt.len() as u64,
             reused: self.seat.reused as u64,
             prefilled: (self.plan.prompt.len() - self.seat.reused) as u64,
@@ -198,37 +218,37 @@ impl Job {
     }
 }
 
-impl Speech {
-    fn push(&mut self, bytes: &[u8]) -> (Vec<Said>, Turning) {
+impl OutputParser {
+    fn push(&mut self, bytes: &[u8]) -> (Vec<ModelOutput>, GrammarSwitch) {
         match self {
-            Speech::Envelope(envelope) => {
-                (envelope.push(bytes).into_iter().collect(), Turning::None)
+            OutputParser::Envelope(envelope) => {
+                (envelope.push(bytes).into_iter().collect(), GrammarSwitch::None)
             }
-            Speech::Marked(marked) => {
+            OutputParser::Marked(marked) => {
                 let before = marked.in_call();
                 let said = marked.push(bytes);
                 let turning = match (before, marked.in_call()) {
-                    (false, true) => Turning::Constrain(marked.begun().to_owned()),
-                    (true, false) => Turning::Release,
-                    _ => Turning::None,
+                    (false, true) => GrammarSwitch::Constrain(marked.begun().to_owned()),
+                    (true, false) => GrammarSwitch::Release,
+                    _ => GrammarSwitch::None,
                 };
                 (said, turning)
             }
-            Speech::Free(words) => {
+            OutputParser::Free(words) => {
                 let text = words.push(bytes);
-                let said = (!text.is_empty()).then_some(Said::Text(text));
-                (said.into_iter().collect(), Turning::None)
+                let said = (!text.is_empty()).then_some(ModelOutput::Text(text));
+                (said.into_iter().collect(), GrammarSwitch::None)
             }
         }
     }
 }
 
 /// What was written, under the call as the conversation will repeat it.
-fn spoken(envelope: &Envelope) -> Option<Spoken> {
+fn spoken(envelope: &JsonEnvelope) -> Option<VerbatimCall> {
     let raw = envelope.raw();
     let value: Value = serde_json::from_str(&raw).ok()?;
     let name = value.get("name")?.as_str()?.to_owned();
-    Some(Spoken { call: Call { name, args: value.get("arguments")?.clone() }, raw })
+    Some(VerbatimCall { call: HostToolCall { name, args: value.get("arguments")?.clone() }, raw })
 }
 
 /// Whether the end of a text is one short piece again and again: small models do not get out of

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use base::host::wire::{Fault, Tell, Told};
+use base::host::wire::{HostFault, HostResponse, HostResponseLine};
 use clap::Parser;
 use model::options::Options;
 use model::{bench, server};
@@ -16,21 +16,21 @@ fn main() -> ExitCode {
     let ended = if is_bench {
         bench::run(&serve).map(|table| drop(std::io::stdout().write_all(table.as_bytes())))
     } else {
-        server::run(&serve, |hello| say(Tell::Hello(hello.clone())))
+        server::run(&serve, |hello| say(HostResponse::Hello(hello.clone())))
     };
     let Err(failure) = ended else { return ExitCode::SUCCESS };
     let _ = writeln!(std::io::stderr(), "{failure}");
     let code = failure.exit_code();
     if !is_bench {
-        say(Tell::Error(Fault::from(failure)));
+        say(HostResponse::Error(HostFault::from(failure)));
     }
     ExitCode::from(code)
 }
 
 /// One line for whoever started us; then stdout leads nowhere, so that nobody waits for its end.
-fn say(what: Tell) {
+fn say(what: HostResponse) {
     let mut out = std::io::stdout();
-    let line = serde_json::to_string(&Told { id: 0, what }).unwrap_or_default();
+    let line = serde_json::to_string(&HostResponseLine { id: 0, what }).unwrap_or_default();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(null);

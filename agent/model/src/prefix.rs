@@ -20,16 +20,16 @@ const BOUND: u64 = 1 << 30;
 
 /// The saved beginnings of one model.
 #[derive(Debug)]
-pub struct Prefixes {
+pub struct PrefixStore {
     directory: PathBuf,
     model: String,
 }
 
-impl Prefixes {
+impl PrefixStore {
     /// Those of a model file, in a directory that is made where there is none.
-    pub fn open(directory: PathBuf, model: &Path) -> io::Result<Prefixes> {
+    pub fn open(directory: PathBuf, model: &Path) -> io::Result<PrefixStore> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-        Ok(Prefixes { directory, model: fingerprint(model)? })
+        Ok(PrefixStore { directory, model: fingerprint(model)? })
     }
 
     /// Where they are.

@@ -11,15 +11,18 @@ use std::time::{Duration, Instant};
 
 use base::failure::{Failure, OrFail, Result};
 use base::host::connection::{is_last, lines};
-use base::host::place::{self, Place};
-use base::host::wire::{Ask, Asked, Fault, FaultKind, Hello, Status, Tell, Told, VERSION};
+use base::host::socket_path::{self, HostPaths};
+use base::host::wire::{
+    Hello, HostFault, HostFaultKind, HostRequest, HostRequestLine, HostResponse, HostResponseLine,
+    HostStatus, VERSION,
+};
 use base::lock::Lock;
 
-use crate::command::{Command, Wish};
+use crate::command::{EmbedRequest, EngineCommand};
 use crate::embed;
 use crate::engine;
-use crate::guard::{self, Checked};
 use crate::options::Serve;
+use crate::preflight::{self, CheckedModel};
 
 /// How often a host that waits for another's end looks whether that one answers after all.
 const LOOK: Duration = Duration::from_millis(200);
@@ -27,10 +30,10 @@ const LOOK: Duration = Duration::from_millis(200);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Something that happened to the host.
-enum Event {
+enum ServerEvent {
     Opened(UnixStream),
     Closed(u64),
-    Asked(u64, Asked),
+    Asked(u64, HostRequestLine),
     /// A chat or an embed was answered to its end.
     Answered(u64, u64),
     Loaded,
@@ -41,9 +44,9 @@ enum Event {
 struct Host {
     hello: Hello,
     idle: Duration,
-    engine: Sender<Command>,
-    events: Sender<Event>,
-    writers: std::collections::HashMap<u64, Sender<Told>>,
+    engine: Sender<EngineCommand>,
+    events: Sender<ServerEvent>,
+    writers: std::collections::HashMap<u64, Sender<HostResponseLine>>,
     chats: HashSet<(u64, u64)>,
     next: u64,
     loaded: bool,
@@ -56,17 +59,17 @@ struct Host {
 /// Serves a model until nobody needs it. `ready` is called once clients can connect.
 pub fn run(serve: &Serve, ready: impl FnOnce(&Hello)) -> Result<()> {
     // First the place: a host that still ends has the memory that this one is about to need.
-    let (socket, _lock) = place(serve)?;
-    let checked = guard::check(serve)?;
-    let listener =
-        place::listen(&socket).or_fail(|| format!("cannot listen at `{}`", socket.display()))?;
+    let (socket, _lock) = claim(serve)?;
+    let checked = preflight::check(serve)?;
+    let listener = socket_path::listen(&socket)
+        .or_fail(|| format!("cannot listen at `{}`", socket.display()))?;
     let (events, happened) = channel();
     let (engine, commands) = channel();
     let hello = hello(&checked);
     ready(&hello);
     let (told, loaded) = (serve.clone(), events.clone());
     let work = move || {
-        let loaded = || drop(loaded.send(Event::Loaded));
+        let loaded = || drop(loaded.send(ServerEvent::Loaded));
         engine::run(&told, checked, &commands, loaded)
     };
     start_engine(work, events.clone())?;
@@ -77,32 +80,32 @@ pub fn run(serve: &Serve, ready: impl FnOnce(&Hello)) -> Result<()> {
     ended
 }
 
-fn place(serve: &Serve) -> Result<(PathBuf, Option<Lock>)> {
+fn claim(serve: &Serve) -> Result<(PathBuf, Option<Lock>)> {
     if let Some(socket) = &serve.socket {
         return Ok((socket.clone(), None));
     }
-    let place = Place::of(&serve.model)?;
+    let paths = HostPaths::of(&serve.model)?;
     let (tell, taken) = channel();
-    let lock = place.lock();
+    let lock = paths.lock();
     let take = move || drop(tell.send(Lock::take(&lock)));
     thread::Builder::new().name("lock".into()).spawn(take).or_fail(|| "cannot start a thread")?;
     loop {
         match taken.recv_timeout(LOOK) {
             Ok(lock) => {
                 let lock = lock.or_fail(|| "cannot lock the model host's place")?;
-                return Ok((place.socket(), Some(lock)));
+                return Ok((paths.socket(), Some(lock)));
             }
             // Whoever holds the lock and does not listen is about to end.
-            Err(_) if place::connect(&place.socket()).is_err() => {}
+            Err(_) if socket_path::connect(&paths.socket()).is_err() => {}
             Err(_) => {
                 return Err(Failure::refused("another host serves this model already")
-                    .because(format!("it listens at {}", place.socket().display())));
+                    .because(format!("it listens at {}", paths.socket().display())));
             }
         }
     }
 }
 
-fn hello(checked: &Checked) -> Hello {
+fn hello(checked: &CheckedModel) -> Hello {
     Hello {
         version: VERSION,
         model: checked.head.name.clone(),
@@ -116,21 +119,21 @@ fn hello(checked: &Checked) -> Hello {
 /// Works on a thread of its own; its end is heard of, also when it panics.
 fn start_engine(
     work: impl FnOnce() -> Result<()> + Send + 'static,
-    events: Sender<Event>,
+    events: Sender<ServerEvent>,
 ) -> Result<()> {
     let work = move || {
         let ended = catch_unwind(AssertUnwindSafe(work))
             .unwrap_or_else(|_| Err(Failure::failed("the model host broke")));
-        drop(events.send(Event::Ended(ended)));
+        drop(events.send(ServerEvent::Ended(ended)));
     };
     thread::Builder::new().name("engine".into()).spawn(work).or_fail(|| "cannot start a thread")?;
     Ok(())
 }
 
-fn accept(listener: UnixListener, events: Sender<Event>) -> Result<()> {
+fn accept(listener: UnixListener, events: Sender<ServerEvent>) -> Result<()> {
     let work = move || {
         for socket in listener.incoming().flatten() {
-            if events.send(Event::Opened(socket)).is_err() {
+            if events.send(ServerEvent::Opened(socket)).is_err() {
                 return;
             }
         }
@@ -143,8 +146,8 @@ impl Host {
     fn new(
         hello: Hello,
         idle: Duration,
-        engine: Sender<Command>,
-        events: Sender<Event>,
+        engine: Sender<EngineCommand>,
+        events: Sender<ServerEvent>,
         socket: PathBuf,
     ) -> Host {
         Host {
@@ -162,7 +165,7 @@ impl Host {
         }
     }
 
-    fn run(&mut self, happened: &Receiver<Event>) -> Result<()> {
+    fn run(&mut self, happened: &Receiver<ServerEvent>) -> Result<()> {
         loop {
             let event = if self.chats.is_empty() && !self.idle.is_zero() {
                 match happened.recv_timeout(self.idle.saturating_sub(self.quiet_since.elapsed())) {
@@ -176,21 +179,21 @@ impl Host {
                 }
             };
             match event {
-                Event::Opened(socket) => drop(self.open(socket)),
-                Event::Closed(connection) => {
+                ServerEvent::Opened(socket) => drop(self.open(socket)),
+                ServerEvent::Closed(connection) => {
                     self.close(connection);
                     if self.idle.is_zero() && self.writers.is_empty() {
                         break;
                     }
                 }
-                Event::Answered(connection, id) => self.answered(connection, id),
-                Event::Loaded => self.loaded = true,
-                Event::Ended(ended) => {
+                ServerEvent::Answered(connection, id) => self.answered(connection, id),
+                ServerEvent::Loaded => self.loaded = true,
+                ServerEvent::Ended(ended) => {
                     self.hide();
                     self.tell_all(&ended, happened);
                     return ended;
                 }
-                Event::Asked(connection, asked) => self.asked(connection, asked),
+                ServerEvent::Asked(connection, asked) => self.asked(connection, asked),
             }
         }
         self.end(happened)
@@ -203,12 +206,12 @@ impl Host {
     }
 
     /// Lets the engine give its memory and files back.
-    fn end(&mut self, happened: &Receiver<Event>) -> Result<()> {
+    fn end(&mut self, happened: &Receiver<ServerEvent>) -> Result<()> {
         self.hide();
-        let _ = self.engine.send(Command::Stop);
+        let _ = self.engine.send(EngineCommand::Stop);
         loop {
             match happened.recv() {
-                Ok(Event::Ended(ended)) => return ended,
+                Ok(ServerEvent::Ended(ended)) => return ended,
                 Ok(_) => {}
                 Err(_) => return Ok(()),
             }
@@ -226,23 +229,25 @@ impl Host {
         let connection = self.next;
         self.next += 1;
         let reader = socket.try_clone()?;
-        let (tell, told) = channel::<Told>();
+        let (tell, told) = channel::<HostResponseLine>();
         let events = self.events.clone();
         let writing = self.writing.0.clone();
         thread::Builder::new().name("writer".into()).spawn(move || {
             let _writing = writing;
-            write_lines(socket, &told, |id| drop(events.send(Event::Answered(connection, id))));
+            write_lines(socket, &told, |id| {
+                drop(events.send(ServerEvent::Answered(connection, id)))
+            });
         })?;
         let events = self.events.clone();
         thread::Builder::new().name("reader".into()).spawn(move || {
-            for asked in lines::<Asked>(reader) {
+            for asked in lines::<HostRequestLine>(reader) {
                 // What is no request ends the connection: its sender is not one of ours.
                 let Ok(asked) = asked else { break };
-                if events.send(Event::Asked(connection, asked)).is_err() {
+                if events.send(ServerEvent::Asked(connection, asked)).is_err() {
                     return;
                 }
             }
-            drop(events.send(Event::Closed(connection)));
+            drop(events.send(ServerEvent::Closed(connection)));
         })?;
         self.writers.insert(connection, tell);
         Ok(())
@@ -252,7 +257,7 @@ impl Host {
         self.writers.remove(&connection);
         self.chats.retain(|(owner, _)| *owner != connection);
         self.quiet_since = Instant::now();
-        let _ = self.engine.send(Command::Closed(connection));
+        let _ = self.engine.send(EngineCommand::Closed(connection));
     }
 
     fn answered(&mut self, connection: u64, id: u64) {
@@ -260,52 +265,60 @@ impl Host {
         self.quiet_since = Instant::now();
     }
 
-    fn asked(&mut self, connection: u64, asked: Asked) {
+    fn asked(&mut self, connection: u64, asked: HostRequestLine) {
         self.quiet_since = Instant::now();
         let id = asked.id;
         match asked.what {
-            Ask::Hello { version: VERSION } => {
-                self.tell(connection, id, Tell::Hello(self.hello.clone()))
+            HostRequest::Hello { version: VERSION } => {
+                self.tell(connection, id, HostResponse::Hello(self.hello.clone()))
             }
-            Ask::Hello { version } => {
+            HostRequest::Hello { version } => {
                 let what = format!("the host speaks version {VERSION}, not {version}");
-                self.tell(connection, id, Tell::Error(Fault::new(FaultKind::Rejected, what)));
+                self.tell(
+                    connection,
+                    id,
+                    HostResponse::Error(HostFault::new(HostFaultKind::Rejected, what)),
+                );
             }
-            Ask::Chat(chat) => {
+            HostRequest::Chat(chat) => {
                 let Some(hears) = self.writers.get(&connection).cloned() else { return };
                 self.chats.insert((connection, id));
                 let chat = Box::new(chat);
-                let _ = self.engine.send(Command::Chat { connection, id, chat, hears });
+                let _ = self.engine.send(EngineCommand::Chat { connection, id, chat, hears });
             }
-            Ask::Embed { texts } => {
+            HostRequest::Embed { texts } => {
                 let Some(hears) = self.writers.get(&connection).cloned() else { return };
                 self.chats.insert((connection, id));
-                let wish = Wish { connection, id, texts, hears };
-                let _ = self.engine.send(Command::Embed(wish));
+                let wish = EmbedRequest { connection, id, texts, hears };
+                let _ = self.engine.send(EngineCommand::Embed(wish));
             }
-            Ask::Unknown => {
+            HostRequest::Unknown => {
                 let what = "the model host is of an earlier version and does not know this request";
-                self.tell(connection, id, Tell::Error(Fault::new(FaultKind::Rejected, what)));
+                self.tell(
+                    connection,
+                    id,
+                    HostResponse::Error(HostFault::new(HostFaultKind::Rejected, what)),
+                );
             }
-            Ask::Cancel { chat } => {
-                let _ = self.engine.send(Command::Cancel { connection, chat });
+            HostRequest::Cancel { chat } => {
+                let _ = self.engine.send(EngineCommand::Cancel { connection, chat });
                 self.answered(connection, chat);
             }
-            Ask::Status => {
+            HostRequest::Status => {
                 let status = self.status();
-                self.tell(connection, id, Tell::Status(status));
+                self.tell(connection, id, HostResponse::Status(status));
             }
         }
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> HostStatus {
         let (tell, count) = channel();
-        let asked = self.loaded && self.engine.send(Command::Count(tell)).is_ok();
+        let asked = self.loaded && self.engine.send(EngineCommand::Count(tell)).is_ok();
         // The engine answers between two batches.
         let counted = asked.then(|| count.recv().ok()).flatten();
         let chats = counted.map_or(self.chats.len(), |count| count.chats);
         let counted = counted.unwrap_or_default();
-        Status {
+        HostStatus {
             loaded: self.loaded,
             connections: self.writers.len() as u64,
             chats: chats as u64,
@@ -316,34 +329,34 @@ impl Host {
         }
     }
 
-    fn tell(&self, connection: u64, id: u64, what: Tell) {
+    fn tell(&self, connection: u64, id: u64, what: HostResponse) {
         if let Some(writer) = self.writers.get(&connection) {
-            let _ = writer.send(Told { id, what });
+            let _ = writer.send(HostResponseLine { id, what });
         }
     }
 
     /// The engine ended by itself: everybody who waits hears why, and who asked just now too.
-    fn tell_all(&mut self, ended: &Result<()>, happened: &Receiver<Event>) {
+    fn tell_all(&mut self, ended: &Result<()>, happened: &Receiver<ServerEvent>) {
         let Err(failure) = ended else { return };
         for event in happened.try_iter() {
-            if let Event::Asked(connection, Asked { id, what }) = event
-                && matches!(what, Ask::Chat(_) | Ask::Embed { .. })
+            if let ServerEvent::Asked(connection, HostRequestLine { id, what }) = event
+                && matches!(what, HostRequest::Chat(_) | HostRequest::Embed { .. })
             {
                 self.chats.insert((connection, id));
             }
         }
         // What cannot be loaded will not be loaded next time; what was loaded may work again.
-        let kind = if self.loaded { FaultKind::Broken } else { FaultKind::Rejected };
+        let kind = if self.loaded { HostFaultKind::Broken } else { HostFaultKind::Rejected };
         for (connection, id) in &self.chats {
-            let mut fault = Fault::new(kind, failure.what.clone());
+            let mut fault = HostFault::new(kind, failure.what.clone());
             fault.why = failure.reason();
             fault.next.clone_from(&failure.next);
-            self.tell(*connection, *id, Tell::Error(fault));
+            self.tell(*connection, *id, HostResponse::Error(fault));
         }
     }
 }
 
-fn write_lines(mut socket: UnixStream, told: &Receiver<Told>, answered: impl Fn(u64)) {
+fn write_lines(mut socket: UnixStream, told: &Receiver<HostResponseLine>, answered: impl Fn(u64)) {
     let mut gone = false;
     for told in told {
         let last = is_last(&told.what);

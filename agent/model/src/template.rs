@@ -25,7 +25,7 @@ pub struct BadTemplate(#[from] Error);
 
 /// A message as templates know it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Message {
+pub struct TemplateMessage {
     /// `system`, `user`, `assistant` or `tool`.
     pub role: &'static str,
     /// The words.
@@ -43,7 +43,8 @@ impl Template {
     pub fn new(source: Option<&str>) -> Result<Template, BadTemplate> {
         let source = source.unwrap_or(PLAIN).to_owned();
         // Some write `<function=NAME>` and parameters between the marks, which is no JSON.
-        let knows_calls = source.contains(crate::marked::BEGIN) && !source.contains("<function=");
+        let knows_calls =
+            source.contains(crate::tool_call_parser::BEGIN) && !source.contains("<function=");
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
         environment.set_syntax(syntax);
@@ -67,7 +68,7 @@ impl Template {
     /// The prompt for these messages; `open` lets the model go on as the assistant.
     pub fn render(
         &self,
-        messages: &[Message],
+        messages: &[TemplateMessage],
         tools: &[serde_json::Value],
         open: bool,
     ) -> Result<String, BadTemplate> {
@@ -86,7 +87,7 @@ impl Template {
 /// JSON as Python writes it, which is what the models were trained on; not escaped for HTML.
 fn python_json(value: Value, _options: Kwargs) -> Result<Value, Error> {
     let mut bytes = Vec::new();
-    let mut writer = serde_json::Serializer::with_formatter(&mut bytes, Python);
+    let mut writer = serde_json::Serializer::with_formatter(&mut bytes, PythonJson);
     value
         .serialize(&mut writer)
         .map_err(|e| Error::new(ErrorKind::BadSerialization, e.to_string()))?;
@@ -94,9 +95,9 @@ fn python_json(value: Value, _options: Kwargs) -> Result<Value, Error> {
 }
 
 /// `json.dumps`: a blank after each comma and colon.
-pub struct Python;
+pub struct PythonJson;
 
-impl Formatter for Python {
+impl Formatter for PythonJson {
     fn begin_array_value<W: ?Sized + std::io::Write>(
         &mut self,
         writer: &mut W,
@@ -124,7 +125,7 @@ impl Formatter for Python {
 /// A value as Python writes it.
 pub fn python(value: &serde_json::Value) -> String {
     let mut bytes = Vec::new();
-    let mut writer = serde_json::Serializer::with_formatter(&mut bytes, Python);
+    let mut writer = serde_json::Serializer::with_formatter(&mut bytes, PythonJson);
     value.serialize(&mut writer).expect("a JSON value is JSON");
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -135,8 +136,8 @@ mod tests {
 
     use super::*;
 
-    fn user(text: &str) -> Message {
-        Message { role: "user", content: text.into(), ..Message::default() }
+    fn user(text: &str) -> TemplateMessage {
+        TemplateMessage { role: "user", content: text.into(), ..TemplateMessage::default() }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use base::config::providers::CommandLine;
 use base::failure::{Failure, Result};
-use base::process::{Job, Limits};
+use base::process::{Command, OutputLimits};
 use base::secret::Secret;
 
 /// Where a provider's key may come from, in this order.
@@ -20,7 +20,7 @@ pub struct KeySources<'a> {
 
 /// A key and where it came from.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct ApiKey {
     /// The key.
     pub secret: Secret,
     /// Where it came from, for messages.
@@ -29,20 +29,20 @@ pub struct Key {
 
 impl KeySources<'_> {
     /// The first key found; `None` when no source has one.
-    pub fn find(&self) -> Result<Option<Key>> {
+    pub fn find(&self) -> Result<Option<ApiKey>> {
         if let Some(given) = self.given.filter(|key| !key.reveal().trim().is_empty()) {
-            return Ok(Some(Key { secret: given.clone(), origin: "`api_key`".to_owned() }));
+            return Ok(Some(ApiKey { secret: given.clone(), origin: "`api_key`".to_owned() }));
         }
         if let Some(command) = self.command {
             let origin = "`api_key_command`".to_owned();
-            return Ok(Some(Key { secret: self.run(command)?, origin }));
+            return Ok(Some(ApiKey { secret: self.run(command)?, origin }));
         }
         let Some(variable) = self.variable else { return Ok(None) };
-        Ok(in_environment(variable).map(|secret| Key { secret, origin: variable.to_owned() }))
+        Ok(in_environment(variable).map(|secret| ApiKey { secret, origin: variable.to_owned() }))
     }
 
     /// As [`KeySources::find`]; no key is a failure that says where to put one.
-    pub fn need(&self) -> Result<Key> {
+    pub fn need(&self) -> Result<ApiKey> {
         self.find()?.ok_or_else(|| {
             let failure = Failure::usage(format!("no API key for `{}`", self.provider));
             let failure = match self.variable {
@@ -69,7 +69,7 @@ impl KeySources<'_> {
         let Some((program, args)) = argv.split_first() else {
             return Err(failed("the command is empty".to_owned()));
         };
-        let ran = Job::new(program, "/").args(args).output(Limits::seconds(60));
+        let ran = Command::new(program, "/").args(args).output(OutputLimits::seconds(60));
         let output = ran.map_err(|why| failed(why.to_string()))?;
         if output.timed_out {
             return Err(failed("it did not end within 60 s".to_owned()));

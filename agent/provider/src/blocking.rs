@@ -9,6 +9,6 @@ pub async fn off_loop<T: Send + 'static>(
 ) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|why| {
-        Err(Failure::new(base::failure::Kind::Bug, "a task of g3 broke").because(why))
+        Err(Failure::new(base::failure::FailureKind::Bug, "a task of g3 broke").because(why))
     })
 }

@@ -6,16 +6,18 @@ use base::config::providers::EmbeddedConfig;
 use base::event::Usage;
 use base::failure::{Failure, OrFail, Result as ToolOutput};
 use base::host::catalogue;
-use base::host::connection::{Answers, Connection};
-use base::host::find::{self, Wanted};
-use base::host::wire::{self, Chat, Fault, FaultKind, Hello, Mode, Tell, Turn};
+use base::host::connection::{Connection, ResponseStream};
+use base::host::find::{self, HostQuery};
+use base::host::wire::{
+    self, Hello, HostChat, HostFault, HostFaultKind, HostMessage, HostResponse, ToolCallMode,
+};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use crate::error::{ProviderError, Refusal};
 use crate::history;
-use crate::message::{Message, Note, Part, Reply, Role, Stop, ToolCall};
-use crate::provider::{Delta, Facts, Hear, Provider, Request};
+use crate::message::{ContentPart, HarnessNote, Message, MessageRole, Reply, StopReason, ToolCall};
+use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts};
 
 /// Under so many parameters a model is small.
 const LARGE: u64 = 4_000_000_000;
@@ -31,8 +33,8 @@ const UNSEEN: &str = "[a picture; this model cannot see]";
 const KEPT_OF_CUT: usize = 80;
 
 /// A model on this machine.
-pub struct Embedded {
-    facts: Facts,
+pub struct EmbeddedProvider {
+    facts: ProviderFacts,
     temperature: f32,
     host: Host,
 }
@@ -40,13 +42,17 @@ pub struct Embedded {
 /// How the host is reached.
 struct Host {
     /// `None`: a supervisor keeps it, and its socket stays the same.
-    wanted: Option<Wanted>,
+    wanted: Option<HostQuery>,
     connection: Mutex<Arc<Connection>>,
 }
 
 /// Opens the local model of a configuration entry; `reference` is `type.name`, `model` stands for
 /// the configured model's name. The host is found or started, and says what model it has.
-pub fn open(config: &EmbeddedConfig, reference: &str, model: Option<&str>) -> ToolOutput<Embedded> {
+pub fn open(
+    config: &EmbeddedConfig,
+    reference: &str,
+    model: Option<&str>,
+) -> ToolOutput<EmbeddedProvider> {
     if config.model_type.is_some() || config.gpu_layers.is_some() {
         return Err(Failure::usage(format!("`{reference}` sets model_type or gpu_layers"))
             .because("the model file's own template is used, and an accelerator takes all layers")
@@ -56,11 +62,11 @@ pub fn open(config: &EmbeddedConfig, reference: &str, model: Option<&str>) -> To
     let (host, hello) = match find::handed_down() {
         Some(socket) => {
             let connection = Connection::new(socket).or_fail(|| "cannot talk to the model host")?;
-            let hello = connection.hello().map_err(Fault::into_failure)?;
+            let hello = connection.hello().map_err(HostFault::into_failure)?;
             (Host::over(None, connection), hello)
         }
         None => {
-            let wanted = Wanted::of(config, model)?;
+            let wanted = HostQuery::of(config, model)?;
             let (connection, hello) = find::open(&wanted)?;
             (Host::over(Some(wanted), connection), hello)
         }
@@ -68,18 +74,18 @@ pub fn open(config: &EmbeddedConfig, reference: &str, model: Option<&str>) -> To
     let name =
         name.map_or_else(|| file_stem(config).unwrap_or(catalogue::DEFAULT.into()), Into::into);
     let temperature = config.temperature.unwrap_or(0.0) as f32;
-    Ok(Embedded { facts: facts(&hello, config, reference, name), temperature, host })
+    Ok(EmbeddedProvider { facts: facts(&hello, config, reference, name), temperature, host })
 }
 
 fn file_stem(config: &EmbeddedConfig) -> Option<String> {
     Some(config.model_path.as_ref()?.file_stem()?.to_string_lossy().into_owned())
 }
 
-fn facts(hello: &Hello, config: &EmbeddedConfig, reference: &str, model: String) -> Facts {
+fn facts(hello: &Hello, config: &EmbeddedConfig, reference: &str, model: String) -> ProviderFacts {
     let context = hello.context.min(config.context_length.map_or(u64::MAX, u64::from));
     let small = hello.parameters < LARGE || context < ROOMY;
     let most = if small { SMALL_REPLY } else { 8_192 };
-    Facts {
+    ProviderFacts {
         provider: reference.to_owned(),
         model,
         context,
@@ -89,11 +95,11 @@ fn facts(hello: &Hello, config: &EmbeddedConfig, reference: &str, model: String)
     }
 }
 
-impl Provider for Embedded {
+impl Provider for EmbeddedProvider {
     fn ask<'a>(
         &'a self,
-        request: &'a Request<'a>,
-        hear: &'a mut Hear<'_>,
+        request: &'a ChatRequest<'a>,
+        hear: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
             let connection = self.host.connected().await?;
@@ -103,32 +109,32 @@ impl Provider for Embedded {
         })
     }
 
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &ProviderFacts {
         &self.facts
     }
 }
 
-impl Embedded {
-    fn chat(&self, request: &Request<'_>) -> Chat {
+impl EmbeddedProvider {
+    fn chat(&self, request: &ChatRequest<'_>) -> HostChat {
         let messages = history::sound(request.messages);
         let messages = if self.facts.small { forget(afresh(messages)) } else { messages };
         // The model was told that it is not done: it cannot say again that it is.
         let act = self.facts.small && messages.last().is_some_and(Message::is_reminder);
         let stir = self.facts.small && (act || failed(&messages) || repeats(&messages));
-        Chat {
+        HostChat {
             conversation: request.session.to_owned(),
             system: request.system.to_owned(),
-            messages: messages.iter().flat_map(Embedded::turns).collect(),
+            messages: messages.iter().flat_map(EmbeddedProvider::turns).collect(),
             tools: request
                 .tools
                 .iter()
-                .map(|tool| wire::Tool {
+                .map(|tool| wire::HostTool {
                     name: tool.name.clone(),
                     description: tool.description.clone(),
                     parameters: tool.parameters.clone(),
                 })
                 .collect(),
-            mode: Mode::Auto,
+            mode: ToolCallMode::Auto,
             max_tokens: u32::try_from(request.max_output).unwrap_or(u32::MAX),
             temperature: if stir { self.temperature.max(STIRRED) } else { self.temperature },
             seed: request.messages.len() as u64,
@@ -143,7 +149,7 @@ fn repeats(messages: &[Message]) -> bool {
     let made = |message: &Message| -> Vec<(String, Value)> {
         message.calls().map(|call| (call.name.clone(), call.args.clone())).collect()
     };
-    let mut said = messages.iter().rev().filter(|message| message.role == Role::Assistant);
+    let mut said = messages.iter().rev().filter(|message| message.role == MessageRole::Assistant);
     let last = said.next().map(made).unwrap_or_default();
     !last.is_empty() && said.take(2).any(|message| made(message) == last)
 }
@@ -155,8 +161,8 @@ fn afresh(mut messages: Vec<Message>) -> Vec<Message> {
         return messages;
     };
     let asks = |message: &Message| {
-        let text = message.parts.first().and_then(Part::words).is_some();
-        message.role == Role::User && text && !message.is_reminder()
+        let text = message.parts.first().and_then(ContentPart::words).is_some();
+        message.role == MessageRole::User && text && !message.is_reminder()
     };
     let task = messages[..at].iter().rposition(asks).map_or(0, |task| task + 1);
     messages.drain(task.min(at)..at);
@@ -166,25 +172,25 @@ fn afresh(mut messages: Vec<Message>) -> Vec<Message> {
 /// Whether the last call failed: after that a small model makes the same call again when it is asked
 /// in the same way.
 fn failed(messages: &[Message]) -> bool {
-    let failed = |part: &Part| matches!(part, Part::Result(result) if !result.ok);
+    let failed = |part: &ContentPart| matches!(part, ContentPart::Result(result) if !result.ok);
     messages.last().is_some_and(|message| message.parts.iter().any(failed))
 }
 
 /// How many calls at the end were held, one after the other.
 fn led_nowhere(messages: &[Message]) -> usize {
-    let results = messages.iter().rev().filter(|message| message.role == Role::User);
+    let results = messages.iter().rev().filter(|message| message.role == MessageRole::User);
     results.take_while(|message| was_held(message)).count()
 }
 
 /// Whether a message is the result of a call that was not carried out.
 fn was_held(message: &Message) -> bool {
-    let held = |part: &Part| match part {
-        Part::Result(result) => result.not_run,
-        Part::Text { .. }
-        | Part::Note(_)
-        | Part::Reasoning { .. }
-        | Part::Call(_)
-        | Part::Image(_) => false,
+    let held = |part: &ContentPart| match part {
+        ContentPart::Result(result) => result.not_run,
+        ContentPart::Text { .. }
+        | ContentPart::Note(_)
+        | ContentPart::Reasoning { .. }
+        | ContentPart::Call(_)
+        | ContentPart::Image(_) => false,
     };
     !message.parts.is_empty() && message.parts.iter().all(held)
 }
@@ -198,34 +204,35 @@ fn forget(messages: Vec<Message>) -> Vec<Message> {
     (0..messages.len()).filter(is_left).map(|at| messages[at].clone()).collect()
 }
 
-impl Embedded {
+impl EmbeddedProvider {
     /// A message as the host knows it.
-    fn turns(message: &Message) -> Vec<Turn> {
-        if message.role == Role::Assistant {
-            let call = |call: &ToolCall| wire::Call { name: call.name.clone(), args: kept(call) };
+    fn turns(message: &Message) -> Vec<HostMessage> {
+        if message.role == MessageRole::Assistant {
+            let call =
+                |call: &ToolCall| wire::HostToolCall { name: call.name.clone(), args: kept(call) };
             let calls = message.calls().map(call).collect();
-            return vec![Turn::Assistant { text: message.words(), calls }];
+            return vec![HostMessage::Assistant { text: message.words(), calls }];
         }
-        let turn = |part: &Part| match part {
-            Part::Text { text } | Part::Note(Note { text, .. }) => {
-                Some(Turn::User { text: text.clone() })
+        let turn = |part: &ContentPart| match part {
+            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
+                Some(HostMessage::User { text: text.clone() })
             }
-            Part::Result(result) => {
+            ContentPart::Result(result) => {
                 let mut text = result.text.trim_end().to_owned();
                 if !result.images.is_empty() {
                     text = format!("{text}\n{UNSEEN}").trim_start().to_owned();
                 }
-                Some(Turn::Result { name: result.name.clone(), text })
+                Some(HostMessage::Result { name: result.name.clone(), text })
             }
-            Part::Image(_) => Some(Turn::User { text: UNSEEN.to_owned() }),
-            Part::Reasoning { .. } | Part::Call(_) => None,
+            ContentPart::Image(_) => Some(HostMessage::User { text: UNSEEN.to_owned() }),
+            ContentPart::Reasoning { .. } | ContentPart::Call(_) => None,
         };
         message.parts.iter().filter_map(turn).collect()
     }
 }
 
 impl Host {
-    fn over(wanted: Option<Wanted>, connection: Connection) -> Host {
+    fn over(wanted: Option<HostQuery>, connection: Connection) -> Host {
         Host { wanted, connection: Mutex::new(Arc::new(connection)) }
     }
 
@@ -264,42 +271,50 @@ fn kept(call: &ToolCall) -> Value {
 
 /// Hears a reply to its end. `calls` were made in the conversation before it.
 async fn listen(
-    mut answers: Answers,
+    mut answers: ResponseStream,
     calls: usize,
-    hear: &mut Hear<'_>,
+    hear: &mut OnDelta<'_>,
 ) -> Result<Reply, ProviderError> {
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<ContentPart> = Vec::new();
     loop {
         match answers.next().await {
-            Tell::Text { text } => {
+            HostResponse::Text { text } => {
                 hear(Delta::Text(&text));
                 match parts.last_mut() {
-                    Some(Part::Text { text: said }) => said.push_str(&text),
-                    Some(_) | None => parts.push(Part::Text { text }),
+                    Some(ContentPart::Text { text: said }) => said.push_str(&text),
+                    Some(_) | None => parts.push(ContentPart::Text { text }),
                 }
             }
-            Tell::Call { name, args, truncated_at_cap } => {
+            HostResponse::Call { name, args, truncated_at_cap } => {
                 let id = format!("call_{}", calls + parts.len() + 1);
                 let malformed = truncated_at_cap.then(|| args.to_string());
-                parts.push(Part::Call(ToolCall { id, name, args, malformed }));
+                parts.push(ContentPart::Call(ToolCall { id, name, args, malformed }));
             }
-            Tell::Progress { .. } => hear(Delta::Ping),
-            Tell::Done { stop, usage } => return Ok(reply(parts, stop, usage)),
-            Tell::Error(fault) => return Err(error(fault)),
-            Tell::Hello(_) | Tell::Status(_) | Tell::Vectors(_) => {
+            HostResponse::Progress { .. } => hear(Delta::Ping),
+            HostResponse::Done { stop, usage } => return Ok(reply(parts, stop, usage)),
+            HostResponse::Error(fault) => return Err(error(fault)),
+            HostResponse::Hello(_) | HostResponse::Status(_) | HostResponse::Vectors(_) => {
                 return Err(ProviderError::Broken(wire::UNEXPECTED.to_owned()));
             }
         }
     }
 }
 
-fn reply(parts: Vec<Part>, stop: wire::Stop, usage: wire::Usage) -> Reply {
-    let message = Message { role: Role::Assistant, parts };
+fn reply(parts: Vec<ContentPart>, stop: wire::HostStopReason, usage: wire::ReplyUsage) -> Reply {
+    let message = Message { role: MessageRole::Assistant, parts };
     let called = message.calls().next().is_some();
     let stop = match stop {
-        wire::Stop::Length => Stop::Length,
-        wire::Stop::Calls | wire::Stop::Done | wire::Stop::Cancelled if called => Stop::Calls,
-        wire::Stop::Calls | wire::Stop::Done | wire::Stop::Cancelled => Stop::Done,
+        wire::HostStopReason::Length => StopReason::Length,
+        wire::HostStopReason::Calls
+        | wire::HostStopReason::Done
+        | wire::HostStopReason::Cancelled
+            if called =>
+        {
+            StopReason::Calls
+        }
+        wire::HostStopReason::Calls
+        | wire::HostStopReason::Done
+        | wire::HostStopReason::Cancelled => StopReason::Done,
     };
     let usage = Usage {
         input: usage.prefilled,
@@ -312,19 +327,19 @@ fn reply(parts: Vec<Part>, stop: wire::Stop, usage: wire::Usage) -> Reply {
     Reply { message, usage, stop }
 }
 
-fn error(fault: Fault) -> ProviderError {
+fn error(fault: HostFault) -> ProviderError {
     match fault.kind {
-        FaultKind::TooLong => ProviderError::TooLong(fault.what),
-        FaultKind::Broken => ProviderError::Broken(with_cause(&fault)),
-        FaultKind::Rejected => rejected(fault),
+        HostFaultKind::TooLong => ProviderError::TooLong(fault.what),
+        HostFaultKind::Broken => ProviderError::Broken(with_cause(&fault)),
+        HostFaultKind::Rejected => rejected(fault),
     }
 }
 
-fn rejected(fault: Fault) -> ProviderError {
+fn rejected(fault: HostFault) -> ProviderError {
     Refusal { text: with_cause(&fault), status: None, hints: fault.next }.into()
 }
 
-fn with_cause(fault: &Fault) -> String {
+fn with_cause(fault: &HostFault) -> String {
     match &fault.why {
         Some(why) => format!("{}: {why}", fault.what),
         None => fault.what.clone(),

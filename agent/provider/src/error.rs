@@ -100,7 +100,7 @@ impl ProviderError {
     pub fn failure(&self) -> Failure {
         let what = self.to_string();
         match self {
-            ProviderError::Cancelled => Failure::new(base::failure::Kind::Interrupted, what),
+            ProviderError::Cancelled => Failure::new(base::failure::FailureKind::Interrupted, what),
             ProviderError::Rejected(refusal) => {
                 refusal.hints.iter().cloned().fold(Failure::failed(what), Failure::next)
             }

@@ -6,27 +6,27 @@ use base::failure::Result;
 
 use crate::blocking::off_loop;
 use crate::error::ProviderError;
-use crate::provider::{Facts, Provider};
+use crate::provider::{Provider, ProviderFacts};
 
 /// Opens the other model; called when it is needed for the first time.
-pub type Open = Arc<dyn Fn() -> Result<Box<dyn Provider>> + Send + Sync>;
+pub type OpenProvider = Arc<dyn Fn() -> Result<Box<dyn Provider>> + Send + Sync>;
 
 /// The models of one provider that answer in turn.
 pub struct FallbackModels {
     own: Box<dyn Provider>,
-    spare: Option<Spare>,
-    who: Mutex<Who>,
+    spare: Option<SpareModel>,
+    who: Mutex<ActiveModel>,
 }
 
 /// The model to fall back on.
-struct Spare {
-    open: Open,
+struct SpareModel {
+    open: OpenProvider,
     opened: OnceLock<Box<dyn Provider>>,
 }
 
 /// Who answers in this turn of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+enum ActiveModel {
     Own,
     Spare,
     /// The own model, after the other one could not answer either.
@@ -44,13 +44,13 @@ pub struct ModelSwitch {
 
 impl FallbackModels {
     /// One model; `spare` opens the one that answers when it is busy.
-    pub fn new(own: Box<dyn Provider>, spare: Option<Open>) -> FallbackModels {
-        let spare = spare.map(|open| Spare { open, opened: OnceLock::new() });
-        FallbackModels { own, spare, who: Mutex::new(Who::Own) }
+    pub fn new(own: Box<dyn Provider>, spare: Option<OpenProvider>) -> FallbackModels {
+        let spare = spare.map(|open| SpareModel { open, opened: OnceLock::new() });
+        FallbackModels { own, spare, who: Mutex::new(ActiveModel::Own) }
     }
 
     /// What the loop must know: the own model's facts.
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &ProviderFacts {
         self.own.facts()
     }
 
@@ -58,14 +58,14 @@ impl FallbackModels {
     pub fn now(&self) -> &dyn Provider {
         let spare = self.spare.as_ref().and_then(|spare| spare.opened.get());
         match (self.who(), spare) {
-            (Who::Spare, Some(spare)) => spare.as_ref(),
-            (Who::Own | Who::Spare | Who::OwnAgain, _) => self.own.as_ref(),
+            (ActiveModel::Spare, Some(spare)) => spare.as_ref(),
+            (ActiveModel::Own | ActiveModel::Spare | ActiveModel::OwnAgain, _) => self.own.as_ref(),
         }
     }
 
     /// A new turn of the user begins with the own model.
     pub fn turn_begins(&self) {
-        self.set(Who::Own);
+        self.set(ActiveModel::Own);
         self.own.turn_begins();
     }
 
@@ -75,19 +75,19 @@ impl FallbackModels {
         let spare = self.spare.as_ref()?;
         let own = &self.own.facts().model;
         match (self.who(), error) {
-            (Who::Own, ProviderError::Busy { .. }) => Some(self.replace(spare, own).await),
-            (Who::Spare, ProviderError::Rejected(_) | ProviderError::TooLong(_)) => {
+            (ActiveModel::Own, ProviderError::Busy { .. }) => Some(self.replace(spare, own).await),
+            (ActiveModel::Spare, ProviderError::Rejected(_) | ProviderError::TooLong(_)) => {
                 let model = &self.now().facts().model;
                 let notice =
                     format!("{model} cannot answer either ({error}); {own} is asked again");
-                self.set(Who::OwnAgain);
+                self.set(ActiveModel::OwnAgain);
                 Some(ModelSwitch { notice, again: true })
             }
-            (Who::Own | Who::Spare | Who::OwnAgain, _) => None,
+            (ActiveModel::Own | ActiveModel::Spare | ActiveModel::OwnAgain, _) => None,
         }
     }
 
-    async fn replace(&self, spare: &Spare, own: &str) -> ModelSwitch {
+    async fn replace(&self, spare: &SpareModel, own: &str) -> ModelSwitch {
         let opened = match spare.opened.get() {
             Some(opened) => Ok(opened),
             None => {
@@ -98,13 +98,13 @@ impl FallbackModels {
         };
         match opened {
             Ok(other) => {
-                self.set(Who::Spare);
+                self.set(ActiveModel::Spare);
                 let model = &other.facts().model;
                 let notice = format!("{own} is busy; {model} answers for the rest of this turn");
                 ModelSwitch { notice, again: true }
             }
             Err(failure) => {
-                self.set(Who::OwnAgain);
+                self.set(ActiveModel::OwnAgain);
                 let why = failure.sentence();
                 let notice = format!("{own} is busy, and its fallback cannot be used: {why}");
                 ModelSwitch { notice, again: false }
@@ -112,11 +112,11 @@ impl FallbackModels {
         }
     }
 
-    fn who(&self) -> Who {
+    fn who(&self) -> ActiveModel {
         *self.who.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, who: Who) {
+    fn set(&self, who: ActiveModel) {
         *self.who.lock().unwrap_or_else(PoisonError::into_inner) = who;
     }
 }

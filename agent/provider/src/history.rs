@@ -4,22 +4,23 @@
 
 use std::collections::HashMap;
 
-use crate::message::{Message, Note, Part, Role, ToolCall, ToolResult};
+use crate::message::{ContentPart, HarnessNote, Message, MessageRole, ToolCall, ToolResult};
 use crate::tool_args::plain_name;
 
 /// The conversation as it can be sent.
 pub fn sound(messages: &[Message]) -> Vec<Message> {
     let mut sound = Vec::with_capacity(messages.len() + 1);
-    if messages.first().is_none_or(|first| first.role == Role::Assistant) {
-        sound.push(Message::text(Role::User, "(the conversation continues)"));
+    if messages.first().is_none_or(|first| first.role == MessageRole::Assistant) {
+        sound.push(Message::text(MessageRole::User, "(the conversation continues)"));
     }
     let mut at = 0;
     while let Some(message) = messages.get(at) {
         at += 1;
         match message.role {
-            Role::User => sound.extend(without_empty(message, |_| false)),
-            Role::Assistant => {
-                let answers = messages[at..].iter().take_while(|next| next.role == Role::User);
+            MessageRole::User => sound.extend(without_empty(message, |_| false)),
+            MessageRole::Assistant => {
+                let answers =
+                    messages[at..].iter().take_while(|next| next.role == MessageRole::User);
                 let answers: Vec<&Message> = answers.collect();
                 at += answers.len();
                 turn(message, &answers, &mut sound);
@@ -37,11 +38,11 @@ fn turn(message: &Message, answers: &[&Message], sound: &mut Vec<Message>) {
     let parts = answers.iter().flat_map(|answer| &answer.parts);
     let mut found: HashMap<&str, &ToolResult> = HashMap::new();
     for part in parts {
-        if let Part::Result(result) = part {
+        if let ContentPart::Result(result) = part {
             found.entry(&result.call_id).or_insert(result);
         }
     }
-    let results: Vec<Part> = said
+    let results: Vec<ContentPart> = said
         .calls()
         .map(|call| {
             let made_up = || ToolResult {
@@ -53,7 +54,7 @@ fn turn(message: &Message, answers: &[&Message], sound: &mut Vec<Message>) {
                 not_run: false,
             };
             let result = found.get(call.id.as_str()).map_or_else(made_up, |r| (*r).clone());
-            Part::Result(ToolResult { name: call.name.clone(), ..result })
+            ContentPart::Result(ToolResult { name: call.name.clone(), ..result })
         })
         .collect();
     let called: Vec<String> = said.calls().map(|call| call.id.clone()).collect();
@@ -62,10 +63,11 @@ fn turn(message: &Message, answers: &[&Message], sound: &mut Vec<Message>) {
     let mut rest =
         answers.iter().filter_map(|answer| without_empty(answer, is_answered)).peekable();
     if !results.is_empty() {
-        let mut first = Message { role: Role::User, parts: results };
+        let mut first = Message { role: MessageRole::User, parts: results };
         // What the user says beside results stands in the same message, after them.
-        let same =
-            answers.first().is_some_and(|a| a.parts.iter().any(|p| matches!(p, Part::Result(_))));
+        let same = answers
+            .first()
+            .is_some_and(|a| a.parts.iter().any(|p| matches!(p, ContentPart::Result(_))));
         if same && let Some(more) = rest.next_if(|_| has_more(answers[0], is_answered)) {
             first.parts.extend(more.parts);
         }
@@ -81,22 +83,22 @@ fn has_more(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> bool {
 /// The message without empty text and without some results; results that answer no call are
 /// text. `None` when nothing is left.
 fn without_empty(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> Option<Message> {
-    let keep = |part: &Part| match part {
-        Part::Text { text } | Part::Note(Note { text, .. }) => {
+    let keep = |part: &ContentPart| match part {
+        ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
             (!text.trim().is_empty()).then(|| part.clone())
         }
-        Part::Result(result) if left_out(result) => None,
-        Part::Result(result) => {
-            Some(Part::Text { text: format!("Result of {}:\n{}", result.name, result.text) })
+        ContentPart::Result(result) if left_out(result) => None,
+        ContentPart::Result(result) => {
+            Some(ContentPart::Text { text: format!("Result of {}:\n{}", result.name, result.text) })
         }
-        Part::Call(call) => {
+        ContentPart::Call(call) => {
             let name = plain_name(&call.name);
-            Some(Part::Call(ToolCall { name, ..call.clone() }))
+            Some(ContentPart::Call(ToolCall { name, ..call.clone() }))
         }
-        Part::Reasoning { .. } | Part::Image(_) => Some(part.clone()),
+        ContentPart::Reasoning { .. } | ContentPart::Image(_) => Some(part.clone()),
     };
-    let parts: Vec<Part> = message.parts.iter().filter_map(keep).collect();
-    let only_thought = parts.iter().all(|part| matches!(part, Part::Reasoning { .. }));
+    let parts: Vec<ContentPart> = message.parts.iter().filter_map(keep).collect();
+    let only_thought = parts.iter().all(|part| matches!(part, ContentPart::Reasoning { .. }));
     (!only_thought).then_some(Message { role: message.role, parts })
 }
 
@@ -106,14 +108,14 @@ mod tests {
 
     use super::*;
 
-    fn call(id: &str) -> Part {
+    fn call(id: &str) -> ContentPart {
         let (id, name) = (id.to_owned(), "shell".to_owned());
-        Part::Call(ToolCall { id, name, args: json!({}), malformed: None })
+        ContentPart::Call(ToolCall { id, name, args: json!({}), malformed: None })
     }
 
-    fn result(id: &str, text: &str) -> Part {
+    fn result(id: &str, text: &str) -> ContentPart {
         let (call_id, name) = (id.to_owned(), "shell".to_owned());
-        Part::Result(ToolResult {
+        ContentPart::Result(ToolResult {
             call_id,
             name,
             ok: true,
@@ -123,16 +125,16 @@ mod tests {
         })
     }
 
-    fn text(text: &str) -> Part {
-        Part::Text { text: text.to_owned() }
+    fn text(text: &str) -> ContentPart {
+        ContentPart::Text { text: text.to_owned() }
     }
 
-    fn user(parts: Vec<Part>) -> Message {
-        Message { role: Role::User, parts }
+    fn user(parts: Vec<ContentPart>) -> Message {
+        Message { role: MessageRole::User, parts }
     }
 
-    fn model(parts: Vec<Part>) -> Message {
-        Message { role: Role::Assistant, parts }
+    fn model(parts: Vec<ContentPart>) -> Message {
+        Message { role: MessageRole::Assistant, parts }
     }
 
     #[test]
@@ -157,9 +159,11 @@ mod tests {
         ];
         let sound = sound(&messages);
         let ids = sound[2].parts.iter().map(|part| match part {
-            Part::Result(result) => result.call_id.as_str(),
-            Part::Text { text } | Part::Note(Note { text, .. }) => text.as_str(),
-            Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => "?",
+            ContentPart::Result(result) => result.call_id.as_str(),
+            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
+                text.as_str()
+            }
+            ContentPart::Reasoning { .. } | ContentPart::Call(_) | ContentPart::Image(_) => "?",
         });
         assert_eq!(ids.collect::<Vec<_>>(), ["1", "2", "3", "x"]);
         assert_eq!(sound[3], user(vec![text("Result of shell:\nold")]));
@@ -168,7 +172,7 @@ mod tests {
 
     #[test]
     fn empty_text_lone_thought_and_a_model_that_begins_are_mended() {
-        let thought = Part::Reasoning { text: "hm".into(), sealed: None };
+        let thought = ContentPart::Reasoning { text: "hm".into(), sealed: None };
         let messages = [
             model(vec![text("I begin")]),
             user(vec![text(" \n")]),
@@ -176,7 +180,7 @@ mod tests {
             user(vec![text("go")]),
         ];
         let sound = sound(&messages);
-        assert_eq!(sound[0].role, Role::User);
+        assert_eq!(sound[0].role, MessageRole::User);
         assert_eq!(sound[1..], [model(vec![text("I begin")]), user(vec![text("go")])]);
     }
 }

@@ -11,19 +11,19 @@ use base::event::Usage;
 use crate::message::Reply;
 
 use crate::error::{ProviderError, Refusal};
-use crate::http::{Answer, Endpoint};
+use crate::http::{Endpoint, StreamedResponse};
 use crate::http_error::{self, Advice};
-use crate::oauth::Login;
-use crate::provider::{Delta, Facts, Hear, Provider, Request};
+use crate::oauth::OauthLogin;
+use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts};
 use crate::{models, sse, traced};
 
 /// A wire format: how a question is written and a reply is read.
-pub trait Wire: Send + Sync {
+pub trait WireFormat: Send + Sync {
     /// The body of a request.
-    fn body(&self, request: &Request<'_>, facts: &Facts) -> Value;
+    fn body(&self, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value;
 
     /// A reader for the reply to this request.
-    fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder>;
+    fn decoder(&self, request: &ChatRequest<'_>) -> Box<dyn ReplyDecoder>;
 
     /// Learns from a refusal which key of the format this server does not take; whether the
     /// request would now be written differently.
@@ -31,19 +31,27 @@ pub trait Wire: Send + Sync {
 }
 
 /// Reads one reply.
-pub trait Decoder: Send {
+pub trait ReplyDecoder: Send {
     /// Takes one event of the stream.
-    fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError>;
+    fn event(
+        &mut self,
+        event: &sse::SseEvent,
+        hear: &mut OnDelta<'_>,
+    ) -> Result<ReplyProgress, ProviderError>;
 
     /// Takes a reply that came as one JSON object.
-    fn whole(&mut self, body: &Value, hear: &mut Hear<'_>) -> Result<Stage, ProviderError>;
+    fn whole(
+        &mut self,
+        body: &Value,
+        hear: &mut OnDelta<'_>,
+    ) -> Result<ReplyProgress, ProviderError>;
 
     /// The reply; `None` when its end has not been seen.
     fn reply(self: Box<Self>) -> Option<Reply>;
 }
 
 /// The object that an event carries; `None` for one without content and for `[DONE]`.
-pub fn object_of(event: &sse::Event) -> Result<Option<Value>, ProviderError> {
+pub fn object_of(event: &sse::SseEvent) -> Result<Option<Value>, ProviderError> {
     match event.data.trim() {
         "" | "[DONE]" => Ok(None),
         data => serde_json::from_str(data)
@@ -63,7 +71,7 @@ fn absurd(usage: &Usage) -> String {
 
 /// How far a reply is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum ReplyProgress {
     /// More is to come.
     Open,
     /// The model has said all; counts or the closing event may follow.
@@ -83,15 +91,15 @@ const MOST_WHOLE: usize = 64 << 20;
 const MOST_TOKENS: u64 = 1_000_000_000;
 
 /// A model behind HTTP.
-pub struct Hosted {
+pub struct HostedProvider {
     /// Where to post.
     pub endpoint: Endpoint,
     /// A login instead of a key.
-    pub login: Option<Login>,
+    pub login: Option<OauthLogin>,
     /// The wire format.
-    pub wire: Box<dyn Wire>,
+    pub wire: Box<dyn WireFormat>,
     /// What the loop must know.
-    pub facts: Facts,
+    pub facts: ProviderFacts,
     /// What tokens cost.
     pub price: Option<Price>,
     /// What to look at when it refuses.
@@ -100,11 +108,11 @@ pub struct Hosted {
     pub streamed: bool,
 }
 
-impl Provider for Hosted {
+impl Provider for HostedProvider {
     fn ask<'a>(
         &'a self,
-        request: &'a Request<'a>,
-        hear: &'a mut Hear<'_>,
+        request: &'a ChatRequest<'a>,
+        hear: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
             let asked = self.exchange(request, hear).await;
@@ -112,16 +120,16 @@ impl Provider for Hosted {
         })
     }
 
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &ProviderFacts {
         &self.facts
     }
 }
 
-impl Hosted {
+impl HostedProvider {
     async fn exchange(
         &self,
-        request: &Request<'_>,
-        hear: &mut Hear<'_>,
+        request: &ChatRequest<'_>,
+        hear: &mut OnDelta<'_>,
     ) -> Result<Reply, ProviderError> {
         let answer = self.accepted(request).await?;
         let mut decoder = self.wire.decoder(request);
@@ -139,7 +147,7 @@ impl Hosted {
 
     /// Sends the question, as often as the wire format can adapt it to the server; a token that is
     /// refused is renewed once.
-    async fn accepted(&self, request: &Request<'_>) -> Result<Answer, ProviderError> {
+    async fn accepted(&self, request: &ChatRequest<'_>) -> Result<StreamedResponse, ProviderError> {
         let mut token = match &self.login {
             Some(login) => Some(login.token().await?),
             None => None,
@@ -170,7 +178,7 @@ impl Hosted {
         }
     }
 
-    fn body(&self, request: &Request<'_>) -> Value {
+    fn body(&self, request: &ChatRequest<'_>) -> Value {
         let mut body = self.wire.body(request, &self.facts);
         if !self.streamed && body["stream"] == true {
             body["stream"] = Value::Bool(false);
@@ -182,15 +190,15 @@ impl Hosted {
     /// Reads the body to its end; gives the reason of the end, for a reply that is not complete.
     async fn read(
         &self,
-        mut answer: Answer,
-        decoder: &mut dyn Decoder,
-        hear: &mut Hear<'_>,
+        mut answer: StreamedResponse,
+        decoder: &mut dyn ReplyDecoder,
+        hear: &mut OnDelta<'_>,
     ) -> Result<String, ProviderError> {
-        let (mut reader, mut events) = (sse::Reader::default(), Vec::new());
-        let mut stage = Stage::Open;
+        let (mut reader, mut events) = (sse::SseReader::default(), Vec::new());
+        let mut stage = ReplyProgress::Open;
         let mut begun = false;
         loop {
-            let limit = (stage == Stage::Complete).then_some(TAIL);
+            let limit = (stage == ReplyProgress::Complete).then_some(TAIL);
             let bytes = match answer.next(limit).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => break,
@@ -208,7 +216,7 @@ impl Hosted {
             for event in events.drain(..) {
                 stage = stage.max(decoder.event(&event, hear)?);
             }
-            if stage == Stage::Over {
+            if stage == ReplyProgress::Over {
                 let _ = answer.next(Some(DRAIN)).await;
                 return Ok(String::new());
             }
@@ -225,9 +233,9 @@ impl Hosted {
     async fn read_whole(
         &self,
         mut body: Vec<u8>,
-        mut answer: Answer,
-        decoder: &mut dyn Decoder,
-        hear: &mut Hear<'_>,
+        mut answer: StreamedResponse,
+        decoder: &mut dyn ReplyDecoder,
+        hear: &mut OnDelta<'_>,
     ) -> Result<String, ProviderError> {
         while let Some(bytes) = answer.next(None).await.map_err(ProviderError::Broken)? {
             body.extend(bytes);
@@ -244,7 +252,7 @@ impl Hosted {
         Ok("the reply is not complete".to_owned())
     }
 
-    async fn page(&self, mut body: Vec<u8>, answer: Answer) -> ProviderError {
+    async fn page(&self, mut body: Vec<u8>, answer: StreamedResponse) -> ProviderError {
         body.extend(answer.head(8 << 10).await);
         http_error::web_page(&String::from_utf8_lossy(&body), &self.advice)
     }

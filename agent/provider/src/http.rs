@@ -31,7 +31,7 @@ pub struct Endpoint {
 
 /// The start of an answer: status and headers came, the body has not been read.
 #[derive(Debug)]
-pub struct Answer {
+pub struct StreamedResponse {
     response: Response,
     idle: Duration,
 }
@@ -94,7 +94,7 @@ impl Endpoint {
         &self,
         body: Vec<u8>,
         token: Option<&Secret>,
-    ) -> Result<Answer, ProviderError> {
+    ) -> Result<StreamedResponse, ProviderError> {
         let client = match self.client.get() {
             Some(client) => client,
             None => {
@@ -112,7 +112,7 @@ impl Endpoint {
         }
         let request = request.send();
         match tokio::time::timeout(self.idle, request).await {
-            Ok(Ok(response)) => Ok(Answer { response, idle: self.idle }),
+            Ok(Ok(response)) => Ok(StreamedResponse { response, idle: self.idle }),
             Ok(Err(why)) => Err(unanswered(&self.url, &why)),
             Err(_) => Err(ProviderError::Broken(silence(self.idle))),
         }
@@ -183,7 +183,7 @@ fn unanswered(url: &Url, why: &reqwest::Error) -> ProviderError {
     ProviderError::Broken(format!("no answer came: {cause}"))
 }
 
-impl Answer {
+impl StreamedResponse {
     /// The status code.
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::error::{ProviderError, Refusal};
-use crate::http::Answer;
+use crate::http::StreamedResponse;
 
 /// How much of a refusal's body is read.
 const MOST_BYTES: usize = 64 << 10;
@@ -26,7 +26,7 @@ pub struct Advice {
 }
 
 /// What an answer with another status than 200 means.
-pub async fn refusal(answer: Answer, advice: &Advice) -> ProviderError {
+pub async fn refusal(answer: StreamedResponse, advice: &Advice) -> ProviderError {
     let status = answer.status();
     let asked = answer.header("retry-after").and_then(|text| wait(text, Timestamp::now()));
     let never = answer.header("x-should-retry") == Some("false");

@@ -28,5 +28,5 @@ pub mod traced;
 
 pub use blocking::off_loop;
 pub use error::{ProviderError, Refusal};
-pub use open::{Choice, check, open};
-pub use provider::{Delta, Facts, Hear, Provider, Request, ToolSpec};
+pub use open::{ProviderChoice, check, open};
+pub use provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts, ToolDefinition};

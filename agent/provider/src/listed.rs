@@ -5,7 +5,7 @@ use base::config::providers::{Providers, TYPES};
 use base::failure::{Failure, Result};
 
 use crate::models;
-use crate::open::Choice;
+use crate::open::ProviderChoice;
 
 /// How the names of a provider's own models begin.
 const MAKERS: [(&str, &[&str]); 3] = [
@@ -26,7 +26,7 @@ pub struct ProviderModel {
 }
 
 /// What is asked with these flags, as far as the configuration tells.
-pub fn chosen(config: &Config, choice: &Choice) -> ProviderModel {
+pub fn chosen(config: &Config, choice: &ProviderChoice) -> ProviderModel {
     let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
     let provider = whole(&config.providers, &reference);
     let configured = || model_of(&config.providers, &provider);
@@ -49,9 +49,13 @@ pub fn known(config: &Config, provider: &str) -> Vec<String> {
 
 /// What is meant by a name typed at the prompt: a provider of the configuration, a model of one, or
 /// another model of the provider in use. A note says what is not known of it.
-pub fn find(config: &Config, now: &Choice, typed: &str) -> Result<(Choice, Option<String>)> {
+pub fn find(
+    config: &Config,
+    now: &ProviderChoice,
+    typed: &str,
+) -> Result<(ProviderChoice, Option<String>)> {
     let all = configured(config);
-    let to = |provider: &str, model: Option<&str>| Choice {
+    let to = |provider: &str, model: Option<&str>| ProviderChoice {
         reference: Some(provider.to_owned()),
         model: model.map(str::to_owned),
         fallback: now.fallback.clone(),
@@ -75,7 +79,7 @@ pub fn find(config: &Config, now: &Choice, typed: &str) -> Result<(Choice, Optio
     if let Some(listed) = own.or_else(|| all.iter().find(has)) {
         return Ok((to(&listed.provider, Some(typed)), None));
     }
-    let choice = Choice { model: Some(typed.to_owned()), ..now.clone() };
+    let choice = ProviderChoice { model: Some(typed.to_owned()), ..now.clone() };
     judged(config, choice, typed)
 }
 
@@ -89,12 +93,16 @@ fn unknown_provider(name: &str, all: &[ProviderModel]) -> Failure {
 }
 
 /// Refuses a model that the service does not have, as far as that is known.
-fn judged(config: &Config, choice: Choice, model: &str) -> Result<(Choice, Option<String>)> {
+fn judged(
+    config: &Config,
+    choice: ProviderChoice,
+    model: &str,
+) -> Result<(ProviderChoice, Option<String>)> {
     let provider = chosen(config, &choice).provider;
     let is_listed = config.models.iter().any(|line| model.starts_with(&line.name));
     let note = || {
         let known = models::known(model, &config.models, false);
-        let unknown = known == models::Known::default() && !provider.starts_with("embedded");
+        let unknown = known == models::ModelFacts::default() && !provider.starts_with("embedded");
         unknown.then(|| format!("unknown context size and price for `{model}`"))
     };
     let Some(prefixes) = prefixes(&config.providers, &provider).filter(|_| !is_listed) else {
@@ -168,7 +176,7 @@ mod tests {
         text: &str,
         typed: &str,
     ) -> std::result::Result<(Option<String>, Option<String>), String> {
-        let found = find(&config(text), &Choice::default(), typed);
+        let found = find(&config(text), &ProviderChoice::default(), typed);
         found.map(|(choice, _)| (choice.reference, choice.model)).map_err(|why| why.to_string())
     }
 
@@ -198,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_told_without_asking() {
-        let listed = chosen(&config(TWO), &Choice::default());
+        let listed = chosen(&config(TWO), &ProviderChoice::default());
         assert_eq!(listed.provider, "anthropic.work");
         assert_eq!(listed.model.as_deref(), Some("claude-sonnet-4-5"));
         assert!(known(&config(TWO), "anthropic.work").contains(&"claude-haiku-4-5".to_owned()));

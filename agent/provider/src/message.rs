@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
-pub enum Role {
+pub enum MessageRole {
     User,
     Assistant,
 }
@@ -17,22 +17,22 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// Who speaks.
-    pub role: Role,
+    pub role: MessageRole,
     /// What is said, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ContentPart>,
 }
 
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Part {
+pub enum ContentPart {
     /// Words of the user or of the model.
     Text {
         /// As written.
         text: String,
     },
     /// Words that g3 itself adds to what the user says.
-    Note(Note),
+    Note(HarnessNote),
     /// What a model thought; goes back to the provider that wrote it, unchanged.
     Reasoning {
         /// Readable thought; empty when it is only a sealed blob.
@@ -50,7 +50,7 @@ pub enum Part {
 
 /// Words that g3 itself adds to what the user says: a model reads them like the user's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Note {
+pub struct HarnessNote {
     /// What the model reads.
     pub text: String,
     /// What it is for.
@@ -119,12 +119,12 @@ pub struct Reply {
     /// Tokens and money.
     pub usage: Usage,
     /// Why the model stopped.
-    pub stop: Stop,
+    pub stop: StopReason,
 }
 
 /// What a model was asked beside the conversation, and what that cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Bill {
+pub struct SideUsage {
     /// As sent; the session's own model when it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -142,7 +142,7 @@ fn one() -> u32 {
 /// Why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stop {
+pub enum StopReason {
     /// It had said all.
     Done,
     /// It waits for the results of its calls.
@@ -155,44 +155,43 @@ pub enum Stop {
 
 impl Message {
     /// A message of one text.
-    pub fn text(role: Role, text: impl Into<String>) -> Message {
-        Message { role, parts: vec![Part::Text { text: text.into() }] }
+    pub fn text(role: MessageRole, text: impl Into<String>) -> Message {
+        Message { role, parts: vec![ContentPart::Text { text: text.into() }] }
     }
 
     /// A message of g3 itself to the model.
     pub fn note(purpose: NotePurpose, text: impl Into<String>) -> Message {
-        let note = Note { text: text.into(), purpose };
-        Message { role: Role::User, parts: vec![Part::Note(note)] }
+        let note = HarnessNote { text: text.into(), purpose };
+        Message { role: MessageRole::User, parts: vec![ContentPart::Note(note)] }
     }
 
     /// Whether this message tells a small model that its task is not done.
     pub fn is_reminder(&self) -> bool {
-        let reminds =
-            |part: &Part| matches!(part, Part::Note(note) if note.purpose == NotePurpose::Reminder);
+        let reminds = |part: &ContentPart| matches!(part, ContentPart::Note(note) if note.purpose == NotePurpose::Reminder);
         self.parts.iter().any(reminds)
     }
 
     /// The calls in this message.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Call(call) => Some(call),
-            Part::Text { .. }
-            | Part::Note(_)
-            | Part::Reasoning { .. }
-            | Part::Result(_)
-            | Part::Image(_) => None,
+            ContentPart::Call(call) => Some(call),
+            ContentPart::Text { .. }
+            | ContentPart::Note(_)
+            | ContentPart::Reasoning { .. }
+            | ContentPart::Result(_)
+            | ContentPart::Image(_) => None,
         })
     }
 
     /// What the user said, without the notes that g3 added.
     pub fn own_words(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(text.as_str()),
-            Part::Note(_)
-            | Part::Call(_)
-            | Part::Reasoning { .. }
-            | Part::Result(_)
-            | Part::Image(_) => None,
+            ContentPart::Text { text } => Some(text.as_str()),
+            ContentPart::Note(_)
+            | ContentPart::Call(_)
+            | ContentPart::Reasoning { .. }
+            | ContentPart::Result(_)
+            | ContentPart::Image(_) => None,
         });
         let own: String = texts.collect();
         if own.is_empty() { self.words() } else { own }
@@ -200,21 +199,24 @@ impl Message {
 
     /// The words of this message, joined, notes among them.
     pub fn words(&self) -> String {
-        self.parts.iter().filter_map(Part::words).collect()
+        self.parts.iter().filter_map(ContentPart::words).collect()
     }
 }
 
-impl Part {
+impl ContentPart {
     /// A note that tells the model something beside the user's words.
-    pub fn context(text: impl Into<String>) -> Part {
-        Part::Note(Note { text: text.into(), purpose: NotePurpose::Context })
+    pub fn context(text: impl Into<String>) -> ContentPart {
+        ContentPart::Note(HarnessNote { text: text.into(), purpose: NotePurpose::Context })
     }
 
     /// The words of a text or of a note.
     pub fn words(&self) -> Option<&str> {
         match self {
-            Part::Text { text } | Part::Note(Note { text, .. }) => Some(text),
-            Part::Call(_) | Part::Reasoning { .. } | Part::Result(_) | Part::Image(_) => None,
+            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => Some(text),
+            ContentPart::Call(_)
+            | ContentPart::Reasoning { .. }
+            | ContentPart::Result(_)
+            | ContentPart::Image(_) => None,
         }
     }
 }
@@ -227,9 +229,9 @@ mod tests {
 
     #[test]
     fn notes_of_g3_are_not_the_users_words_and_brackets_of_the_user_are() {
-        let mut message = Message::text(Role::User, "[x]\n\n");
-        message.parts.insert(0, Part::context("[Plan mode]\n\n"));
-        message.parts.push(Part::context("\n\n[a hook says: y]"));
+        let mut message = Message::text(MessageRole::User, "[x]\n\n");
+        message.parts.insert(0, ContentPart::context("[Plan mode]\n\n"));
+        message.parts.push(ContentPart::context("\n\n[a hook says: y]"));
         assert_eq!(message.own_words(), "[x]\n\n");
         assert_eq!(message.words(), "[Plan mode]\n\n[x]\n\n\n\n[a hook says: y]");
     }
@@ -238,11 +240,12 @@ mod tests {
     fn parts_that_older_sessions_wrote_are_read() {
         let result = json!({"kind": "result", "call_id": "1", "name": "shell", "ok": false,
             "text": "not run: no"});
-        let Part::Result(result) = serde_json::from_value(result).unwrap() else { panic!() };
+        let ContentPart::Result(result) = serde_json::from_value(result).unwrap() else { panic!() };
         assert!(!result.not_run);
-        let written = serde_json::to_value(Part::Result(result)).unwrap();
+        let written = serde_json::to_value(ContentPart::Result(result)).unwrap();
         assert_eq!(written.get("not_run"), None);
-        let note: Part = serde_json::from_value(json!({"kind": "note", "text": "n"})).unwrap();
-        assert_eq!(note, Part::context("n"));
+        let note: ContentPart =
+            serde_json::from_value(json!({"kind": "note", "text": "n"})).unwrap();
+        assert_eq!(note, ContentPart::context("n"));
     }
 }

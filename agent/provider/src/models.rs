@@ -7,7 +7,7 @@ use base::config::providers::{ModelConfig, Price};
 use base::event::Usage;
 use serde::Deserialize;
 
-use crate::provider::Facts;
+use crate::provider::ProviderFacts;
 
 const TABLE: &str = include_str!("models.toml");
 
@@ -17,12 +17,12 @@ const UNKNOWN_CONTEXT: u32 = 32_768;
 #[derive(Deserialize)]
 struct Table {
     default: BTreeMap<String, String>,
-    model: Vec<Model>,
+    model: Vec<ModelRow>,
 }
 
 /// One line of the table.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Model {
+pub struct ModelRow {
     name: String,
     context: u32,
     max_output: u32,
@@ -44,7 +44,7 @@ pub struct ModelOverrides {
 
 /// What is known about a model; what is not known is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Known {
+pub struct ModelFacts {
     context: Option<u32>,
     max_output: Option<u32>,
     price: Option<Price>,
@@ -68,7 +68,7 @@ pub fn names() -> Vec<String> {
 /// What is known about a model: the user's own line (the longest beginning that fits), and what it
 /// leaves open from ours. `vendor/model` counts as `model`, too. Our price holds only where the
 /// model's own maker is asked, the user's everywhere.
-pub fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> Known {
+pub fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> ModelFacts {
     let full = model.to_ascii_lowercase();
     let bare = full.rsplit('/').next().unwrap_or(&full);
     let fits = |name: &str| {
@@ -78,7 +78,7 @@ pub fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> Known {
     let own = own.iter().filter(|line| fits(&line.name)).max_by_key(|line| line.name.len());
     let ours = table().model.into_iter().filter(|line| fits(&line.name));
     let ours = ours.max_by_key(|line| line.name.len());
-    Known {
+    ModelFacts {
         context: own.and_then(|m| m.context).or(ours.as_ref().map(|m| m.context)),
         max_output: own.and_then(|m| m.max_output).or(ours.as_ref().map(|m| m.max_output)),
         price: own.and_then(|m| m.price).or_else(|| ours.filter(|_| is_maker)?.price),
@@ -91,15 +91,15 @@ pub fn facts(
     model: &str,
     said: ModelOverrides,
     agent: &AgentConfig,
-    known: Known,
-) -> (Facts, Option<Price>) {
+    known: ModelFacts,
+) -> (ProviderFacts, Option<Price>) {
     let context = said.context.or(known.context).unwrap_or(UNKNOWN_CONTEXT);
     let context = agent.max_context_length.map_or(context, |most| most.min(context));
     let usual = agent.fallback_default_max_tokens.saturating_add(said.thinking.unwrap_or(0));
     let max_output = said.max_output.unwrap_or(usual.min(known.max_output.unwrap_or(u32::MAX)));
     let max_output = max_output.min(context / 2).max(1);
     let price = said.price.or(known.price);
-    let facts = Facts {
+    let facts = ProviderFacts {
         provider: provider.to_owned(),
         model: model.to_owned(),
         context: u64::from(context),

@@ -7,21 +7,23 @@ use std::time::Duration;
 
 use base::config::Config;
 use base::config::base_url::BaseUrl;
-use base::config::providers::{AnthropicConfig, GeminiConfig, OpenaiConfig, TYPES, Wire as Format};
+use base::config::providers::{
+    AnthropicConfig, GeminiConfig, OpenaiConfig, OpenaiWire as Format, TYPES,
+};
 use base::failure::Failure;
 
-use crate::anthropic::{BESIDE_THOUGHT, Messages};
+use crate::anthropic::{BESIDE_THOUGHT, MessagesWire};
 use crate::auth::KeySources;
 use crate::embedded;
-use crate::gemini::Gemini;
-use crate::hosted::{Hosted, Wire};
+use crate::gemini::GeminiWire;
+use crate::hosted::{HostedProvider, WireFormat};
 use crate::http::Endpoint;
 use crate::http_error::Advice;
 use crate::models::{self, ModelOverrides};
-use crate::openai_chat::dialect::Service;
-use crate::openai_chat::{Chat, OPENAI_HOST, Thought};
-use crate::openai_responses::Responses;
-use crate::provider::{Facts, Provider};
+use crate::openai_chat::dialect::ChatService;
+use crate::openai_chat::{ChatWire, OPENAI_HOST, ReasoningEffort};
+use crate::openai_responses::ResponsesWire;
+use crate::provider::{Provider, ProviderFacts};
 use crate::text_calls::TextCalls;
 use crate::{fallback, retry};
 
@@ -32,7 +34,7 @@ const MILLION: u32 = 1_000_000;
 
 /// Who shall be asked, as far as flags say it.
 #[derive(Clone, Debug, Default)]
-pub struct Choice {
+pub struct ProviderChoice {
     /// `type.name` or a bare type; without one the configuration and the environment decide
     /// ([`base::config::providers::Providers::chosen`]).
     pub reference: Option<String>,
@@ -45,7 +47,7 @@ pub struct Choice {
 }
 
 /// Opens a provider, wrapped so that it asks again, or another model, where that may help.
-pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failure> {
+pub fn open(config: &Config, choice: &ProviderChoice) -> Result<Box<dyn Provider>, Failure> {
     let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
     if choice.fallback.is_some() && reference.split('.').next() == Some("embedded") {
         return Err(Failure::usage(format!("`{reference}` has no model to fall back on"))
@@ -63,24 +65,28 @@ pub fn open(config: &Config, choice: &Choice) -> Result<Box<dyn Provider>, Failu
 /// address are there. Asks no model, and starts none on this machine.
 pub fn check(
     config: &Config,
-    choice: &Choice,
+    choice: &ProviderChoice,
     roles: impl Iterator<Item = String>,
 ) -> Result<(), Failure> {
     let chosen = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
     for (n, reference) in std::iter::once(chosen).chain(roles).enumerate() {
         let model = choice.model.as_deref().filter(|_| n == 0);
         if reference.split('.').next() == Some("embedded") {
-            base::host::find::Wanted::of(&config.providers.local(&reference), model)?;
+            base::host::find::HostQuery::of(&config.providers.local(&reference), model)?;
         } else {
-            let choice = Choice { reference: Some(reference), ..choice.clone() };
-            open(config, &Choice { model: model.map(str::to_owned), ..choice })?;
+            let choice = ProviderChoice { reference: Some(reference), ..choice.clone() };
+            open(config, &ProviderChoice { model: model.map(str::to_owned), ..choice })?;
         }
     }
     Ok(())
 }
 
 /// How the model to fall back on is opened, when there is one.
-fn spare(config: &Config, choice: &Choice, own: &Facts) -> Option<fallback::Open> {
+fn spare(
+    config: &Config,
+    choice: &ProviderChoice,
+    own: &ProviderFacts,
+) -> Option<fallback::OpenProvider> {
     let reference = own.provider.clone();
     let configured = config.providers.fallback_model(&reference);
     let model = choice.fallback.as_deref().or(configured).filter(|model| *model != own.model)?;
@@ -93,11 +99,11 @@ fn spare(config: &Config, choice: &Choice, own: &Facts) -> Option<fallback::Open
 }
 
 /// A budget cannot be kept where the price is unknown.
-fn check_price(choice: &Choice, facts: &Facts) -> Result<(), Failure> {
+fn check_price(choice: &ProviderChoice, facts: &ProviderFacts) -> Result<(), Failure> {
     if !choice.budget || facts.priced {
         return Ok(());
     }
-    let Facts { provider, model, .. } = facts;
+    let ProviderFacts { provider, model, .. } = facts;
     let price = "price = { input = …, output = … }";
     let failure = Failure::usage(format!("the price of `{model}` on `{provider}` is unknown"))
         .because("a budget cannot be kept without it");
@@ -111,7 +117,7 @@ fn check_price(choice: &Choice, facts: &Facts) -> Result<(), Failure> {
 }
 
 /// Who is to be asked, and for what.
-struct Wanted<'a> {
+struct ProviderRequest<'a> {
     reference: String,
     model: Option<&'a str>,
     config: &'a Config,
@@ -134,7 +140,7 @@ pub fn by_reference(
             .next(format!("use one of the types: {}", TYPES.join(", "))));
     }
     let (reference, name) = named(config, kind, name)?;
-    let wanted = Wanted { reference, model, config };
+    let wanted = ProviderRequest { reference, model, config };
     match kind {
         "anthropic" => {
             let entry = config.providers.anthropic.get(&name).cloned().unwrap_or_default();
@@ -185,7 +191,10 @@ fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
     failure.next(format!("use one of: {kind}.{}", names.join(&format!(", {kind}."))))
 }
 
-fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
+fn anthropic(
+    entry: &AnthropicConfig,
+    wanted: &ProviderRequest<'_>,
+) -> Result<HostedProvider, Failure> {
     let key = KeySources {
         provider: &wanted.reference,
         given: entry.api_key.as_ref(),
@@ -204,7 +213,7 @@ fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Fai
     let context = entry.context_length.or(entry.enable_1m_context.then_some(MILLION));
     let (max_output, thinking) = (entry.max_tokens, entry.thinking_budget_tokens);
     let said = ModelOverrides { context, max_output, price: entry.price, thinking };
-    let wire = Messages {
+    let wire = MessagesWire {
         cache: entry.cache_config.unwrap_or_default(),
         temperature: entry.temperature,
         thinking,
@@ -216,7 +225,10 @@ fn anthropic(entry: &AnthropicConfig, wanted: &Wanted<'_>) -> Result<Hosted, Fai
 }
 
 /// A budget for thought that leaves no room for an answer would never be used.
-fn room_to_answer(hosted: Hosted, thinking: Option<u32>) -> Result<Hosted, Failure> {
+fn room_to_answer(
+    hosted: HostedProvider,
+    thinking: Option<u32>,
+) -> Result<HostedProvider, Failure> {
     let least = thinking.map_or(0, |budget| u64::from(budget) + BESIDE_THOUGHT);
     let most = hosted.facts.max_output;
     if thinking.is_none() || most > least {
@@ -228,7 +240,10 @@ fn room_to_answer(hosted: Hosted, thinking: Option<u32>) -> Result<Hosted, Failu
         .next(format!("set max_tokens over {least}, or a smaller budget")))
 }
 
-fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>, Failure> {
+fn openai(
+    entry: &OpenaiConfig,
+    wanted: &ProviderRequest<'_>,
+) -> Result<Box<dyn Provider>, Failure> {
     let key = KeySources {
         provider: &wanted.reference,
         given: entry.api_key.as_ref(),
@@ -250,15 +265,20 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
     let (context, max_output) = (entry.context_length, entry.max_tokens);
     let said = ModelOverrides { context, max_output, price: entry.price, thinking: None };
     let is_openai = endpoint.host() == OPENAI_HOST;
-    let wire: Box<dyn Wire> = match entry.wire {
+    let wire: Box<dyn WireFormat> = match entry.wire {
         Format::Chat => {
-            let service = if is_openai { Service::Openai } else { Service::Other };
-            let thought = entry.reasoning_effort.clone().map(Thought::Effort);
-            Box::new(Chat { service, temperature: entry.temperature, thought, ..Chat::default() })
+            let service = if is_openai { ChatService::Openai } else { ChatService::Other };
+            let thought = entry.reasoning_effort.clone().map(ReasoningEffort::Effort);
+            Box::new(ChatWire {
+                service,
+                temperature: entry.temperature,
+                thought,
+                ..ChatWire::default()
+            })
         }
         Format::Responses => {
             let effort = entry.reasoning_effort.clone();
-            Box::new(Responses::new(entry.temperature).thinking(effort))
+            Box::new(ResponsesWire::new(entry.temperature).thinking(effort))
         }
     };
     let kind = if is_openai { "openai" } else { "a server without a default" };
@@ -269,7 +289,7 @@ fn openai(entry: &OpenaiConfig, wanted: &Wanted<'_>) -> Result<Box<dyn Provider>
     Ok(if is_native { hosted } else { Box::new(TextCalls::new(hosted)) })
 }
 
-fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> {
+fn gemini(entry: &GeminiConfig, wanted: &ProviderRequest<'_>) -> Result<HostedProvider, Failure> {
     let key = KeySources {
         provider: &wanted.reference,
         given: entry.api_key.as_ref(),
@@ -295,11 +315,11 @@ fn gemini(entry: &GeminiConfig, wanted: &Wanted<'_>) -> Result<Hosted, Failure> 
     let is_maker = endpoint.host() == "generativelanguage.googleapis.com";
     let (context, max_output) = (entry.context_length, entry.max_tokens);
     let said = ModelOverrides { context, max_output, price: entry.price, thinking: None };
-    let wire = Box::new(Gemini::new(entry.temperature));
+    let wire = Box::new(GeminiWire::new(entry.temperature));
     Ok(wanted.hosted((endpoint, is_maker), wire, said, (model, key.origin)))
 }
 
-impl Wanted<'_> {
+impl ProviderRequest<'_> {
     /// The configured base URL, else the one of the environment, else the service's own.
     fn base<'b>(&'b self, kind: &str, configured: Option<&'b str>, own: &'b str) -> BaseUrl<'b> {
         let found = self.config.providers.base_url(kind, configured);
@@ -332,15 +352,15 @@ impl Wanted<'_> {
     fn hosted(
         &self,
         (endpoint, is_maker): (Endpoint, bool),
-        wire: Box<dyn Wire>,
+        wire: Box<dyn WireFormat>,
         said: ModelOverrides,
         (model, key): (String, String),
-    ) -> Hosted {
+    ) -> HostedProvider {
         let known = models::known(&model, &self.config.models, is_maker);
         let agent = &self.config.agent;
         let (facts, price) = models::facts(&self.reference, &model, said, agent, known);
         let advice = Advice { provider: self.reference.clone(), model, key };
         let streamed = self.config.agent.enable_streaming;
-        Hosted { endpoint, login: None, wire, facts, price, advice, streamed }
+        HostedProvider { endpoint, login: None, wire, facts, price, advice, streamed }
     }
 }

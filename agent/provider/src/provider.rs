@@ -13,23 +13,23 @@ pub trait Provider: Send + Sync {
     /// Asks once. Retries are [`retry`]'s business, tool calls the loop's.
     fn ask<'a>(
         &'a self,
-        request: &'a Request<'a>,
-        hear: &'a mut Hear<'_>,
+        request: &'a ChatRequest<'a>,
+        hear: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>>;
 
     /// What the loop must know about the model.
-    fn facts(&self) -> &Facts;
+    fn facts(&self) -> &ProviderFacts;
 
     /// A new turn of the user begins: what held for the last one only is over.
     fn turn_begins(&self) {}
 }
 
 /// Who listens while a reply comes in.
-pub type Hear<'h> = dyn FnMut(Delta<'_>) + Send + 'h;
+pub type OnDelta<'h> = dyn FnMut(Delta<'_>) + Send + 'h;
 
 /// What the loop must know about a model.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ProviderFacts {
     /// `type.name`, as in the configuration.
     pub provider: String,
     /// The model's name as sent.
@@ -47,13 +47,13 @@ pub struct Facts {
 
 /// One question.
 #[derive(Clone, Debug)]
-pub struct Request<'a> {
+pub struct ChatRequest<'a> {
     /// The system prompt; byte-stable over a session.
     pub system: &'a str,
     /// The conversation so far, oldest first.
     pub messages: &'a [Message],
     /// The tools offered; byte-stable over a session.
-    pub tools: &'a [ToolSpec],
+    pub tools: &'a [ToolDefinition],
     /// Tokens of output at most.
     pub max_output: u64,
     /// The conversation's own id, for providers that keep state (KV cache, cache keys).
@@ -62,7 +62,7 @@ pub struct Request<'a> {
 
 /// A tool as a model sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ToolSpec {
+pub struct ToolDefinition {
     /// The name in the profile.
     pub name: String,
     /// What it does.

@@ -15,7 +15,7 @@ use crate::message::Reply;
 
 use crate::error::ProviderError;
 use crate::fallback::FallbackModels;
-use crate::provider::{Delta, Facts, Hear, Provider, Request};
+use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts};
 use crate::traced;
 
 /// The longest pause of our own choice, in units of the base.
@@ -106,8 +106,8 @@ impl RetryingProvider {
 impl Provider for RetryingProvider {
     fn ask<'a>(
         &'a self,
-        request: &'a Request<'a>,
-        hear: &'a mut Hear<'_>,
+        request: &'a ChatRequest<'a>,
+        hear: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
             let mut text = Echo::default();
@@ -123,7 +123,7 @@ impl Provider for RetryingProvider {
                 };
                 let model = self.models.now();
                 let max_output = request.max_output.min(model.facts().max_output);
-                let question = Request { max_output, ..request.clone() };
+                let question = ChatRequest { max_output, ..request.clone() };
                 let span = traced::chat(model.facts(), &question, tries);
                 tries += 1;
                 let asked = model.ask(&question, &mut listen).instrument(span.clone()).await;
@@ -158,7 +158,7 @@ impl Provider for RetryingProvider {
         })
     }
 
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &ProviderFacts {
         self.models.facts()
     }
 

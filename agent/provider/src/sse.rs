@@ -8,7 +8,7 @@ pub const LONGEST_LINE: usize = 64 << 20;
 
 /// One event: the lines of its data, joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// The `event:` field; empty when there was none.
     pub name: String,
     /// The `data:` lines, joined by newlines; bytes that are no UTF-8 are replaced.
@@ -18,21 +18,25 @@ pub struct Event {
 /// A line is longer than [`LONGEST_LINE`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a line of the stream is longer than {} MB", LONGEST_LINE >> 20)]
-pub struct TooLong;
+pub struct LineTooLong;
 
 /// Takes bytes, gives events. Lines may end in LF, CRLF or CR, and be cut anywhere.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct SseReader {
     line: Vec<u8>,
-    event: Event,
+    event: SseEvent,
     has_data: bool,
     after_cr: bool,
     past_first_line: bool,
 }
 
-impl Reader {
+impl SseReader {
     /// Takes the next bytes; appends the events that they complete.
-    pub fn push(&mut self, mut bytes: &[u8], events: &mut Vec<Event>) -> Result<(), TooLong> {
+    pub fn push(
+        &mut self,
+        mut bytes: &[u8],
+        events: &mut Vec<SseEvent>,
+    ) -> Result<(), LineTooLong> {
         if std::mem::take(&mut self.after_cr) {
             match bytes.first() {
                 Some(b'\n') => bytes = &bytes[1..],
@@ -55,22 +59,22 @@ impl Reader {
     }
 
     /// The end of the stream: an event whose empty line is missing counts as well.
-    pub fn end(&mut self, events: &mut Vec<Event>) {
+    pub fn end(&mut self, events: &mut Vec<SseEvent>) {
         if !self.line.is_empty() {
             self.end_line(events);
         }
         self.dispatch(events);
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), LineTooLong> {
         if self.line.len() + bytes.len() > LONGEST_LINE {
-            return Err(TooLong);
+            return Err(LineTooLong);
         }
         self.line.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn end_line(&mut self, events: &mut Vec<Event>) {
+    fn end_line(&mut self, events: &mut Vec<SseEvent>) {
         let mut line = std::mem::take(&mut self.line);
         if !std::mem::replace(&mut self.past_first_line, true) && line.starts_with(b"\xef\xbb\xbf")
         {
@@ -102,7 +106,7 @@ impl Reader {
         }
     }
 
-    fn dispatch(&mut self, events: &mut Vec<Event>) {
+    fn dispatch(&mut self, events: &mut Vec<SseEvent>) {
         let event = std::mem::take(&mut self.event);
         if std::mem::take(&mut self.has_data) {
             events.push(event);
@@ -116,8 +120,8 @@ mod tests {
 
     use super::*;
 
-    fn read(chunks: &[&[u8]]) -> Vec<Event> {
-        let mut reader = Reader::default();
+    fn read(chunks: &[&[u8]]) -> Vec<SseEvent> {
+        let mut reader = SseReader::default();
         let mut events = Vec::new();
         for chunk in chunks {
             reader.push(chunk, &mut events).unwrap();
@@ -145,10 +149,10 @@ mod tests {
 
     #[test]
     fn a_line_without_an_end_is_refused_before_it_fills_the_memory() {
-        let mut reader = Reader::default();
+        let mut reader = SseReader::default();
         let chunk = vec![b'x'; 1 << 20];
         let refused = (0..80).find_map(|_| reader.push(&chunk, &mut Vec::new()).err());
-        assert_eq!(refused, Some(TooLong));
+        assert_eq!(refused, Some(LineTooLong));
         assert!(reader.line.len() <= LONGEST_LINE);
     }
 

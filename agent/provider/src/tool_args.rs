@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use crate::message::{Message, Part, ToolCall};
+use crate::message::{ContentPart, Message, ToolCall};
 
 /// A call from its arguments as text. Nothing and `null` mean no arguments; an object inside a
 /// JSON string is taken out of it; anything else makes a malformed call, which is not run.
@@ -70,25 +70,25 @@ pub fn object(text: &str) -> Option<Map<String, Value>> {
 
 /// Ids of calls that are unique in their conversation, for servers that send none or repeat them.
 #[derive(Debug)]
-pub struct Ids {
+pub struct CallIds {
     taken: HashSet<String>,
     next: usize,
 }
 
-impl Ids {
+impl CallIds {
     /// Ids for the reply to these messages.
-    pub fn after(messages: &[Message]) -> Ids {
+    pub fn after(messages: &[Message]) -> CallIds {
         let parts = messages.iter().flat_map(|message| &message.parts);
         let taken = parts.filter_map(|part| match part {
-            Part::Call(call) => Some(call.id.clone()),
-            Part::Text { .. }
-            | Part::Note(_)
-            | Part::Reasoning { .. }
-            | Part::Result(_)
-            | Part::Image(_) => None,
+            ContentPart::Call(call) => Some(call.id.clone()),
+            ContentPart::Text { .. }
+            | ContentPart::Note(_)
+            | ContentPart::Reasoning { .. }
+            | ContentPart::Result(_)
+            | ContentPart::Image(_) => None,
         });
         let taken: HashSet<String> = taken.collect();
-        Ids { next: taken.len(), taken }
+        CallIds { next: taken.len(), taken }
     }
 
     /// The id that a server sent, or one of ours when it is empty or taken.
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn missing_and_repeated_ids_are_replaced() {
-        let mut ids = Ids::after(&[]);
+        let mut ids = CallIds::after(&[]);
         assert_eq!(ids.unique("a"), "a");
         assert_eq!(ids.unique(""), "call_0");
         assert_eq!(ids.unique("a"), "call_1");

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tracing::{Span, field};
 
 use crate::error::ProviderError;
-use crate::http::Answer;
-use crate::message::{Reply, Stop};
-use crate::provider::{Facts, Request};
+use crate::http::StreamedResponse;
+use crate::message::{Reply, StopReason};
+use crate::provider::{ChatRequest, ProviderFacts};
 
 /// Headers in which services number their replies.
 const IDS: [&str; 4] = ["request-id", "x-request-id", "x-goog-request-id", "apim-request-id"];
@@ -17,7 +17,7 @@ const IDS: [&str; 4] = ["request-id", "x-request-id", "x-goog-request-id", "apim
 const LONGEST: usize = 128;
 
 /// The span of one try.
-pub fn chat(facts: &Facts, request: &Request<'_>, attempt: u32) -> Span {
+pub fn chat(facts: &ProviderFacts, request: &ChatRequest<'_>, attempt: u32) -> Span {
     let service = facts.provider.split('.').next().unwrap_or_default();
     tracing::info_span!(
         target: "g3::model",
@@ -47,7 +47,7 @@ pub fn chat(facts: &Facts, request: &Request<'_>, attempt: u32) -> Span {
 }
 
 /// A service answered the question whose span we are in.
-pub fn answered(host: &str, answer: &Answer) {
+pub fn answered(host: &str, answer: &StreamedResponse) {
     let span = Span::current();
     span.record("server.address", host);
     span.record("http.response.status_code", answer.status());
@@ -69,10 +69,10 @@ pub fn over(span: &Span, asked: &Result<Reply, ProviderError>) {
             span.record(
                 "g3.stop",
                 match reply.stop {
-                    Stop::Done => "done",
-                    Stop::Calls => "calls",
-                    Stop::Length => "length",
-                    Stop::Refused => "refused",
+                    StopReason::Done => "done",
+                    StopReason::Calls => "calls",
+                    StopReason::Length => "length",
+                    StopReason::Refused => "refused",
                 },
             );
         }

@@ -4,7 +4,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 /// One tool that a skill names.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct AllowedTool {
     /// As it was written.
     pub text: String,
     /// The tool, as any agent calls it.
@@ -21,8 +21,8 @@ enum Pattern {
     Glob(GlobMatcher),
 }
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
+impl PartialEq for AllowedTool {
+    fn eq(&self, other: &AllowedTool) -> bool {
         self.text == other.text
     }
 }
@@ -47,9 +47,9 @@ pub fn words(text: &str) -> Vec<String> {
     words
 }
 
-impl Entry {
+impl AllowedTool {
     /// Reads one name; the error says what is wrong with it.
-    pub fn parse(text: String) -> Result<Entry, String> {
+    pub fn parse(text: String) -> Result<AllowedTool, String> {
         let bad = |why: &str| format!("`{text}` in `allowed-tools` {why}");
         let (name, inner) = match text.split_once('(') {
             None => (text.as_str(), None),
@@ -66,7 +66,7 @@ impl Entry {
             None | Some("" | "*") => None,
             Some(inner) => Some(Pattern::parse(inner).map_err(|why| bad(&why))?),
         };
-        Ok(Entry { name: name.to_owned(), pattern, text })
+        Ok(AllowedTool { name: name.to_owned(), pattern, text })
     }
 
     /// Whether it says more than the tool's name.
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_pattern_speaks_of_the_first_words_or_is_a_glob() {
-        let entry = |text: &str| Entry::parse(text.to_owned()).unwrap();
+        let entry = |text: &str| AllowedTool::parse(text.to_owned()).unwrap();
         let line = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert!(entry("Bash(git add:*)").fits_command(&line("git add -A")));
         assert!(!entry("Bash(git add:*)").fits_command(&line("git push")));
@@ -139,7 +139,7 @@ mod tests {
         assert!(fetch.fits_host("docs.rs") && !fetch.fits_host("docs.rs.evil"));
         assert!(entry("WebFetch(docs.rs)").fits_host("docs.rs"));
         for wrong in ["Bash(git", "a b", "(x)", "Read([)"] {
-            assert!(Entry::parse(wrong.to_owned()).is_err(), "{wrong}");
+            assert!(AllowedTool::parse(wrong.to_owned()).is_err(), "{wrong}");
         }
     }
 }

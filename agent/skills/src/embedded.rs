@@ -1,11 +1,11 @@
 //! The skills that are compiled in, so that g3 has them wherever it runs. Their texts lie in
 //! `skills/` of the project.
 
-use super::{Home, Skill, parse};
+use super::{Skill, SkillSource, parse};
 
 /// A skill that is compiled in.
 #[derive(Debug)]
-pub struct Bundle {
+pub struct EmbeddedSkill {
     /// Its name.
     pub name: &'static str,
     /// Its `SKILL.md`.
@@ -15,23 +15,23 @@ pub struct Bundle {
 }
 
 /// Every skill that is compiled in.
-pub static BUNDLES: &[Bundle] = &[
-    Bundle {
+pub static BUNDLES: &[EmbeddedSkill] = &[
+    EmbeddedSkill {
         name: "code-review",
         text: include_str!("../../../skills/code-review/SKILL.md"),
         scripts: &[],
     },
-    Bundle {
+    EmbeddedSkill {
         name: "git-worktrees",
         text: include_str!("../../../skills/git-worktrees/SKILL.md"),
         scripts: &[],
     },
-    Bundle {
+    EmbeddedSkill {
         name: "requirements",
         text: include_str!("../../../skills/requirements/SKILL.md"),
         scripts: &[],
     },
-    Bundle {
+    EmbeddedSkill {
         name: "research",
         text: include_str!("../../../skills/research/SKILL.md"),
         scripts: &[("g3-research", include_str!("../../../skills/research/g3-research"))],
@@ -40,13 +40,14 @@ pub static BUNDLES: &[Bundle] = &[
 
 /// The skills that are compiled in.
 pub fn skills() -> Vec<Skill> {
-    let read =
-        |bundle: &Bundle| Skill::new(parse::parse(bundle.text, bundle.name).0, Home::Embedded);
+    let read = |bundle: &EmbeddedSkill| {
+        Skill::new(parse::parse(bundle.text, bundle.name).0, SkillSource::Embedded)
+    };
     BUNDLES.iter().map(read).collect()
 }
 
 /// What is compiled in under this name.
-pub fn bundle(name: &str) -> Option<&'static Bundle> {
+pub fn bundle(name: &str) -> Option<&'static EmbeddedSkill> {
     BUNDLES.iter().find(|bundle| bundle.name == name)
 }
 

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::embedded::Bundle;
+use super::embedded::EmbeddedSkill;
 
 /// Puts the programs of a skill into `.g3/bin` of the working directory and says where they are.
 /// Beside each lies its version, the hash of its content; a file that differs from what is compiled
 /// in is replaced, whatever its version says. Each is replaced by a rename, so two g3 at once leave
 /// the same whole file.
-pub fn scripts(bundle: &Bundle, cwd: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn scripts(bundle: &EmbeddedSkill, cwd: &Path) -> io::Result<Vec<PathBuf>> {
     if bundle.scripts.is_empty() {
         return Ok(Vec::new());
     }
@@ -55,8 +55,8 @@ fn hash(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const BUNDLE: Bundle =
-        Bundle { name: "x", text: "", scripts: &[("x-run", "#!/bin/sh\necho hi\n")] };
+    const BUNDLE: EmbeddedSkill =
+        EmbeddedSkill { name: "x", text: "", scripts: &[("x-run", "#!/bin/sh\necho hi\n")] };
 
     #[test]
     fn a_script_is_put_there_once_and_again_when_it_differs() {

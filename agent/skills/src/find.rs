@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base::config::agent::Skills as Config;
+use base::config::agent::SkillsConfig as Config;
 
-use super::parse::{self, Fault, MOST};
-use super::{Home, Shelf, Skill, embedded};
+use super::parse::{self, MOST, SkillFault};
+use super::{Skill, SkillSet, SkillSource, embedded};
 use base::workspace;
 use gate::paths;
 
 /// A directory of skills, and who owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SkillDir {
     /// The directory that holds a directory for each skill.
     pub dir: PathBuf,
     /// What its links may not lead out of: a repository does not decide what a provider reads.
@@ -23,37 +23,37 @@ pub struct Place {
 
 /// What came of one directory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct SkillSearch {
     /// Its `SKILL.md`.
     pub file: PathBuf,
     /// The skill, unless it is left out.
     pub skill: Option<Skill>,
     /// What is wrong.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<SkillFault>,
 }
 
 /// Skills of one place at most.
 const MOST_SKILLS: usize = 500;
 
 /// The places for a working directory, the last of which wins.
-pub fn places(config: &Config, cwd: &Path) -> Vec<Place> {
-    let users = |dir: PathBuf| Place { dir, within: None };
+pub fn places(config: &Config, cwd: &Path) -> Vec<SkillDir> {
+    let users = |dir: PathBuf| SkillDir { dir, within: None };
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let mut places: Vec<Place> =
+    let mut places: Vec<SkillDir> =
         home.map(|home| users(home.join(".g3/skills"))).into_iter().collect();
     let extra = config.extra_paths.iter();
     places.extend(extra.map(|path| users(cwd.join(paths::expand_home(&path.to_string_lossy())))));
     let root = workspace::root(cwd);
-    let own = |dir: PathBuf| Place { dir, within: Some(root.clone()) };
+    let own = |dir: PathBuf| SkillDir { dir, within: Some(root.clone()) };
     let upward = workspace::upward(cwd).into_iter().rev();
     places.extend(upward.flat_map(|dir| [own(dir.join(".g3/skills")), own(dir.join("skills"))]));
     places
 }
 
 /// The skills for a working directory; none when they are switched off.
-pub fn shelf(config: &Config, cwd: &Path) -> Shelf {
+pub fn shelf(config: &Config, cwd: &Path) -> SkillSet {
     if !config.enabled {
-        return Shelf::default();
+        return SkillSet::default();
     }
     let mut skills = embedded::skills();
     let mut notices = Vec::new();
@@ -70,14 +70,14 @@ pub fn shelf(config: &Config, cwd: &Path) -> Shelf {
             if place.within.is_none() && found.skill.is_some() {
                 users.insert(name, found.file.clone());
             }
-            let fatal: Vec<&Fault> = found.faults.iter().filter(|fault| fault.fatal).collect();
+            let fatal: Vec<&SkillFault> = found.faults.iter().filter(|fault| fault.fatal).collect();
             if let Some(fault) = fatal.first() {
                 notices.push(left_out(&found.file, fault, fatal.len() - 1));
             }
             skills.extend(found.skill);
         }
     }
-    Shelf::of(skills, notices)
+    SkillSet::of(skills, notices)
 }
 
 /// That a repository's skill is not used, because the user has one of that name.
@@ -89,7 +89,7 @@ fn shadowed(name: &str, file: &Path, own: &Path) -> String {
     )
 }
 
-fn left_out(file: &Path, fault: &Fault, more: usize) -> String {
+fn left_out(file: &Path, fault: &SkillFault, more: usize) -> String {
     let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
     format!(
         "the skill {} is left out: line {}, {}: {}{more}; `g3 skills check` tells all",
@@ -101,7 +101,7 @@ fn left_out(file: &Path, fault: &Fault, more: usize) -> String {
 }
 
 /// The skills of one place, in order of their directories' names.
-pub fn in_place(place: &Place) -> Vec<Found> {
+pub fn in_place(place: &SkillDir) -> Vec<SkillSearch> {
     let Ok(entries) = fs::read_dir(&place.dir) else { return Vec::new() };
     let mut dirs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     dirs.sort();
@@ -110,22 +110,22 @@ pub fn in_place(place: &Place) -> Vec<Found> {
 }
 
 /// The skill of a directory; `None` where there is no `SKILL.md`.
-pub fn in_directory(dir: &Path, within: Option<&Path>) -> Option<Found> {
+pub fn in_directory(dir: &Path, within: Option<&Path>) -> Option<SkillSearch> {
     let names = ["SKILL.md", "skill.md"].iter().map(|name| dir.join(name));
     let file = names.into_iter().find(|file| fs::symlink_metadata(file).is_ok())?;
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let text = match read(&file, within, MOST + 1) {
         Ok(text) => text,
         Err(why) => {
-            let fault = Fault { line: 1, rule: "unreadable", text: why, fatal: true };
-            return Some(Found { file, skill: None, faults: vec![fault] });
+            let fault = SkillFault { line: 1, rule: "unreadable", text: why, fatal: true };
+            return Some(SkillSearch { file, skill: None, faults: vec![fault] });
         }
     };
     let (parsed, faults) = parse::parse(&text, &name);
     let usable = !faults.iter().any(|fault| fault.fatal);
     let within = within.map(Path::to_owned);
-    let home = Home::Directory { dir: dir.to_owned(), file: file.clone(), within };
-    Some(Found { file, skill: usable.then(|| Skill::new(parsed, home)), faults })
+    let home = SkillSource::Directory { dir: dir.to_owned(), file: file.clone(), within };
+    Some(SkillSearch { file, skill: usable.then(|| Skill::new(parsed, home)), faults })
 }
 
 /// The text of a file of a skill, at most so many bytes of it.
@@ -140,7 +140,7 @@ pub fn read(file: &Path, within: Option<&Path>, most: usize) -> Result<String, S
 
 impl Skill {
     /// A skill of what was read.
-    pub fn new(parsed: Skill, home: Home) -> Skill {
+    pub fn new(parsed: Skill, home: SkillSource) -> Skill {
         Skill { home, ..parsed }
     }
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use allowed::Entry;
+use allowed::AllowedTool;
 
 /// One skill.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,16 +30,16 @@ pub struct Skill {
     /// Whatever else its author says.
     pub metadata: BTreeMap<String, String>,
     /// The only tools that run while it is active; `None` when it does not say.
-    pub allowed: Option<Vec<Entry>>,
+    pub allowed: Option<Vec<AllowedTool>>,
     /// The instructions below the front matter.
     pub body: String,
     /// Where it comes from.
-    pub home: Home,
+    pub home: SkillSource,
 }
 
 /// Where a skill comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Home {
+pub enum SkillSource {
     /// It is compiled in.
     #[default]
     Embedded,
@@ -57,7 +57,7 @@ pub enum Home {
 
 /// The skills of a session, and which of them were loaded since the user last said something.
 #[derive(Debug, Default)]
-pub struct Shelf {
+pub struct SkillSet {
     skills: Vec<Skill>,
     /// What the user should know: skills that were left out, and why.
     pub notices: Vec<String>,
@@ -68,19 +68,19 @@ impl Skill {
     /// Where the model is told that it stands.
     pub fn location(&self) -> String {
         match &self.home {
-            Home::Embedded => format!("<embedded:{}>/SKILL.md", self.name),
-            Home::Directory { file, .. } => file.display().to_string(),
+            SkillSource::Embedded => format!("<embedded:{}>/SKILL.md", self.name),
+            SkillSource::Directory { file, .. } => file.display().to_string(),
         }
     }
 }
 
-impl Shelf {
+impl SkillSet {
     /// A shelf of these skills; of two with one name the later is kept. In order of their names.
-    pub fn of(skills: Vec<Skill>, notices: Vec<String>) -> Shelf {
+    pub fn of(skills: Vec<Skill>, notices: Vec<String>) -> SkillSet {
         let by_name: BTreeMap<String, Skill> =
             skills.into_iter().map(|skill| (skill.name.clone(), skill)).collect();
         let skills = by_name.into_values().collect();
-        Shelf { skills, notices, active: Mutex::default() }
+        SkillSet { skills, notices, active: Mutex::default() }
     }
 
     /// Every skill, in order of their names.

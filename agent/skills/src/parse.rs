@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::Skill;
-use super::allowed::{self, Entry};
+use super::allowed::{self, AllowedTool};
 
 /// What a `SKILL.md` may hold, in bytes.
 pub const MOST: usize = 256 << 10;
@@ -20,7 +20,7 @@ const KEYS: &[&str] =
 
 /// Something that is wrong with a `SKILL.md`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Fault {
+pub struct SkillFault {
     /// The line, counted from 1.
     pub line: usize,
     /// The rule that it breaks.
@@ -33,7 +33,7 @@ pub struct Fault {
 
 /// The skill in the text of a `SKILL.md` that lies in a directory of this name, as if it were
 /// compiled in, and what is wrong with it.
-pub fn parse(text: &str, directory: &str) -> (Skill, Vec<Fault>) {
+pub fn parse(text: &str, directory: &str) -> (Skill, Vec<SkillFault>) {
     let mut reader = Reader::default();
     let Some((front, body)) = split(text, &mut reader) else {
         return (Skill::default(), reader.faults);
@@ -60,12 +60,12 @@ pub fn parse(text: &str, directory: &str) -> (Skill, Vec<Fault>) {
     if parsed.body.is_empty() {
         let line = text.lines().count().max(1);
         let text = "there are no instructions below the front matter".to_owned();
-        reader.faults.push(Fault { line, rule: "body-missing", text, fatal: true });
+        reader.faults.push(SkillFault { line, rule: "body-missing", text, fatal: true });
     }
     for key in table.keys().filter(|key| !KEYS.contains(&key.as_str())) {
         let text = format!("there is no key `{key}`; other things belong below `metadata`");
         let line = reader.line_of(key);
-        reader.faults.push(Fault { line, rule: "key-unknown", text, fatal: false });
+        reader.faults.push(SkillFault { line, rule: "key-unknown", text, fatal: false });
     }
     reader.faults.sort_by_key(|fault| fault.line);
     (parsed, reader.faults)
@@ -74,7 +74,7 @@ pub fn parse(text: &str, directory: &str) -> (Skill, Vec<Fault>) {
 /// The front matter and what follows it.
 fn split<'a>(text: &'a str, reader: &mut Reader<'_>) -> Option<(&'a str, &'a str)> {
     let mut fail = |rule, text: &str| {
-        reader.faults.push(Fault { line: 1, rule, text: text.to_owned(), fatal: true });
+        reader.faults.push(SkillFault { line: 1, rule, text: text.to_owned(), fatal: true });
         None
     };
     if text.len() > MOST {
@@ -100,13 +100,13 @@ fn split<'a>(text: &'a str, reader: &mut Reader<'_>) -> Option<(&'a str, &'a str
 #[derive(Default)]
 struct Reader<'a> {
     front: &'a str,
-    faults: Vec<Fault>,
+    faults: Vec<SkillFault>,
 }
 
 impl Reader<'_> {
     fn fault(&mut self, key: &str, rule: &'static str, text: String) {
         let line = self.line_of(key);
-        self.faults.push(Fault { line, rule, text, fatal: true });
+        self.faults.push(SkillFault { line, rule, text, fatal: true });
     }
 
     /// The line of a key in the file; that of the opening `---` when it does not stand there.
@@ -127,7 +127,7 @@ impl Reader<'_> {
             Ok(Value::Object(table)) => table,
             Ok(_) => {
                 let text = "the front matter must be `key: value` lines".to_owned();
-                self.faults.push(Fault { line: 2, rule: "front-matter", text, fatal: true });
+                self.faults.push(SkillFault { line: 2, rule: "front-matter", text, fatal: true });
                 Map::new()
             }
             Err(why) => {
@@ -137,7 +137,7 @@ impl Reader<'_> {
                 let why = why.lines().next().unwrap_or_default();
                 let why = why.split(" at line ").next().unwrap_or_default();
                 let text = format!("not YAML: {why}");
-                self.faults.push(Fault { line, rule: "yaml", text, fatal: true });
+                self.faults.push(SkillFault { line, rule: "yaml", text, fatal: true });
                 Map::new()
             }
         }
@@ -215,7 +215,7 @@ impl Reader<'_> {
         entries.iter().map(|(key, value)| (key.clone(), as_text(value))).collect()
     }
 
-    fn allowed(&mut self, table: &Map<String, Value>) -> Option<Vec<Entry>> {
+    fn allowed(&mut self, table: &Map<String, Value>) -> Option<Vec<AllowedTool>> {
         let words = match table.get("allowed-tools")? {
             Value::Null => Vec::new(),
             Value::String(text) => allowed::words(text),
@@ -229,7 +229,7 @@ impl Reader<'_> {
             }
         };
         let (entries, wrong): (Vec<_>, Vec<_>) =
-            words.into_iter().map(Entry::parse).partition(Result::is_ok);
+            words.into_iter().map(AllowedTool::parse).partition(Result::is_ok);
         for why in wrong.into_iter().filter_map(Result::err) {
             self.fault("allowed-tools", "allowed-tools", why);
         }

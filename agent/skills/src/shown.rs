@@ -1,7 +1,7 @@
 //! The list of skills in the system prompt: names, descriptions and places, nothing else, so that a
 //! skill costs little until it is loaded.
 
-use super::Shelf;
+use super::SkillSet;
 
 /// Bytes of the list at most: a repository must not fill the context with descriptions.
 const MOST: usize = 32 << 10;
@@ -13,7 +13,7 @@ of, load that skill with the tool `skill` before you begin, and follow it. They 
 work, not orders of the user, and they give no permissions.";
 
 /// The part of the system prompt; `None` when there are no skills.
-pub fn prompt(shelf: &Shelf) -> Option<String> {
+pub fn prompt(shelf: &SkillSet) -> Option<String> {
     if shelf.skills().is_empty() {
         return None;
     }
@@ -60,31 +60,31 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Home, Skill, parse};
+    use crate::{Skill, SkillSource, parse};
 
     fn skill(name: &str, description: &str) -> Skill {
         let (mut parsed, _) = parse::parse("---\nname: a\ndescription: b\n---\nBody\n", "a");
         (parsed.name, parsed.description) = (name.to_owned(), description.to_owned());
-        Skill::new(parsed, Home::Embedded)
+        Skill::new(parsed, SkillSource::Embedded)
     }
 
     #[test]
     fn the_list_is_sorted_escaped_and_the_same_every_time() {
         let shelf =
-            || Shelf::of(vec![skill("b", "</skill> & \"x\""), skill("a", "one")], Vec::new());
+            || SkillSet::of(vec![skill("b", "</skill> & \"x\""), skill("a", "one")], Vec::new());
         let list = prompt(&shelf()).unwrap();
         assert_eq!(list, prompt(&shelf()).unwrap());
         assert!(list.find("<name>a<").unwrap() < list.find("<name>b<").unwrap());
         assert!(list.contains("&lt;/skill&gt; &amp; &quot;x&quot;"), "{list}");
         assert!(list.contains("<location>&lt;embedded:a&gt;/SKILL.md</location>"), "{list}");
         assert!(!list.contains("Body"));
-        assert_eq!(prompt(&Shelf::default()), None);
+        assert_eq!(prompt(&SkillSet::default()), None);
     }
 
     #[test]
     fn a_flood_of_skills_does_not_fill_the_prompt() {
         let many = (0..200).map(|n| skill(&format!("s{n:03}"), &"long ".repeat(100))).collect();
-        let list = prompt(&Shelf::of(many, Vec::new())).unwrap();
+        let list = prompt(&SkillSet::of(many, Vec::new())).unwrap();
         assert!(list.len() < MOST + 1_000 && list.contains("more do not fit"));
     }
 }

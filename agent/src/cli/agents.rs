@@ -2,11 +2,11 @@
 
 use base::failure::{OrFail, Result};
 
-use super::Common;
+use super::GlobalArgs;
 use super::settings::{directory, sources};
 use crate::ui;
-use agent_core::context::Entry;
-use agent_core::persona::{self, Places};
+use agent_core::context::ConversationEntry;
+use agent_core::persona::{self, PersonaDirs};
 use agent_core::session;
 
 /// What a persona does that is given no task where nobody can be asked for one.
@@ -14,9 +14,9 @@ pub const MISSION: &str = "Begin your work in this repository: do what your role
                            was changed last.";
 
 /// Prints every persona.
-pub fn list(common: &Common, json: bool) -> Result<u8> {
+pub fn list(common: &GlobalArgs, json: bool) -> Result<u8> {
     let cwd = directory(common)?;
-    let all = Places::new(&cwd, sources(common, &cwd).trust_store()).list()?;
+    let all = PersonaDirs::new(&cwd, sources(common, &cwd).trust_store()).list()?;
     if json {
         return ui::print(&format!("{:#}\n", persona::json(&all))).map(|()| 0);
     }
@@ -28,11 +28,11 @@ pub fn list(common: &Common, json: bool) -> Result<u8> {
 }
 
 /// The persona of the session that is to be taken up: who does not name one goes on with it.
-pub fn of_session(common: &Common, wanted: Option<&str>) -> Result<Option<String>> {
+pub fn of_session(common: &GlobalArgs, wanted: Option<&str>) -> Result<Option<String>> {
     let cwd = directory(common)?;
     let id = session::find(&cwd, wanted)?;
     let path = session::sessions_dir(&cwd).join(id.as_str()).join("session.jsonl");
-    let entries: Vec<Entry> =
+    let entries: Vec<ConversationEntry> =
         base::files::read_journal(&path).or_fail(|| format!("cannot read {}", path.display()))?;
     Ok(session::agent_of(&entries).flatten())
 }

@@ -4,7 +4,7 @@ use base::config::show;
 use base::failure::Result;
 use clap::{Args, Subcommand};
 
-use super::Common;
+use super::GlobalArgs;
 use super::settings::{directory, load};
 use crate::ui;
 
@@ -23,7 +23,7 @@ enum ConfigCommand {
         #[arg(long)]
         origin: bool,
         #[command(flatten)]
-        common: Common,
+        common: GlobalArgs,
     },
 }
 
@@ -31,7 +31,7 @@ enum ConfigCommand {
 pub fn run(args: &ConfigArgs) -> Result<u8> {
     let ConfigCommand::Show { origin, common } = &args.command;
     let loaded = load(common, &directory(common)?)?;
-    let line = |shown: show::Shown| {
+    let line = |shown: show::ShownValue| {
         let from = shown.origin.map_or_else(|| "default".to_owned(), |from| from.to_string());
         let from = if *origin { format!("  # {from}") } else { String::new() };
         format!("{} = {}{from}\n", shown.key, shown.value)

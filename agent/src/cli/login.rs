@@ -4,14 +4,14 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use base::failure::Result;
-use base::process::{Job, Stream, find_program};
+use base::process::{Command, Stream, find_program};
 use clap::{Args, Subcommand};
 
-use super::Common;
+use super::GlobalArgs;
 use super::settings::{directory, load};
 use crate::ui;
 use provider::oauth::sign_in::{self, PORT};
-use provider::oauth::store::Store;
+use provider::oauth::store::TokenStore;
 use provider::open;
 
 /// `g3 login …`.
@@ -45,12 +45,12 @@ struct DatabricksArgs {
 /// Runs `g3 login …`.
 pub async fn run(args: &LoginArgs) -> Result<u8> {
     let Service::Databricks(args) = &args.service;
-    let common = Common { config: args.config.clone(), ..Common::default() };
+    let common = GlobalArgs { config: args.config.clone(), ..GlobalArgs::default() };
     let loaded = load(&common, &directory(&common)?)?;
     loaded.notices.iter().for_each(|notice| ui::say(notice));
     let (workspace, uses_it) = open::databricks::workspace(&loaded.config, args.name.as_deref())?;
     if args.remove {
-        let removed = Store::of(&workspace.host)?.remove()?;
+        let removed = TokenStore::of(&workspace.host)?.remove()?;
         ui::say(&match removed {
             true => format!("removed the login for {}", workspace.host),
             false => format!("no login for {}", workspace.host),
@@ -78,7 +78,7 @@ fn show(url: &str) {
         return;
     }
     let Some(program) = find_program(opener) else { return };
-    let job = Job::new(program, "/").arg(url).stdout(Stream::Null).stderr(Stream::Null);
+    let job = Command::new(program, "/").arg(url).stdout(Stream::Null).stderr(Stream::Null);
     // The address is shown as well.
     let _ = job.detached().spawn_forget();
 }

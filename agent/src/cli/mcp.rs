@@ -4,22 +4,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use base::config::Loaded;
-use base::config::mcp::McpServer;
+use base::config::LoadedConfig;
+use base::config::mcp::McpServerConfig;
 use base::failure::{Failure, OrFail, Result};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::settings::{directory, load, settings};
 use super::trace::{self, TraceArgs};
-use super::{AgentArgs, Common, in_runtime};
+use super::{AgentArgs, GlobalArgs, in_runtime};
 use crate::modes::mcp;
 use crate::ui;
 use agent_core::call_line::cut_to;
 use agent_core::run::root_of;
-use mcp_client::connect::Place;
+use mcp_client::connect::ServerPaths;
 use mcp_client::name::servers as parts;
-use mcp_client::server::Server;
+use mcp_client::server::ConfiguredServer;
 use mcp_client::{login, servers};
 use tools::exec::confinement::CommandBox;
 use tools::services::Toolset;
@@ -39,7 +39,7 @@ enum McpCommand {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        place: Here,
+        place: ConfigScope,
     },
     /// Start a server and list its tools
     Test {
@@ -49,21 +49,21 @@ enum McpCommand {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        place: Here,
+        place: ConfigScope,
     },
     /// Log in to a server in a browser
     Login {
         /// Name of the server in the configuration
         name: String,
         #[command(flatten)]
-        place: Here,
+        place: ConfigScope,
     },
     /// Remove the login to a server
     Logout {
         /// Name of the server in the configuration
         name: String,
         #[command(flatten)]
-        place: Here,
+        place: ConfigScope,
     },
     /// Serve g3's tools over the Model Context Protocol on stdin and stdout
     Serve {
@@ -73,13 +73,13 @@ enum McpCommand {
         #[command(flatten)]
         trace: TraceArgs,
         #[command(flatten)]
-        place: Here,
+        place: ConfigScope,
     },
 }
 
 /// Which configuration counts.
 #[derive(Debug, Args)]
-struct Here {
+struct ConfigScope {
     /// Read this file instead of the user's and the repository's configuration
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -88,9 +88,9 @@ struct Here {
     workspace: Option<PathBuf>,
 }
 
-impl From<Here> for Common {
-    fn from(here: Here) -> Common {
-        Common { config: here.config, workspace: here.workspace, ..Common::default() }
+impl From<ConfigScope> for GlobalArgs {
+    fn from(here: ConfigScope) -> GlobalArgs {
+        GlobalArgs { config: here.config, workspace: here.workspace, ..GlobalArgs::default() }
     }
 }
 
@@ -103,7 +103,7 @@ pub fn run(args: McpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
         McpCommand::Logout { name, place } => logout(&name, &place.into()).map(|()| 0),
         McpCommand::Serve { profile, trace, place } => {
             let agent = AgentArgs { profile, ..AgentArgs::default() };
-            let common = Common { trace, ..place.into() };
+            let common = GlobalArgs { trace, ..place.into() };
             let settings = settings(&common, &agent, toolset)?;
             let trace = trace::begin(&common, &settings.config, "mcp serve")?;
             settings.notices.iter().for_each(|notice| ui::say(&format!("warning: {notice}")));
@@ -112,11 +112,11 @@ pub fn run(args: McpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     }
 }
 
-fn list(as_json: bool, common: &Common) -> Result<()> {
+fn list(as_json: bool, common: &GlobalArgs) -> Result<()> {
     let cwd = directory(common)?;
-    let Loaded { config, notices, .. } = load(common, &cwd)?;
+    let LoadedConfig { config, notices, .. } = load(common, &cwd)?;
     let around = CommandBox::of(&config.sandbox, &root_of(&cwd));
-    let on = servers(&config.mcp, &Place { cwd, logs: None, around });
+    let on = servers(&config.mcp, &ServerPaths { cwd, logs: None, around });
     let rows = config.mcp.iter().map(|(name, definition)| {
         let server = on.iter().find(|server| server.name == *name);
         row(name, definition, server.map(Arc::as_ref))
@@ -134,7 +134,7 @@ fn list(as_json: bool, common: &Common) -> Result<()> {
     Ok(())
 }
 
-fn row(name: &str, definition: &McpServer, server: Option<&Server>) -> Value {
+fn row(name: &str, definition: &McpServerConfig, server: Option<&ConfiguredServer>) -> Value {
     let (state, tools) = match server.map(|server| (server, server.known())) {
         None => ("off", Vec::new()),
         Some((_, None)) => ("not started yet", Vec::new()),
@@ -161,7 +161,7 @@ fn line(row: &Value) -> String {
 }
 
 /// What the configuration says about a server.
-fn definition(name: &str, common: &Common, cwd: &Path) -> Result<McpServer> {
+fn definition(name: &str, common: &GlobalArgs, cwd: &Path) -> Result<McpServerConfig> {
     let mut config = load(common, cwd)?.config;
     if let Some(definition) = config.mcp.remove(name) {
         return Ok(definition);
@@ -174,7 +174,7 @@ fn definition(name: &str, common: &Common, cwd: &Path) -> Result<McpServer> {
     })
 }
 
-async fn login(name: &str, common: &Common) -> Result<()> {
+async fn login(name: &str, common: &GlobalArgs) -> Result<()> {
     let server = definition(name, common, &directory(common)?)?;
     if server.url.is_none() {
         return Err(Failure::usage(format!("`{name}` is a local program and needs no login")));
@@ -186,20 +186,20 @@ async fn login(name: &str, common: &Common) -> Result<()> {
     ui::print(&format!("logged in to `{name}`\n"))
 }
 
-fn logout(name: &str, common: &Common) -> Result<()> {
+fn logout(name: &str, common: &GlobalArgs) -> Result<()> {
     let server = definition(name, common, &directory(common)?)?;
     let was = login::forget(&server).or_fail(|| format!("cannot forget the login at `{name}`"))?;
     let said = if was { "removed" } else { "not found" };
     ui::print(&format!("login to `{name}`: {said}\n"))
 }
 
-async fn test(name: &str, as_json: bool, common: &Common) -> Result<u8> {
+async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {
     let cwd = directory(common)?;
-    let definition = McpServer { enabled: true, ..definition(name, common, &cwd)? };
+    let definition = McpServerConfig { enabled: true, ..definition(name, common, &cwd)? };
     let around = CommandBox::of(&load(common, &cwd)?.config.sandbox, &root_of(&cwd));
-    let place = Place { cwd, logs: None, around };
+    let place = ServerPaths { cwd, logs: None, around };
     let part = parts([name]).remove(0);
-    let server = Server::new(name, &part, &definition, &place);
+    let server = ConfiguredServer::new(name, &part, &definition, &place);
     let since = Instant::now();
     let started = server.start().await;
     let ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -4,6 +4,7 @@ pub mod agents;
 pub mod config;
 pub mod login;
 pub mod mcp;
+pub mod mode;
 pub mod model;
 pub mod plan;
 pub mod sessions;
@@ -13,8 +14,7 @@ pub mod skills;
 pub mod tool;
 pub mod trace;
 pub mod trust;
-pub mod ways;
-pub mod wrong;
+pub mod usage_error;
 
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
@@ -24,19 +24,19 @@ use base::failure::{Failure, OrFail, Result};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::modes::autonomous::Terms;
+use crate::modes::autonomous::RunTerms;
 use crate::modes::interactive::Opening;
 use crate::modes::{accumulative, acp, attach, autonomous, complete, interactive, once, planning};
 use crate::ui;
-use crate::ui::plain::Plain;
+use crate::ui::plain::PlainOutput;
 use agent_core::bus::Bus;
 use agent_core::run::SessionSelector;
 use agent_core::run::outcome::tell_failure;
+use mode::{ExplicitFlags, Mode, ModeArgs};
 use provider::message::Image;
 use settings::{BrowserArgs, cwd_of_user, settings};
-use show::Show;
+use show::ShowOptions;
 use tools::services::Toolset;
-use ways::{Given, ModeArgs, Way};
 
 /// A coding agent: it asks a model, runs the tools that the model calls, and shows the result.
 #[derive(Debug, Parser)]
@@ -50,14 +50,14 @@ pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    common: Common,
+    common: GlobalArgs,
     #[command(flatten)]
     agent: AgentArgs,
 }
 
 /// Flags that every mode honours.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Common {
+pub struct GlobalArgs {
     /// Provider to use (TYPE or TYPE.NAME from the configuration)
     #[arg(long, value_name = "TYPE[.NAME]")]
     pub provider: Option<String>,
@@ -117,7 +117,7 @@ pub struct AgentArgs {
     #[command(flatten)]
     browser: BrowserArgs,
     #[command(flatten)]
-    show: Show,
+    show: ShowOptions,
 }
 
 /// The notes of the workspace.
@@ -139,7 +139,7 @@ enum Command {
     /// Serve the Agent Client Protocol on stdin and stdout (for editors and studio)
     Acp(AcpArgs),
     /// Answer one question from stdin, without tools
-    Complete(Common),
+    Complete(GlobalArgs),
     /// Refine a feature request, or split requirements into tasks (used by `studio plan`)
     Plan(plan::PlanArgs),
     /// List tools, or run one
@@ -169,7 +169,7 @@ enum Command {
 #[derive(Clone, Debug, Args)]
 struct AcpArgs {
     #[command(flatten)]
-    common: Common,
+    common: GlobalArgs,
     /// Tool profile: g3, egirl, tools-api, core or all
     #[arg(long)]
     profile: Option<String>,
@@ -229,10 +229,11 @@ fn dollars(text: &str) -> std::result::Result<f64, String> {
 /// Reads the command line and runs what it means; gives the exit code.
 pub fn main(toolset: &'static dyn Toolset) -> u8 {
     let typed = Cli::command().try_get_matches();
-    let parsed = typed.and_then(|typed| Ok((Cli::from_arg_matches(&typed)?, Given::of(&typed))));
+    let parsed =
+        typed.and_then(|typed| Ok((Cli::from_arg_matches(&typed)?, ExplicitFlags::of(&typed))));
     let (cli, given) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return wrong::tell(&error),
+        Err(error) => return usage_error::tell(&error),
     };
     match run(cli, &given, toolset) {
         Ok(code) => code,
@@ -243,7 +244,7 @@ pub fn main(toolset: &'static dyn Toolset) -> u8 {
     }
 }
 
-fn run(cli: Cli, given: &Given, toolset: &'static dyn Toolset) -> Result<u8> {
+fn run(cli: Cli, given: &ExplicitFlags, toolset: &'static dyn Toolset) -> Result<u8> {
     match cli.command {
         None => in_runtime(agent((cli.common, cli.agent), given, toolset)),
         Some(Command::Acp(args)) => in_runtime(serve(args, toolset)),
@@ -277,19 +278,19 @@ fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 async fn agent(
-    (mut common, mut args): (Common, AgentArgs),
-    given: &Given,
+    (mut common, mut args): (GlobalArgs, AgentArgs),
+    given: &ExplicitFlags,
     toolset: &'static dyn Toolset,
 ) -> Result<u8> {
     if args.mode.list_agents {
-        given.fits(Way::List)?;
+        given.fits(Mode::List)?;
         return agents::list(&common, args.show.json);
     }
     let bus = Bus::new(Clock::from_env(), args.show.views()?);
     let mut begun = || -> Result<_> {
         common.workspace = args.codebase_fast_start.clone().or(common.workspace.take());
         let task = task(&args)?;
-        let way = Way::of(&args.mode, task.is_some());
+        let way = Mode::of(&args.mode, task.is_some());
         given.fits(way)?;
         let cwd = common.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
         common.workspace = args.mode.code_path(&cwd)?.or(common.workspace.take());
@@ -319,23 +320,23 @@ async fn agent(
         None => SessionSelector::New(task.clone().unwrap_or_default()),
     };
     let order = |settings| {
-        ways::order(settings, &args, way).inspect_err(|failure| tell_failure(&bus, failure))
+        mode::order(settings, &args, way).inspect_err(|failure| tell_failure(&bus, failure))
     };
     let work = async {
         let status = match way {
-            Way::List => return Ok(0),
-            Way::Once => {
+            Mode::List => return Ok(0),
+            Mode::Once => {
                 let task = task.unwrap_or_default();
                 once::run(&settings, &which, (&task, pictures), bus.clone(), asker).await?
             }
-            Way::Interactive => {
+            Mode::Interactive => {
                 let opening = Opening { which, pictures };
                 interactive::run(settings, opening, bus.clone(), asker).await?
             }
-            Way::Autonomous => autonomous::alone(&order(settings)?, bus.clone(), asker).await?,
-            Way::Accumulative => accumulative::run(order(settings)?, bus.clone(), asker).await?,
-            Way::Planning => {
-                planning::run(ways::plan(settings, &args)?, bus.clone(), asker).await?
+            Mode::Autonomous => autonomous::alone(&order(settings)?, bus.clone(), asker).await?,
+            Mode::Accumulative => accumulative::run(order(settings)?, bus.clone(), asker).await?,
+            Mode::Planning => {
+                planning::run(mode::plan(settings, &args)?, bus.clone(), asker).await?
             }
         };
         Ok(status.exit())
@@ -345,7 +346,7 @@ async fn agent(
 
 async fn serve(args: AcpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     let AcpArgs { common, profile, acd, agent, rounds, limits, browser, dry_run } = args;
-    let terms = Terms { rounds: limits.max_turns, checks: rounds.checks };
+    let terms = RunTerms { rounds: limits.max_turns, checks: rounds.checks };
     let rounds = rounds.autonomous.then_some(terms);
     let agent = AgentArgs { profile, acd, agent, limits, browser, ..AgentArgs::default() };
     if dry_run {
@@ -365,18 +366,18 @@ async fn serve(args: AcpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     }
     let trace = trace::begin_anywhere(&common, "acp")?;
     let for_directory = move |cwd: &std::path::Path| {
-        let common = Common { workspace: Some(cwd.to_owned()), ..common.clone() };
+        let common = GlobalArgs { workspace: Some(cwd.to_owned()), ..common.clone() };
         settings(&common, &agent, toolset)
     };
     trace.over(acp::run(Box::new(for_directory), rounds).await.map(|()| 0))
 }
 
-async fn answer(common: Common, toolset: &'static dyn Toolset) -> Result<u8> {
+async fn answer(common: GlobalArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     let settings = settings(&common, &AgentArgs::default(), toolset)?;
     let trace = trace::begin(&common, &settings.config, "complete")?;
     let work = async {
         let question = stdin_text()?;
-        let talk = Plain::new(std::io::stdout(), Some(std::io::stderr()));
+        let talk = PlainOutput::new(std::io::stdout(), Some(std::io::stderr()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
         let words = complete::run(&settings, &question, bus).await?.text;
         let end = if words.ends_with('\n') { "" } else { "\n" };
@@ -390,7 +391,7 @@ async fn answer(common: Common, toolset: &'static dyn Toolset) -> Result<u8> {
 fn task(args: &AgentArgs) -> Result<Option<String>> {
     let task = match args.task.as_deref() {
         Some("-") => Some(stdin_text()?),
-        Some(word) if wrong::is_slip(word) => return Err(wrong::slip(word)),
+        Some(word) if usage_error::is_slip(word) => return Err(usage_error::slip(word)),
         Some(task) => Some(task.to_owned()),
         None if args.mode.is_some() => None,
         None if args.resume.is_some() && !std::io::stdin().is_terminal() => {

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::host::find::PROGRAM;
-use base::process::{Job, Stream, find_program};
+use base::process::{Command, Stream, find_program};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use base::host::catalogue::{self, DEFAULT, ENTRIES, Kept};
+use base::host::catalogue::{self, DEFAULT, ENTRIES, InstalledModel};
 
 /// What the second task of a model costs, measured with the default one.
 const COSTS: &str = "\
@@ -130,7 +130,7 @@ fn list(as_json: bool) -> Result<()> {
             entry.licence
         ));
     }
-    for Kept { name, path, bytes } in others {
+    for InstalledModel { name, path, bytes } in others {
         text.push_str(&format!("{name}\n  {}; {}\n  here\n", path.display(), size(*bytes)));
     }
     print(&text)
@@ -150,7 +150,7 @@ fn pull(args: &PullArgs) -> Result<()> {
         return print(&format!("{} is already downloaded: {}\n", entry.name, target.display()));
     }
     let url = args.from.as_deref().unwrap_or(entry.url);
-    let wanted = pull::Wanted { url, sha256: entry.sha256, bytes: entry.bytes, target: &target };
+    let wanted = pull::Download { url, sha256: entry.sha256, bytes: entry.bytes, target: &target };
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -206,7 +206,7 @@ fn serve(args: &ServeArgs) -> Failure {
         return Failure::usage(format!("`{PROGRAM}` is neither next to g3 nor in PATH"))
             .next("cargo build --release -p model");
     };
-    let job = Job::new(program, ".").arg("--model").arg(path).args(&args.options);
+    let job = Command::new(program, ".").arg("--model").arg(path).args(&args.options);
     let error = job.stdin(Stream::Inherit).stdout(Stream::Inherit).stderr(Stream::Inherit).exec();
     Failure::failed("cannot serve the model").because(error)
 }

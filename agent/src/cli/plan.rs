@@ -7,10 +7,10 @@ use base::failure::{Failure, Result};
 use clap::{Args, Subcommand};
 
 use super::settings::settings;
-use super::{AgentArgs, Common, stdin_text, trace};
-use crate::modes::planning::alone::{self, Part};
+use super::{AgentArgs, GlobalArgs, stdin_text, trace};
+use crate::modes::planning::noninteractive::{self, PlanPart};
 use crate::ui;
-use crate::ui::plain::Plain;
+use crate::ui::plain::PlainOutput;
 use agent_core::bus::Bus;
 use tools::services::Toolset;
 
@@ -27,7 +27,7 @@ pub struct PlanArgs {
 #[derive(Debug, Subcommand)]
 enum PlanCommand {
     /// Refine a feature request from stdin into a Markdown list of requirements
-    Refine(Common),
+    Refine(GlobalArgs),
     /// Split requirements from stdin into tasks (TOML for studio)
     Split(SplitArgs),
 }
@@ -35,7 +35,7 @@ enum PlanCommand {
 #[derive(Debug, Args)]
 struct SplitArgs {
     #[command(flatten)]
-    common: Common,
+    common: GlobalArgs,
     /// Existing tasks (TOML): only requirements that they do not cover are split
     #[arg(long, value_name = "FILE")]
     tasks: Option<PathBuf>,
@@ -57,16 +57,18 @@ pub async fn run(args: PlanArgs, toolset: &'static dyn Toolset) -> Result<u8> {
 /// One part of a plan: what the model said.
 async fn part(command: PlanCommand, toolset: &'static dyn Toolset) -> Result<String> {
     let (common, part) = match command {
-        PlanCommand::Refine(common) => (common, Part::Refine),
-        PlanCommand::Split(args) => (args.common, Part::Split(args.tasks.map(file).transpose()?)),
+        PlanCommand::Refine(common) => (common, PlanPart::Refine),
+        PlanCommand::Split(args) => {
+            (args.common, PlanPart::Split(args.tasks.map(file).transpose()?))
+        }
     };
     let settings = settings(&common, &AgentArgs::default(), toolset)?;
     let trace = trace::begin(&common, &settings.config, "plan")?;
     let work = async {
         let text = stdin_text()?;
-        let talk = Plain::new(std::io::sink(), Some(std::io::stderr()));
+        let talk = PlainOutput::new(std::io::sink(), Some(std::io::stderr()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
-        alone::run(&settings, &part, &text, (bus, None)).await
+        noninteractive::run(&settings, &part, &text, (bus, None)).await
     };
     let mut came = String::new();
     trace.over(work.await.map(|text| {

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use clap::{Args, Subcommand};
 
-use super::Common;
+use super::GlobalArgs;
 use super::settings::directory;
 use crate::ui;
 use agent_core::call_line::cut_to;
 use agent_core::session::{
     self, export,
-    snapshot::{Ledger, Snapshot},
+    snapshot::{ModelUsage, SessionSnapshot},
 };
 
 /// `g3 sessions …`.
@@ -84,13 +84,13 @@ enum Format {
 
 /// Runs `g3 sessions …`; gives the exit code.
 pub fn run(args: &SessionsArgs) -> Result<u8> {
-    let common = Common { workspace: args.workspace.clone(), ..Common::default() };
+    let common = GlobalArgs { workspace: args.workspace.clone(), ..GlobalArgs::default() };
     let cwd = directory(&common)?;
     let dir = session::sessions_dir(&cwd);
-    let picture = |id: &base::id::Id| Snapshot::read(&dir.join(id.as_str()), id.as_str());
+    let picture = |id: &base::id::Id| SessionSnapshot::read(&dir.join(id.as_str()), id.as_str());
     let text = match &args.command {
         SessionsCommand::List { json } => {
-            let all: Vec<Snapshot> = session::list(&cwd)?.iter().map(picture).collect();
+            let all: Vec<SessionSnapshot> = session::list(&cwd)?.iter().map(picture).collect();
             if *json { pretty(&all)? } else { all.iter().map(line).collect() }
         }
         SessionsCommand::Show { id, json } => {
@@ -120,7 +120,7 @@ pub fn run(args: &SessionsArgs) -> Result<u8> {
     ui::print(&text).map(|()| 0)
 }
 
-fn exported(seen: &Snapshot, dir: &Path, format: Format) -> Result<String> {
+fn exported(seen: &SessionSnapshot, dir: &Path, format: Format) -> Result<String> {
     let path = dir.join("session.jsonl");
     let cannot = || format!("cannot read {}", path.display());
     let entries = || base::files::read_journal(&path).or_fail(cannot);
@@ -146,7 +146,7 @@ fn pretty(value: &impl serde::Serialize) -> Result<String> {
     Ok(format!("{text}\n"))
 }
 
-fn line(seen: &Snapshot) -> String {
+fn line(seen: &SessionSnapshot) -> String {
     let task = base::text::printable(&seen.task.replace('\n', " "));
     format!(
         "{:30}  {:12}  {:24}  {:>3} turns  {}\n",
@@ -158,7 +158,7 @@ fn line(seen: &Snapshot) -> String {
     )
 }
 
-fn in_full(seen: &Snapshot) -> String {
+fn in_full(seen: &SessionSnapshot) -> String {
     let usage = seen.usage;
     let ledger: String = seen.by_model.iter().map(|(model, line)| billed(model, line)).collect();
     format!(
@@ -180,6 +180,6 @@ fn in_full(seen: &Snapshot) -> String {
 }
 
 /// One line of what each model cost.
-fn billed(model: &str, line: &Ledger) -> String {
+fn billed(model: &str, line: &ModelUsage) -> String {
     format!("         {model}: {}\n", ui::bill(line.calls, line.usage))
 }

@@ -3,19 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::config::agent::Browser as BrowserKind;
-use base::config::{Config, Loaded, Sources, mcp};
+use base::config::agent::BrowserKind;
+use base::config::{Config, ConfigSources, LoadedConfig, mcp};
 use base::failure::{Failure, OrFail, Result};
 use clap::Args;
 
-use super::{AgentArgs, Common, LimitArgs, NoteArgs};
+use super::{AgentArgs, GlobalArgs, LimitArgs, NoteArgs};
 use crate::modes::planning::explore;
-use agent_core::limits::Limits;
-use agent_core::persona::Places;
-use agent_core::role::Role;
-use agent_core::run::Settings;
+use agent_core::limits::UsageLimits;
+use agent_core::persona::PersonaDirs;
+use agent_core::role::AgentRole;
+use agent_core::run::AgentSettings;
 use agent_core::run::notes::Notes;
-use provider::Choice;
+use provider::ProviderChoice;
 use tools::profile::Profile;
 use tools::scout;
 use tools::services::Toolset;
@@ -53,12 +53,12 @@ impl BrowserArgs {
 
 /// The settings that these flags mean.
 pub fn settings(
-    common: &Common,
+    common: &GlobalArgs,
     args: &AgentArgs,
     toolset: &'static dyn Toolset,
-) -> Result<Settings> {
+) -> Result<AgentSettings> {
     let cwd = directory(common)?;
-    let Loaded { mut config, mut notices, .. } = load(common, &cwd)?;
+    let LoadedConfig { mut config, mut notices, .. } = load(common, &cwd)?;
     args.browser.apply(&mut config, args.chat)?;
     config.gate.rules.extend(scout::scouts_rule());
     let named = args.profile.as_deref().or(config.agent.profile.as_deref());
@@ -69,14 +69,14 @@ pub fn settings(
         })
     })?;
     let mut notes = notes(&args.notes, &config)?;
-    let places = Places::new(&cwd, sources(common, &cwd).trust_store());
+    let places = PersonaDirs::new(&cwd, sources(common, &cwd).trust_store());
     let role = match &args.agent {
         Some(name) => {
             let (persona, more) = places.find(name)?;
             notices.extend(more);
             places.role(&persona)?
         }
-        None => Role::default(),
+        None => AgentRole::default(),
     };
     // A persona keeps notes unless told not to, where its fence lets it write them.
     if args.agent.is_some() && notes.auto.is_none() {
@@ -85,12 +85,12 @@ pub fn settings(
         notes.auto = Some(!role.reads_only && held.is_none());
     }
     let first_note = args.codebase_fast_start.as_ref().map(|_| first_report(&cwd));
-    Ok(Settings {
+    Ok(AgentSettings {
         toolset,
         cwd,
         config,
         notices,
-        choice: Choice {
+        choice: ProviderChoice {
             reference: common.provider.clone(),
             model: common.model.clone(),
             fallback: common.fallback_model.clone(),
@@ -136,8 +136,8 @@ fn expand_home(path: &Path) -> PathBuf {
     gate::paths::expand_home(&path.to_string_lossy())
 }
 
-fn limits(args: &LimitArgs) -> Limits {
-    Limits {
+fn limits(args: &LimitArgs) -> UsageLimits {
+    UsageLimits {
         turns: args.max_turns,
         tokens: args.max_tokens,
         cost_usd: args.budget,
@@ -146,7 +146,7 @@ fn limits(args: &LimitArgs) -> Limits {
 }
 
 /// The directory to work in, absolute and without symbolic links.
-pub fn directory(common: &Common) -> Result<PathBuf> {
+pub fn directory(common: &GlobalArgs) -> Result<PathBuf> {
     let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
     let Some(wanted) = &common.workspace else { return Ok(here) };
     let dir = here.join(wanted);
@@ -158,7 +158,7 @@ pub fn directory(common: &Common) -> Result<PathBuf> {
 }
 
 /// The configuration for a directory.
-pub fn load(common: &Common, cwd: &std::path::Path) -> Result<Loaded> {
+pub fn load(common: &GlobalArgs, cwd: &std::path::Path) -> Result<LoadedConfig> {
     let sources = sources(common, cwd);
     let mut loaded = base::config::load(&sources)?;
     if sources.only.is_none() {
@@ -169,8 +169,8 @@ pub fn load(common: &Common, cwd: &std::path::Path) -> Result<Loaded> {
 }
 
 /// Where the configuration comes from.
-pub fn sources(common: &Common, cwd: &std::path::Path) -> Sources {
-    let mut sources = Sources::from_env(cwd);
+pub fn sources(common: &GlobalArgs, cwd: &std::path::Path) -> ConfigSources {
+    let mut sources = ConfigSources::from_env(cwd);
     sources.only = common.config.as_ref().map(|file| cwd_of_user().join(file));
     sources
 }

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use base::failure::{Failure, Result};
 use clap::Args;
 
-use crate::ui::ask::Terminal;
+use crate::ui::ask::TerminalAsker;
 use crate::ui::json::JsonLines;
-use crate::ui::plain::Plain;
-use crate::ui::rich::Rich;
-use agent_core::bus::{Bus, Sink};
+use crate::ui::plain::PlainOutput;
+use crate::ui::rich::RichOutput;
+use agent_core::bus::{Bus, EventSink};
 use gate::Asker;
 
 /// What is shown, and where.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Show {
+pub struct ShowOptions {
     /// Print only events on stdout, one JSON object per line
     #[arg(long, conflicts_with = "quiet")]
     pub json: bool,
@@ -30,18 +30,18 @@ pub struct Show {
     quiet: bool,
 }
 
-impl Show {
+impl ShowOptions {
     /// Who hears the events: stdout as JSON, or a terminal, or plain text; and a file.
-    pub fn views(&self) -> Result<Vec<Box<dyn Sink>>> {
+    pub fn views(&self) -> Result<Vec<Box<dyn EventSink>>> {
         let (out, err) = (std::io::stdout, std::io::stderr);
-        let mut sinks: Vec<Box<dyn Sink>> = vec![if self.json {
+        let mut sinks: Vec<Box<dyn EventSink>> = vec![if self.json {
             Box::new(JsonLines::new(out()))
         } else if self.quiet {
-            Box::new(Plain::new(out(), None::<std::io::Stderr>))
+            Box::new(PlainOutput::new(out(), None::<std::io::Stderr>))
         } else if out().is_terminal() {
-            Box::new(Rich::new(out()))
+            Box::new(RichOutput::new(out()))
         } else {
-            Box::new(Plain::new(out(), Some(err())))
+            Box::new(PlainOutput::new(out(), Some(err())))
         }];
         if let Some(path) = &self.events {
             if path.as_os_str() == "-" {
@@ -59,7 +59,7 @@ impl Show {
     /// The person at the terminal, when there is one to ask.
     pub fn asker(&self, bus: &Arc<Bus>) -> Option<Arc<dyn Asker>> {
         let here = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        let terminal = || -> Arc<dyn Asker> { Arc::new(Terminal::new(bus.clone())) };
+        let terminal = || -> Arc<dyn Asker> { Arc::new(TerminalAsker::new(bus.clone())) };
         (here && !self.json).then(terminal)
     }
 }

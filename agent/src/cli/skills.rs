@@ -6,12 +6,12 @@ use base::failure::{Failure, OrFail, Result};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::Common;
+use super::GlobalArgs;
 use super::settings::{directory, load};
 use crate::ui;
 use agent_core::call_line::cut_to;
-use skills::find::{self, Found, Place};
-use skills::{Home, Skill};
+use skills::find::{self, SkillDir, SkillSearch};
+use skills::{Skill, SkillSource};
 
 /// `g3 skills …`.
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ enum SkillsCommand {
 
 /// Runs `g3 skills …`; gives the exit code.
 pub fn run(args: &SkillsArgs) -> Result<u8> {
-    let common = Common { workspace: args.workspace.clone(), ..Common::default() };
+    let common = GlobalArgs { workspace: args.workspace.clone(), ..GlobalArgs::default() };
     let cwd = directory(&common)?;
     match &args.command {
         SkillsCommand::List { json } => list(&common, &cwd, *json).map(|()| 0),
@@ -51,7 +51,7 @@ pub fn run(args: &SkillsArgs) -> Result<u8> {
     }
 }
 
-fn list(common: &Common, cwd: &Path, json: bool) -> Result<()> {
+fn list(common: &GlobalArgs, cwd: &Path, json: bool) -> Result<()> {
     let shelf = find::shelf(&load(common, cwd)?.config.skills, cwd);
     let skills = shelf.skills();
     if json {
@@ -75,7 +75,7 @@ fn as_json(skill: &Skill) -> Value {
         "name": skill.name,
         "description": skill.description,
         "location": skill.location(),
-        "embedded": skill.home == Home::Embedded,
+        "embedded": skill.home == SkillSource::Embedded,
         "license": skill.license,
         "compatibility": skill.compatibility,
         "metadata": skill.metadata,
@@ -83,7 +83,7 @@ fn as_json(skill: &Skill) -> Value {
     })
 }
 
-fn check(common: &Common, cwd: &Path, dir: Option<&Path>, json: bool) -> Result<u8> {
+fn check(common: &GlobalArgs, cwd: &Path, dir: Option<&Path>, json: bool) -> Result<u8> {
     let found = match dir {
         Some(dir) => named(&cwd.join(dir))?,
         None => {
@@ -103,13 +103,13 @@ fn check(common: &Common, cwd: &Path, dir: Option<&Path>, json: bool) -> Result<
 }
 
 /// The skill in a directory, or the skills in the directories below it.
-fn named(dir: &Path) -> Result<Vec<Found>> {
+fn named(dir: &Path) -> Result<Vec<SkillSearch>> {
     let real = dir
         .canonicalize()
         .map_err(|why| Failure::usage(format!("cannot check {}", dir.display())).because(why))?;
     let found = match find::in_directory(&real, None) {
         Some(found) => vec![found],
-        None => find::in_place(&Place { dir: real, within: None }),
+        None => find::in_place(&SkillDir { dir: real, within: None }),
     };
     if found.is_empty() {
         return Err(Failure::usage(format!("no skills in {}", dir.display()))
@@ -118,15 +118,15 @@ fn named(dir: &Path) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-fn faults_as_text(found: &Found, cwd: &Path) -> String {
+fn faults_as_text(found: &SkillSearch, cwd: &Path) -> String {
     let file = found.file.strip_prefix(cwd).unwrap_or(&found.file).display();
-    let line = |fault: &skills::parse::Fault| {
+    let line = |fault: &skills::parse::SkillFault| {
         format!("{file}:{} {}: {}\n", fault.line, fault.rule, base::text::printable(&fault.text))
     };
     found.faults.iter().map(line).collect()
 }
 
-fn faults_as_json(found: &Found) -> Vec<Value> {
+fn faults_as_json(found: &SkillSearch) -> Vec<Value> {
     let each = found.faults.iter().map(|fault| {
         json!({
             "file": found.file,

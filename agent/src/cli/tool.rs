@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use base::config::{Config, Sources};
+use base::config::{Config, ConfigSources};
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::ui::live::Live;
+use crate::ui::live::LiveArea;
 use crate::ui::terminal;
 use agent_core::call_line::call_line;
 use agent_core::run::root_of;
@@ -23,7 +23,7 @@ use tools::args as arguments;
 use tools::context::ToolContext;
 use tools::dispatch;
 use tools::exec::confinement::confining;
-use tools::output::{ErrorKind, ToolOutput};
+use tools::output::{ToolErrorKind, ToolOutput};
 use tools::profile::Profile;
 use tools::profile::{self, ProfileTool, page};
 use tools::screen_access::ScreenAccess;
@@ -149,7 +149,7 @@ fn exec(args: &ExecArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     let (cwd, config) = loaded(args.call.cwd.as_deref())?;
     let mut at = workplace((&cwd, args.session.as_deref()), &config, toolset)?;
     keep(&at)?;
-    let live = Arc::new(Mutex::new(Live::new()));
+    let live = Arc::new(Mutex::new(LiveArea::new()));
     at.hear = listener(&live);
     let started = Instant::now();
     let outcome = match serde_json::from_str::<Value>(&given) {
@@ -160,7 +160,7 @@ fn exec(args: &ExecArgs, toolset: &'static dyn Toolset) -> Result<u8> {
                 live.show();
             });
             let outcome = run_to_its_end(args.call.profile, &args.call.name, &call, &at);
-            with(&live, Live::hide);
+            with(&live, LiveArea::hide);
             outcome?
         }
         Ok(_) | Err(_) => arguments::malformed(args.call.profile, &args.call.name, &given),
@@ -175,12 +175,12 @@ fn exec(args: &ExecArgs, toolset: &'static dyn Toolset) -> Result<u8> {
 }
 
 /// Passes on what a tool writes, to be drawn on stderr where that is a terminal.
-fn listener(live: &Arc<Mutex<Live>>) -> Arc<dyn Fn(&str) + Send + Sync> {
+fn listener(live: &Arc<Mutex<LiveArea>>) -> Arc<dyn Fn(&str) + Send + Sync> {
     let live = live.clone();
     Arc::new(move |text| with(&live, |live| live.heard(CALL, text)))
 }
 
-fn with(live: &Mutex<Live>, work: impl FnOnce(&mut Live)) {
+fn with(live: &Mutex<LiveArea>, work: impl FnOnce(&mut LiveArea)) {
     work(&mut live.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
@@ -253,7 +253,7 @@ fn directory(cwd: Option<&Path>) -> Result<PathBuf> {
 /// Where a call works, and the configuration there.
 fn loaded(cwd: Option<&Path>) -> Result<(PathBuf, Config)> {
     let cwd = directory(cwd)?;
-    let loaded = base::config::load(&Sources::from_env(&cwd))?;
+    let loaded = base::config::load(&ConfigSources::from_env(&cwd))?;
     Ok((cwd, loaded.config))
 }
 
@@ -308,13 +308,13 @@ fn as_json(outcome: &ToolOutput, took: Duration) -> Value {
 fn exit_code(outcome: &ToolOutput) -> u8 {
     match outcome.error_kind {
         _ if outcome.ok => 0,
-        Some(ErrorKind::Validation | ErrorKind::UnknownTool) => 2,
+        Some(ToolErrorKind::Validation | ToolErrorKind::UnknownTool) => 2,
         Some(
-            ErrorKind::Denied
-            | ErrorKind::NotFound
-            | ErrorKind::Timeout
-            | ErrorKind::Cancelled
-            | ErrorKind::Failed,
+            ToolErrorKind::Denied
+            | ToolErrorKind::NotFound
+            | ToolErrorKind::Timeout
+            | ToolErrorKind::Cancelled
+            | ToolErrorKind::Failed,
         )
         | None => 1,
     }

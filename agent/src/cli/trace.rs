@@ -6,7 +6,7 @@ use base::config::Config;
 use base::failure::Result;
 use clap::Args;
 
-use super::Common;
+use super::GlobalArgs;
 use super::settings::{directory, load};
 use crate::trace::{self, Trace, Wanted};
 use gate::paths::expand_home;
@@ -20,7 +20,7 @@ pub struct TraceArgs {
 }
 
 /// Begins the trace of a mode, where flags, environment or configuration want one.
-pub fn begin(common: &Common, config: &Config, mode: &str) -> Result<Trace> {
+pub fn begin(common: &GlobalArgs, config: &Config, mode: &str) -> Result<Trace> {
     let cwd = directory(common)?;
     let typed = common.trace.trace_file.as_ref();
     let typed = typed.map(|file| std::env::current_dir().unwrap_or_default().join(file));
@@ -30,7 +30,7 @@ pub fn begin(common: &Common, config: &Config, mode: &str) -> Result<Trace> {
 }
 
 /// As [`begin`], for a mode that works in many directories: the one that it was started in decides.
-pub fn begin_anywhere(common: &Common, mode: &str) -> Result<Trace> {
+pub fn begin_anywhere(common: &GlobalArgs, mode: &str) -> Result<Trace> {
     // What is wrong with the configuration is told with the session that needs it.
     let config = directory(common).and_then(|cwd| load(common, &cwd));
     begin(common, &config.map(|loaded| loaded.config).unwrap_or_default(), mode)

@@ -7,7 +7,7 @@ use base::config::{mcp, trust};
 use base::failure::{Failure, OrFail, Result};
 use clap::{Args, Subcommand};
 
-use super::Common;
+use super::GlobalArgs;
 use super::settings::{directory, sources};
 use crate::ui;
 
@@ -34,7 +34,7 @@ enum TrustCommand {
 
 /// Runs `g3 trust …`; gives the exit code.
 pub fn run(args: &TrustArgs) -> Result<u8> {
-    let common = Common { workspace: args.workspace.clone(), ..Common::default() };
+    let common = GlobalArgs { workspace: args.workspace.clone(), ..GlobalArgs::default() };
     let directory = directory(&common)?;
     let sources = sources(&common, &directory);
     let store = sources
@@ -103,7 +103,7 @@ fn show(store: &Path) -> Result<String> {
     if entries.is_empty() {
         return Ok("no trusted files\n".to_owned());
     }
-    let line = |entry: &trust::Entry| {
+    let line = |entry: &trust::TrustEntry| {
         let files = copied_files(&entry.path);
         format!("{}  {}  {}\n{files}", &entry.sha256[..12], entry.time, entry.path.display())
     };

@@ -6,20 +6,20 @@ mod prompt;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use base::event::Status;
-use base::failure::{Kind, Result};
+use base::event::RunStatus;
+use base::failure::{FailureKind, Result};
 use base::text::count;
 
-use self::list::List;
-use self::prompt::Prompt;
-use super::autonomous::{self, How, Order};
+use self::list::RequirementList;
+use self::prompt::LinePrompt;
+use super::autonomous::{self, RunOrigin, RunRequest};
 use super::interactive::{self, Opening};
 use super::interrupt::Interrupts;
 use crate::ui;
 use crate::ui::terminal::QuietInput;
 use agent_core::bus::Bus;
 use agent_core::prompt::Identity;
-use agent_core::run::Settings;
+use agent_core::run::AgentSettings;
 use gate::Asker;
 
 const HELP: &str = "\
@@ -31,7 +31,7 @@ exit, quit     leaves, as Ctrl-D does; Ctrl-C cancels a run";
 
 /// What a line means.
 #[derive(Debug, PartialEq, Eq)]
-enum Said<'a> {
+enum ParsedLine<'a> {
     Requirement(&'a str),
     Requirements,
     Chat,
@@ -41,26 +41,30 @@ enum Said<'a> {
     Nothing,
 }
 
-fn said(line: &str) -> Said<'_> {
+fn said(line: &str) -> ParsedLine<'_> {
     match line.trim() {
-        "" => Said::Nothing,
-        "exit" | "quit" | "/exit" | "/quit" => Said::Exit,
-        "/requirements" => Said::Requirements,
-        "/chat" => Said::Chat,
-        "/help" => Said::Help,
+        "" => ParsedLine::Nothing,
+        "exit" | "quit" | "/exit" | "/quit" => ParsedLine::Exit,
+        "/requirements" => ParsedLine::Requirements,
+        "/chat" => ParsedLine::Chat,
+        "/help" => ParsedLine::Help,
         // A path may begin a requirement; a single word with a slash before it is a command.
         other if other.starts_with('/') && !other[1..].contains(['/', ' ', '.']) => {
-            Said::Unknown(other)
+            ParsedLine::Unknown(other)
         }
-        other => Said::Requirement(other),
+        other => ParsedLine::Requirement(other),
     }
 }
 
 /// Takes requirements until the user leaves. Where nobody watches, the end is that of the last run.
-pub async fn run(order: Order, bus: Arc<Bus>, asker: Option<Arc<dyn Asker>>) -> Result<Status> {
-    let mut list = List::open(&order.settings.cwd)?;
+pub async fn run(
+    order: RunRequest,
+    bus: Arc<Bus>,
+    asker: Option<Arc<dyn Asker>>,
+) -> Result<RunStatus> {
+    let mut list = RequirementList::open(&order.settings.cwd)?;
     let interrupts = Interrupts::listen()?;
-    let mut prompt = Prompt::open()?;
+    let mut prompt = LinePrompt::open()?;
     ui::say(&match list.items().len() {
         0 => "no requirements yet; /help shows the commands".to_owned(),
         n => format!(
@@ -69,47 +73,49 @@ pub async fn run(order: Order, bus: Arc<Bus>, asker: Option<Arc<dyn Asker>>) -> 
             list.path().display()
         ),
     });
-    let mut last = Status::Done;
+    let mut last = RunStatus::Done;
     loop {
         let (back, line) = prompt.read().await?;
         prompt = back;
         let Some(line) = line else { break };
         match said(&line) {
-            Said::Nothing => {}
-            Said::Exit => break,
-            Said::Help => ui::say(HELP),
-            Said::Requirements => show(&list),
-            Said::Unknown(name) => ui::say(&format!("no such command: `{name}`; see /help")),
-            Said::Chat => {
+            ParsedLine::Nothing => {}
+            ParsedLine::Exit => break,
+            ParsedLine::Help => ui::say(HELP),
+            ParsedLine::Requirements => show(&list),
+            ParsedLine::Unknown(name) => ui::say(&format!("no such command: `{name}`; see /help")),
+            ParsedLine::Chat => {
                 drop((interrupts, prompt));
                 let settings = knowing(&order.settings, &list);
                 let opening = Opening::default();
                 return interactive::run(settings, opening, bus, asker).await;
             }
-            Said::Requirement(text) => {
+            ParsedLine::Requirement(text) => {
                 if let Err(failure) = list.add(text) {
                     ui::fail(&failure);
                 }
-                let order = Order { how: How::New(list.text()), ..order.clone() };
+                let order = RunRequest { how: RunOrigin::New(list.text()), ..order.clone() };
                 let (tokens, _quiet) = (interrupts.begin(), QuietInput::begin());
                 let ended = autonomous::run(&order, bus.clone(), asker.clone(), &tokens).await;
                 interrupts.over();
                 last = match ended {
                     Ok(status) => status,
-                    Err(failure) if failure.kind == Kind::Interrupted => return Err(failure),
+                    Err(failure) if failure.kind == FailureKind::Interrupted => {
+                        return Err(failure);
+                    }
                     Err(failure) => {
                         ui::fail(&failure);
-                        let refused = failure.kind == Kind::Refused;
-                        if refused { Status::NotApproved } else { Status::Failed }
+                        let refused = failure.kind == FailureKind::Refused;
+                        if refused { RunStatus::NotApproved } else { RunStatus::Failed }
                     }
                 };
             }
         }
     }
-    Ok(if std::io::stdin().is_terminal() { Status::Done } else { last })
+    Ok(if std::io::stdin().is_terminal() { RunStatus::Done } else { last })
 }
 
-fn show(list: &List) {
+fn show(list: &RequirementList) {
     match list.items() {
         items if items.is_empty() => ui::say("no requirements yet"),
         items => items.iter().for_each(|(id, text)| ui::say(&format!("{id}  {text}"))),
@@ -117,7 +123,7 @@ fn show(list: &List) {
 }
 
 /// Settings for a conversation that knows the requirements.
-fn knowing(settings: &Settings, list: &List) -> Settings {
+fn knowing(settings: &AgentSettings, list: &RequirementList) -> AgentSettings {
     let mut settings = settings.clone();
     settings.limits.turns = None;
     if !list.items().is_empty() {
@@ -132,10 +138,10 @@ mod tests {
 
     #[test]
     fn commands_and_requirements_are_told_apart() {
-        assert_eq!(said(" quit "), Said::Exit);
-        assert_eq!(said("/nope"), Said::Unknown("/nope"));
-        assert_eq!(said("/usr/bin/x must exist"), Said::Requirement("/usr/bin/x must exist"));
-        assert_eq!(said("quit when told so"), Said::Requirement("quit when told so"));
-        assert_eq!(said("  "), Said::Nothing);
+        assert_eq!(said(" quit "), ParsedLine::Exit);
+        assert_eq!(said("/nope"), ParsedLine::Unknown("/nope"));
+        assert_eq!(said("/usr/bin/x must exist"), ParsedLine::Requirement("/usr/bin/x must exist"));
+        assert_eq!(said("quit when told so"), ParsedLine::Requirement("quit when told so"));
+        assert_eq!(said("  "), ParsedLine::Nothing);
     }
 }

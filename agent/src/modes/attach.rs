@@ -6,7 +6,7 @@ use base::failure::{Failure, Result};
 use base::text::count;
 
 use gate::paths;
-use provider::message::{Image, Message, Part, Role};
+use provider::message::{ContentPart, Image, Message, MessageRole};
 use tools::image;
 
 /// Files that one message brings along at most.
@@ -19,7 +19,7 @@ const ENTRIES: usize = 200;
 const PICTURES: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
 
 /// A message with what it brings along, and what the user is told about that.
-pub struct Attached {
+pub struct AttachedMessage {
     /// The words, the texts of files and the pictures.
     pub message: Message,
     /// A line for each file.
@@ -38,11 +38,13 @@ pub fn picture(cwd: &Path, typed: &Path) -> Result<Image> {
 }
 
 /// The user's message: the words, with the files that they name and these pictures.
-pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attached {
-    let mut attached =
-        Attached { message: Message::text(Role::User, String::new()), notes: Vec::new() };
+pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> AttachedMessage {
+    let mut attached = AttachedMessage {
+        message: Message::text(MessageRole::User, String::new()),
+        notes: Vec::new(),
+    };
     let mut texts = Vec::new();
-    let mut images: Vec<Part> = pictures.into_iter().map(Part::Image).collect();
+    let mut images: Vec<ContentPart> = pictures.into_iter().map(ContentPart::Image).collect();
     let mut seen: Vec<PathBuf> = Vec::new();
     for token in tokens(&words) {
         let Some((shown, path)) = named(&token, cwd) else { continue };
@@ -53,7 +55,7 @@ pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attached {
         let note = if is_picture(&path) {
             match image::of_file(&path) {
                 Ok((image, facts)) => {
-                    images.push(Part::Image(image));
+                    images.push(ContentPart::Image(image));
                     format!("attached {shown}: {facts}")
                 }
                 Err(why) => format!("cannot attach {shown}: {why}"),
@@ -73,8 +75,8 @@ pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attached {
         };
         attached.notes.push(note);
     }
-    let notes = texts.into_iter().map(Part::context);
-    let words = std::iter::once(Part::Text { text: words });
+    let notes = texts.into_iter().map(ContentPart::context);
+    let words = std::iter::once(ContentPart::Text { text: words });
     attached.message.parts = words.chain(notes).chain(images).collect();
     attached
 }
@@ -190,7 +192,7 @@ mod tests {
         std::fs::write(dir.path().join("src/a.rs"), "fn a() {}\n").unwrap();
         std::fs::write(dir.path().join("blob"), [0, 159, 146, 150, 0]).unwrap();
         let words = "fix @src/a.rs, see @src and @angular/core and @blob";
-        let Attached { message, notes } = message(words.to_owned(), Vec::new(), dir.path());
+        let AttachedMessage { message, notes } = message(words.to_owned(), Vec::new(), dir.path());
         assert_eq!(message.own_words(), words);
         assert!(message.words().contains("the file src/a.rs (1 line):\nfn a() {}\n"));
         assert!(message.words().contains("the directory src (1 entry):\na.rs\n"));
@@ -202,7 +204,8 @@ mod tests {
     fn a_long_file_says_what_is_missing() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("long"), "line\n".repeat(20_000)).unwrap();
-        let Attached { message, notes } = message("@long".to_owned(), Vec::new(), dir.path());
+        let AttachedMessage { message, notes } =
+            message("@long".to_owned(), Vec::new(), dir.path());
         assert!(
             notes[0].contains("20000 lines, of which the first 65536 bytes follow"),
             "{notes:?}"

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use base::event::Usage;
-use base::failure::{Failure, OrFail, Result};
+use base::failure::{Failure, Result};
 
 use super::interrupt::{self, Interrupts};
 use agent_core::bus::Bus;
-use agent_core::run::Settings;
+use agent_core::run::AgentSettings;
 use agent_core::turn::beside_words;
-use provider::message::{Message, Role};
-use provider::{self, Delta, ProviderError, Request};
+use provider::message::{Message, MessageRole};
+use provider::{self, ChatRequest, Delta, ProviderError};
 
 /// A model's answer to one question.
 #[derive(Debug)]
@@ -23,14 +23,14 @@ pub struct Completion {
 
 /// Asks once and gives the answer. The bus hears only what happens beside it, e.g. that another
 /// model answers.
-pub async fn run(settings: &Settings, question: &str, bus: Arc<Bus>) -> Result<Completion> {
+pub async fn run(settings: &AgentSettings, question: &str, bus: Arc<Bus>) -> Result<Completion> {
     if question.trim().is_empty() {
         return Err(Failure::usage("stdin is empty: expected a question")
             .next("echo 'What is a monad?' | g3 complete"));
     }
     let provider = provider::open(&settings.config, &settings.choice)?;
-    let messages = [Message::text(Role::User, question)];
-    let request = Request {
+    let messages = [Message::text(MessageRole::User, question)];
+    let request = ChatRequest {
         system: "",
         messages: &messages,
         tools: &[],

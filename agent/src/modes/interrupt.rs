@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base::failure::{Failure, Kind, OrFail, Result};
+use base::failure::{Failure, FailureKind, OrFail, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Listens for SIGINT, SIGTERM and SIGHUP.
 pub struct Interrupts {
-    turn: Arc<Mutex<Option<Tokens>>>,
+    turn: Arc<Mutex<Option<CancelTokens>>>,
     listeners: Vec<JoinHandle<()>>,
 }
 
@@ -21,7 +21,7 @@ impl Drop for Interrupts {
 
 /// The two tokens of a turn.
 #[derive(Clone)]
-pub struct Tokens {
+pub struct CancelTokens {
     /// Set by the first signal: tools end, what was done is recorded.
     pub cancel: CancellationToken,
     /// Set by the second: nothing is waited for any more.
@@ -31,7 +31,7 @@ pub struct Tokens {
 impl Interrupts {
     /// Starts to listen. A signal outside of a turn ends the program at once.
     pub fn listen() -> Result<Interrupts> {
-        let turn: Arc<Mutex<Option<Tokens>>> = Arc::default();
+        let turn: Arc<Mutex<Option<CancelTokens>>> = Arc::default();
         let mut listeners = Vec::new();
         for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
             let mut signals = signal(kind).or_fail(|| "cannot listen for signals")?;
@@ -54,8 +54,9 @@ impl Interrupts {
     }
 
     /// A turn begins.
-    pub fn begin(&self) -> Tokens {
-        let tokens = Tokens { cancel: CancellationToken::new(), end: CancellationToken::new() };
+    pub fn begin(&self) -> CancelTokens {
+        let tokens =
+            CancelTokens { cancel: CancellationToken::new(), end: CancellationToken::new() };
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokens.clone());
         tokens
     }
@@ -68,5 +69,5 @@ impl Interrupts {
 
 /// What is said of a program that was told to end.
 pub fn failure() -> Failure {
-    Failure::new(Kind::Interrupted, "interrupted")
+    Failure::new(FailureKind::Interrupted, "interrupted")
 }

@@ -13,29 +13,29 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 
-use agent_core::run::{Settings, root_of};
+use agent_core::run::{AgentSettings, root_of};
 use agent_core::session::Session;
 use gate::Gate;
-use provider::ToolSpec;
+use provider::ToolDefinition;
 use tools::context::ToolContext;
 use tools::dispatch;
 use tools::exec::confinement::confining;
 use tools::offer;
-use tools::offer::Switches;
+use tools::offer::ToolSwitches;
 use tools::output::ToolOutput;
 use tools::profile::Profile;
 use tools::services::BrowserOwner;
 use tools::traced;
 
 /// The tools of a profile at a workplace, for somebody else's model.
-struct Served {
+struct McpHandler {
     profile: Profile,
     place: ToolContext,
-    order: Order,
+    order: CallQueue,
 }
 
 /// Serves until stdin ends.
-pub async fn serve(settings: Settings) -> Result<()> {
+pub async fn serve(settings: AgentSettings) -> Result<()> {
     let session = Session::create(&settings.cwd, "mcp serve")?;
     let quiet = ToolContext::quiet(settings.toolset.registry(), &settings.cwd, &session.dir);
     // The other agent asks its own user; ours is not here.
@@ -45,7 +45,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let services = settings.toolset.services(&settings.config, BrowserOwner::Session)?;
     let lsp = services.lsp.clone();
     let place = ToolContext { root: root_of(&settings.cwd), gate, others: services, ..quiet };
-    let served = Served { profile: settings.profile, place, order: Order::default() };
+    let served = McpHandler { profile: settings.profile, place, order: CallQueue::default() };
     let pipes = (tokio::io::stdin(), tokio::io::stdout());
     let running =
         served.serve(pipes).await.or_fail(|| "the client did not complete the handshake")?;
@@ -57,7 +57,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
     Ok(())
 }
 
-impl ServerHandler for Served {
+impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("g3", env!("CARGO_PKG_VERSION")))
@@ -68,7 +68,7 @@ impl ServerHandler for Served {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<ListToolsResult, ErrorData> {
-        let specs = offer::offered(self.profile, Switches::default());
+        let specs = offer::offered(self.profile, ToolSwitches::default());
         Ok(ListToolsResult::with_all_items(specs.into_iter().map(listed).collect()))
     }
 
@@ -81,7 +81,7 @@ impl ServerHandler for Served {
         let place = ToolContext { cancel: context.ct.clone(), ..self.place.clone() };
         let touched = dispatch::touches(self.profile, &request.name, &args, &place);
         let _turn = self.order.turn(touched).await;
-        let specs = offer::offered(self.profile, Switches::default());
+        let specs = offer::offered(self.profile, ToolSwitches::default());
         let offered = specs.iter().any(|spec| spec.name == request.name);
         let id = context.id.to_string();
         let run = dispatch::run(self.profile, &request.name, &args, &place);
@@ -89,7 +89,7 @@ impl ServerHandler for Served {
     }
 }
 
-fn listed(spec: ToolSpec) -> Tool {
+fn listed(spec: ToolDefinition) -> Tool {
     let schema = spec.parameters.as_object().cloned().unwrap_or_default();
     Tool::new(spec.name, spec.description, Arc::new(schema))
 }
@@ -103,11 +103,11 @@ fn answered(outcome: ToolOutput) -> CallToolResult {
 
 /// Calls that touch the same thing take turns, in the order in which they came.
 #[derive(Default)]
-struct Order {
+struct CallQueue {
     keys: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-impl Order {
+impl CallQueue {
     /// Waits for what came before. Keys are taken in one order, so that nobody waits in a circle.
     async fn turn(&self, mut keys: Vec<String>) -> Vec<OwnedMutexGuard<()>> {
         keys.sort();
@@ -130,7 +130,7 @@ impl Order {
 mod tests {
     use super::*;
     use provider::message::Image;
-    use tools::output::ErrorKind;
+    use tools::output::ToolErrorKind;
 
     #[test]
     fn pictures_go_along_and_failures_are_marked() {
@@ -139,13 +139,13 @@ mod tests {
         assert_eq!(done.is_error, Some(false));
         assert_eq!(done.content[0].as_text().unwrap().text, "seen");
         assert_eq!(done.content[1].as_image().unwrap().mime_type, "image/png");
-        let failed = answered(ToolOutput::failed(ErrorKind::Failed, "no"));
+        let failed = answered(ToolOutput::failed(ToolErrorKind::Failed, "no"));
         assert_eq!(failed.is_error, Some(true));
     }
 
     #[tokio::test]
     async fn calls_that_share_a_key_take_turns_and_others_do_not() {
-        let order = Order::default();
+        let order = CallQueue::default();
         let first = order.turn(vec!["a".into(), "b".into()]).await;
         let second = order.turn(vec!["b".into(), "c".into()]);
         assert!(futures_util::FutureExt::now_or_never(second).is_none());

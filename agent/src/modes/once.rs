@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::event::{Level, Status, What};
+use base::event::{EventKind, NoticeLevel, RunStatus};
 use base::failure::Result;
 
 use super::attach;
@@ -11,24 +11,24 @@ use crate::ui::terminal::QuietInput;
 use agent_core::bus::Bus;
 use agent_core::prompt::template;
 use agent_core::run::outcome::tell_failure;
-use agent_core::run::{AgentSession, SessionSelector, Settings};
+use agent_core::run::{AgentSession, AgentSettings, SessionSelector};
 use gate::Asker;
 use provider::message::Image;
 
 /// Runs one task, with these pictures; the failure has been told as an event already.
 pub async fn run(
-    settings: &Settings,
+    settings: &AgentSettings,
     which: &SessionSelector,
     (task, pictures): (&str, Vec<Image>),
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
-) -> Result<Status> {
+) -> Result<RunStatus> {
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
     let mut work = AgentSession::begin(settings, which, bus.clone(), asker)?;
     let attached = attach::message(template(task), pictures, &settings.cwd);
     for text in attached.notes {
-        bus.tell(What::Notice { level: Level::Info, text });
+        bus.tell(EventKind::Notice { level: NoticeLevel::Info, text });
     }
     let message = attached.message;
     let _quiet = QuietInput::begin();

@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use base::event::What;
+use base::event::EventKind;
 use base::text::printable;
 use futures_util::future::BoxFuture;
 
-use super::diff::View;
+use super::diff::DiffView;
 use super::terminal::QuestionInput;
 use super::{diff, terminal};
 use agent_core::bus::Bus;
 use agent_core::current_call;
-use gate::{Answer, Asker, Question};
+use gate::{Asker, PermissionAnswer, PermissionQuestion};
 
 /// The answers that are offered.
 pub const OPTIONS: [&str; 3] = ["once", "always", "no"];
@@ -24,23 +24,23 @@ pub const OPTIONS: [&str; 3] = ["once", "always", "no"];
 const DETAILS: usize = 100;
 
 /// The event for a question.
-pub fn event(id: &str, question: &Question) -> What {
+pub fn event(id: &str, question: &PermissionQuestion) -> EventKind {
     let what = format!("{} wants to {}, and {}", question.tool, question.what, question.why);
     let options = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
-    What::Ask { id: id.to_owned(), what, options }
+    EventKind::Ask { id: id.to_owned(), what, options }
 }
 
 /// Asks on the terminal, one question at a time.
 #[derive(Default)]
-pub struct Terminal {
+pub struct TerminalAsker {
     bus: OnceLock<Arc<Bus>>,
     turn: tokio::sync::Mutex<()>,
 }
 
-impl Terminal {
+impl TerminalAsker {
     /// A terminal that tells questions to this bus as well.
-    pub fn new(bus: Arc<Bus>) -> Terminal {
-        Terminal { bus: OnceLock::from(bus), turn: tokio::sync::Mutex::default() }
+    pub fn new(bus: Arc<Bus>) -> TerminalAsker {
+        TerminalAsker { bus: OnceLock::from(bus), turn: tokio::sync::Mutex::default() }
     }
 }
 
@@ -67,8 +67,8 @@ impl Drop for Open<'_> {
     }
 }
 
-impl Asker for Terminal {
-    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
+impl Asker for TerminalAsker {
+    fn ask<'a>(&'a self, question: &'a PermissionQuestion) -> BoxFuture<'a, PermissionAnswer> {
         Box::pin(async move {
             let _turn = self.turn.lock().await;
             let dropped = Arc::new(AtomicBool::new(false));
@@ -81,16 +81,16 @@ impl Asker for Terminal {
             let answered = tokio::task::spawn_blocking(move || put(&question, &dropped));
             let answer = answered.await.ok().flatten();
             open.is_answered = answer.is_some();
-            answer.unwrap_or(Answer::No)
+            answer.unwrap_or(PermissionAnswer::No)
         })
     }
 }
 
 /// Shows the question and reads lines until one is an answer; `None` at the end of input.
-fn put(question: &Question, dropped: &AtomicBool) -> Option<Answer> {
+fn put(question: &PermissionQuestion, dropped: &AtomicBool) -> Option<PermissionAnswer> {
     let colours = terminal::has_colours();
     let hidden = question.details.as_deref().is_some_and(|details| {
-        let view = View { colours, width: None, most: usize::MAX };
+        let view = DiffView { colours, width: None, most: usize::MAX };
         diff::draw(details, view).len() > DETAILS
     });
     write(&text(question, colours, DETAILS));
@@ -98,9 +98,9 @@ fn put(question: &Question, dropped: &AtomicBool) -> Option<Answer> {
         write(&choices(question, hidden));
         let line = read_line(dropped)?;
         match line.trim().to_ascii_lowercase().as_str() {
-            "y" | "yes" => return Some(Answer::Once),
-            "a" | "always" if !question.rule.is_empty() => return Some(Answer::Always),
-            "" | "n" | "no" => return Some(Answer::No),
+            "y" | "yes" => return Some(PermissionAnswer::Once),
+            "a" | "always" if !question.rule.is_empty() => return Some(PermissionAnswer::Always),
+            "" | "n" | "no" => return Some(PermissionAnswer::No),
             "d" | "details" if hidden => write(&text(question, colours, usize::MAX)),
             _ => {}
         }
@@ -113,7 +113,7 @@ fn write(text: &str) {
 
 /// What is asked, whole. Every line behind the first one has a bar before it, so that none of it
 /// can look like an answer or like another question.
-fn text(question: &Question, colours: bool, most: usize) -> String {
+fn text(question: &PermissionQuestion, colours: bool, most: usize) -> String {
     let (bold, reset) = if colours { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
     let what = printable(question.what.trim_end());
     let mut lines = what.lines();
@@ -121,7 +121,7 @@ fn text(question: &Question, colours: bool, most: usize) -> String {
     let mut text = format!("{bold}{} wants to {first}{reset}\n", printable(&question.tool));
     lines.for_each(|line| text.push_str(&format!("  │ {line}\n")));
     if let Some(details) = &question.details {
-        let view = View { colours, width: None, most };
+        let view = DiffView { colours, width: None, most };
         diff::draw(details, view).iter().for_each(|line| text.push_str(&format!("  │{line}\n")));
     }
     text.push_str(&format!("  ({})\n", printable(&question.why).replace('\n', " ")));
@@ -129,7 +129,7 @@ fn text(question: &Question, colours: bool, most: usize) -> String {
 }
 
 /// The line on which the answer is typed.
-fn choices(question: &Question, hidden: bool) -> String {
+fn choices(question: &PermissionQuestion, hidden: bool) -> String {
     let always = match &question.host {
         _ if question.rule.is_empty() => String::new(),
         Some(host) => format!("[a]lways for {}, ", printable(host)),
@@ -161,8 +161,8 @@ fn read_line(dropped: &AtomicBool) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn question(what: &str, diff: Option<&str>) -> Question {
-        Question {
+    fn question(what: &str, diff: Option<&str>) -> PermissionQuestion {
+        PermissionQuestion {
             tool: "shell".to_owned(),
             what: what.to_owned(),
             why: "it reaches outside".to_owned(),
@@ -203,7 +203,8 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_kept_for_a_host_says_so() {
-        let asked = Question { host: Some("a.example".to_owned()), ..question("ask", None) };
+        let asked =
+            PermissionQuestion { host: Some("a.example".to_owned()), ..question("ask", None) };
         assert_eq!(choices(&asked, false), "Allow? [y]es, [a]lways for a.example, [N]o: ");
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use base::process::{Job, Limits, Stream, find_program};
+use base::process::{Command, OutputLimits, Stream, find_program};
 
 /// Programs that set the clipboard from stdin, and the variable without which each cannot work.
 const PROGRAMS: [(&str, &[&str], Option<&str>); 4] = [
@@ -23,9 +23,9 @@ pub fn copy(text: &str, cwd: &Path) -> Result<String, String> {
         let usable = variable.is_none_or(|name| std::env::var_os(name).is_some());
         let Some(program) = find_program(name).filter(|_| usable) else { continue };
         // It goes on in the background for as long as it owns the clipboard.
-        let job = Job::new(program, cwd).args(args).input(text).detached();
+        let job = Command::new(program, cwd).args(args).input(text).detached();
         let job = job.stdout(Stream::Null).stderr(Stream::Null);
-        let done = job.output(Limits::seconds(TIME));
+        let done = job.output(OutputLimits::seconds(TIME));
         if done.is_ok_and(|output| output.code() == 0) {
             return Ok(format!("with {name}"));
         }

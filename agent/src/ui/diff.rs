@@ -12,7 +12,7 @@ const DIM: &str = "\u{1b}[2m";
 
 /// How a diff is drawn.
 #[derive(Clone, Copy, Debug)]
-pub struct View {
+pub struct DiffView {
     /// Whether lines have colours; their signs they always have.
     pub colours: bool,
     /// Columns to which lines are cut; without it they are whole.
@@ -23,7 +23,7 @@ pub struct View {
 
 /// A line of a unified diff.
 #[derive(Debug, PartialEq)]
-enum Line<'a> {
+enum DiffLine<'a> {
     /// Another file begins.
     File {
         from: &'a str,
@@ -42,35 +42,35 @@ enum Line<'a> {
 }
 
 /// The lines of a unified diff as they are shown. The last line says how many are left out.
-pub fn draw(diff: &str, view: View) -> Vec<String> {
+pub fn draw(diff: &str, view: DiffView) -> Vec<String> {
     let lines = parse(diff);
     let mut drawn = Vec::new();
     let (mut old, mut new, mut in_file) = (0, 0, false);
     for (at, line) in lines.iter().enumerate() {
         let text = match line {
-            Line::File { from, to } => {
+            DiffLine::File { from, to } => {
                 in_file = false;
                 file(from, to, &lines[at + 1..], view)
             }
-            Line::Hunk { old: o, new: n } => {
+            DiffLine::Hunk { old: o, new: n } => {
                 let gap = in_file.then(|| coloured(DIM, "      …", view));
                 (old, new, in_file) = (*o, *n, true);
                 let Some(gap) = gap else { continue };
                 gap
             }
-            Line::Same(text) => {
+            DiffLine::Same(text) => {
                 (old, new) = (old + 1, new + 1);
                 numbered(new - 1, ' ', text, "", view)
             }
-            Line::Gone(text) => {
+            DiffLine::Gone(text) => {
                 old += 1;
                 numbered(old - 1, '-', text, RED, view)
             }
-            Line::Come(text) => {
+            DiffLine::Come(text) => {
                 new += 1;
                 numbered(new - 1, '+', text, GREEN, view)
             }
-            Line::Other(text) => coloured(DIM, &format!("  {}", printable(text)), view),
+            DiffLine::Other(text) => coloured(DIM, &format!("  {}", printable(text)), view),
         };
         drawn.push(text);
     }
@@ -83,14 +83,17 @@ pub fn draw(diff: &str, view: View) -> Vec<String> {
 }
 
 /// The line over a file's changes: its path and how much changed.
-fn file(from: &str, to: &str, rest: &[Line<'_>], view: View) -> String {
-    let lines = rest.iter().take_while(|line| !matches!(line, Line::File { .. }));
+fn file(from: &str, to: &str, rest: &[DiffLine<'_>], view: DiffView) -> String {
+    let lines = rest.iter().take_while(|line| !matches!(line, DiffLine::File { .. }));
     let (mut come, mut gone) = (0, 0);
     for line in lines {
         match line {
-            Line::Come(_) => come += 1,
-            Line::Gone(_) => gone += 1,
-            Line::Same(_) | Line::Hunk { .. } | Line::Other(_) | Line::File { .. } => {}
+            DiffLine::Come(_) => come += 1,
+            DiffLine::Gone(_) => gone += 1,
+            DiffLine::Same(_)
+            | DiffLine::Hunk { .. }
+            | DiffLine::Other(_)
+            | DiffLine::File { .. } => {}
         }
     }
     let (path, kind) = match (from, to) {
@@ -105,14 +108,14 @@ fn file(from: &str, to: &str, rest: &[Line<'_>], view: View) -> String {
     }
 }
 
-fn numbered(number: usize, sign: char, text: &str, colour: &str, view: View) -> String {
+fn numbered(number: usize, sign: char, text: &str, colour: &str, view: DiffView) -> String {
     let text = printable(text).replace('\t', "    ");
     let line = format!("{number:>5} {sign} {text}");
     let line = view.width.map_or_else(|| line.clone(), |width| cut_columns(&line, width));
     coloured(colour, line.trim_end(), view)
 }
 
-fn coloured(colour: &str, text: &str, view: View) -> String {
+fn coloured(colour: &str, text: &str, view: DiffView) -> String {
     match view.colours && !colour.is_empty() {
         true => format!("{colour}{text}{RESET}"),
         false => text.to_owned(),
@@ -121,7 +124,7 @@ fn coloured(colour: &str, text: &str, view: View) -> String {
 
 /// Reads a unified diff. The counts of a hunk tell which lines are its content, whatever they
 /// begin with.
-fn parse(diff: &str) -> Vec<Line<'_>> {
+fn parse(diff: &str) -> Vec<DiffLine<'_>> {
     let mut out = Vec::new();
     let mut lines = diff.split('\n').peekable();
     let (mut old_left, mut new_left) = (0, 0);
@@ -133,24 +136,24 @@ fn parse(diff: &str) -> Vec<Line<'_>> {
         let marked = |sign: char| line.strip_prefix(sign).filter(|_| in_hunk);
         if let Some(text) = marked('-') {
             old_left = usize::saturating_sub(old_left, 1);
-            out.push(Line::Gone(text));
+            out.push(DiffLine::Gone(text));
         } else if let Some(text) = marked('+') {
             new_left = usize::saturating_sub(new_left, 1);
-            out.push(Line::Come(text));
+            out.push(DiffLine::Come(text));
         } else if let Some(text) =
             marked(' ').or_else(|| Some(line).filter(|l| in_hunk && l.is_empty()))
         {
             old_left = usize::saturating_sub(old_left, 1);
             new_left = usize::saturating_sub(new_left, 1);
-            out.push(Line::Same(text));
+            out.push(DiffLine::Same(text));
         } else if let Some(hunk) = hunk(line) {
             (old_left, new_left) = (hunk[1], hunk[3]);
-            out.push(Line::Hunk { old: hunk[0], new: hunk[2] });
+            out.push(DiffLine::Hunk { old: hunk[0], new: hunk[2] });
         } else if let Some(from) = line.strip_prefix("--- ") {
             let to = lines.next().and_then(|next| next.strip_prefix("+++ ")).unwrap_or(from);
-            out.push(Line::File { from, to });
+            out.push(DiffLine::File { from, to });
         } else if !is_git_header(line) {
-            out.push(Line::Other(line));
+            out.push(DiffLine::Other(line));
         }
     }
     out
@@ -182,8 +185,8 @@ mod tests {
 
     const DIFF: &str = "--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1,3 +1,3 @@\n fn main() {\n-    one();\n+    two();\n }\n@@ -9,2 +9,3 @@\n x\n+-- not a header\n y\n--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+hi\u{1b}[2J\n\\ No newline at end of file\n";
 
-    fn view(most: usize) -> View {
-        View { colours: false, width: Some(30), most }
+    fn view(most: usize) -> DiffView {
+        DiffView { colours: false, width: Some(30), most }
     }
 
     #[test]
@@ -213,7 +216,7 @@ mod tests {
 
     #[test]
     fn colours_tell_what_went_and_came() {
-        let drawn = draw(DIFF, View { colours: true, ..view(99) }).join("\n");
+        let drawn = draw(DIFF, DiffView { colours: true, ..view(99) }).join("\n");
         assert!(drawn.contains("\u{1b}[31m    2 -     one();\u{1b}[0m"), "{drawn:?}");
         assert!(drawn.contains("\u{1b}[32m    2 +     two();\u{1b}[0m"), "{drawn:?}");
     }

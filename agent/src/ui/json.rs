@@ -4,7 +4,7 @@ use std::io::Write;
 
 use base::event::Event;
 
-use agent_core::bus::Sink;
+use agent_core::bus::EventSink;
 
 /// Writes each event as one line.
 pub struct JsonLines<W: Write + Send> {
@@ -18,7 +18,7 @@ impl<W: Write + Send> JsonLines<W> {
     }
 }
 
-impl<W: Write + Send> Sink for JsonLines<W> {
+impl<W: Write + Send> EventSink for JsonLines<W> {
     fn hear(&mut self, event: &Event) {
         let Ok(mut line) = serde_json::to_vec(event) else { return };
         line.push(b'\n');

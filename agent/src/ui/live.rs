@@ -23,7 +23,7 @@ const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 const TICK: Duration = Duration::from_millis(120);
 
 /// The part of the terminal below the text.
-pub struct Live {
+pub struct LiveArea {
     calls: Arc<Mutex<Vec<Call>>>,
     bar: Option<ProgressBar>,
     width: usize,
@@ -46,10 +46,10 @@ struct Tail {
     partial: String,
 }
 
-impl Live {
+impl LiveArea {
     /// Nothing runs yet.
-    pub fn new() -> Live {
-        Live { calls: Arc::default(), bar: None, width: 80 }
+    pub fn new() -> LiveArea {
+        LiveArea { calls: Arc::default(), bar: None, width: 80 }
     }
 
     /// Lines are cut to this width from now on.
@@ -111,9 +111,9 @@ impl Live {
     }
 }
 
-impl Default for Live {
-    fn default() -> Live {
-        Live::new()
+impl Default for LiveArea {
+    fn default() -> LiveArea {
+        LiveArea::new()
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_of_what_runs_are_shown_and_fit() {
-        let mut live = Live::new();
+        let mut live = LiveArea::new();
         live.begin("a", "shell make");
         live.heard("a", "1\n2\n3\n4\n5\n6\n\n10%\r20%\r");
         live.heard("a", "30");

@@ -16,7 +16,7 @@ pub const RESET: &str = "\u{1b}[0m";
 /// Paints text that has no control sequences of its own. Without colours and width what comes out
 /// is what went in, tables excepted.
 #[derive(Debug, Default)]
-pub struct Painter {
+pub struct MarkdownPainter {
     colours: bool,
     wrap: Wrapper,
     /// What may still become a marker: the beginning of a line, or one star; a line of a table.
@@ -50,17 +50,17 @@ enum Line {
     Table,
 }
 
-impl Painter {
+impl MarkdownPainter {
     /// Paints with colours or without.
-    pub fn new(colours: bool) -> Painter {
-        Painter { colours, ..Painter::default() }
+    pub fn new(colours: bool) -> MarkdownPainter {
+        MarkdownPainter { colours, ..MarkdownPainter::default() }
     }
 
     /// Paints text that is part of a line, such as a cell of a table.
-    pub fn inline(colours: bool, width: Option<usize>) -> Painter {
+    pub fn inline(colours: bool, width: Option<usize>) -> MarkdownPainter {
         let mut wrap = Wrapper::new(width);
         wrap.cuts_words = true;
-        Painter { colours, wrap, inline: true, ..Painter::default() }
+        MarkdownPainter { colours, wrap, inline: true, ..MarkdownPainter::default() }
     }
 
     /// Wraps at this width from now on.
@@ -102,7 +102,7 @@ impl Painter {
         }
         let wrap = Wrapper::new(self.wrap.width);
         let (colours, inline) = (self.colours, self.inline);
-        *self = Painter { colours, inline, wrap, ..Painter::default() };
+        *self = MarkdownPainter { colours, inline, wrap, ..MarkdownPainter::default() };
         out
     }
 
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     fn painted_at(width: Option<usize>, colours: bool, pieces: &[&str]) -> String {
-        let mut painter = Painter::new(colours);
+        let mut painter = MarkdownPainter::new(colours);
         painter.wrap_at(width);
         let mut out: String = pieces.iter().map(|piece| painter.paint(piece)).collect();
         out.push_str(&painter.finish());

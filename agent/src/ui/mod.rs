@@ -16,7 +16,7 @@ pub mod wrap;
 
 use std::io::Write;
 
-use base::event::{Status, Usage};
+use base::event::{RunStatus, Usage};
 use base::failure::{Failure, OrFail, Result};
 use base::text::count;
 
@@ -51,9 +51,9 @@ pub fn tokens(count: u64) -> String {
 
 /// The line under a turn: that it was interrupted, and what the session came to so far; `None`
 /// where there is nothing to say.
-pub fn summed_up(status: Status, turns: u32, usage: Usage, between: &str) -> Option<String> {
+pub fn summed_up(status: RunStatus, turns: u32, usage: Usage, between: &str) -> Option<String> {
     let mut said = Vec::new();
-    if status == Status::Cancelled {
+    if status == RunStatus::Cancelled {
         said.push("interrupted".to_owned());
     }
     if turns > 0 {

@@ -2,18 +2,18 @@
 
 use std::io::Write;
 
-use base::event::{Event, Level, What};
+use base::event::{Event, EventKind, NoticeLevel};
 use base::text::{count, printable, printable_output};
 
 use super::summed_up;
-use agent_core::bus::Sink;
+use agent_core::bus::EventSink;
 use agent_core::call_line::call_line;
 
 /// Lines of a failure that are shown.
 const LINES: usize = 10;
 
 /// Clean text. `talk` gets what is not the model's words; `None` keeps quiet.
-pub struct Plain<O: Write + Send, T: Write + Send> {
+pub struct PlainOutput<O: Write + Send, T: Write + Send> {
     out: O,
     talk: Option<T>,
     /// Whether the last words ended a line.
@@ -21,10 +21,10 @@ pub struct Plain<O: Write + Send, T: Write + Send> {
     spoke: bool,
 }
 
-impl<O: Write + Send, T: Write + Send> Plain<O, T> {
+impl<O: Write + Send, T: Write + Send> PlainOutput<O, T> {
     /// Words go to `out`, the rest to `talk`.
-    pub fn new(out: O, talk: Option<T>) -> Plain<O, T> {
-        Plain { out, talk, at_line_start: true, spoke: false }
+    pub fn new(out: O, talk: Option<T>) -> PlainOutput<O, T> {
+        PlainOutput { out, talk, at_line_start: true, spoke: false }
     }
 
     fn words(&mut self, text: &str) {
@@ -71,51 +71,51 @@ impl<O: Write + Send, T: Write + Send> Plain<O, T> {
     }
 }
 
-impl<O: Write + Send, T: Write + Send> Sink for Plain<O, T> {
+impl<O: Write + Send, T: Write + Send> EventSink for PlainOutput<O, T> {
     fn hear(&mut self, event: &Event) {
         match &event.what {
-            What::Text { text } => self.words(text),
-            What::Turn { .. } => self.end_line(),
-            What::ToolStart { name, args, .. } => {
+            EventKind::Text { text } => self.words(text),
+            EventKind::Turn { .. } => self.end_line(),
+            EventKind::ToolStart { name, args, .. } => {
                 self.end_line();
                 self.say(&format!("· {}", call_line(name, args)));
             }
-            What::ToolEnd { ok: false, text, .. } => self.failure(text),
-            What::Retry { why, after_ms, .. } => {
+            EventKind::ToolEnd { ok: false, text, .. } => self.failure(text),
+            EventKind::Retry { why, after_ms, .. } => {
                 self.end_line();
                 self.say(&format!("retry in {:.1} s: {why}", *after_ms as f64 / 1e3));
             }
-            What::Notice { level, text } => {
+            EventKind::Notice { level, text } => {
                 let mark = match level {
-                    Level::Info => "note",
-                    Level::Warning => "warning",
+                    NoticeLevel::Info => "note",
+                    NoticeLevel::Warning => "warning",
                 };
                 self.say(&format!("{mark}: {}", printable(text)));
             }
-            What::Plan { plan } => {
+            EventKind::Plan { plan } => {
                 let lines = super::rounds::lines(plan);
                 if !lines.is_empty() {
                     self.end_line();
                 }
                 lines.iter().for_each(|line| self.say(line));
             }
-            What::Compacted { .. } => self.say("note: the conversation was compacted"),
-            What::End { status, turns, usage, .. } => {
+            EventKind::Compacted { .. } => self.say("note: the conversation was compacted"),
+            EventKind::End { status, turns, usage, .. } => {
                 self.end_line();
                 if let Some(line) = summed_up(*status, *turns, *usage, ", ") {
                     self.say(&line);
                 }
             }
-            What::Start { .. }
-            | What::Reasoning { .. }
-            | What::ToolOutput { .. }
-            | What::ToolEnd { .. }
-            | What::Usage { .. }
-            | What::Context { .. }
-            | What::Todo { .. }
-            | What::Thinned { .. }
-            | What::Ask { .. }
-            | What::Error { .. } => {}
+            EventKind::Start { .. }
+            | EventKind::Reasoning { .. }
+            | EventKind::ToolOutput { .. }
+            | EventKind::ToolEnd { .. }
+            | EventKind::Usage { .. }
+            | EventKind::Context { .. }
+            | EventKind::Todo { .. }
+            | EventKind::Thinned { .. }
+            | EventKind::Ask { .. }
+            | EventKind::Error { .. } => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use base::text::{count, printable};
 
-use super::markdown::{DIM, Painter, RESET};
+use super::markdown::{DIM, MarkdownPainter, RESET};
 use super::wrap::{cut_columns, wrapped};
 
 /// Turns that are shown.
@@ -48,7 +48,7 @@ pub fn recap(turns: &[PastTurn], width: Option<usize>, colours: bool) -> String 
             out.push_str(&dim(&width.map_or(line.clone(), |width| cut_columns(&line, width))));
         }
         let most = if at + 1 == turns.len() { LAST_LINES } else { LINES };
-        let mut painter = Painter::new(colours);
+        let mut painter = MarkdownPainter::new(colours);
         painter.wrap_at(width);
         let answer = painter.paint(&printable(turn.answer.trim())) + &painter.finish();
         out.push_str(&last_lines(&answer, most));

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use base::event::{Event, Level, TodoItem, What};
+use base::event::{Event, EventKind, NoticeLevel, TodoItem};
 use base::text::{count, printable, printable_output};
 use serde_json::Value;
 
-use super::diff::View;
-use super::live::Live;
-use super::markdown::{Painter, visible};
+use super::diff::DiffView;
+use super::live::LiveArea;
+use super::markdown::{MarkdownPainter, visible};
 use super::wrap::{Wrapper, cut_columns, wrapped};
 use super::{diff, summed_up, terminal};
-use agent_core::bus::Sink;
+use agent_core::bus::EventSink;
 use agent_core::call_line::call_line;
 
 const DIM: &str = "\u{1b}[2m";
@@ -30,9 +30,9 @@ const DIFF_LINES: usize = 40;
 const MODEL: &str = "model";
 
 /// Draws on a terminal.
-pub struct Rich<O: Write + Send> {
+pub struct RichOutput<O: Write + Send> {
     out: O,
-    painter: Painter,
+    painter: MarkdownPainter,
     /// Wraps the model's thoughts.
     thoughts: Wrapper,
     colours: bool,
@@ -40,7 +40,7 @@ pub struct Rich<O: Write + Send> {
     measure: fn() -> Option<usize>,
     at_line_start: bool,
     thinking: bool,
-    live: Live,
+    live: LiveArea,
     /// Calls that run, by id.
     calls: HashMap<String, Shown>,
     /// What happened while a question waited for its answer.
@@ -53,19 +53,19 @@ struct Shown {
     is_command: bool,
 }
 
-impl<O: Write + Send> Rich<O> {
+impl<O: Write + Send> RichOutput<O> {
     /// Draws on this; without colours when the user set `NO_COLOR`.
-    pub fn new(out: O) -> Rich<O> {
+    pub fn new(out: O) -> RichOutput<O> {
         let colours = terminal::has_colours();
-        Rich {
+        RichOutput {
             out,
-            painter: Painter::new(colours),
+            painter: MarkdownPainter::new(colours),
             thoughts: Wrapper::default(),
             colours,
             measure: terminal::width,
             at_line_start: true,
             thinking: false,
-            live: Live::new(),
+            live: LiveArea::new(),
             calls: HashMap::new(),
             deferred: Vec::new(),
         }
@@ -174,7 +174,7 @@ impl<O: Write + Send> Rich<O> {
     }
 
     fn diff(&mut self, text: &str) {
-        let view = View { colours: self.colours, width: (self.measure)(), most: DIFF_LINES };
+        let view = DiffView { colours: self.colours, width: (self.measure)(), most: DIFF_LINES };
         let lines = diff::draw(text, view);
         self.write(&format!("{}\n", lines.join("\n")));
     }
@@ -236,39 +236,39 @@ impl<O: Write + Send> Rich<O> {
 
     fn draw(&mut self, event: &Event) {
         match &event.what {
-            What::Turn { .. } => {
+            EventKind::Turn { .. } => {
                 self.end_words();
                 self.waits("thinking");
             }
-            What::Text { text } => {
+            EventKind::Text { text } => {
                 if self.thinking {
                     self.end_words();
                 }
                 self.words(text);
             }
-            What::Reasoning { text } => self.thought(text),
-            What::ToolStart { id, name, args } => self.begin_call(id, name, args),
-            What::ToolOutput { id, text } => self.live.heard(id, text),
-            What::ToolEnd { id, ok, text, ms, diff, .. } => {
+            EventKind::Reasoning { text } => self.thought(text),
+            EventKind::ToolStart { id, name, args } => self.begin_call(id, name, args),
+            EventKind::ToolOutput { id, text } => self.live.heard(id, text),
+            EventKind::ToolEnd { id, ok, text, ms, diff, .. } => {
                 self.end_call(id, *ok, text, diff.as_deref(), *ms);
             }
-            What::Todo { items } => self.todo(items),
-            What::Retry { why, after_ms, .. } => {
+            EventKind::Todo { items } => self.todo(items),
+            EventKind::Retry { why, after_ms, .. } => {
                 let seconds = *after_ms as f64 / 1e3;
                 self.line(YELLOW, &format!("retry in {seconds:.1} s: {}", printable(why)));
                 self.waits("waiting");
             }
-            What::Notice { level, text } => match level {
-                Level::Info => self.line(DIM, &printable(text)),
-                Level::Warning => self.line(YELLOW, &printable(text)),
+            EventKind::Notice { level, text } => match level {
+                NoticeLevel::Info => self.line(DIM, &printable(text)),
+                NoticeLevel::Warning => self.line(YELLOW, &printable(text)),
             },
-            What::Plan { plan } => {
+            EventKind::Plan { plan } => {
                 super::rounds::lines(plan).iter().for_each(|line| self.line(DIM, line));
             }
-            What::Thinned { .. } => self.line(DIM, "old tool results were moved into files"),
-            What::Compacted { .. } => self.line(DIM, "the conversation was compacted"),
-            What::Ask { .. } | What::Error { .. } => self.end_words(),
-            What::End { status, turns, usage, .. } => {
+            EventKind::Thinned { .. } => self.line(DIM, "old tool results were moved into files"),
+            EventKind::Compacted { .. } => self.line(DIM, "the conversation was compacted"),
+            EventKind::Ask { .. } | EventKind::Error { .. } => self.end_words(),
+            EventKind::End { status, turns, usage, .. } => {
                 self.live.end(MODEL);
                 self.end_words();
                 self.calls.drain().for_each(|(id, _)| drop(self.live.end(&id)));
@@ -276,7 +276,7 @@ impl<O: Write + Send> Rich<O> {
                     self.line(DIM, &line);
                 }
             }
-            What::Start { .. } | What::Usage { .. } | What::Context { .. } => {}
+            EventKind::Start { .. } | EventKind::Usage { .. } | EventKind::Context { .. } => {}
         }
         self.show_live();
     }
@@ -299,10 +299,10 @@ fn output_of(text: &str) -> String {
     printable_output(&format!("{}\n{}\n{code}", of("stdout"), of("stderr")))
 }
 
-impl<O: Write + Send> Sink for Rich<O> {
+impl<O: Write + Send> EventSink for RichOutput<O> {
     fn hear(&mut self, event: &Event) {
         match &event.what {
-            What::Ask { .. } => self.draw(event),
+            EventKind::Ask { .. } => self.draw(event),
             _ if terminal::is_asking() => self.deferred.push(event.clone()),
             _ => self.draw(event),
         }
@@ -334,7 +334,7 @@ pub fn context_bar(percent: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::event::Status;
+    use base::event::RunStatus;
     use std::sync::{Arc, Mutex};
 
     #[derive(Clone, Default)]
@@ -350,18 +350,21 @@ mod tests {
         }
     }
 
-    fn hear(rich: &mut Rich<Screen>, what: What) {
+    fn hear(rich: &mut RichOutput<Screen>, what: EventKind) {
         rich.hear(&Event { seq: 1, time: String::new(), what });
     }
 
     #[test]
     fn a_turn_that_is_cancelled_before_its_first_word_says_so_and_spins_no_more() {
         let screen = Screen::default();
-        let mut rich = Rich::new(screen.clone());
-        hear(&mut rich, What::Turn { n: 1 });
+        let mut rich = RichOutput::new(screen.clone());
+        hear(&mut rich, EventKind::Turn { n: 1 });
         assert!(rich.live.is_waiting());
         let usage = base::event::Usage::default();
-        hear(&mut rich, What::End { status: Status::Cancelled, exit: 130, turns: 0, usage });
+        hear(
+            &mut rich,
+            EventKind::End { status: RunStatus::Cancelled, exit: 130, turns: 0, usage },
+        );
         assert!(!rich.live.is_waiting());
         let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
         assert!(shown.contains("interrupted") && !shown.contains("turn"), "{shown:?}");
@@ -370,15 +373,15 @@ mod tests {
     #[test]
     fn control_sequences_of_models_and_tools_do_not_reach_the_terminal() {
         let screen = Screen::default();
-        let mut rich = Rich::new(screen.clone());
+        let mut rich = RichOutput::new(screen.clone());
         let evil = "\u{1b}]52;c;aGk=\u{7}\u{1b}[2J";
         let (id, name, text) = ("i".to_owned(), format!("n{evil}"), format!("out{evil}"));
         let args = serde_json::json!({"command": format!("ls{evil}")});
         let whats = [
-            What::Text { text: format!("hi{evil}") },
-            What::Reasoning { text: format!("hm{evil}") },
-            What::ToolStart { id: id.clone(), name: name.clone(), args },
-            What::ToolEnd { id, name, ok: true, text, ms: 3, diff: None },
+            EventKind::Text { text: format!("hi{evil}") },
+            EventKind::Reasoning { text: format!("hm{evil}") },
+            EventKind::ToolStart { id: id.clone(), name: name.clone(), args },
+            EventKind::ToolEnd { id, name, ok: true, text, ms: 3, diff: None },
         ];
         for what in whats {
             hear(&mut rich, what);

@@ -1,6 +1,6 @@
 //! Markdown tables, aligned and fitted to the terminal's width.
 
-use super::markdown::{DIM, Painter, RESET, visible};
+use super::markdown::{DIM, MarkdownPainter, RESET, visible};
 use super::wrap::columns;
 
 /// Columns between two cells.
@@ -106,7 +106,7 @@ fn widths(header: &[String], rows: &[Vec<String>], style: Style) -> Option<Vec<u
 
 /// A cell's text as it is shown, in lines of a width.
 fn painted(cell: &str, width: Option<usize>, style: Style) -> String {
-    let mut painter = Painter::inline(style.colours, width);
+    let mut painter = MarkdownPainter::inline(style.colours, width);
     let mut out = painter.paint(cell);
     out.push_str(&painter.finish());
     out

@@ -3,13 +3,13 @@
 use serde_json::{Map, Number, Value};
 
 use super::kind::ToolKind;
-use super::output::{ErrorKind, ToolOutput};
-use super::profile::named::{self, Found};
+use super::output::{ToolErrorKind, ToolOutput};
+use super::profile::named::{self, NamedTool};
 use super::profile::{self, Profile, ProfileTool};
 
 /// Arguments under the engine's names, with what was passed over.
 #[derive(Debug, Default)]
-pub struct Decoded {
+pub struct DecodedArgs {
     /// ToolKind's name -> value of the right type.
     pub map: Map<String, Value>,
     /// ToolKind's name -> the parameter by which it was given.
@@ -19,9 +19,9 @@ pub struct Decoded {
 }
 
 /// Reads the arguments of a call. The error is a sentence that names the parameter.
-pub fn decode(face: &ProfileTool, args: &Value) -> Result<Decoded, String> {
+pub fn decode(face: &ProfileTool, args: &Value) -> Result<DecodedArgs, String> {
     let given = object(args)?;
-    let mut decoded = Decoded::default();
+    let mut decoded = DecodedArgs::default();
     for (key, value) in &given {
         if value.is_null() {
             continue;
@@ -206,8 +206,10 @@ fn expected(face: &ProfileTool) -> String {
 /// expects. `sent` is the text as the model wrote it.
 pub fn malformed(profile: Profile, name: &str, sent: &str) -> ToolOutput {
     let face = match named::find(profile, name, &Value::Null) {
-        Found::One(face) => face,
-        found @ (Found::Several(_) | Found::None(_)) => return not_found(profile, name, &found),
+        NamedTool::One(face) => face,
+        found @ (NamedTool::Several(_) | NamedTool::None(_)) => {
+            return not_found(profile, name, &found);
+        }
     };
     let why = match serde_json::from_str::<Value>(sent) {
         Err(error) if error.is_eof() => format!(
@@ -222,9 +224,9 @@ pub fn malformed(profile: Profile, name: &str, sent: &str) -> ToolOutput {
 }
 
 /// What a call of a name gets that means no tool, or several.
-pub fn not_found(profile: Profile, name: &str, found: &Found) -> ToolOutput {
+pub fn not_found(profile: Profile, name: &str, found: &NamedTool) -> ToolOutput {
     let text = match found {
-        Found::Several(profiles) => {
+        NamedTool::Several(profiles) => {
             let names: Vec<&str> = profiles.iter().map(|profile| profile.name()).collect();
             format!(
                 "`{name}` is known to several profiles ({}) and the parameters do not say which is \
@@ -232,11 +234,11 @@ pub fn not_found(profile: Profile, name: &str, found: &Found) -> ToolOutput {
                 names.join(", ")
             )
         }
-        Found::None(Some(nearest)) => {
+        NamedTool::None(Some(nearest)) => {
             format!("unknown tool `{name}`; the nearest name is `{nearest}`")
         }
-        Found::None(None) | Found::One(_) => format!("unknown tool `{name}`"),
+        NamedTool::None(None) | NamedTool::One(_) => format!("unknown tool `{name}`"),
     };
     let names: Vec<&str> = profile::faces(profile).iter().map(|f| f.name.as_str()).collect();
-    ToolOutput::failed(ErrorKind::UnknownTool, format!("{text}\ntools: {}", names.join(", ")))
+    ToolOutput::failed(ToolErrorKind::UnknownTool, format!("{text}\ntools: {}", names.join(", ")))
 }

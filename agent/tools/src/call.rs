@@ -11,14 +11,14 @@ use super::args;
 use super::context::ToolContext;
 use super::exec::directory;
 use super::fs::editor_buffers::EditorBuffers;
-use super::fs::open::Content;
+use super::fs::open::FileContent;
 use super::kind::{Effect, ToolKind};
-use super::output::{ErrorKind, ToolError, ToolOutput};
-use super::profile::named::{self, Found};
+use super::output::{ToolError, ToolErrorKind, ToolOutput};
+use super::profile::named::{self, NamedTool};
 use super::profile::{Profile, ProfileTool};
 use super::text_diff::unified;
 use super::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
-use super::undo::record::{Wish, WriteRecorder};
+use super::undo::record::{PlannedWrite, WriteRecorder};
 use gate::{Permit, paths};
 
 /// A call that is ready to run.
@@ -52,19 +52,19 @@ pub fn prepare<'a>(
     at: &'a ToolContext,
 ) -> Result<Invocation<'a>, Box<ToolOutput>> {
     let face = match named::find(profile, name, given) {
-        Found::One(face) => face,
-        found @ (Found::Several(_) | Found::None(_)) => {
+        NamedTool::One(face) => face,
+        found @ (NamedTool::Several(_) | NamedTool::None(_)) => {
             return Err(Box::new(args::not_found(profile, name, &found)));
         }
     };
     let refused = |why: String| Box::new(args::refused(face, &why));
     let decoded = args::decode(face, given).map_err(refused)?;
     let Some(tool) = at.registry.tool(face.engine) else {
-        return Err(Box::new(args::not_found(profile, name, &Found::None(None))));
+        return Err(Box::new(args::not_found(profile, name, &NamedTool::None(None))));
     };
     let place = place((tool.spec().path, face), &decoded.map, at)
         .map_err(|why| refused(why.to_string()))?;
-    let args::Decoded { map: args, from: given, notes } = decoded;
+    let args::DecodedArgs { map: args, from: given, notes } = decoded;
     Ok(Invocation {
         face,
         at,
@@ -153,12 +153,12 @@ impl Invocation<'_> {
         match done.await.map_err(tokio::task::JoinError::try_into_panic) {
             Ok(done) => done,
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            Err(Err(_)) => Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
+            Err(Err(_)) => Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")),
         }
     }
 
     /// The content of a file that this call is about.
-    pub fn load(&self, file: &Path) -> std::io::Result<Content> {
+    pub fn load(&self, file: &Path) -> std::io::Result<FileContent> {
         self.held.load(file)
     }
 
@@ -168,7 +168,7 @@ impl Invocation<'_> {
     }
 
     /// Keeps what these files are before they are written; tells whether that is new.
-    pub fn keep(&self, wishes: &[Wish<'_>]) -> std::io::Result<bool> {
+    pub fn keep(&self, wishes: &[PlannedWrite<'_>]) -> std::io::Result<bool> {
         let mut diff = self.diff.lock().unwrap_or_else(PoisonError::into_inner);
         if diff.is_none() {
             *diff = Some(wishes.iter().map(|wish| self.unified(wish)).collect());
@@ -179,7 +179,7 @@ impl Invocation<'_> {
         self.keeper.keep(&self.at.session_dir, &self.face.name, wishes)
     }
 
-    fn unified(&self, (path, after): &Wish<'_>) -> String {
+    fn unified(&self, (path, after): &PlannedWrite<'_>) -> String {
         let before = self.load(path).ok();
         let before = before.as_ref().map(|content| content.bytes.as_slice());
         if before == *after {

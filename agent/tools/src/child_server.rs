@@ -9,19 +9,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::config::mcp::expand;
-use base::process::{AsyncRunning, GRACE, Job, Stream, exit_code};
-use base::sandbox::environment::{Child, child_env};
+use base::process::{AsyncRunning, Command, GRACE, Stream, exit_code};
+use base::sandbox::environment::{ChildKind, child_env};
 use base::secret::Secret;
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
-use super::exec::confinement::Hold;
+use super::exec::confinement::Containment;
 
 /// How much of what a server writes to stderr is kept in its file, and how much of its end is told.
 const STDERR: (u64, usize) = (1 << 20, 2_000);
 
 /// What is to be started, and where.
-pub struct Start<'a> {
+pub struct ServerStart<'a> {
     /// Program and arguments.
     pub command: &'a [String],
     /// Variables that it gets besides the harmless ones; `${NAME}` is one of ours.
@@ -31,7 +31,7 @@ pub struct Start<'a> {
     /// The directory of a file for its stderr, and that file's name without its ending.
     pub log: Option<(&'a Path, &'a str)>,
     /// What holds it; it is a part of ours, or the user trusts it, where there is nothing.
-    pub hold: Option<Hold>,
+    pub hold: Option<Containment>,
 }
 
 /// Why nothing more can be read from a server.
@@ -55,26 +55,26 @@ impl Disconnect {
 }
 
 /// A server's processes and the end of what they wrote to stderr. Dropped, they are gone.
-pub struct Program {
+pub struct ServerProcess {
     running: AsyncRunning,
     said: Arc<Mutex<VecDeque<u8>>>,
 }
 
 /// Starts the program; its pipes are stdin and stdout.
-pub fn start(wanted: &Start<'_>) -> Result<(Program, ChildStdin, ChildStdout), String> {
+pub fn start(wanted: &ServerStart<'_>) -> Result<(ServerProcess, ChildStdin, ChildStdout), String> {
     let variable = |name: &str| std::env::var(name).ok();
     let Some((program, args)) = wanted.command.split_first() else {
         return Err("it has no command".to_owned());
     };
-    let mut job = Job::new(program, wanted.cwd).args(args).env_clear().dies_with_us();
+    let mut job = Command::new(program, wanted.cwd).args(args).env_clear().dies_with_us();
     job = job.stdin(Stream::Piped);
-    for (key, value) in child_env(std::env::vars_os(), &[], Child::Tool) {
+    for (key, value) in child_env(std::env::vars_os(), &[], ChildKind::Tool) {
         job = job.env(key, value);
     }
     for (key, value) in wanted.env {
         job = job.env(key, expand(value.reveal(), &variable)?);
     }
-    let job = wanted.hold.clone().into_iter().fold(job, Hold::around);
+    let job = wanted.hold.clone().into_iter().fold(job, Containment::around);
     let mut running = job.spawn_async().map_err(|why| why.to_string())?;
     let said = Arc::default();
     if let Some(stderr) = running.child.stderr.take() {
@@ -82,7 +82,7 @@ pub fn start(wanted: &Start<'_>) -> Result<(Program, ChildStdin, ChildStdout), S
         tokio::spawn(listen(stderr, file, Arc::clone(&said)));
     }
     match (running.child.stdin.take(), running.child.stdout.take()) {
-        (Some(stdin), Some(stdout)) => Ok((Program { running, said }, stdin, stdout)),
+        (Some(stdin), Some(stdout)) => Ok((ServerProcess { running, said }, stdin, stdout)),
         (_, _) => Err("its pipes are missing".to_owned()),
     }
 }
@@ -110,7 +110,7 @@ async fn listen(mut stderr: ChildStderr, mut file: Option<File>, said: Arc<Mutex
     }
 }
 
-impl Program {
+impl ServerProcess {
     /// How it ended and what it said last.
     pub async fn end_of_it(&mut self) -> String {
         let moment = Duration::from_millis(500);

@@ -17,12 +17,15 @@ pub trait ClientIo: Send + Sync {
     fn write<'a>(&'a self, file: &'a Path, text: &'a str) -> BoxFuture<'a, Option<io::Result<()>>>;
 
     /// Runs a command line to its end.
-    fn run<'a>(&'a self, command: Command<'a>) -> BoxFuture<'a, Option<io::Result<Ended>>>;
+    fn run<'a>(
+        &'a self,
+        command: TerminalCommand<'a>,
+    ) -> BoxFuture<'a, Option<io::Result<TerminalOutput>>>;
 }
 
 /// A command line for a terminal outside.
 #[derive(Clone, Debug)]
-pub struct Command<'a> {
+pub struct TerminalCommand<'a> {
     /// The line for `sh -c`.
     pub line: &'a str,
     /// Where.
@@ -35,7 +38,7 @@ pub struct Command<'a> {
 
 /// What a command in a terminal came to. Both streams are one there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct TerminalOutput {
     /// What it wrote; its end, when it wrote much.
     pub output: String,
     /// As a shell gives it.

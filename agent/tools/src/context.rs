@@ -4,18 +4,18 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use base::config::agent::{Sandbox, ToolsConfig};
+use base::config::agent::{SandboxConfig, ToolsConfig};
 use tokio_util::sync::CancellationToken;
 
 use super::client_io::ClientIo;
-use super::exec::confinement::{self, CommandBox, Hold, RecentBox};
+use super::exec::confinement::{self, CommandBox, Containment, RecentBox};
 use super::registry::Registry;
 use super::result_limit::MOST;
 use super::screen_access::ScreenAccess;
 use super::services::{BrowserService, DesktopService, LanguageServers, McpServers, Subagents};
 use gate::{Gate, Permit};
 use memory::Memory;
-use skills::Shelf;
+use skills::SkillSet;
 
 /// Where and for whom a tool works. Cheap to clone: one per call.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ pub struct ToolContext {
     /// The MCP servers of the session.
     pub mcp: Option<Arc<dyn McpServers>>,
     /// The skills that can be loaded, and those that were.
-    pub skills: Arc<Shelf>,
+    pub skills: Arc<SkillSet>,
     /// What outlives the session.
     pub memory: Arc<Memory>,
     /// Who else can be asked.
@@ -68,7 +68,7 @@ pub struct Services {
     /// The screen, mouse and keyboard.
     pub screen: Arc<ScreenAccess>,
     /// What the user opens for the box of commands, and whether there is one.
-    pub sandbox: Arc<Sandbox>,
+    pub sandbox: Arc<SandboxConfig>,
     /// The box that the last command ran in.
     pub recent_box: Arc<RecentBox>,
 }
@@ -107,7 +107,7 @@ impl ToolContext {
 
     /// What holds a command that the gate let pass. Nothing holds a free one, unless we are in
     /// studio's box, which opens our configuration and logins for us and not for it.
-    pub fn hold(&self, pass: Permit) -> io::Result<Option<Hold>> {
+    pub fn hold(&self, pass: Permit) -> io::Result<Option<Containment>> {
         match pass {
             Permit::Free if !confinement::in_studio() => Ok(None),
             Permit::Free | Permit::Confined => self.command_box().hold(),

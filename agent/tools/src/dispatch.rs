@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use super::call::{self, Invocation};
 use super::context::ToolContext;
 use super::kind::{Effect, ToolKind};
-use super::output::{ErrorKind, ToolError, ToolOutput};
-use super::profile::named::{self, Found};
-use super::profile::{Profile, Style};
+use super::output::{ToolError, ToolErrorKind, ToolOutput};
+use super::profile::named::{self, NamedTool};
+use super::profile::{OutputStyle, Profile};
 use super::registry::Registry;
 use super::tool::ToolSpec;
 use super::{history, result_limit, skill_rule};
-use gate::{Access, AccessRequest, Permit, Preview, Refused};
+use gate::{Access, AccessDenied, AccessRequest, Permit, Preview};
 
 /// Runs one call. Never fails otherwise than by a [`ToolOutput`] that says so.
 pub async fn run(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {
@@ -44,7 +44,7 @@ pub async fn run(profile: Profile, name: &str, args: &Value, at: &ToolContext) -
 /// Asks the active skills and the gate; the error is what the model reads.
 async fn admitted(call: &mut Invocation<'_>) -> Result<(), ToolOutput> {
     if let Some(why) = skill_rule::refusal(call) {
-        return Err(ToolOutput::failed(ErrorKind::Denied, why));
+        return Err(ToolOutput::failed(ToolErrorKind::Denied, why));
     }
     // A gate that breaks down lets nothing through.
     let asked = AssertUnwindSafe(call.at.cancel.run_until_cancelled(admit(call)));
@@ -55,19 +55,19 @@ async fn admitted(call: &mut Invocation<'_>) -> Result<(), ToolOutput> {
             Ok(())
         }
         Ok(Some(Err(refused))) => {
-            let kind = if refused.late { ErrorKind::Timeout } else { ErrorKind::Denied };
+            let kind = if refused.late { ToolErrorKind::Timeout } else { ToolErrorKind::Denied };
             Err(ToolOutput::failed(kind, refused.why))
         }
-        Ok(None) => Err(ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user")),
+        Ok(None) => Err(ToolOutput::failed(ToolErrorKind::Cancelled, "cancelled by the user")),
         Err(panic) => {
             let why = words_of(panic.as_ref());
             let text = format!("not run: the gate could not judge this call: {why}");
-            Err(ToolOutput::not_run(ErrorKind::Failed, text))
+            Err(ToolOutput::not_run(ToolErrorKind::Failed, text))
         }
     }
 }
 
-async fn admit(call: &Invocation<'_>) -> Result<Permit, Refused> {
+async fn admit(call: &Invocation<'_>) -> Result<Permit, AccessDenied> {
     let mut pass = Permit::Free;
     let preview = || call.preview();
     for access in &call.scope().access {
@@ -96,7 +96,7 @@ async fn caught(call: &Invocation<'_>) -> ToolOutput {
         Err(panic) => {
             let why = words_of(panic.as_ref());
             let text = format!("Tool execution error: `{}` broke down: {why}", call.face.name);
-            ToolOutput::failed(ErrorKind::Failed, text)
+            ToolOutput::failed(ToolErrorKind::Failed, text)
         }
     }
 }
@@ -127,7 +127,7 @@ async fn with_diagnostics(call: &Invocation<'_>, outcome: ToolOutput) -> ToolOut
 
 /// Words the outcome for the profile and adds what was passed over.
 fn finish(call: &Invocation<'_>, mut outcome: ToolOutput) -> ToolOutput {
-    if call.face.style == Style::Core {
+    if call.face.style == OutputStyle::Core {
         match outcome.metadata {
             Value::Object(_) | Value::Array(_) => {
                 result_limit::shorten_fields(&mut outcome, call.at);
@@ -150,14 +150,14 @@ fn finish_core(call: &Invocation<'_>, mut outcome: ToolOutput) -> ToolOutput {
     if !outcome.metadata.is_object() && !outcome.metadata.is_array() {
         let status = match outcome.error_kind {
             None => "success",
-            Some(ErrorKind::Denied) => "rejected",
-            Some(ErrorKind::Cancelled) => "cancelled",
-            Some(ErrorKind::Timeout) => "timeout",
+            Some(ToolErrorKind::Denied) => "rejected",
+            Some(ToolErrorKind::Cancelled) => "cancelled",
+            Some(ToolErrorKind::Timeout) => "timeout",
             Some(
-                ErrorKind::Validation
-                | ErrorKind::NotFound
-                | ErrorKind::UnknownTool
-                | ErrorKind::Failed,
+                ToolErrorKind::Validation
+                | ToolErrorKind::NotFound
+                | ToolErrorKind::UnknownTool
+                | ToolErrorKind::Failed,
             ) => "error",
         };
         outcome.metadata = json!({ "status": status, "description": outcome.text });
@@ -201,8 +201,8 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {
 /// The kind of the tool that a call means; `None` where no tool is meant.
 pub fn kind(profile: Profile, name: &str, args: &Value) -> Option<ToolKind> {
     match named::find(profile, name, args) {
-        Found::One(face) => Some(face.engine),
-        Found::Several(_) | Found::None(_) => None,
+        NamedTool::One(face) => Some(face.engine),
+        NamedTool::Several(_) | NamedTool::None(_) => None,
     }
 }
 

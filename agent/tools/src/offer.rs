@@ -2,7 +2,7 @@
 
 use super::kind::ToolKind;
 use super::profile::{self, Profile, ProfileTool};
-use provider::ToolSpec;
+use provider::ToolDefinition;
 
 /// What a model that plans on the screen does instead of ours.
 const PLANNED_KINDS: [ToolKind; 4] =
@@ -10,7 +10,7 @@ const PLANNED_KINDS: [ToolKind; 4] =
 
 /// What is switched on; decides what is offered to a model, not what runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
+pub struct ToolSwitches {
     /// The model is small: it gets few tools.
     pub small: bool,
     /// Finished turns are moved into files: `--acd`.
@@ -21,7 +21,7 @@ pub struct Switches {
     pub configured: [Option<&'static str>; 4],
 }
 
-impl Switches {
+impl ToolSwitches {
     /// What `enabled_by` says of the tools that are on now.
     fn on(self) -> impl Iterator<Item = &'static str> {
         let acd = self.acd.then_some("--acd");
@@ -49,13 +49,13 @@ pub const SCREEN: &str = "computer_control.enabled";
 pub const PLANNED: &str = "computer_control.computer_use_provider";
 
 /// The tools to offer to a model, in a fixed order.
-pub fn offered(profile: Profile, switches: Switches) -> Vec<ToolSpec> {
+pub fn offered(profile: Profile, switches: ToolSwitches) -> Vec<ToolDefinition> {
     let mut faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
     faces.retain(|face| face.enabled_by == profile::ALWAYS);
     let configured = |face: &&ProfileTool| switches.configured(face);
     faces.extend(profile::faces(profile).into_iter().filter(configured));
     faces.extend(switches.on().filter_map(profile::switched));
-    let mut specs: Vec<ToolSpec> = faces.into_iter().map(ProfileTool::spec).collect();
+    let mut specs: Vec<ToolDefinition> = faces.into_iter().map(ProfileTool::spec).collect();
     if switches.small {
         // Small models lose their way in quotes within quotes, so JSON may stand there as it is.
         for spec in &mut specs {

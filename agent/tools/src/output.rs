@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use provider::message::{Bill, Image};
+use provider::message::{Image, SideUsage};
 
 /// What a tool gives back.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,9 +22,9 @@ pub struct ToolOutput {
     /// Why a stronger model should continue.
     pub escalate: Option<String>,
     /// What it cost, when it asked a model.
-    pub bill: Option<Bill>,
+    pub bill: Option<SideUsage>,
     /// What kind of failure, when it failed.
-    pub error_kind: Option<ErrorKind>,
+    pub error_kind: Option<ToolErrorKind>,
     /// Whether the call was refused before it did anything.
     pub not_run: bool,
     /// What it wrote, as a unified diff for people.
@@ -34,7 +34,7 @@ pub struct ToolOutput {
 /// What kind of failure a tool met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ErrorKind {
+pub enum ToolErrorKind {
     /// A parameter is missing or makes no sense; exit code 2 of `tool exec`.
     Validation,
     /// The gate said no.
@@ -55,33 +55,33 @@ pub enum ErrorKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolError {
     /// What kind of failure.
-    pub kind: ErrorKind,
+    pub kind: ToolErrorKind,
     /// What happened, and what to try.
     pub text: String,
 }
 
 impl ToolError {
     /// A trouble of this kind.
-    pub fn new(kind: ErrorKind, text: impl Into<String>) -> ToolError {
+    pub fn new(kind: ToolErrorKind, text: impl Into<String>) -> ToolError {
         ToolError { kind, text: text.into() }
     }
 
     /// A parameter is missing or makes no sense.
     pub fn invalid(text: impl Into<String>) -> ToolError {
-        ToolError::new(ErrorKind::Validation, text)
+        ToolError::new(ToolErrorKind::Validation, text)
     }
 
     /// It ran and failed.
     pub fn failed(text: impl Into<String>) -> ToolError {
-        ToolError::new(ErrorKind::Failed, text)
+        ToolError::new(ToolErrorKind::Failed, text)
     }
 
     /// A file could not be read or written.
     pub fn io(what: &str, error: &std::io::Error) -> ToolError {
         let kind = match error.kind() {
-            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-            std::io::ErrorKind::InvalidInput => ErrorKind::Validation,
-            _ => ErrorKind::Failed,
+            std::io::ErrorKind::NotFound => ToolErrorKind::NotFound,
+            std::io::ErrorKind::InvalidInput => ToolErrorKind::Validation,
+            _ => ToolErrorKind::Failed,
         };
         ToolError::new(kind, format!("{what}: {error}"))
     }
@@ -93,17 +93,17 @@ impl From<ToolError> for ToolOutput {
     }
 }
 
-impl ErrorKind {
+impl ToolErrorKind {
     /// The word for it in JSON.
     pub fn word(self) -> &'static str {
         match self {
-            ErrorKind::Validation => "validation",
-            ErrorKind::Denied => "denied",
-            ErrorKind::NotFound => "not_found",
-            ErrorKind::Timeout => "timeout",
-            ErrorKind::Cancelled => "cancelled",
-            ErrorKind::UnknownTool => "unknown_tool",
-            ErrorKind::Failed => "failed",
+            ToolErrorKind::Validation => "validation",
+            ToolErrorKind::Denied => "denied",
+            ToolErrorKind::NotFound => "not_found",
+            ToolErrorKind::Timeout => "timeout",
+            ToolErrorKind::Cancelled => "cancelled",
+            ToolErrorKind::UnknownTool => "unknown_tool",
+            ToolErrorKind::Failed => "failed",
         }
     }
 }
@@ -115,19 +115,19 @@ impl ToolOutput {
     }
 
     /// It failed.
-    pub fn failed(kind: ErrorKind, text: impl Into<String>) -> ToolOutput {
+    pub fn failed(kind: ToolErrorKind, text: impl Into<String>) -> ToolOutput {
         let error_kind = Some(kind);
         ToolOutput { ok: false, text: text.into(), error_kind, ..ToolOutput::default() }
     }
 
     /// It was refused before it did anything.
-    pub fn not_run(kind: ErrorKind, text: impl Into<String>) -> ToolOutput {
+    pub fn not_run(kind: ToolErrorKind, text: impl Into<String>) -> ToolOutput {
         ToolOutput { not_run: true, ..ToolOutput::failed(kind, text) }
     }
 
     /// A parameter is missing or makes no sense.
     pub fn invalid(text: impl Into<String>) -> ToolOutput {
-        ToolOutput::failed(ErrorKind::Validation, text)
+        ToolOutput::failed(ToolErrorKind::Validation, text)
     }
 
     /// Adds metadata.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::context::ToolContext;
 use super::exec::output;
-use super::exec::output::{Capture, Show};
+use super::exec::output::{OutputBudget, StreamCapture};
 use super::output::ToolOutput;
 
 /// Bytes of a result at most, whatever the window: a range of a file that was asked for fits.
@@ -69,8 +69,8 @@ fn fitting(text: &str, limit: usize, at: &ToolContext) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let show = Show { head: limit / 2, tail: limit / 4 };
-    let mut capture = Capture::new(show, &at.session_dir.join("tools"), "result");
+    let show = OutputBudget { head: limit / 2, tail: limit / 4 };
+    let mut capture = StreamCapture::new(show, &at.session_dir.join("tools"), "result");
     capture.take(text.as_bytes());
     output::shown(&capture.finish())
 }

@@ -1,6 +1,6 @@
 //! How a research agent that another g3 started is told what it may read: by its environment.
 
-use base::config::agent::{Action, GateRule};
+use base::config::agent::{GateAction, GateRule};
 
 /// The hosts that the user allowed a scout to read, as a glob.
 pub const HOSTS: &str = "G3_RESEARCH_HOSTS";
@@ -14,5 +14,5 @@ pub fn scouts_rule() -> Option<GateRule> {
     std::env::var_os(SCOUT)?;
     let host = std::env::var(HOSTS).ok()?;
     let (tool, host) = (Some(WEB_TOOLS.to_owned()), Some(host));
-    Some(GateRule { tool, host, path: None, command: None, action: Action::Allow })
+    Some(GateRule { tool, host, path: None, command: None, action: GateAction::Allow })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::config::Config;
-use base::config::agent::ComputerControl;
+use base::config::agent::ComputerControlConfig;
 
 use gate::Access;
 
@@ -34,7 +34,7 @@ impl ScreenAccess {
     }
 
     /// What is configured for it.
-    pub fn control(&self) -> &ComputerControl {
+    pub fn control(&self) -> &ComputerControlConfig {
         &self.config.computer_control
     }
 

@@ -15,7 +15,7 @@ use super::context::{Services, ToolContext};
 use super::output::ToolOutput;
 use super::registry::Registry;
 use super::tool::ToolFuture;
-use provider::ToolSpec;
+use provider::ToolDefinition;
 
 /// What another agent is to do.
 pub struct SubagentRequest {
@@ -78,7 +78,7 @@ pub trait ExternalTools: Send + Sync {
 /// The MCP servers of a session.
 pub trait McpServers: ExternalTools {
     /// The tools to offer; the same until [`McpServers::news`] gives a sentence.
-    fn offered(&self) -> Vec<ToolSpec>;
+    fn offered(&self) -> Vec<ToolDefinition>;
 
     /// Takes over what servers changed about their tools: a sentence for the user when others are
     /// offered now.

@@ -4,8 +4,8 @@ use super::call::Invocation;
 use super::kind::ToolKind;
 use super::profile::{self, Profile, ProfileTool};
 use gate::{Access, shell_parse};
-use skills::Shelf;
-use skills::allowed::Entry;
+use skills::SkillSet;
+use skills::allowed::AllowedTool;
 
 /// What other agents call tools that ours do.
 const OTHERS: &[(&str, ToolKind)] = &[
@@ -25,18 +25,18 @@ const OTHERS: &[(&str, ToolKind)] = &[
 /// Why a call may not run while skills are active that name their tools: none of them names it.
 /// What a skill allows passes the gate as ever.
 pub fn refusal(call: &Invocation<'_>) -> Option<String> {
-    let is_named = |entry: &Entry| speaks_of(entry, call);
+    let is_named = |entry: &AllowedTool| speaks_of(entry, call);
     (call.face.engine != ToolKind::SKILL).then(|| refused_by(&call.at.skills, is_named)).flatten()
 }
 
 /// As [`refusal`], for a tool that is none of g3's own.
-pub fn refusal_of(name: &str, shelf: &Shelf) -> Option<String> {
+pub fn refusal_of(name: &str, shelf: &SkillSet) -> Option<String> {
     refused_by(shelf, |entry| !entry.has_pattern() && is_named(&entry.name, name))
 }
 
-fn refused_by(shelf: &Shelf, is_named: impl Fn(&Entry) -> bool) -> Option<String> {
+fn refused_by(shelf: &SkillSet, is_named: impl Fn(&AllowedTool) -> bool) -> Option<String> {
     let active = shelf.restricting();
-    let entries: Vec<&Entry> =
+    let entries: Vec<&AllowedTool> =
         active.iter().flat_map(|skill| skill.allowed.iter().flatten()).collect();
     if active.is_empty() || entries.iter().any(|entry| is_named(entry)) {
         return None;
@@ -51,7 +51,7 @@ fn refused_by(shelf: &Shelf, is_named: impl Fn(&Entry) -> bool) -> Option<String
     ))
 }
 
-fn speaks_of(entry: &Entry, call: &Invocation<'_>) -> bool {
+fn speaks_of(entry: &AllowedTool, call: &Invocation<'_>) -> bool {
     if !is_called(&entry.name, call.face) {
         return false;
     }

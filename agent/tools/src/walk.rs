@@ -20,7 +20,7 @@ pub enum Skip {
 
 /// A file that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<T> {
+pub struct WalkedFile<T> {
     /// Where it is.
     pub path: PathBuf,
     /// When it was changed.
@@ -36,7 +36,7 @@ pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
     skip: Skip,
     cancel: &CancellationToken,
     look: impl Fn() -> L,
-) -> Vec<Found<T>> {
+) -> Vec<WalkedFile<T>> {
     let found = Mutex::new(Vec::new());
     let mut builder = WalkBuilder::new(root);
     let ignored = skip != Skip::Hidden;
@@ -54,7 +54,7 @@ pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
         let changed = entry.metadata().ok().and_then(|facts| facts.modified().ok());
         let changed = changed.unwrap_or(SystemTime::UNIX_EPOCH);
         let path = entry.path().to_owned();
-        found.lock().unwrap_or_else(|e| e.into_inner()).push(Found { path, changed, what });
+        found.lock().unwrap_or_else(|e| e.into_inner()).push(WalkedFile { path, changed, what });
     };
     let visit = &visit;
     builder.build_parallel().run(|| {
@@ -73,6 +73,6 @@ pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
 }
 
 /// The newest first; of the same age by path.
-pub fn newest_first<T>(found: &mut [Found<T>]) {
+pub fn newest_first<T>(found: &mut [WalkedFile<T>]) {
     found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.path.cmp(&b.path)));
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::lsp::LspTool;
+use crate::config::lsp::LspToolConfig;
 use crate::secret::Secret;
 
 /// `[agent]`: how the turn loop works.
@@ -65,7 +65,7 @@ pub struct ToolsConfig {
     /// `[tools.codesearch]`.
     pub codesearch: CodesearchConfig,
     /// `[tools.lsp]`.
-    pub lsp: LspTool,
+    pub lsp: LspToolConfig,
 }
 
 /// `[tools.webfetch]`.
@@ -89,11 +89,11 @@ pub struct CodesearchConfig {
 /// `[gate]`: rules that answer for the user, first match wins, and who judges before them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Gate {
+pub struct GateConfig {
     /// The rules, in order.
     pub rules: Vec<GateRule>,
     /// How command lines are judged.
-    pub policy: Policy,
+    pub policy: CommandPolicy,
     /// What `core-exact` sends to the sandbox, instead of its own list.
     pub forbidden: Option<Vec<String>>,
     /// Paths that `core-exact` sends to the sandbox, instead of its own list.
@@ -105,7 +105,7 @@ pub struct Gate {
 /// How command lines are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Policy {
+pub enum CommandPolicy {
     /// By their syntax, and by where they reach.
     #[default]
     Default,
@@ -130,13 +130,13 @@ pub struct GateRule {
     #[serde(default)]
     pub host: Option<String>,
     /// What becomes of the call.
-    pub action: Action,
+    pub action: GateAction,
 }
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub enum GateAction {
     /// It runs.
     Allow,
     /// The user is asked; with nobody to ask it is denied.
@@ -150,7 +150,7 @@ pub enum Action {
 /// `[trace]`: what g3 does, written down for whoever looks into it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Trace {
+pub struct TraceConfig {
     /// Where it is appended; `~/` is the home directory.
     pub file: Option<PathBuf>,
     /// How much of it, in the form of `G3_LOG`.
@@ -160,7 +160,7 @@ pub struct Trace {
 /// `[skills]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Skills {
+pub struct SkillsConfig {
     /// Whether skills are offered.
     pub enabled: bool,
     /// Further directories of skills; `~/` is the home directory.
@@ -169,7 +169,7 @@ pub struct Skills {
     pub small_models: bool,
 }
 
-impl Default for Skills {
+impl Default for SkillsConfig {
     fn default() -> Self {
         Self { enabled: true, extra_paths: Vec::new(), small_models: false }
     }
@@ -178,7 +178,7 @@ impl Default for Skills {
 /// `[memory]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Memory {
+pub struct MemoryConfig {
     /// Whether memory tools are offered.
     pub enabled: bool,
     /// Who makes vectors; absent means the server that is named, else the built-in one.
@@ -193,7 +193,7 @@ pub struct Memory {
     pub dimensions: Option<u32>,
 }
 
-impl Default for Memory {
+impl Default for MemoryConfig {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -221,7 +221,7 @@ pub enum EmbedderKind {
 /// `[computer_control]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ComputerControl {
+pub struct ComputerControlConfig {
     /// Whether desktop tools are offered.
     pub enabled: bool,
     /// Whether each action asks.
@@ -256,7 +256,7 @@ pub enum Observer {
     Ocr,
 }
 
-impl Default for ComputerControl {
+impl Default for ComputerControlConfig {
     fn default() -> Self {
         use Observer::{Accessibility, Ocr, Omniparser, Vision};
         Self {
@@ -276,11 +276,11 @@ impl Default for ComputerControl {
 /// `[webdriver]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Webdriver {
+pub struct WebdriverConfig {
     /// Whether browser tools are offered.
     pub enabled: bool,
     /// Which browser.
-    pub browser: Browser,
+    pub browser: BrowserKind,
     /// The port of Safari's driver.
     pub safari_port: u16,
     /// The port of Chromium's driver; 0 is any that is free.
@@ -291,11 +291,11 @@ pub struct Webdriver {
     pub chromedriver_binary: Option<PathBuf>,
 }
 
-impl Default for Webdriver {
+impl Default for WebdriverConfig {
     fn default() -> Self {
         Self {
             enabled: false,
-            browser: Browser::ChromeHeadless,
+            browser: BrowserKind::ChromeHeadless,
             safari_port: 4444,
             chrome_port: 0,
             chrome_binary: None,
@@ -307,7 +307,7 @@ impl Default for Webdriver {
 /// The browsers that can be driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Browser {
+pub enum BrowserKind {
     /// Chromium without a window.
     ChromeHeadless,
     /// Chromium with a window.
@@ -319,7 +319,7 @@ pub enum Browser {
 /// `[sandbox]`: the box around agents, checks and tool children.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Sandbox {
+pub struct SandboxConfig {
     /// Whether there is a box at all.
     pub enabled: bool,
     /// Goes on with what the kernel can do where it cannot do everything.
@@ -330,7 +330,7 @@ pub struct Sandbox {
     pub write: Vec<PathBuf>,
 }
 
-impl Default for Sandbox {
+impl Default for SandboxConfig {
     fn default() -> Self {
         Self { enabled: true, best_effort: true, read: Vec::new(), write: Vec::new() }
     }

@@ -2,18 +2,18 @@
 
 /// One key. `*` in the path stands for a name that the user chose.
 #[derive(Debug)]
-pub struct Key {
+pub struct ConfigKey {
     /// Dotted path.
     pub path: &'static str,
     /// What its value must be.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// What the file of an untrusted repository may do with it.
-    pub untrusted: Untrusted,
+    pub untrusted: UntrustedRule,
 }
 
 /// What a value must be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A text.
     Text,
     /// A text that is never shown.
@@ -42,7 +42,7 @@ pub enum Kind {
 
 /// What the file of an untrusted repository may do with a key: narrow it at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Untrusted {
+pub enum UntrustedRule {
     /// Nothing; the key is ignored, with a notice.
     Nothing,
     /// Name one of the providers that the user has.
@@ -58,202 +58,202 @@ const BIG: u64 = i64::MAX as u64;
 /// The words for how much a model of OpenAI's kind thinks.
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh"];
 
-const fn key(path: &'static str, kind: Kind) -> Key {
-    Key { path, kind, untrusted: Untrusted::Nothing }
+const fn key(path: &'static str, kind: ValueKind) -> ConfigKey {
+    ConfigKey { path, kind, untrusted: UntrustedRule::Nothing }
 }
 
-const fn reference(path: &'static str) -> Key {
-    Key { path, kind: Kind::Reference, untrusted: Untrusted::Chooses }
+const fn reference(path: &'static str) -> ConfigKey {
+    ConfigKey { path, kind: ValueKind::Reference, untrusted: UntrustedRule::Chooses }
 }
 
-const fn limit(path: &'static str, max: u64, without: Option<u64>) -> Key {
-    Key { path, kind: Kind::Whole(max), untrusted: Untrusted::Lowers(without) }
+const fn limit(path: &'static str, max: u64, without: Option<u64>) -> ConfigKey {
+    ConfigKey { path, kind: ValueKind::Whole(max), untrusted: UntrustedRule::Lowers(without) }
 }
 
-const fn feature(path: &'static str) -> Key {
-    Key { path, kind: Kind::Switch, untrusted: Untrusted::SwitchesOff }
+const fn feature(path: &'static str) -> ConfigKey {
+    ConfigKey { path, kind: ValueKind::Switch, untrusted: UntrustedRule::SwitchesOff }
 }
 
 /// Every key there is.
-pub static KEYS: &[Key] = &[
+pub static KEYS: &[ConfigKey] = &[
     reference("providers.default_provider"),
     reference("providers.planner"),
     reference("providers.coach"),
     reference("providers.player"),
     reference("providers.commit"),
     reference("providers.escalation"),
-    key("providers.anthropic.*.api_key", Kind::Hidden),
-    key("providers.anthropic.*.api_key_command", Kind::TextOrTexts),
-    key("providers.anthropic.*.base_url", Kind::Text),
-    key("providers.anthropic.*.model", Kind::Text),
-    key("providers.anthropic.*.fallback_model", Kind::Text),
-    key("providers.anthropic.*.max_tokens", Kind::Whole(U32)),
-    key("providers.anthropic.*.temperature", Kind::Number),
-    key("providers.anthropic.*.cache_config", Kind::OneOf(&["ephemeral", "5minute", "1hour"])),
-    key("providers.anthropic.*.enable_1m_context", Kind::Switch),
-    key("providers.anthropic.*.thinking_budget_tokens", Kind::Whole(U32)),
-    key("providers.anthropic.*.context_length", Kind::Whole(U32)),
-    key("providers.anthropic.*.allow_http", Kind::Switch),
-    key("providers.anthropic.*.price.input", Kind::Number),
-    key("providers.anthropic.*.price.output", Kind::Number),
-    key("providers.anthropic.*.price.cache_read", Kind::Number),
-    key("providers.anthropic.*.price.cache_write", Kind::Number),
-    key("providers.openai.*.api_key", Kind::Hidden),
-    key("providers.openai.*.api_key_command", Kind::TextOrTexts),
-    key("providers.openai.*.base_url", Kind::Text),
-    key("providers.openai.*.model", Kind::Text),
-    key("providers.openai.*.fallback_model", Kind::Text),
-    key("providers.openai.*.max_tokens", Kind::Whole(U32)),
-    key("providers.openai.*.temperature", Kind::Number),
-    key("providers.openai.*.reasoning_effort", Kind::OneOf(EFFORTS)),
-    key("providers.openai.*.wire", Kind::OneOf(&["chat", "responses"])),
-    key("providers.openai.*.native_tools", Kind::Switch),
-    key("providers.openai.*.context_length", Kind::Whole(U32)),
-    key("providers.openai.*.allow_http", Kind::Switch),
-    key("providers.openai.*.price.input", Kind::Number),
-    key("providers.openai.*.price.output", Kind::Number),
-    key("providers.openai.*.price.cache_read", Kind::Number),
-    key("providers.openai.*.price.cache_write", Kind::Number),
-    key("providers.databricks.*.host", Kind::Text),
-    key("providers.databricks.*.token", Kind::Hidden),
-    key("providers.databricks.*.api_key_command", Kind::TextOrTexts),
-    key("providers.databricks.*.use_oauth", Kind::Switch),
-    key("providers.databricks.*.model", Kind::Text),
-    key("providers.databricks.*.fallback_model", Kind::Text),
-    key("providers.databricks.*.max_tokens", Kind::Whole(U32)),
-    key("providers.databricks.*.temperature", Kind::Number),
-    key("providers.databricks.*.reasoning_effort", Kind::OneOf(EFFORTS)),
-    key("providers.databricks.*.thinking_budget_tokens", Kind::Whole(U32)),
-    key("providers.databricks.*.context_length", Kind::Whole(U32)),
-    key("providers.databricks.*.allow_http", Kind::Switch),
-    key("providers.databricks.*.price.input", Kind::Number),
-    key("providers.databricks.*.price.output", Kind::Number),
-    key("providers.databricks.*.price.cache_read", Kind::Number),
-    key("providers.databricks.*.price.cache_write", Kind::Number),
-    key("providers.gemini.*.api_key", Kind::Hidden),
-    key("providers.gemini.*.api_key_command", Kind::TextOrTexts),
-    key("providers.gemini.*.base_url", Kind::Text),
-    key("providers.gemini.*.model", Kind::Text),
-    key("providers.gemini.*.fallback_model", Kind::Text),
-    key("providers.gemini.*.max_tokens", Kind::Whole(U32)),
-    key("providers.gemini.*.temperature", Kind::Number),
-    key("providers.gemini.*.context_length", Kind::Whole(U32)),
-    key("providers.gemini.*.allow_http", Kind::Switch),
-    key("providers.gemini.*.price.input", Kind::Number),
-    key("providers.gemini.*.price.output", Kind::Number),
-    key("providers.gemini.*.price.cache_read", Kind::Number),
-    key("providers.gemini.*.price.cache_write", Kind::Number),
-    key("providers.embedded.*.model", Kind::Text),
-    key("providers.embedded.*.model_path", Kind::Text),
-    key("providers.embedded.*.model_type", Kind::Text),
-    key("providers.embedded.*.context_length", Kind::Whole(U32)),
-    key("providers.embedded.*.max_tokens", Kind::Whole(U32)),
-    key("providers.embedded.*.temperature", Kind::Number),
-    key("providers.embedded.*.gpu_layers", Kind::Whole(U32)),
-    key("providers.embedded.*.threads", Kind::Whole(U32)),
-    key("models", Kind::Models),
-    key("agent.profile", Kind::OneOf(&["g3", "egirl", "tools-api", "core", "all"])),
+    key("providers.anthropic.*.api_key", ValueKind::Hidden),
+    key("providers.anthropic.*.api_key_command", ValueKind::TextOrTexts),
+    key("providers.anthropic.*.base_url", ValueKind::Text),
+    key("providers.anthropic.*.model", ValueKind::Text),
+    key("providers.anthropic.*.fallback_model", ValueKind::Text),
+    key("providers.anthropic.*.max_tokens", ValueKind::Whole(U32)),
+    key("providers.anthropic.*.temperature", ValueKind::Number),
+    key("providers.anthropic.*.cache_config", ValueKind::OneOf(&["ephemeral", "5minute", "1hour"])),
+    key("providers.anthropic.*.enable_1m_context", ValueKind::Switch),
+    key("providers.anthropic.*.thinking_budget_tokens", ValueKind::Whole(U32)),
+    key("providers.anthropic.*.context_length", ValueKind::Whole(U32)),
+    key("providers.anthropic.*.allow_http", ValueKind::Switch),
+    key("providers.anthropic.*.price.input", ValueKind::Number),
+    key("providers.anthropic.*.price.output", ValueKind::Number),
+    key("providers.anthropic.*.price.cache_read", ValueKind::Number),
+    key("providers.anthropic.*.price.cache_write", ValueKind::Number),
+    key("providers.openai.*.api_key", ValueKind::Hidden),
+    key("providers.openai.*.api_key_command", ValueKind::TextOrTexts),
+    key("providers.openai.*.base_url", ValueKind::Text),
+    key("providers.openai.*.model", ValueKind::Text),
+    key("providers.openai.*.fallback_model", ValueKind::Text),
+    key("providers.openai.*.max_tokens", ValueKind::Whole(U32)),
+    key("providers.openai.*.temperature", ValueKind::Number),
+    key("providers.openai.*.reasoning_effort", ValueKind::OneOf(EFFORTS)),
+    key("providers.openai.*.wire", ValueKind::OneOf(&["chat", "responses"])),
+    key("providers.openai.*.native_tools", ValueKind::Switch),
+    key("providers.openai.*.context_length", ValueKind::Whole(U32)),
+    key("providers.openai.*.allow_http", ValueKind::Switch),
+    key("providers.openai.*.price.input", ValueKind::Number),
+    key("providers.openai.*.price.output", ValueKind::Number),
+    key("providers.openai.*.price.cache_read", ValueKind::Number),
+    key("providers.openai.*.price.cache_write", ValueKind::Number),
+    key("providers.databricks.*.host", ValueKind::Text),
+    key("providers.databricks.*.token", ValueKind::Hidden),
+    key("providers.databricks.*.api_key_command", ValueKind::TextOrTexts),
+    key("providers.databricks.*.use_oauth", ValueKind::Switch),
+    key("providers.databricks.*.model", ValueKind::Text),
+    key("providers.databricks.*.fallback_model", ValueKind::Text),
+    key("providers.databricks.*.max_tokens", ValueKind::Whole(U32)),
+    key("providers.databricks.*.temperature", ValueKind::Number),
+    key("providers.databricks.*.reasoning_effort", ValueKind::OneOf(EFFORTS)),
+    key("providers.databricks.*.thinking_budget_tokens", ValueKind::Whole(U32)),
+    key("providers.databricks.*.context_length", ValueKind::Whole(U32)),
+    key("providers.databricks.*.allow_http", ValueKind::Switch),
+    key("providers.databricks.*.price.input", ValueKind::Number),
+    key("providers.databricks.*.price.output", ValueKind::Number),
+    key("providers.databricks.*.price.cache_read", ValueKind::Number),
+    key("providers.databricks.*.price.cache_write", ValueKind::Number),
+    key("providers.gemini.*.api_key", ValueKind::Hidden),
+    key("providers.gemini.*.api_key_command", ValueKind::TextOrTexts),
+    key("providers.gemini.*.base_url", ValueKind::Text),
+    key("providers.gemini.*.model", ValueKind::Text),
+    key("providers.gemini.*.fallback_model", ValueKind::Text),
+    key("providers.gemini.*.max_tokens", ValueKind::Whole(U32)),
+    key("providers.gemini.*.temperature", ValueKind::Number),
+    key("providers.gemini.*.context_length", ValueKind::Whole(U32)),
+    key("providers.gemini.*.allow_http", ValueKind::Switch),
+    key("providers.gemini.*.price.input", ValueKind::Number),
+    key("providers.gemini.*.price.output", ValueKind::Number),
+    key("providers.gemini.*.price.cache_read", ValueKind::Number),
+    key("providers.gemini.*.price.cache_write", ValueKind::Number),
+    key("providers.embedded.*.model", ValueKind::Text),
+    key("providers.embedded.*.model_path", ValueKind::Text),
+    key("providers.embedded.*.model_type", ValueKind::Text),
+    key("providers.embedded.*.context_length", ValueKind::Whole(U32)),
+    key("providers.embedded.*.max_tokens", ValueKind::Whole(U32)),
+    key("providers.embedded.*.temperature", ValueKind::Number),
+    key("providers.embedded.*.gpu_layers", ValueKind::Whole(U32)),
+    key("providers.embedded.*.threads", ValueKind::Whole(U32)),
+    key("models", ValueKind::Models),
+    key("agent.profile", ValueKind::OneOf(&["g3", "egirl", "tools-api", "core", "all"])),
     limit("agent.max_context_length", U32, None),
     limit("agent.fallback_default_max_tokens", U32, Some(32_000)),
-    key("agent.enable_streaming", Kind::Switch),
+    key("agent.enable_streaming", ValueKind::Switch),
     limit("agent.timeout_seconds", BIG, Some(120)),
-    key("agent.auto_compact", Kind::Switch),
+    key("agent.auto_compact", ValueKind::Switch),
     limit("agent.max_retry_attempts", U32, Some(3)),
     limit("agent.autonomous_max_retry_attempts", U32, Some(6)),
-    key("agent.thinning_floor_percent", Kind::Whole(100)),
+    key("agent.thinning_floor_percent", ValueKind::Whole(100)),
     limit("agent.max_turns", U32, Some(400)),
-    key("agent.check_todo_staleness", Kind::Switch),
+    key("agent.check_todo_staleness", ValueKind::Switch),
     feature("agent.auto_memory"),
-    key("studio.checks", Kind::TextOrTexts),
-    key("studio.setup", Kind::TextOrTexts),
-    key("studio.branch", Kind::Text),
-    key("studio.worktree", Kind::Text),
-    key("studio.check_caches", Kind::TextOrTexts),
+    key("studio.checks", ValueKind::TextOrTexts),
+    key("studio.setup", ValueKind::TextOrTexts),
+    key("studio.branch", ValueKind::Text),
+    key("studio.worktree", ValueKind::Text),
+    key("studio.check_caches", ValueKind::TextOrTexts),
     // Without the user's word it follows the machine, which has one core at least.
     limit("studio.jobs", U32, Some(1)),
     limit("studio.limits.timeout_seconds", BIG, None),
     limit("studio.limits.max_turns", U32, None),
     limit("studio.limits.max_tokens", BIG, None),
-    Key {
+    ConfigKey {
         path: "studio.limits.budget_usd",
-        kind: Kind::Number,
-        untrusted: Untrusted::Lowers(None),
+        kind: ValueKind::Number,
+        untrusted: UntrustedRule::Lowers(None),
     },
     limit("studio.limits.output_bytes", BIG, Some(64 << 20)),
-    key("studio.limits.disk_floor_bytes", Kind::Whole(BIG)),
+    key("studio.limits.disk_floor_bytes", ValueKind::Whole(BIG)),
     limit("studio.limits.check_seconds", BIG, Some(3_600)),
-    key("studio.sign", Kind::Switch),
-    key("studio.hooks", Kind::Switch),
-    key("studio.agent", Kind::Text),
-    key("studio.agents.*.protocol", Kind::OneOf(&["acp", "command"])),
-    key("studio.agents.*.command", Kind::Texts),
-    key("studio.agents.*.read", Kind::Texts),
-    key("studio.agents.*.write", Kind::Texts),
-    key("studio.agents.*.env", Kind::Texts),
-    key("studio.agents.*.events", Kind::Switch),
-    key("tools.webfetch.allow_hosts", Kind::Texts),
-    key("tools.codesearch.endpoint", Kind::Text),
-    key("tools.codesearch.api_key", Kind::Hidden),
-    key("tools.lsp.diagnostics", Kind::OneOf(&["running", "start", "off"])),
-    key("gate.rules", Kind::Rules),
-    key("gate.policy", Kind::OneOf(&["default", "core-exact"])),
-    key("gate.forbidden", Kind::Texts),
-    key("gate.restricted", Kind::Texts),
-    key("gate.destructive", Kind::Texts),
-    key("mcp.*.enabled", Kind::Switch),
-    key("mcp.*.command", Kind::Texts),
-    key("mcp.*.env.*", Kind::Hidden),
-    key("mcp.*.cwd", Kind::Text),
-    key("mcp.*.url", Kind::Text),
-    key("mcp.*.headers.*", Kind::Hidden),
-    key("mcp.*.bearer_token_command", Kind::TextOrTexts),
-    key("mcp.*.allow_http", Kind::Switch),
-    key("mcp.*.timeout_seconds", Kind::Whole(U32)),
-    key("mcp.*.tools", Kind::Texts),
-    key("mcp.*.calls", Kind::OneOf(&["ask", "allow"])),
-    key("mcp.*.sandbox", Kind::Switch),
+    key("studio.sign", ValueKind::Switch),
+    key("studio.hooks", ValueKind::Switch),
+    key("studio.agent", ValueKind::Text),
+    key("studio.agents.*.protocol", ValueKind::OneOf(&["acp", "command"])),
+    key("studio.agents.*.command", ValueKind::Texts),
+    key("studio.agents.*.read", ValueKind::Texts),
+    key("studio.agents.*.write", ValueKind::Texts),
+    key("studio.agents.*.env", ValueKind::Texts),
+    key("studio.agents.*.events", ValueKind::Switch),
+    key("tools.webfetch.allow_hosts", ValueKind::Texts),
+    key("tools.codesearch.endpoint", ValueKind::Text),
+    key("tools.codesearch.api_key", ValueKind::Hidden),
+    key("tools.lsp.diagnostics", ValueKind::OneOf(&["running", "start", "off"])),
+    key("gate.rules", ValueKind::Rules),
+    key("gate.policy", ValueKind::OneOf(&["default", "core-exact"])),
+    key("gate.forbidden", ValueKind::Texts),
+    key("gate.restricted", ValueKind::Texts),
+    key("gate.destructive", ValueKind::Texts),
+    key("mcp.*.enabled", ValueKind::Switch),
+    key("mcp.*.command", ValueKind::Texts),
+    key("mcp.*.env.*", ValueKind::Hidden),
+    key("mcp.*.cwd", ValueKind::Text),
+    key("mcp.*.url", ValueKind::Text),
+    key("mcp.*.headers.*", ValueKind::Hidden),
+    key("mcp.*.bearer_token_command", ValueKind::TextOrTexts),
+    key("mcp.*.allow_http", ValueKind::Switch),
+    key("mcp.*.timeout_seconds", ValueKind::Whole(U32)),
+    key("mcp.*.tools", ValueKind::Texts),
+    key("mcp.*.calls", ValueKind::OneOf(&["ask", "allow"])),
+    key("mcp.*.sandbox", ValueKind::Switch),
     feature("lsp.*.enabled"),
-    key("lsp.*.language", Kind::Text),
-    key("lsp.*.command", Kind::Text),
-    key("lsp.*.args", Kind::Texts),
-    key("lsp.*.extensions", Kind::Texts),
-    key("lsp.*.root_patterns", Kind::Texts),
-    key("lsp.*.env.*", Kind::Hidden),
-    key("lsp.*.timeout_seconds", Kind::Whole(U32)),
-    key("hooks", Kind::Hooks),
-    key("trace.file", Kind::Text),
-    key("trace.level", Kind::Text),
+    key("lsp.*.language", ValueKind::Text),
+    key("lsp.*.command", ValueKind::Text),
+    key("lsp.*.args", ValueKind::Texts),
+    key("lsp.*.extensions", ValueKind::Texts),
+    key("lsp.*.root_patterns", ValueKind::Texts),
+    key("lsp.*.env.*", ValueKind::Hidden),
+    key("lsp.*.timeout_seconds", ValueKind::Whole(U32)),
+    key("hooks", ValueKind::Hooks),
+    key("trace.file", ValueKind::Text),
+    key("trace.level", ValueKind::Text),
     feature("skills.enabled"),
-    key("skills.extra_paths", Kind::Texts),
+    key("skills.extra_paths", ValueKind::Texts),
     feature("skills.small_models"),
     feature("memory.enabled"),
-    key("memory.embedder", Kind::OneOf(&["built-in", "server", "local"])),
-    key("memory.embeddings_endpoint", Kind::Text),
-    key("memory.embeddings_provider", Kind::Reference),
-    key("memory.model", Kind::Text),
-    key("memory.dimensions", Kind::Whole(U32)),
+    key("memory.embedder", ValueKind::OneOf(&["built-in", "server", "local"])),
+    key("memory.embeddings_endpoint", ValueKind::Text),
+    key("memory.embeddings_provider", ValueKind::Reference),
+    key("memory.model", ValueKind::Text),
+    key("memory.dimensions", ValueKind::Whole(U32)),
     feature("computer_control.enabled"),
-    key("computer_control.require_confirmation", Kind::Switch),
-    key("computer_control.max_actions_per_second", Kind::Whole(U32)),
-    key("computer_control.fail_safe", Kind::Switch),
-    key("computer_control.program", Kind::Text),
-    key("computer_control.observe", Kind::Texts),
-    key("computer_control.vision_provider", Kind::Reference),
-    key("computer_control.omniparser_url", Kind::Text),
-    key("computer_control.computer_use_provider", Kind::Reference),
+    key("computer_control.require_confirmation", ValueKind::Switch),
+    key("computer_control.max_actions_per_second", ValueKind::Whole(U32)),
+    key("computer_control.fail_safe", ValueKind::Switch),
+    key("computer_control.program", ValueKind::Text),
+    key("computer_control.observe", ValueKind::Texts),
+    key("computer_control.vision_provider", ValueKind::Reference),
+    key("computer_control.omniparser_url", ValueKind::Text),
+    key("computer_control.computer_use_provider", ValueKind::Reference),
     feature("webdriver.enabled"),
-    key("webdriver.browser", Kind::OneOf(&["chrome-headless", "chrome", "safari"])),
-    key("webdriver.safari_port", Kind::Whole(65_535)),
-    key("webdriver.chrome_port", Kind::Whole(65_535)),
-    key("webdriver.chrome_binary", Kind::Text),
-    key("webdriver.chromedriver_binary", Kind::Text),
-    key("sandbox.enabled", Kind::Switch),
-    key("sandbox.best_effort", Kind::Switch),
-    key("sandbox.read", Kind::Texts),
-    key("sandbox.write", Kind::Texts),
+    key("webdriver.browser", ValueKind::OneOf(&["chrome-headless", "chrome", "safari"])),
+    key("webdriver.safari_port", ValueKind::Whole(65_535)),
+    key("webdriver.chrome_port", ValueKind::Whole(65_535)),
+    key("webdriver.chrome_binary", ValueKind::Text),
+    key("webdriver.chromedriver_binary", ValueKind::Text),
+    key("sandbox.enabled", ValueKind::Switch),
+    key("sandbox.best_effort", ValueKind::Switch),
+    key("sandbox.read", ValueKind::Texts),
+    key("sandbox.write", ValueKind::Texts),
 ];
 
-impl Key {
+impl ConfigKey {
     /// Whether the key's path begins like this one; `*` matches every name.
     pub fn begins_with(&self, path: &[String]) -> bool {
         let mut pattern = self.path.split('.');
@@ -267,7 +267,7 @@ impl Key {
 }
 
 /// The key with exactly this path.
-pub fn find(path: &[String]) -> Option<&'static Key> {
+pub fn find(path: &[String]) -> Option<&'static ConfigKey> {
     KEYS.iter().find(|key| key.depth() == path.len() && key.begins_with(path))
 }
 
@@ -295,7 +295,7 @@ pub fn nearest(path: &[String]) -> Option<String> {
     siblings.dedup();
     let near = |name: &str| strsim::normalized_damerau_levenshtein(name, wrong);
     let sibling = siblings.into_iter().max_by(|a, b| near(a).total_cmp(&near(b)));
-    let last = |key: &Key| near(key.path.rsplit('.').next().unwrap_or_default());
+    let last = |key: &ConfigKey| near(key.path.rsplit('.').next().unwrap_or_default());
     let elsewhere = KEYS.iter().max_by(|a, b| last(a).total_cmp(&last(b)))?;
     match sibling {
         Some(sibling) if near(sibling) >= last(elsewhere).min(0.9) => {

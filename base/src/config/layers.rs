@@ -9,42 +9,42 @@ use toml::{Table, Value};
 use crate::config::agent::GateRule;
 use crate::config::base_url;
 use crate::config::hooks::Hook;
-use crate::config::keys::{self, Key, Kind};
+use crate::config::keys::{self, ConfigKey, ValueKind};
 use crate::config::providers::{ModelConfig, TYPES};
-use crate::config::{Origin, Sources};
+use crate::config::{ConfigSources, ValueOrigin};
 use crate::failure::{Failure, Result};
 use crate::test_hooks::is_hook;
 
 /// One value for one key, or an empty table for a name that the user chose.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Setting {
+pub struct RawSetting {
     /// The key's path, name by name.
     pub path: Vec<String>,
     /// Its value, of the key's kind.
     pub value: Value,
     /// Where it came from.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
-impl Setting {
+impl RawSetting {
     /// The key as people write it.
     pub fn key(&self) -> String {
         self.path.join(".")
     }
 }
 
-impl Sources {
+impl ConfigSources {
     /// The usual sources for a working directory: `~/.config/g3/config.toml` (under
     /// `XDG_CONFIG_HOME` when that is set), the nearest `g3.toml` up to the root of the repository,
     /// and our environment.
-    pub fn from_env(cwd: &Path) -> Sources {
+    pub fn from_env(cwd: &Path) -> ConfigSources {
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
             let counts = is_configuration(&name) || base_url::variables().any(|own| own == name);
             let name = Some(name).filter(|_| counts)?;
             Some((name, value.into_string().ok()?))
         });
-        Sources {
+        ConfigSources {
             user: directory().map(|directory| directory.join("config.toml")),
             repository: Some(in_repository(cwd, "g3.toml")),
             only: None,
@@ -100,7 +100,7 @@ pub fn read(file: &Path) -> Result<Option<Vec<u8>>> {
 }
 
 /// The settings of a file.
-pub fn from_file(bytes: &[u8], origin: &Origin) -> Result<Vec<Setting>> {
+pub fn from_file(bytes: &[u8], origin: &ValueOrigin) -> Result<Vec<RawSetting>> {
     let broken = |why: String| Failure::usage(format!("cannot read {origin}")).because(why);
     let text = std::str::from_utf8(bytes).map_err(|_| broken("it is not UTF-8".into()))?;
     // The error's own text quotes the line, which may hold a key.
@@ -116,8 +116,8 @@ pub fn from_file(bytes: &[u8], origin: &Origin) -> Result<Vec<Setting>> {
 fn flatten(
     path: &mut Vec<String>,
     table: Table,
-    origin: &Origin,
-    settings: &mut Vec<Setting>,
+    origin: &ValueOrigin,
+    settings: &mut Vec<RawSetting>,
 ) -> Result<()> {
     for (name, value) in table {
         path.push(alias(path, name));
@@ -127,7 +127,7 @@ fn flatten(
             (None, Value::Table(table)) => {
                 if table.is_empty() && keys::names_are_free(&path[..path.len() - 1]) {
                     let value = Value::Table(Table::new());
-                    settings.push(Setting { path: path.clone(), value, origin: origin.clone() });
+                    settings.push(RawSetting { path: path.clone(), value, origin: origin.clone() });
                 }
                 flatten(path, table, origin, settings)?;
             }
@@ -144,10 +144,13 @@ fn alias(section: &[String], name: String) -> String {
 }
 
 /// The settings of the environment; `known` gives the spelling of names that files introduced.
-pub fn from_environment(variables: &[(String, String)], known: &[Setting]) -> Result<Vec<Setting>> {
+pub fn from_environment(
+    variables: &[(String, String)],
+    known: &[RawSetting],
+) -> Result<Vec<RawSetting>> {
     let mut settings = Vec::new();
     for (name, text) in variables.iter().filter(|(name, _)| is_configuration(name)) {
-        let origin = Origin::Environment(name.clone());
+        let origin = ValueOrigin::Environment(name.clone());
         let mut path = Vec::new();
         for part in name["G3_".len()..].split("__") {
             let part = spelled(&path, part, known);
@@ -159,7 +162,7 @@ pub fn from_environment(variables: &[(String, String)], known: &[Setting]) -> Re
 }
 
 /// A variable's part in the spelling of a file: `MY_KEY` means `my-key` where that exists.
-fn spelled(section: &[String], part: &str, known: &[Setting]) -> String {
+fn spelled(section: &[String], part: &str, known: &[RawSetting]) -> String {
     let plain = |text: &str| text.to_lowercase().replace('-', "_");
     let wanted = plain(part);
     let names = known.iter().filter(|setting| setting.path.starts_with(section));
@@ -171,68 +174,77 @@ fn spelled(section: &[String], part: &str, known: &[Setting]) -> String {
 }
 
 /// The settings of the flags.
-pub fn from_flags(flags: &[(String, String)]) -> Result<Vec<Setting>> {
+pub fn from_flags(flags: &[(String, String)]) -> Result<Vec<RawSetting>> {
     let setting = |(key, text): &(String, String)| {
         let mut path = Vec::new();
         for part in key.split('.') {
             path.push(alias(&path, part.to_owned()));
         }
-        from_text(path, text, Origin::Flag)
+        from_text(path, text, ValueOrigin::Flag)
     };
     flags.iter().map(setting).collect()
 }
 
-fn from_text(path: Vec<String>, text: &str, origin: Origin) -> Result<Setting> {
+fn from_text(path: Vec<String>, text: &str, origin: ValueOrigin) -> Result<RawSetting> {
     let Some(key) = keys::find(&path) else { return Err(unknown(&path, &origin)) };
     let list = || format!("v = {text}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
     let value = match key.kind {
-        Kind::Text | Kind::Hidden | Kind::OneOf(_) | Kind::Reference => None,
-        Kind::Whole(_) => text.trim().parse().ok().map(Value::Integer),
-        Kind::Number => text.trim().parse().ok().map(Value::Float),
-        Kind::Switch => match text.trim() {
+        ValueKind::Text | ValueKind::Hidden | ValueKind::OneOf(_) | ValueKind::Reference => None,
+        ValueKind::Whole(_) => text.trim().parse().ok().map(Value::Integer),
+        ValueKind::Number => text.trim().parse().ok().map(Value::Float),
+        ValueKind::Switch => match text.trim() {
             "true" | "1" => Some(Value::Boolean(true)),
             "false" | "0" => Some(Value::Boolean(false)),
             _ => None,
         },
-        Kind::Texts if !text.trim_start().starts_with('[') => {
+        ValueKind::Texts if !text.trim_start().starts_with('[') => {
             Some(Value::Array(vec![Value::String(text.to_owned())]))
         }
-        Kind::TextOrTexts if !text.trim_start().starts_with('[') => None,
-        Kind::Texts | Kind::TextOrTexts | Kind::Rules | Kind::Models | Kind::Hooks => list(),
+        ValueKind::TextOrTexts if !text.trim_start().starts_with('[') => None,
+        ValueKind::Texts
+        | ValueKind::TextOrTexts
+        | ValueKind::Rules
+        | ValueKind::Models
+        | ValueKind::Hooks => list(),
     };
     checked(key, path, value.unwrap_or_else(|| Value::String(text.to_owned())), &origin)
 }
 
-fn checked(key: &Key, path: Vec<String>, value: Value, origin: &Origin) -> Result<Setting> {
+fn checked(
+    key: &ConfigKey,
+    path: Vec<String>,
+    value: Value,
+    origin: &ValueOrigin,
+) -> Result<RawSetting> {
     let value = normal(key.kind, value);
     let is_text = |value: &Value| value.is_str();
     let are_texts = |value: &Value| value.as_array().is_some_and(|all| all.iter().all(is_text));
     let fits = match key.kind {
-        Kind::Text | Kind::Hidden | Kind::Reference => is_text(&value),
-        Kind::OneOf(texts) => value.as_str().is_some_and(|text| texts.contains(&text)),
-        Kind::Whole(max) => value
+        ValueKind::Text | ValueKind::Hidden | ValueKind::Reference => is_text(&value),
+        ValueKind::OneOf(texts) => value.as_str().is_some_and(|text| texts.contains(&text)),
+        ValueKind::Whole(max) => value
             .as_integer()
             .and_then(|number| u64::try_from(number).ok())
             .is_some_and(|number| number <= max),
-        Kind::Number => value.as_float().is_some_and(|n| n.is_finite() && n >= 0.0),
-        Kind::Switch => value.is_bool(),
-        Kind::Texts => are_texts(&value),
-        Kind::TextOrTexts => is_text(&value) || are_texts(&value),
-        Kind::Rules => value.clone().try_into::<Vec<GateRule>>().is_ok(),
-        Kind::Models => value
+        ValueKind::Number => value.as_float().is_some_and(|n| n.is_finite() && n >= 0.0),
+        ValueKind::Switch => value.is_bool(),
+        ValueKind::Texts => are_texts(&value),
+        ValueKind::TextOrTexts => is_text(&value) || are_texts(&value),
+        ValueKind::Rules => value.clone().try_into::<Vec<GateRule>>().is_ok(),
+        ValueKind::Models => value
             .clone()
             .try_into::<Vec<ModelConfig>>()
             .is_ok_and(|all| all.iter().all(ModelConfig::is_sound)),
-        Kind::Hooks => {
+        ValueKind::Hooks => {
             let hooks = value.clone().try_into::<Vec<Hook>>();
             hooks.is_ok_and(|hooks| hooks.iter().all(Hook::makes_sense))
         }
     };
     if fits {
-        return Ok(Setting { path, value, origin: origin.clone() });
+        return Ok(RawSetting { path, value, origin: origin.clone() });
     }
     let found = match (&key.kind, &value) {
-        (Kind::Hidden, _) => value.type_str().to_owned(),
+        (ValueKind::Hidden, _) => value.type_str().to_owned(),
         (_, Value::String(text)) => format!("the string `{text}`"),
         (_, Value::Integer(number)) => format!("the number {number}"),
         (_, other) => format!("a value of type {}", other.type_str()),
@@ -242,10 +254,10 @@ fn checked(key: &Key, path: Vec<String>, value: Value, origin: &Origin) -> Resul
 }
 
 /// Numbers may be written without a point, and references in their older form.
-fn normal(kind: Kind, value: Value) -> Value {
+fn normal(kind: ValueKind, value: Value) -> Value {
     match (kind, value) {
-        (Kind::Number, Value::Integer(number)) => Value::Float(number as f64),
-        (Kind::Reference, Value::String(text)) => {
+        (ValueKind::Number, Value::Integer(number)) => Value::Float(number as f64),
+        (ValueKind::Reference, Value::String(text)) => {
             let name = text.strip_prefix("openai_compatible.");
             Value::String(name.map_or_else(|| text.clone(), |name| format!("openai.{name}")))
         }
@@ -253,31 +265,31 @@ fn normal(kind: Kind, value: Value) -> Value {
     }
 }
 
-fn wanted(kind: Kind) -> String {
+fn wanted(kind: ValueKind) -> String {
     match kind {
-        Kind::Text | Kind::Hidden => "a string".into(),
-        Kind::Reference => "a string of the form `type.name`".into(),
-        Kind::OneOf(texts) => format!("one of `{}`", texts.join("`, `")),
-        Kind::Whole(max) if max <= 65_535 => format!("an integer from 0 to {max}"),
-        Kind::Whole(_) => "a non-negative integer".into(),
-        Kind::Number => "a non-negative number".into(),
-        Kind::Switch => "`true` or `false`".into(),
-        Kind::Texts => "a list of strings".into(),
-        Kind::TextOrTexts => "a string or a list of strings".into(),
-        Kind::Models => {
+        ValueKind::Text | ValueKind::Hidden => "a string".into(),
+        ValueKind::Reference => "a string of the form `type.name`".into(),
+        ValueKind::OneOf(texts) => format!("one of `{}`", texts.join("`, `")),
+        ValueKind::Whole(max) if max <= 65_535 => format!("an integer from 0 to {max}"),
+        ValueKind::Whole(_) => "a non-negative integer".into(),
+        ValueKind::Number => "a non-negative number".into(),
+        ValueKind::Switch => "`true` or `false`".into(),
+        ValueKind::Texts => "a list of strings".into(),
+        ValueKind::TextOrTexts => "a string or a list of strings".into(),
+        ValueKind::Models => {
             "a list of models {name, context, max_output, price = {input, output}}".into()
         }
-        Kind::Rules => {
+        ValueKind::Rules => {
             "a list of rules {tool, command, path, host, action = \"allow|ask|box|deny\"}".into()
         }
-        Kind::Hooks => "a list of hooks {event = \"session_start|session_end|user_prompt|\
+        ValueKind::Hooks => "a list of hooks {event = \"session_start|session_end|user_prompt|\
                         before_tool|after_tool|stop\", match (of the tool events), command =  \
                         [PROGRAM, …], timeout_seconds, required (of before_tool)}"
             .into(),
     }
 }
 
-fn unknown(path: &[String], origin: &Origin) -> Failure {
+fn unknown(path: &[String], origin: &ValueOrigin) -> Failure {
     let failure = Failure::usage(format!("unknown configuration key `{}`", path.join(".")))
         .because(format!("in {origin}"));
     match keys::nearest(path) {
@@ -287,7 +299,7 @@ fn unknown(path: &[String], origin: &Origin) -> Failure {
 }
 
 /// A value where a table must be: the old flat format gets its own explanation.
-fn not_a_section(path: &[String], value: &Value, origin: &Origin) -> Failure {
+fn not_a_section(path: &[String], value: &Value, origin: &ValueOrigin) -> Failure {
     if let [section, kind, key] = path
         && section == "providers"
         && TYPES.contains(&kind.as_str())

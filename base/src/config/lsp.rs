@@ -9,7 +9,7 @@ use crate::secret::Secret;
 /// One language server: a known one with other values, or a new one. What is absent is as known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct LspServer {
+pub struct LspServerConfig {
     /// Whether it may be started.
     pub enabled: Option<bool>,
     /// The identifier of its language in the protocol, e.g. `rust`.
@@ -31,7 +31,7 @@ pub struct LspServer {
 /// `[tools.lsp]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct LspTool {
+pub struct LspToolConfig {
     /// Which servers tell of errors after an edit.
     pub diagnostics: Diagnostics,
 }

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::config::providers::CommandLine;
 use crate::config::trust::{self, hash};
-use crate::config::{Loaded, Origin, layers};
+use crate::config::{LoadedConfig, ValueOrigin, layers};
 use crate::failure::{Failure, Result};
 use crate::secret::Secret;
 
 /// One server of the Model Context Protocol: a program, or an address.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct McpServer {
+pub struct McpServerConfig {
     /// Whether it is started and its tools are offered.
     pub enabled: bool,
     /// Program and arguments, where the server is a program that speaks on stdin and stdout.
@@ -38,7 +38,7 @@ pub struct McpServer {
     /// Globs over the names of its tools; all of them when empty.
     pub tools: Vec<String>,
     /// What becomes of calls that no rule of the gate names.
-    pub calls: Calls,
+    pub calls: CallDefault,
     /// Whether the program runs in the box of commands.
     pub sandbox: bool,
 }
@@ -46,7 +46,7 @@ pub struct McpServer {
 /// What becomes of calls that no rule of the gate names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Calls {
+pub enum CallDefault {
     /// The user is asked; with nobody to ask they are denied.
     #[default]
     Ask,
@@ -54,7 +54,7 @@ pub enum Calls {
     Allow,
 }
 
-impl Default for McpServer {
+impl Default for McpServerConfig {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -67,13 +67,13 @@ impl Default for McpServer {
             allow_http: false,
             timeout_seconds: 60,
             tools: Vec::new(),
-            calls: Calls::Ask,
+            calls: CallDefault::Ask,
             sandbox: true,
         }
     }
 }
 
-impl McpServer {
+impl McpServerConfig {
     /// The SHA-256 of what answers: program, arguments, variables, directory, address, headers.
     pub fn fingerprint(&self) -> String {
         let plain = |map: &BTreeMap<String, Secret>| -> Vec<(String, String)> {
@@ -98,7 +98,7 @@ impl McpServer {
 }
 
 /// Every server has a way to be reached.
-pub(super) fn check(servers: &BTreeMap<String, McpServer>) -> Result<()> {
+pub(super) fn check(servers: &BTreeMap<String, McpServerConfig>) -> Result<()> {
     for (name, server) in servers {
         if let Some(fault) = server.fault() {
             return Err(Failure::usage(format!("invalid server [mcp.{name}]"))
@@ -116,7 +116,7 @@ pub fn repository_file(cwd: &Path) -> PathBuf {
 
 /// Adds the servers of a repository's `.mcp.json` where the user trusts exactly this content;
 /// else a notice. What the configuration itself names stays as it is.
-pub fn add(loaded: &mut Loaded, file: &Path, store: Option<&Path>) -> Result<()> {
+pub fn add(loaded: &mut LoadedConfig, file: &Path, store: Option<&Path>) -> Result<()> {
     let Some(bytes) = layers::read(file)? else { return Ok(()) };
     if !store.is_some_and(|store| trust::is_trusted(store, file, &bytes)) {
         loaded.notices.push(format!(
@@ -140,7 +140,7 @@ pub fn add(loaded: &mut Loaded, file: &Path, store: Option<&Path>) -> Result<()>
         // Its paths are meant from where the file lies.
         server.cwd = Some(server.cwd.map_or_else(|| beside.to_owned(), |cwd| beside.join(cwd)));
         let key = if server.url.is_some() { "url" } else { "command" };
-        let origin = Origin::Repository(file.to_owned());
+        let origin = ValueOrigin::Repository(file.to_owned());
         loaded.origins.insert(format!("mcp.{name}.{key}"), origin);
         loaded.config.mcp.insert(name, server);
     }
@@ -161,7 +161,7 @@ fn variable(name: &str) -> Option<String> {
 fn parse(
     bytes: &[u8],
     variable: &dyn Fn(&str) -> Option<String>,
-) -> std::result::Result<BTreeMap<String, McpServer>, String> {
+) -> std::result::Result<BTreeMap<String, McpServerConfig>, String> {
     let all: Value = serde_json::from_slice(bytes).map_err(|why| why.to_string())?;
     let Some(servers) = all["mcpServers"].as_object() else {
         return Err("the object `mcpServers` is missing".to_owned());
@@ -176,7 +176,7 @@ fn parse(
 fn of_json(
     entry: &Value,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> std::result::Result<McpServer, String> {
+) -> std::result::Result<McpServerConfig, String> {
     let Some(fields) = entry.as_object() else { return Err("it is not an object".to_owned()) };
     if entry["type"] == "sse" {
         return Err("the transport `sse` was replaced by `http`; use that".to_owned());
@@ -200,14 +200,14 @@ fn of_json(
         })
         .collect()
     };
-    Ok(McpServer {
+    Ok(McpServerConfig {
         enabled: entry["disabled"] != true,
         command,
         env: texts("env")?,
         cwd: text("cwd")?.map(PathBuf::from),
         url: text("url")?,
         headers: texts("headers")?,
-        ..McpServer::default()
+        ..McpServerConfig::default()
     })
 }
 
@@ -280,12 +280,12 @@ mod tests {
 
     #[test]
     fn a_fingerprint_follows_what_answers_and_nothing_else() {
-        let one = McpServer { command: vec!["a".into()], ..McpServer::default() };
-        let same = McpServer { timeout_seconds: 1, calls: Calls::Allow, ..one.clone() };
+        let one = McpServerConfig { command: vec!["a".into()], ..McpServerConfig::default() };
+        let same = McpServerConfig { timeout_seconds: 1, calls: CallDefault::Allow, ..one.clone() };
         assert_eq!(one.fingerprint(), same.fingerprint());
-        let other = McpServer { command: vec!["b".into()], ..one.clone() };
+        let other = McpServerConfig { command: vec!["b".into()], ..one.clone() };
         assert_ne!(one.fingerprint(), other.fingerprint());
         let env = BTreeMap::from([("K".to_owned(), Secret::new("1"))]);
-        assert_ne!(one.fingerprint(), McpServer { env, ..one.clone() }.fingerprint());
+        assert_ne!(one.fingerprint(), McpServerConfig { env, ..one.clone() }.fingerprint());
     }
 }

@@ -23,15 +23,16 @@ use toml::{Table, Value};
 
 use crate::failure::{Failure, Result};
 use agent::{
-    AgentConfig, ComputerControl, Gate, Memory, Sandbox, Skills, ToolsConfig, Trace, Webdriver,
+    AgentConfig, ComputerControlConfig, GateConfig, MemoryConfig, SandboxConfig, SkillsConfig,
+    ToolsConfig, TraceConfig, WebdriverConfig,
 };
 use base_url::EnvironmentUrls;
 use hooks::Hook;
-use layers::Setting;
-use lsp::LspServer;
-use mcp::McpServer;
+use layers::RawSetting;
+use lsp::LspServerConfig;
+use mcp::McpServerConfig;
 use providers::{ModelConfig, Providers, TYPES};
-use studio::Studio;
+use studio::StudioConfig;
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -44,34 +45,34 @@ pub struct Config {
     /// How the turn loop works.
     pub agent: AgentConfig,
     /// How studio makes, limits and lands sessions.
-    pub studio: Studio,
+    pub studio: StudioConfig,
     /// What single tools need.
     pub tools: ToolsConfig,
     /// Rules that answer for the user.
-    pub gate: Gate,
+    pub gate: GateConfig,
     /// What is written down of g3's own work.
-    pub trace: Trace,
+    pub trace: TraceConfig,
     /// Where skills come from.
-    pub skills: Skills,
+    pub skills: SkillsConfig,
     /// The agent's memory.
-    pub memory: Memory,
+    pub memory: MemoryConfig,
     /// Screen, mouse and keyboard.
-    pub computer_control: ComputerControl,
+    pub computer_control: ComputerControlConfig,
     /// The browser.
-    pub webdriver: Webdriver,
+    pub webdriver: WebdriverConfig,
     /// The box.
-    pub sandbox: Sandbox,
+    pub sandbox: SandboxConfig,
     /// Servers whose tools the agent may use, by name.
-    pub mcp: BTreeMap<String, McpServer>,
+    pub mcp: BTreeMap<String, McpServerConfig>,
     /// Language servers, by name.
-    pub lsp: BTreeMap<String, LspServer>,
+    pub lsp: BTreeMap<String, LspServerConfig>,
     /// Commands that run when something happens in a session.
     pub hooks: Vec<Hook>,
 }
 
 /// Where values may come from. Later ones win: user, repository, environment, flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources {
+pub struct ConfigSources {
     /// The user's own file; it need not exist. The trust store lies beside it.
     pub user: Option<PathBuf>,
     /// The repository's file; it need not exist, and narrows only unless it is trusted.
@@ -86,18 +87,18 @@ pub struct Sources {
 
 /// A configuration and where it came from.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The values.
     pub config: Config,
     /// Where each value that is no default came from, by dotted key.
-    pub origins: BTreeMap<String, Origin>,
+    pub origins: BTreeMap<String, ValueOrigin>,
     /// What the user should know: keys that were ignored, and why.
     pub notices: Vec<String>,
 }
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueOrigin {
     /// The user's file, or the one given with `--config`.
     User(PathBuf),
     /// The repository's file.
@@ -108,19 +109,21 @@ pub enum Origin {
     Flag,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::User(path) | Origin::Repository(path) => write!(f, "{}", path.display()),
-            Origin::Environment(name) => write!(f, "environment {name}"),
-            Origin::Flag => f.write_str("flag"),
+            ValueOrigin::User(path) | ValueOrigin::Repository(path) => {
+                write!(f, "{}", path.display())
+            }
+            ValueOrigin::Environment(name) => write!(f, "environment {name}"),
+            ValueOrigin::Flag => f.write_str("flag"),
         }
     }
 }
 
 /// Reads all sources and merges them key by key. Everything that is wrong is an error (exit
 /// code 2) that names the file, the key, and what would be right.
-pub fn load(sources: &Sources) -> Result<Loaded> {
+pub fn load(sources: &ConfigSources) -> Result<LoadedConfig> {
     let mut settings = Vec::new();
     let mut notices = Vec::new();
     if let Some(only) = &sources.only {
@@ -128,12 +131,12 @@ pub fn load(sources: &Sources) -> Result<Loaded> {
             return Err(Failure::usage(format!("no such file: {}", only.display()))
                 .because("it was given with --config"));
         };
-        settings.extend(layers::from_file(&bytes, &Origin::User(only.clone()))?);
+        settings.extend(layers::from_file(&bytes, &ValueOrigin::User(only.clone()))?);
     } else {
         if let Some(user) = &sources.user
             && let Some(bytes) = layers::read(user)?
         {
-            settings.extend(layers::from_file(&bytes, &Origin::User(user.clone()))?);
+            settings.extend(layers::from_file(&bytes, &ValueOrigin::User(user.clone()))?);
         }
         let (repository, ignored) = of_repository(sources, &settings)?;
         settings.extend(repository);
@@ -147,10 +150,13 @@ pub fn load(sources: &Sources) -> Result<Loaded> {
 }
 
 /// The settings of the repository's file: all when its content is trusted, else what narrows.
-fn of_repository(sources: &Sources, user: &[Setting]) -> Result<(Vec<Setting>, Vec<String>)> {
+fn of_repository(
+    sources: &ConfigSources,
+    user: &[RawSetting],
+) -> Result<(Vec<RawSetting>, Vec<String>)> {
     let Some(file) = &sources.repository else { return Ok((Vec::new(), Vec::new())) };
     let Some(bytes) = layers::read(file)? else { return Ok((Vec::new(), Vec::new())) };
-    let settings = layers::from_file(&bytes, &Origin::Repository(file.clone()))?;
+    let settings = layers::from_file(&bytes, &ValueOrigin::Repository(file.clone()))?;
     let store = sources.trust_store();
     if store.is_some_and(|store| trust::is_trusted(&store, file, &bytes)) {
         return Ok((settings, Vec::new()));
@@ -158,7 +164,7 @@ fn of_repository(sources: &Sources, user: &[Setting]) -> Result<(Vec<Setting>, V
     Ok(untrusted::narrowed(settings, user, file))
 }
 
-fn merged(settings: Vec<Setting>, notices: Vec<String>) -> Result<Loaded> {
+fn merged(settings: Vec<RawSetting>, notices: Vec<String>) -> Result<LoadedConfig> {
     check_prices(&settings)?;
     let mut table = Table::new();
     let mut origins = BTreeMap::new();
@@ -173,16 +179,16 @@ fn merged(settings: Vec<Setting>, notices: Vec<String>) -> Result<Loaded> {
     })?;
     check_references(&config.providers, &origins)?;
     mcp::check(&config.mcp)?;
-    Ok(Loaded { config, origins, notices })
+    Ok(LoadedConfig { config, origins, notices })
 }
 
 /// Half a price would make the other half cost nothing.
-fn check_prices(settings: &[Setting]) -> Result<()> {
+fn check_prices(settings: &[RawSetting]) -> Result<()> {
     let prices = settings.iter().filter(|s| s.path.get(3).is_some_and(|key| key == "price"));
     for price in prices {
         let price_of = &price.path[..4];
         for needed in ["input", "output"] {
-            let has = |other: &Setting| {
+            let has = |other: &RawSetting| {
                 other.path.starts_with(price_of) && other.path.last().is_some_and(|k| k == needed)
             };
             if !settings.iter().any(has) {
@@ -219,7 +225,7 @@ fn put(table: &mut Table, path: &[String], value: Value) {
 }
 
 /// Every reference names a provider that is configured, or a bare type.
-fn check_references(providers: &Providers, origins: &BTreeMap<String, Origin>) -> Result<()> {
+fn check_references(providers: &Providers, origins: &BTreeMap<String, ValueOrigin>) -> Result<()> {
     let known = providers.references();
     let references = [
         ("default_provider", &providers.default_provider),

@@ -173,7 +173,7 @@ pub struct OpenaiConfig {
     /// How much the model thinks, in the words of its service; not sent when absent.
     pub reasoning_effort: Option<String>,
     /// Which of the two wire formats.
-    pub wire: Wire,
+    pub wire: OpenaiWire,
     /// `false` for servers without native tool calls: they get text calls.
     pub native_tools: Option<bool>,
     /// Tokens that the model can read, when it is not a model that we know.
@@ -267,7 +267,7 @@ pub struct EmbeddedConfig {
 /// The wire format of an OpenAI-compatible server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wire {
+pub enum OpenaiWire {
     /// `/chat/completions`.
     #[default]
     Chat,

@@ -2,21 +2,21 @@
 
 use toml::Value;
 
-use crate::config::{Loaded, Origin};
+use crate::config::{LoadedConfig, ValueOrigin};
 
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shown {
+pub struct ShownValue {
     /// The dotted key.
     pub key: String,
     /// The value as TOML; a secret is dots.
     pub value: String,
     /// Where it came from; `None` is the default.
-    pub origin: Option<Origin>,
+    pub origin: Option<ValueOrigin>,
 }
 
 /// Every value that is set or has a default, in the order of the keys.
-pub fn values(loaded: &Loaded) -> Vec<Shown> {
+pub fn values(loaded: &LoadedConfig) -> Vec<ShownValue> {
     let mut shown = Vec::new();
     // A configuration that came from TOML can be written as TOML.
     if let Ok(value) = Value::try_from(&loaded.config) {
@@ -28,7 +28,7 @@ pub fn values(loaded: &Loaded) -> Vec<Shown> {
 }
 
 /// The base URLs of the environment: for each entry without its own, or for the type as a whole.
-fn environment_urls(loaded: &Loaded) -> Vec<Shown> {
+fn environment_urls(loaded: &LoadedConfig) -> Vec<ShownValue> {
     let providers = &loaded.config.providers;
     let references = providers.references();
     let mut shown = Vec::new();
@@ -44,14 +44,14 @@ fn environment_urls(loaded: &Loaded) -> Vec<Shown> {
             keys.push(format!("providers.{kind}.base_url"));
         }
         let value = Value::String(base.url.to_owned()).to_string();
-        let origin = base.variable.map(|name| Origin::Environment(name.to_owned()));
-        let line = |key| Shown { key, value: value.clone(), origin: origin.clone() };
+        let origin = base.variable.map(|name| ValueOrigin::Environment(name.to_owned()));
+        let line = |key| ShownValue { key, value: value.clone(), origin: origin.clone() };
         shown.extend(keys.into_iter().map(line));
     }
     shown
 }
 
-fn walk(key: String, value: Value, loaded: &Loaded, shown: &mut Vec<Shown>) {
+fn walk(key: String, value: Value, loaded: &LoadedConfig, shown: &mut Vec<ShownValue>) {
     match value {
         Value::Table(table) => {
             for (name, value) in table {
@@ -61,7 +61,7 @@ fn walk(key: String, value: Value, loaded: &Loaded, shown: &mut Vec<Shown>) {
         }
         value => {
             let origin = loaded.origins.get(&key).cloned();
-            shown.push(Shown { key, value: value.to_string(), origin });
+            shown.push(ShownValue { key, value: value.to_string(), origin });
         }
     }
 }

@@ -12,11 +12,11 @@ pub const DEFAULT_WORKTREE: &str = "{parent}/{repo}.worktrees/{id}";
 /// How studio makes, limits and lands sessions.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Studio {
+pub struct StudioConfig {
     /// Commands that must pass before a session is ready and before it lands; `sh -c` lines.
-    pub checks: Lines,
+    pub checks: ShellLines,
     /// Commands that prepare a fresh worktree; `sh -c` lines.
-    pub setup: Lines,
+    pub setup: ShellLines,
     /// Template of the branch name; `{id}` is the session's id.
     pub branch: String,
     /// Template of the worktree's path. `{id}` is the session's id, `{parent}` the directory that
@@ -24,7 +24,7 @@ pub struct Studio {
     pub worktree: String,
     /// Directories that check worktrees keep from one check to the next although git ignores them;
     /// relative paths.
-    pub check_caches: Lines,
+    pub check_caches: ShellLines,
     /// How many sessions work at once; by cores and memory when absent.
     pub jobs: Option<u32>,
     /// What one session may use.
@@ -39,14 +39,14 @@ pub struct Studio {
     pub agents: BTreeMap<String, AgentRow>,
 }
 
-impl Default for Studio {
+impl Default for StudioConfig {
     fn default() -> Self {
         Self {
-            checks: Lines::default(),
-            setup: Lines::default(),
+            checks: ShellLines::default(),
+            setup: ShellLines::default(),
             branch: "studio/{id}".to_owned(),
             worktree: DEFAULT_WORKTREE.to_owned(),
-            check_caches: Lines::default(),
+            check_caches: ShellLines::default(),
             jobs: None,
             limits: SessionLimits::default(),
             sign: false,
@@ -60,26 +60,26 @@ impl Default for Studio {
 /// Shell lines, written as one string or as a list.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
-pub enum Lines {
+pub enum ShellLines {
     /// One line; an empty one is none.
     One(String),
     /// Several, in order.
     Many(Vec<String>),
 }
 
-impl Default for Lines {
+impl Default for ShellLines {
     fn default() -> Self {
-        Lines::Many(Vec::new())
+        ShellLines::Many(Vec::new())
     }
 }
 
-impl Lines {
+impl ShellLines {
     /// The lines, in order.
     pub fn list(&self) -> Vec<String> {
         match self {
-            Lines::One(line) if line.trim().is_empty() => Vec::new(),
-            Lines::One(line) => vec![line.clone()],
-            Lines::Many(lines) => lines.clone(),
+            ShellLines::One(line) if line.trim().is_empty() => Vec::new(),
+            ShellLines::One(line) => vec![line.clone()],
+            ShellLines::Many(lines) => lines.clone(),
         }
     }
 }
@@ -107,7 +107,7 @@ pub struct SessionLimits {
 /// How studio speaks with an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Protocol {
+pub enum AgentProtocol {
     /// Agent Client Protocol on stdio.
     #[default]
     Acp,
@@ -120,7 +120,7 @@ pub enum Protocol {
 #[serde(default, deny_unknown_fields)]
 pub struct AgentRow {
     /// How studio speaks with it.
-    pub protocol: Protocol,
+    pub protocol: AgentProtocol,
     /// Program and arguments; `{prompt}` stands for the task where the protocol is `command`.
     pub command: Vec<String>,
     /// Paths that it may read although they are kept from others; `~/` is the home directory.

@@ -19,7 +19,7 @@ use crate::lock::Lock;
 
 /// One accepted content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct TrustEntry {
     /// The SHA-256 of the content, in hexadecimal.
     pub sha256: String,
     /// Where the file lay when it was accepted.
@@ -39,16 +39,16 @@ const POINTER: u64 = 8 << 10;
 
 /// The store as it lies on disk (`trust.json`, mode 0600).
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Store {
+struct TrustStore {
     schema: u32,
-    files: BTreeMap<String, Entry>,
+    files: BTreeMap<String, TrustEntry>,
 }
 
 /// Accepts exactly this content, which was read from `file` and shown to the user.
-pub fn accept(store: &Path, file: &Path, content: &[u8], clock: &Clock) -> Result<Entry> {
+pub fn accept(store: &Path, file: &Path, content: &[u8], clock: &Clock) -> Result<TrustEntry> {
     let (repository, names) = (repository(file), named(file, content));
     let (sha256, path) = (hash(content), file.to_owned());
-    let entry = Entry { sha256, path, time: clock.stamp(), repository, names };
+    let entry = TrustEntry { sha256, path, time: clock.stamp(), repository, names };
     change(store, |all| {
         all.files.insert(key(&entry.sha256, &entry.repository), entry.clone());
     })?;
@@ -57,7 +57,7 @@ pub fn accept(store: &Path, file: &Path, content: &[u8], clock: &Clock) -> Resul
 
 /// Takes back everything that was ever accepted for this file, wherever its content lies now.
 /// Gives what was taken back.
-pub fn revoke(store: &Path, file: &Path) -> Result<Vec<Entry>> {
+pub fn revoke(store: &Path, file: &Path) -> Result<Vec<TrustEntry>> {
     let current = fs::read(file).ok().map(|content| hash(&content));
     let mut revoked = Vec::new();
     change(store, |all| {
@@ -75,7 +75,7 @@ pub fn revoke(store: &Path, file: &Path) -> Result<Vec<Entry>> {
 }
 
 /// Everything that is accepted.
-pub fn show(store: &Path) -> Result<Vec<Entry>> {
+pub fn show(store: &Path) -> Result<Vec<TrustEntry>> {
     Ok(read(store)?.files.into_values().collect())
 }
 
@@ -161,12 +161,12 @@ pub fn hash(content: &[u8]) -> String {
     text
 }
 
-fn read(store: &Path) -> Result<Store> {
+fn read(store: &Path) -> Result<TrustStore> {
     let what = || format!("cannot read {}", store.display());
     let meta = match fs::metadata(store) {
         Ok(meta) => meta,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Ok(Store { schema: 1, files: BTreeMap::new() });
+            return Ok(TrustStore { schema: 1, files: BTreeMap::new() });
         }
         Err(e) => return Err(e).or_fail(what),
     };
@@ -178,7 +178,7 @@ fn read(store: &Path) -> Result<Store> {
     serde_json::from_slice(&fs::read(store).or_fail(what)?).or_fail(what)
 }
 
-fn change(store: &Path, edit: impl FnOnce(&mut Store)) -> Result<()> {
+fn change(store: &Path, edit: impl FnOnce(&mut TrustStore)) -> Result<()> {
     let what = || format!("cannot write {}", store.display());
     let parent = store.parent().unwrap_or(Path::new("/"));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).or_fail(what)?;

@@ -5,16 +5,16 @@ use std::path::Path;
 
 use toml::Value;
 
-use crate::config::keys::{self, Untrusted};
-use crate::config::layers::Setting;
+use crate::config::keys::{self, UntrustedRule};
+use crate::config::layers::RawSetting;
 use crate::config::providers::TYPES;
 
 /// Splits the settings of an untrusted file: what holds, and a notice for each key that does not.
 pub fn narrowed(
-    settings: Vec<Setting>,
-    user: &[Setting],
+    settings: Vec<RawSetting>,
+    user: &[RawSetting],
     file: &Path,
-) -> (Vec<Setting>, Vec<String>) {
+) -> (Vec<RawSetting>, Vec<String>) {
     let mut kept = Vec::new();
     let mut notices = Vec::new();
     for setting in settings {
@@ -30,23 +30,23 @@ pub fn narrowed(
     (kept, notices)
 }
 
-fn refusal(setting: &Setting, user: &[Setting]) -> Option<String> {
-    let rule = keys::find(&setting.path).map_or(Untrusted::Nothing, |key| key.untrusted);
+fn refusal(setting: &RawSetting, user: &[RawSetting]) -> Option<String> {
+    let rule = keys::find(&setting.path).map_or(UntrustedRule::Nothing, |key| key.untrusted);
     let users = user.iter().rev().find(|own| own.path == setting.path).map(|own| &own.value);
     match rule {
-        Untrusted::Nothing => Some("the repository is not trusted".into()),
-        Untrusted::Chooses => {
+        UntrustedRule::Nothing => Some("the repository is not trusted".into()),
+        UntrustedRule::Chooses => {
             let name = setting.value.as_str().unwrap_or_default();
             (!has(user, name)).then(|| format!("`{name}` is not one of your providers"))
         }
-        Untrusted::Lowers(without) => {
+        UntrustedRule::Lowers(without) => {
             let limit = users.and_then(number).or(without.map(|limit| limit as f64));
             let wanted = number(&setting.value)?;
             limit
                 .filter(|limit| wanted > *limit)
                 .map(|limit| format!("a repository may only lower it (from {limit})"))
         }
-        Untrusted::SwitchesOff => (setting.value != Value::Boolean(false))
+        UntrustedRule::SwitchesOff => (setting.value != Value::Boolean(false))
             .then(|| "a repository may only disable it".into()),
     }
 }
@@ -56,7 +56,7 @@ fn number(value: &Value) -> Option<f64> {
 }
 
 /// Whether a reference names a provider of the user's, or a bare type, which is theirs as well.
-fn has(user: &[Setting], reference: &str) -> bool {
+fn has(user: &[RawSetting], reference: &str) -> bool {
     let Some((kind, name)) = reference.split_once('.') else { return TYPES.contains(&reference) };
     let own: BTreeSet<&[String]> = user.iter().filter_map(|own| own.path.get(..3)).collect();
     own.contains(["providers", kind, name].map(str::to_owned).as_slice())

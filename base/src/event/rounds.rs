@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Status, Usage, What};
+use super::{EventKind, RunStatus, Usage};
 
 /// The `mode` of such an event.
 const MODE: &str = "autonomous";
@@ -45,7 +45,7 @@ pub enum RoundsEvent {
     /// The run is over.
     Ended {
         /// How.
-        status: Option<Status>,
+        status: Option<RunStatus>,
         /// Rounds at most.
         #[serde(default)]
         rounds: u32,
@@ -212,11 +212,11 @@ impl RoundsEvent {
     }
 }
 
-impl From<RoundsEvent> for What {
-    fn from(event: RoundsEvent) -> What {
+impl From<RoundsEvent> for EventKind {
+    fn from(event: RoundsEvent) -> EventKind {
         let mut plan = serde_json::to_value(event).unwrap_or_default();
         plan["mode"] = MODE.into();
-        What::Plan { plan }
+        EventKind::Plan { plan }
     }
 }
 
@@ -242,14 +242,16 @@ mod tests {
             RoundsEvent::Playing(part),
             RoundsEvent::Judged { rounds: 5, round: round.clone() },
             RoundsEvent::Ended {
-                status: Some(Status::Done),
+                status: Some(RunStatus::Done),
                 rounds: 5,
                 report: vec![round],
                 cost: RoundCost { turns: 3, ..RoundCost::default() },
             },
         ];
         for event in all {
-            let What::Plan { plan } = What::from(event.clone()) else { panic!("{event:?}") };
+            let EventKind::Plan { plan } = EventKind::from(event.clone()) else {
+                panic!("{event:?}")
+            };
             assert_eq!(plan["mode"], "autonomous");
             assert_eq!(RoundsEvent::parse(&plan), Some(event));
         }

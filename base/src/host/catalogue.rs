@@ -7,7 +7,7 @@ use crate::failure::{Failure, OrFail, Result};
 
 /// A model of the catalogue. All are free to use and to pass on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct CatalogueModel {
     /// What it is called here.
     pub name: &'static str,
     /// What it is, in a line.
@@ -28,8 +28,8 @@ pub struct Entry {
 pub const DEFAULT: &str = "qwen2.5-coder-1.5b";
 
 /// Every model that can be fetched by name.
-pub const ENTRIES: &[Entry] = &[
-    Entry {
+pub const ENTRIES: &[CatalogueModel] = &[
+    CatalogueModel {
         name: DEFAULT,
         about: "Qwen2.5-Coder 1.5B Instruct, Q4_K_M; needs 3 GB of memory",
         file: "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
@@ -38,7 +38,7 @@ pub const ENTRIES: &[Entry] = &[
         sha256: "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         licence: "Apache-2.0",
     },
-    Entry {
+    CatalogueModel {
         name: "qwen2.5-coder-0.5b",
         about: "Qwen2.5-Coder 0.5B Instruct, Q4_K_M; needs 1.5 GB of memory, for trying things out",
         file: "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
@@ -51,7 +51,7 @@ pub const ENTRIES: &[Entry] = &[
 
 /// A model file that is on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kept {
+pub struct InstalledModel {
     /// What it is called: the catalogue's name, else the file's without `.gguf`.
     pub name: String,
     /// Where it is.
@@ -61,7 +61,7 @@ pub struct Kept {
 }
 
 /// The catalogue's entry of that name.
-pub fn entry(name: &str) -> Option<&'static Entry> {
+pub fn entry(name: &str) -> Option<&'static CatalogueModel> {
     ENTRIES.iter().find(|entry| entry.name == name)
 }
 
@@ -78,25 +78,26 @@ pub fn directory() -> Result<PathBuf> {
 }
 
 /// The model files on this machine, by name.
-pub fn kept() -> Result<Vec<Kept>> {
+pub fn kept() -> Result<Vec<InstalledModel>> {
     let directory = directory()?;
     let entries = match fs::read_dir(&directory) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(e).or_fail(|| format!("cannot read {}", directory.display())),
     };
-    let mut kept: Vec<Kept> = entries.flatten().filter_map(|entry| known(&entry.path())).collect();
+    let mut kept: Vec<InstalledModel> =
+        entries.flatten().filter_map(|entry| known(&entry.path())).collect();
     kept.sort();
     Ok(kept)
 }
 
-fn known(path: &Path) -> Option<Kept> {
+fn known(path: &Path) -> Option<InstalledModel> {
     let file = path.file_name()?.to_str()?;
     let stem = file.strip_suffix(".gguf")?;
     let name = ENTRIES.iter().find(|entry| entry.file == file).map_or(stem, |entry| entry.name);
     // Follows links: `add` makes them.
     let meta = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    Some(Kept { name: name.to_owned(), path: path.to_owned(), bytes: meta.len() })
+    Some(InstalledModel { name: name.to_owned(), path: path.to_owned(), bytes: meta.len() })
 }
 
 /// The file of a model that is on this machine.
@@ -118,7 +119,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
 }
 
 fn nearest(name: &str) -> Option<&'static str> {
-    let score = |entry: &Entry| strsim::jaro_winkler(entry.name, name);
+    let score = |entry: &CatalogueModel| strsim::jaro_winkler(entry.name, name);
     let best = ENTRIES.iter().max_by(|a, b| score(a).total_cmp(&score(b)))?;
     (score(best) > 0.8).then_some(best.name)
 }

@@ -12,7 +12,8 @@ use std::thread::Thread;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::wire::{
-    Ask, Asked, Chat, Fault, FaultKind, Hello, LINE_LIMIT, Tell, Told, UNEXPECTED, VERSION,
+    Hello, HostChat, HostFault, HostFaultKind, HostRequest, HostRequestLine, HostResponse,
+    HostResponseLine, LINE_LIMIT, UNEXPECTED, VERSION,
 };
 
 /// How often a host is asked who it is.
@@ -27,10 +28,10 @@ pub struct Connection {
 
 /// The answers to one request, in order. Dropped before its end, what takes its time is cancelled.
 #[derive(Debug)]
-pub struct Answers {
+pub struct ResponseStream {
     id: u64,
     line: Arc<Line>,
-    heard: UnboundedReceiver<Tell>,
+    heard: UnboundedReceiver<HostResponse>,
     ended: bool,
 }
 
@@ -42,7 +43,7 @@ struct Line {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    by_id: HashMap<u64, UnboundedSender<Tell>>,
+    by_id: HashMap<u64, UnboundedSender<HostResponse>>,
     closed: bool,
 }
 
@@ -53,7 +54,7 @@ impl Connection {
         let line = Arc::new(Line { writer: Mutex::new(socket), waiting: Mutex::default() });
         let shared = Arc::downgrade(&line);
         std::thread::Builder::new().name("model-host".into()).spawn(move || {
-            for told in lines::<Told>(reader) {
+            for told in lines::<HostResponseLine>(reader) {
                 let (Ok(told), Some(line)) = (told, shared.upgrade()) else { break };
                 line.deliver(told);
             }
@@ -66,60 +67,60 @@ impl Connection {
 
     /// Asks who the host is. When one ends before it answers, a relay starts another, so the
     /// question is repeated; on a connection that is closed each try fails at once.
-    pub fn hello(&self) -> Result<Hello, Fault> {
+    pub fn hello(&self) -> Result<Hello, HostFault> {
         for _ in 1..HELLO_TRIES {
             match self.greeting() {
-                Err(fault) if fault.kind == FaultKind::Broken => {}
+                Err(fault) if fault.kind == HostFaultKind::Broken => {}
                 answer => return answer,
             }
         }
         self.greeting()
     }
 
-    fn greeting(&self) -> Result<Hello, Fault> {
-        let mut answers = self.ask(Ask::Hello { version: VERSION });
+    fn greeting(&self) -> Result<Hello, HostFault> {
+        let mut answers = self.ask(HostRequest::Hello { version: VERSION });
         match answers.wait() {
-            Tell::Hello(hello) if hello.version == VERSION => Ok(hello),
-            Tell::Hello(hello) => {
+            HostResponse::Hello(hello) if hello.version == VERSION => Ok(hello),
+            HostResponse::Hello(hello) => {
                 let what = format!(
                     "the running model host has protocol version {}, this g3 has version {VERSION}",
                     hello.version
                 );
-                let mut fault = Fault::new(FaultKind::Rejected, what);
+                let mut fault = HostFault::new(HostFaultKind::Rejected, what);
                 fault.next.push(format!("kill {} (it is restarted automatically)", hello.pid));
                 Err(fault)
             }
-            Tell::Error(fault) => Err(fault),
-            Tell::Text { .. }
-            | Tell::Call { .. }
-            | Tell::Progress { .. }
-            | Tell::Done { .. }
-            | Tell::Status(_)
-            | Tell::Vectors(_) => Err(Fault::new(FaultKind::Broken, UNEXPECTED)),
+            HostResponse::Error(fault) => Err(fault),
+            HostResponse::Text { .. }
+            | HostResponse::Call { .. }
+            | HostResponse::Progress { .. }
+            | HostResponse::Done { .. }
+            | HostResponse::Status(_)
+            | HostResponse::Vectors(_) => Err(HostFault::new(HostFaultKind::Broken, UNEXPECTED)),
         }
     }
 
     /// Asks for the next reply of a conversation.
-    pub fn chat(&self, chat: Chat) -> Answers {
-        self.ask(Ask::Chat(chat))
+    pub fn chat(&self, chat: HostChat) -> ResponseStream {
+        self.ask(HostRequest::Chat(chat))
     }
 
     /// Asks anything. A connection that is closed answers with a `Broken` fault.
-    pub fn ask(&self, what: Ask) -> Answers {
+    pub fn ask(&self, what: HostRequest) -> ResponseStream {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (tell, heard) = unbounded_channel();
-        let long = matches!(what, Ask::Chat(_) | Ask::Embed { .. });
+        let long = matches!(what, HostRequest::Chat(_) | HostRequest::Embed { .. });
         let mut waiting = lock(&self.line.waiting);
         if waiting.closed {
-            let _ = tell.send(Tell::Error(broken()));
+            let _ = tell.send(HostResponse::Error(broken()));
         } else {
             waiting.by_id.insert(id, tell);
         }
         drop(waiting);
-        if self.line.send(&Asked { id, what }).is_err() {
+        if self.line.send(&HostRequestLine { id, what }).is_err() {
             self.line.close();
         }
-        Answers { id, line: Arc::clone(&self.line), heard, ended: !long }
+        ResponseStream { id, line: Arc::clone(&self.line), heard, ended: !long }
     }
 
     /// Whether the other end is gone.
@@ -135,45 +136,47 @@ impl Drop for Connection {
     }
 }
 
-impl Answers {
+impl ResponseStream {
     /// The next answer; a connection that broke gives a `Broken` fault.
-    pub async fn next(&mut self) -> Tell {
+    pub async fn next(&mut self) -> HostResponse {
         let tell = self.heard.recv().await;
         self.seen(tell)
     }
 
     /// As [`Answers::next`], for callers outside a runtime.
-    pub fn wait(&mut self) -> Tell {
+    pub fn wait(&mut self) -> HostResponse {
         // Not `blocking_recv`: it refuses to work on a thread that drives a runtime, which is
         // where g3 opens its provider.
         let tell = block_on(self.heard.recv());
         self.seen(tell)
     }
 
-    fn seen(&mut self, tell: Option<Tell>) -> Tell {
-        let tell = tell.unwrap_or_else(|| Tell::Error(broken()));
+    fn seen(&mut self, tell: Option<HostResponse>) -> HostResponse {
+        let tell = tell.unwrap_or_else(|| HostResponse::Error(broken()));
         self.ended |= is_last(&tell);
         tell
     }
 }
 
-impl Drop for Answers {
+impl Drop for ResponseStream {
     fn drop(&mut self) {
         if !self.ended {
             lock(&self.line.waiting).by_id.remove(&self.id);
-            let _ = self.line.send(&Asked { id: 0, what: Ask::Cancel { chat: self.id } });
+            let _ = self
+                .line
+                .send(&HostRequestLine { id: 0, what: HostRequest::Cancel { chat: self.id } });
         }
     }
 }
 
 impl Line {
-    fn send(&self, asked: &Asked) -> io::Result<()> {
+    fn send(&self, asked: &HostRequestLine) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(asked)?;
         bytes.push(b'\n');
         lock(&self.writer).write_all(&bytes)
     }
 
-    fn deliver(&self, told: Told) {
+    fn deliver(&self, told: HostResponseLine) {
         let mut waiting = lock(&self.waiting);
         let last = is_last(&told.what);
         if let Some(listener) = waiting.by_id.get(&told.id) {
@@ -212,11 +215,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Whether a request has been answered in full with this.
-pub fn is_last(tell: &Tell) -> bool {
+pub fn is_last(tell: &HostResponse) -> bool {
     match tell {
-        Tell::Text { .. } | Tell::Call { .. } | Tell::Progress { .. } => false,
-        Tell::Hello(_) | Tell::Done { .. } | Tell::Error(_) => true,
-        Tell::Status(_) | Tell::Vectors(_) => true,
+        HostResponse::Text { .. } | HostResponse::Call { .. } | HostResponse::Progress { .. } => {
+            false
+        }
+        HostResponse::Hello(_) | HostResponse::Done { .. } | HostResponse::Error(_) => true,
+        HostResponse::Status(_) | HostResponse::Vectors(_) => true,
     }
 }
 
@@ -248,8 +253,8 @@ pub fn lines<T: serde::de::DeserializeOwned>(
     })
 }
 
-fn broken() -> Fault {
-    Fault::new(FaultKind::Broken, "the model host exited before its reply was complete")
+fn broken() -> HostFault {
+    HostFault::new(HostFaultKind::Broken, "the model host exited before its reply was complete")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -259,14 +264,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::wire::{Mode, Stop, Usage};
+    use crate::host::wire::{HostStopReason, ReplyUsage, ToolCallMode};
 
     /// A host that answers each request with what the script says.
-    fn host(answer: impl Fn(Asked) -> Vec<Told> + Send + 'static) -> Connection {
+    fn host(
+        answer: impl Fn(HostRequestLine) -> Vec<HostResponseLine> + Send + 'static,
+    ) -> Connection {
         let (ours, theirs) = UnixStream::pair().unwrap();
         std::thread::spawn(move || {
             let mut writer = theirs.try_clone().unwrap();
-            for asked in lines::<Asked>(theirs) {
+            for asked in lines::<HostRequestLine>(theirs) {
                 for told in answer(asked.unwrap()) {
                     writeln!(writer, "{}", serde_json::to_string(&told).unwrap()).unwrap();
                 }
@@ -275,24 +282,30 @@ mod tests {
         Connection::new(ours).unwrap()
     }
 
-    fn chat() -> Chat {
-        Chat { conversation: "c".into(), mode: Mode::Free, max_tokens: 1, ..Chat::default() }
+    fn chat() -> HostChat {
+        HostChat {
+            conversation: "c".into(),
+            mode: ToolCallMode::Free,
+            max_tokens: 1,
+            ..HostChat::default()
+        }
     }
 
     #[test]
     fn answers_find_their_request() {
-        let end = || Tell::Done { stop: Stop::Done, usage: Usage::default() };
+        let end =
+            || HostResponse::Done { stop: HostStopReason::Done, usage: ReplyUsage::default() };
         let connection = host(move |asked| {
             let text = asked.id.to_string();
             vec![
-                Told { id: 99, what: end() },
-                Told { id: asked.id, what: Tell::Text { text } },
-                Told { id: asked.id, what: end() },
+                HostResponseLine { id: 99, what: end() },
+                HostResponseLine { id: asked.id, what: HostResponse::Text { text } },
+                HostResponseLine { id: asked.id, what: end() },
             ]
         });
         let (mut one, mut two) = (connection.chat(chat()), connection.chat(chat()));
-        assert_eq!(two.wait(), Tell::Text { text: "2".into() });
-        assert_eq!(one.wait(), Tell::Text { text: "1".into() });
+        assert_eq!(two.wait(), HostResponse::Text { text: "2".into() });
+        assert_eq!(one.wait(), HostResponse::Text { text: "1".into() });
         assert_eq!((one.wait(), two.wait()), (end(), end()));
     }
 
@@ -301,16 +314,18 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let connection = Connection::new(ours).unwrap();
         drop(connection.chat(chat()));
-        let mut asked = lines::<Asked>(theirs.try_clone().unwrap());
-        assert!(matches!(asked.next().unwrap().unwrap().what, Ask::Chat(_)));
-        assert_eq!(asked.next().unwrap().unwrap().what, Ask::Cancel { chat: 1 });
-        drop(connection.ask(Ask::Embed { texts: vec!["x".into()] }));
-        assert!(matches!(asked.next().unwrap().unwrap().what, Ask::Embed { .. }));
-        assert_eq!(asked.next().unwrap().unwrap().what, Ask::Cancel { chat: 2 });
+        let mut asked = lines::<HostRequestLine>(theirs.try_clone().unwrap());
+        assert!(matches!(asked.next().unwrap().unwrap().what, HostRequest::Chat(_)));
+        assert_eq!(asked.next().unwrap().unwrap().what, HostRequest::Cancel { chat: 1 });
+        drop(connection.ask(HostRequest::Embed { texts: vec!["x".into()] }));
+        assert!(matches!(asked.next().unwrap().unwrap().what, HostRequest::Embed { .. }));
+        assert_eq!(asked.next().unwrap().unwrap().what, HostRequest::Cancel { chat: 2 });
         let mut waiting = connection.chat(chat());
         theirs.shutdown(std::net::Shutdown::Both).unwrap();
-        assert!(matches!(waiting.wait(), Tell::Error(f) if f.kind == FaultKind::Broken));
-        assert!(matches!(connection.chat(chat()).wait(), Tell::Error(_)));
+        assert!(
+            matches!(waiting.wait(), HostResponse::Error(f) if f.kind == HostFaultKind::Broken)
+        );
+        assert!(matches!(connection.chat(chat()).wait(), HostResponse::Error(_)));
         assert!(connection.is_closed());
     }
 }

@@ -13,13 +13,13 @@ use rustix::event::Timespec;
 
 use super::catalogue;
 use super::connection::Connection;
-use super::place::{self, Place};
-use super::wire::{Fault, FaultKind, Hello, Tell, Told};
+use super::socket_path::{self, HostPaths};
+use super::wire::{Hello, HostFault, HostFaultKind, HostResponse, HostResponseLine};
 use crate::config::providers::EmbeddedConfig;
 use crate::config::studio::expanded;
 use crate::failure::{Failure, OrFail, Result};
 use crate::lock::Lock;
-use crate::process::{Job, Stream, find_program};
+use crate::process::{Command, Stream, find_program};
 use crate::test_hooks::is_hook;
 
 /// The descriptor of a connected socket that a supervisor hands down.
@@ -33,7 +33,7 @@ const PASSED_ON: &[&str] =
 /// Which host is wanted. What is `None` is the host's own default; a host that runs already keeps
 /// its settings.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct HostQuery {
     /// The model file.
     pub model: PathBuf,
     /// Tokens of one conversation.
@@ -48,14 +48,14 @@ pub struct Wanted {
     pub program: Option<PathBuf>,
 }
 
-impl Wanted {
+impl HostQuery {
     /// The host for a model file, with its own defaults.
-    pub fn model(path: impl Into<PathBuf>) -> Wanted {
-        Wanted { model: path.into(), ..Wanted::default() }
+    pub fn model(path: impl Into<PathBuf>) -> HostQuery {
+        HostQuery { model: path.into(), ..HostQuery::default() }
     }
 
     /// The host for a configuration entry; `model` stands for the configured model's name.
-    pub fn of(entry: &EmbeddedConfig, model: Option<&str>) -> Result<Wanted> {
+    pub fn of(entry: &EmbeddedConfig, model: Option<&str>) -> Result<HostQuery> {
         let path = match (model, &entry.model_path) {
             (None, Some(path)) => {
                 let home = std::env::var_os("HOME").unwrap_or_default();
@@ -67,7 +67,7 @@ impl Wanted {
         };
         let idle = std::env::var("G3_MODEL_IDLE").ok().and_then(|text| text.parse().ok());
         let (context, threads) = (entry.context_length, entry.threads);
-        Ok(Wanted { context, threads, idle, ..Wanted::model(path) })
+        Ok(HostQuery { context, threads, idle, ..HostQuery::model(path) })
     }
 }
 
@@ -91,44 +91,44 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Connects to the running host, or starts it first, and hears who it is. A host that is about to
 /// end, or was killed, may still take connections until the kernel has given back its memory; then
 /// the next one is started.
-pub fn open(wanted: &Wanted) -> Result<(Connection, Hello)> {
+pub fn open(wanted: &HostQuery) -> Result<(Connection, Hello)> {
     let until = Instant::now() + ENDING;
     loop {
         let connection = Connection::new(connect(wanted)?);
         let connection = connection.or_fail(|| "cannot talk to the model host")?;
         match connection.hello() {
-            Err(fault) if fault.kind == FaultKind::Broken && Instant::now() < until => {
+            Err(fault) if fault.kind == HostFaultKind::Broken && Instant::now() < until => {
                 // Its end cannot be waited for: it may not be ours to watch.
                 let _ = rustix::event::poll(&mut [], Some(&LOOK));
             }
-            hello => return Ok((connection, hello.map_err(Fault::into_failure)?)),
+            hello => return Ok((connection, hello.map_err(HostFault::into_failure)?)),
         }
     }
 }
 
 /// Connects to the running host, or starts it first.
-pub fn connect(wanted: &Wanted) -> Result<UnixStream> {
-    let place = Place::of(&wanted.model)?;
-    if let Ok(socket) = place::connect(&place.socket()) {
+pub fn connect(wanted: &HostQuery) -> Result<UnixStream> {
+    let paths = HostPaths::of(&wanted.model)?;
+    if let Ok(socket) = socket_path::connect(&paths.socket()) {
         return Ok(socket);
     }
-    let _door = Lock::take(&place.door()).or_fail(|| "cannot lock the model host")?;
+    let _door = Lock::take(&paths.door()).or_fail(|| "cannot lock the model host")?;
     // Somebody else may have started it while we waited.
-    if let Ok(socket) = place::connect(&place.socket()) {
+    if let Ok(socket) = socket_path::connect(&paths.socket()) {
         return Ok(socket);
     }
-    start(wanted, &place)?;
-    place::connect(&place.socket())
+    start(wanted, &paths)?;
+    socket_path::connect(&paths.socket())
         .or_fail(|| "the model host was started but does not answer")
-        .map_err(|failure| failure.next(format!("read {}", place.log().display())))
+        .map_err(|failure| failure.next(format!("read {}", paths.log().display())))
 }
 
-fn start(wanted: &Wanted, place: &Place) -> Result<()> {
+fn start(wanted: &HostQuery, paths: &HostPaths) -> Result<()> {
     let program = program(wanted)?;
     let cannot = || format!("cannot start the model host `{}`", program.display());
     let (read, write) = io::pipe().or_fail(cannot)?;
-    let log = open_log(&place.log()).or_fail(cannot)?;
-    let job = options(Job::new(&program, "/").env_clear(), wanted)
+    let log = open_log(&paths.log()).or_fail(cannot)?;
+    let job = options(Command::new(&program, "/").env_clear(), wanted)
         .stdout(Stream::File(File::from(OwnedFd::from(write))))
         .stderr(Stream::File(log))
         .detached();
@@ -136,16 +136,16 @@ fn start(wanted: &Wanted, place: &Place) -> Result<()> {
     let mut first = String::new();
     let read = BufReader::new(read.take(1 << 16)).read_line(&mut first);
     read.or_fail(|| "cannot hear the model host")?;
-    match serde_json::from_str::<Told>(&first).map(|told| told.what) {
-        Ok(Tell::Hello(_)) => Ok(()),
-        Ok(Tell::Error(fault)) => Err(fault.into_failure()),
+    match serde_json::from_str::<HostResponseLine>(&first).map(|told| told.what) {
+        Ok(HostResponse::Hello(_)) => Ok(()),
+        Ok(HostResponse::Error(fault)) => Err(fault.into_failure()),
         Ok(_) | Err(_) => Err(Failure::failed("the model host exited before it could answer")
-            .because(tail(&place.log()))
-            .next(format!("read {}", place.log().display()))),
+            .because(tail(&paths.log()))
+            .next(format!("read {}", paths.log().display()))),
     }
 }
 
-fn options(mut job: Job, wanted: &Wanted) -> Job {
+fn options(mut job: Command, wanted: &HostQuery) -> Command {
     let kept = |name: &str| PASSED_ON.contains(&name) || is_hook(name);
     for (name, value) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(kept)) {
         job = job.env(name, value);
@@ -166,7 +166,7 @@ fn options(mut job: Job, wanted: &Wanted) -> Job {
 }
 
 /// The host's program: as wanted, beside our own, or in `PATH`.
-fn program(wanted: &Wanted) -> Result<PathBuf> {
+fn program(wanted: &HostQuery) -> Result<PathBuf> {
     if let Some(program) = &wanted.program {
         return Ok(program.clone());
     }
@@ -196,18 +196,19 @@ mod tests {
 
     use super::*;
     use crate::host::connection::lines;
-    use crate::host::wire::{Asked, VERSION};
+    use crate::host::wire::{HostRequestLine, VERSION};
 
     /// Takes connections as a host that is about to end, so many times, and then as a healthy one.
-    fn host(place: &Place, ending: usize) {
-        let listener = place::listen(&place.socket()).unwrap();
+    fn host(paths: &HostPaths, ending: usize) {
+        let listener = socket_path::listen(&paths.socket()).unwrap();
         std::thread::spawn(move || {
             for (count, socket) in listener.incoming().enumerate() {
                 let mut socket = socket.unwrap();
                 if count < ending {
                     continue;
                 }
-                let asked = lines::<Asked>(socket.try_clone().unwrap()).next().unwrap().unwrap();
+                let asked =
+                    lines::<HostRequestLine>(socket.try_clone().unwrap()).next().unwrap().unwrap();
                 let hello = Hello {
                     version: VERSION,
                     model: "m".into(),
@@ -216,7 +217,7 @@ mod tests {
                     pid: std::process::id(),
                     embedder: None,
                 };
-                let told = Told { id: asked.id, what: Tell::Hello(hello) };
+                let told = HostResponseLine { id: asked.id, what: HostResponse::Hello(hello) };
                 writeln!(socket, "{}", serde_json::to_string(&told).unwrap()).unwrap();
             }
         });
@@ -228,10 +229,10 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let model = dir.path().join("m.gguf");
             fs::write(&model, "").unwrap();
-            let place = Place::of(&model).unwrap();
-            host(&place, ending);
-            let opened = open(&Wanted::model(&model));
-            let _ = fs::remove_file(place.socket());
+            let paths = HostPaths::of(&model).unwrap();
+            host(&paths, ending);
+            let opened = open(&HostQuery::model(&model));
+            let _ = fs::remove_file(paths.socket());
             assert_eq!(opened.unwrap().1.model, "m", "after {ending} that ended");
         }
     }
@@ -241,11 +242,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let model = dir.path().join("m.gguf");
         fs::write(&model, "").unwrap();
-        let place = Place::of(&model).unwrap();
-        host(&place, 3);
-        let relayed = crate::host::relay::open(Wanted::model(&model)).unwrap();
+        let paths = HostPaths::of(&model).unwrap();
+        host(&paths, 3);
+        let relayed = crate::host::relay::open(HostQuery::model(&model)).unwrap();
         let hello = Connection::new(relayed.into()).unwrap().hello();
-        let _ = fs::remove_file(place.socket());
+        let _ = fs::remove_file(paths.socket());
         assert_eq!(hello.unwrap().model, "m");
     }
 }

@@ -7,6 +7,6 @@
 pub mod catalogue;
 pub mod connection;
 pub mod find;
-pub mod place;
 pub mod relay;
+pub mod socket_path;
 pub mod wire;

@@ -9,17 +9,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::connection::{is_last, lines};
-use super::find::{self, Wanted};
-use super::wire::{Ask, Asked, Fault, FaultKind, Tell, Told};
+use super::find::{self, HostQuery};
+use super::wire::{
+    HostFault, HostFaultKind, HostRequest, HostRequestLine, HostResponse, HostResponseLine,
+};
 
 /// The descriptor to hand down as `G3_MODEL_HOST_FD`. The host is started with the first request;
 /// the relay ends when all copies of the descriptor are closed.
-pub fn open(wanted: Wanted) -> io::Result<OwnedFd> {
+pub fn open(wanted: HostQuery) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let reader = ours.try_clone()?;
     let shared = Arc::new(Mutex::new(State { agent: ours, open: BTreeSet::new(), host: None }));
     std::thread::Builder::new().name("model-relay".into()).spawn(move || {
-        for asked in lines::<Asked>(reader) {
+        for asked in lines::<HostRequestLine>(reader) {
             let Ok(asked) = asked else { break };
             forward(&shared, &wanted, asked);
         }
@@ -39,34 +41,34 @@ struct State {
     host: Option<UnixStream>,
 }
 
-fn forward(shared: &Arc<Mutex<State>>, wanted: &Wanted, asked: Asked) {
+fn forward(shared: &Arc<Mutex<State>>, wanted: &HostQuery, asked: HostRequestLine) {
     let connected = lock(shared).host.is_some();
     if !connected && let Err(fault) = connect(shared, wanted) {
-        lock(shared).tell(asked.id, Tell::Error(fault));
+        lock(shared).tell(asked.id, HostResponse::Error(fault));
         return;
     }
     let mut state = lock(shared);
-    let ended = asked.id == 0 || matches!(asked.what, Ask::Cancel { .. });
+    let ended = asked.id == 0 || matches!(asked.what, HostRequest::Cancel { .. });
     if !ended {
         state.open.insert(asked.id);
     }
     let sent = state.host.as_mut().map(|host| write_line(host, &asked));
     if !matches!(sent, Some(Ok(()))) && !ended {
         state.open.remove(&asked.id);
-        state.tell(asked.id, Tell::Error(gone()));
+        state.tell(asked.id, HostResponse::Error(gone()));
     }
 }
 
-fn connect(shared: &Arc<Mutex<State>>, wanted: &Wanted) -> Result<(), Fault> {
+fn connect(shared: &Arc<Mutex<State>>, wanted: &HostQuery) -> Result<(), HostFault> {
     // Held until we are connected as well: a host may end with its last connection.
-    let (_greeted, _) = find::open(wanted).map_err(Fault::from)?;
-    let host = find::connect(wanted).map_err(Fault::from)?;
-    let broken = |e: io::Error| Fault::new(FaultKind::Broken, e.to_string());
+    let (_greeted, _) = find::open(wanted).map_err(HostFault::from)?;
+    let host = find::connect(wanted).map_err(HostFault::from)?;
+    let broken = |e: io::Error| HostFault::new(HostFaultKind::Broken, e.to_string());
     let reader = host.try_clone().map_err(broken)?;
     lock(shared).host = Some(host);
     let shared = Arc::clone(shared);
     let pump = move || {
-        for told in lines::<Told>(reader) {
+        for told in lines::<HostResponseLine>(reader) {
             let Ok(told) = told else { break };
             let mut state = lock(&shared);
             if is_last(&told.what) {
@@ -77,7 +79,7 @@ fn connect(shared: &Arc<Mutex<State>>, wanted: &Wanted) -> Result<(), Fault> {
         let mut state = lock(&shared);
         state.host = None;
         for id in std::mem::take(&mut state.open) {
-            state.tell(id, Tell::Error(gone()));
+            state.tell(id, HostResponse::Error(gone()));
         }
     };
     let name = "model-relay-host".to_owned();
@@ -86,9 +88,9 @@ fn connect(shared: &Arc<Mutex<State>>, wanted: &Wanted) -> Result<(), Fault> {
 }
 
 impl State {
-    fn tell(&mut self, id: u64, what: Tell) {
+    fn tell(&mut self, id: u64, what: HostResponse) {
         // An agent that is gone needs no answer.
-        let _ = write_line(&mut self.agent, &Told { id, what });
+        let _ = write_line(&mut self.agent, &HostResponseLine { id, what });
     }
 }
 
@@ -98,8 +100,8 @@ fn write_line(to: &mut UnixStream, value: &impl serde::Serialize) -> io::Result<
     to.write_all(&bytes)
 }
 
-fn gone() -> Fault {
-    Fault::new(FaultKind::Broken, "the model host exited before its reply was complete")
+fn gone() -> HostFault {
+    HostFault::new(HostFaultKind::Broken, "the model host exited before its reply was complete")
 }
 
 fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {

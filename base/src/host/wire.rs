@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 
 /// Host and client must agree on it.
 pub const VERSION: u32 = 1;
@@ -24,25 +24,25 @@ pub const TEXT_LIMIT: usize = 16 << 10;
 
 /// One line from a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct HostRequestLine {
     /// Chosen by the client, unique on its connection.
     pub id: u64,
     /// What it wants.
     #[serde(flatten)]
-    pub what: Ask,
+    pub what: HostRequest,
 }
 
 /// What a client wants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub enum Ask {
+pub enum HostRequest {
     /// Who are you? Answered before the model is loaded.
     Hello {
         /// The client's [`VERSION`].
         version: u32,
     },
     /// The next reply of a conversation.
-    Chat(Chat),
+    Chat(HostChat),
     /// A vector of each text, answered by one `vectors`.
     Embed {
         /// At most [`TEXTS_LIMIT`], none of them empty.
@@ -62,18 +62,18 @@ pub enum Ask {
 
 /// A question to the model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Chat {
+pub struct HostChat {
     /// Which conversation of this connection; its KV is reused as far as the text agrees.
     pub conversation: String,
     /// The system prompt.
     pub system: String,
     /// The conversation so far, oldest first.
-    pub messages: Vec<Turn>,
+    pub messages: Vec<HostMessage>,
     /// The tools offered.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<HostTool>,
     /// How calls are constrained.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: ToolCallMode,
     /// Tokens of output at most.
     pub max_tokens: u32,
     /// 0 takes the likeliest token.
@@ -90,7 +90,7 @@ pub struct Chat {
 /// How tool calls are constrained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum ToolCallMode {
     /// By size: `envelope` below 4B parameters, `lazy` from there on, `free` without tools.
     #[default]
     Auto,
@@ -105,7 +105,7 @@ pub enum Mode {
 /// A message of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
-pub enum Turn {
+pub enum HostMessage {
     /// What the user said.
     User {
         /// The words.
@@ -116,7 +116,7 @@ pub enum Turn {
         /// The words.
         text: String,
         /// The calls.
-        calls: Vec<Call>,
+        calls: Vec<HostToolCall>,
     },
     /// What came of one call.
     Result {
@@ -129,7 +129,7 @@ pub enum Turn {
 
 /// A call that the model made earlier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Call {
+pub struct HostToolCall {
     /// The tool.
     pub name: String,
     /// The arguments.
@@ -138,7 +138,7 @@ pub struct Call {
 
 /// A tool as the model sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tool {
+pub struct HostTool {
     /// The name.
     pub name: String,
     /// What it does.
@@ -149,18 +149,18 @@ pub struct Tool {
 
 /// One line from the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct HostResponseLine {
     /// The id of the request that this answers.
     pub id: u64,
     /// What the host says.
     #[serde(flatten)]
-    pub what: Tell,
+    pub what: HostResponse,
 }
 
 /// What the host says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tell", rename_all = "snake_case")]
-pub enum Tell {
+pub enum HostResponse {
     /// Who it is.
     Hello(Hello),
     /// A piece of the model's words.
@@ -189,14 +189,14 @@ pub enum Tell {
     /// The reply is complete.
     Done {
         /// Why it ended.
-        stop: Stop,
+        stop: HostStopReason,
         /// What it cost.
-        usage: Usage,
+        usage: ReplyUsage,
     },
     /// There will be no (more of the) reply.
-    Error(Fault),
+    Error(HostFault),
     /// What is going on.
-    Status(Status),
+    Status(HostStatus),
     /// The vectors of an `embed`.
     Vectors(Vectors),
 }
@@ -204,7 +204,7 @@ pub enum Tell {
 /// Why a reply ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stop {
+pub enum HostStopReason {
     /// The model had said all.
     Done,
     /// It made a call.
@@ -217,7 +217,7 @@ pub enum Stop {
 
 /// Tokens and times of one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct ReplyUsage {
     /// Tokens of the whole prompt.
     pub prompt: u64,
     /// Of these, how many stood in the KV cache already.
@@ -249,12 +249,12 @@ pub struct Hello {
     pub pid: u32,
     /// Who makes its vectors; `None`: a host of an earlier version, which makes none.
     #[serde(default)]
-    pub embedder: Option<Embedder>,
+    pub embedder: Option<EmbedderId>,
 }
 
 /// Whose vectors they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Embedder {
+pub struct EmbedderId {
     /// The model, its file and the way from its states to a vector: vectors under different names
     /// cannot be compared.
     pub name: String,
@@ -266,14 +266,14 @@ pub struct Embedder {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Vectors {
     /// Whose they are.
-    pub embedder: Embedder,
+    pub embedder: EmbedderId,
     /// The vectors.
     pub vectors: Vec<Vec<f32>>,
 }
 
 /// What is going on in a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
+pub struct HostStatus {
     /// Whether the model is loaded.
     pub loaded: bool,
     /// Open connections.
@@ -294,9 +294,9 @@ pub struct Status {
 
 /// Why there is no reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct HostFault {
     /// What a caller does something different about.
-    pub kind: FaultKind,
+    pub kind: HostFaultKind,
     /// One sentence.
     pub what: String,
     /// The cause, as far as it is known.
@@ -308,7 +308,7 @@ pub struct Fault {
 /// What a caller does something different about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FaultKind {
+pub enum HostFaultKind {
     /// The conversation does not fit the context.
     TooLong,
     /// The request makes no sense, or file, memory or version do not fit: the user must act.
@@ -317,26 +317,26 @@ pub enum FaultKind {
     Broken,
 }
 
-impl Fault {
+impl HostFault {
     /// A fault in one sentence.
-    pub fn new(kind: FaultKind, what: impl Into<String>) -> Fault {
-        Fault { kind, what: what.into(), why: None, next: Vec::new() }
+    pub fn new(kind: HostFaultKind, what: impl Into<String>) -> HostFault {
+        HostFault { kind, what: what.into(), why: None, next: Vec::new() }
     }
 
     /// The same as a failure of a command.
     pub fn into_failure(self) -> Failure {
         let kind = match self.kind {
-            FaultKind::Rejected => Kind::Usage,
-            FaultKind::TooLong | FaultKind::Broken => Kind::Failed,
+            HostFaultKind::Rejected => FailureKind::Usage,
+            HostFaultKind::TooLong | HostFaultKind::Broken => FailureKind::Failed,
         };
         Failure { kind, what: self.what, why: self.why.map(Into::into), next: self.next }
     }
 }
 
-impl From<Failure> for Fault {
-    fn from(failure: Failure) -> Fault {
+impl From<Failure> for HostFault {
+    fn from(failure: Failure) -> HostFault {
         let Failure { what, why, next, .. } = failure;
-        Fault { kind: FaultKind::Rejected, what, why: why.map(|why| why.to_string()), next }
+        HostFault { kind: HostFaultKind::Rejected, what, why: why.map(|why| why.to_string()), next }
     }
 }
 
@@ -346,32 +346,32 @@ mod tests {
 
     #[test]
     fn a_line_is_one_flat_object() {
-        let asked = Asked { id: 3, what: Ask::Cancel { chat: 2 } };
+        let asked = HostRequestLine { id: 3, what: HostRequest::Cancel { chat: 2 } };
         let line = serde_json::to_string(&asked).unwrap();
         assert_eq!(line, r#"{"id":3,"ask":"cancel","chat":2}"#);
-        assert_eq!(serde_json::from_str::<Asked>(&line).unwrap(), asked);
-        let told = Told { id: 3, what: Tell::Text { text: "hi\n".into() } };
+        assert_eq!(serde_json::from_str::<HostRequestLine>(&line).unwrap(), asked);
+        let told = HostResponseLine { id: 3, what: HostResponse::Text { text: "hi\n".into() } };
         let line = serde_json::to_string(&told).unwrap();
         assert_eq!(line, r#"{"id":3,"tell":"text","text":"hi\n"}"#);
-        assert_eq!(serde_json::from_str::<Told>(&line).unwrap(), told);
+        assert_eq!(serde_json::from_str::<HostResponseLine>(&line).unwrap(), told);
     }
 
     #[test]
     fn versions_that_know_more_or_less_understand_each_other() {
         let later = r#"{"id":7,"ask":"paint","size":3}"#;
         assert_eq!(
-            serde_json::from_str::<Asked>(later).unwrap(),
-            Asked { id: 7, what: Ask::Unknown }
+            serde_json::from_str::<HostRequestLine>(later).unwrap(),
+            HostRequestLine { id: 7, what: HostRequest::Unknown }
         );
         let earlier = r#"{"version":1,"model":"m","parameters":2,"context":3,"pid":4}"#;
         assert_eq!(serde_json::from_str::<Hello>(earlier).unwrap().embedder, None);
-        let embed = Asked { id: 1, what: Ask::Embed { texts: vec!["a".into()] } };
+        let embed = HostRequestLine { id: 1, what: HostRequest::Embed { texts: vec!["a".into()] } };
         let line = serde_json::to_string(&embed).unwrap();
         assert_eq!(line, r#"{"id":1,"ask":"embed","texts":["a"]}"#);
-        let embedder = Embedder { name: "m".into(), dimension: 2 };
+        let embedder = EmbedderId { name: "m".into(), dimension: 2 };
         let vectors = Vectors { embedder, vectors: vec![vec![0.1, -0.99498755]] };
-        let told = Told { id: 1, what: Tell::Vectors(vectors) };
+        let told = HostResponseLine { id: 1, what: HostResponse::Vectors(vectors) };
         let line = serde_json::to_string(&told).unwrap();
-        assert_eq!(serde_json::from_str::<Told>(&line).unwrap(), told);
+        assert_eq!(serde_json::from_str::<HostResponseLine>(&line).unwrap(), told);
     }
 }

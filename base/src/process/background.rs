@@ -8,11 +8,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::process::{DRAIN, GRACE, Job, Limits, Output, Stream};
+use crate::process::{Command, DRAIN, GRACE, Output, OutputLimits, Stream};
 
-impl Job {
+impl Command {
     /// As [`Job::output`], on the tokio runtime.
-    pub async fn output_beside(mut self, limits: Limits) -> io::Result<Output> {
+    pub async fn output_beside(mut self, limits: OutputLimits) -> io::Result<Output> {
         let input = self.input.take();
         let job = if input.is_some() { self.stdin(Stream::Piped) } else { self };
         let mut running = job.spawn_async()?;

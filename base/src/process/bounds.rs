@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// What each process of a job may use at most, unless it is said of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ResourceLimits {
     /// Bytes of memory that it writes.
     pub memory: u64,
     /// Bytes of addresses, memory or not.
@@ -22,7 +22,7 @@ pub struct Bounds {
 /// Binds the child, after everything else that is done before its program starts.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
-pub fn before_exec(command: &mut Command, bounds: Bounds) -> io::Result<()> {
+pub fn before_exec(command: &mut Command, bounds: ResourceLimits) -> io::Result<()> {
     use std::os::unix::process::CommandExt;
     let filter = linux::filter()?;
     let user = linux::user();
@@ -41,7 +41,7 @@ pub fn before_exec(command: &mut Command, bounds: Bounds) -> io::Result<()> {
 
 /// Says that there is no sandbox on this system.
 #[cfg(not(target_os = "linux"))]
-pub fn before_exec(_command: &mut Command, _bounds: Bounds) -> io::Result<()> {
+pub fn before_exec(_command: &mut Command, _bounds: ResourceLimits) -> io::Result<()> {
     Err(io::Error::other("the sandbox is not supported on this system"))
 }
 
@@ -53,7 +53,7 @@ mod linux {
     use rustix::process::{Gid, Resource, Rlimit, Uid, setrlimit};
     use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
-    use super::Bounds;
+    use super::ResourceLimits;
 
     /// Who nobody is, on every system that we know.
     const NOBODY: u32 = 65_534;
@@ -149,7 +149,7 @@ mod linux {
         entries.flatten().filter_map(threads).sum()
     }
 
-    pub fn limit(bounds: Bounds, others: u64) -> io::Result<()> {
+    pub fn limit(bounds: ResourceLimits, others: u64) -> io::Result<()> {
         let limits = [
             (Resource::Data, bounds.memory),
             (Resource::As, bounds.addresses),

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 /// How long and how much. What is past `bytes` is counted and thrown away.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct OutputLimits {
     /// The time after which the group is ended.
     pub time: Option<Duration>,
     /// How many bytes of each stream are kept.
     pub bytes: usize,
 }
 
-impl Limits {
+impl OutputLimits {
     /// So many seconds, and 64 MiB of each stream.
-    pub fn seconds(seconds: u64) -> Limits {
-        Limits { time: Some(Duration::from_secs(seconds)), bytes: 64 << 20 }
+    pub fn seconds(seconds: u64) -> OutputLimits {
+        OutputLimits { time: Some(Duration::from_secs(seconds)), bytes: 64 << 20 }
     }
 }
 

@@ -24,7 +24,7 @@ impl Running {
             self.ended = true;
             return Ok(Some(status));
         };
-        let end = system::EndOf::process(self.child.id())?;
+        let end = system::ExitWatch::process(self.child.id())?;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 self.ended = true;

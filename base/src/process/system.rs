@@ -27,7 +27,7 @@ pub enum Group {
 
 /// Where a child stands among the processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ProcessPlacement {
     /// Its group.
     pub group: Group,
     /// Whether the kernel ends it when the thread that started it ends.
@@ -36,7 +36,7 @@ pub struct Place {
     pub terminal: Option<i32>,
 }
 
-impl Place {
+impl ProcessPlacement {
     /// Whether something must be done in the child before it becomes its program.
     pub fn needs_us(self) -> bool {
         self.group == Group::Detached || self.dies_with_us
@@ -45,7 +45,7 @@ impl Place {
 
 /// Puts the child into its place and moves descriptors to their numbers, in the child.
 #[allow(unsafe_code)]
-pub fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: Place) {
+pub fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: ProcessPlacement) {
     // SAFETY: between fork and exec only `setsid`, `ioctl`, `prctl` and `dup2` run, all async-signal-safe,
     // and nothing allocates.
     unsafe {
@@ -83,25 +83,25 @@ pub fn confine_before_exec(command: &mut Command, confinement: Arc<Confinement>)
 }
 
 /// Tells when a process ended.
-pub struct EndOf {
+pub struct ExitWatch {
     /// Can be read when the process ended; not every system has such a descriptor.
     handle: Option<OwnedFd>,
 }
 
-impl EndOf {
+impl ExitWatch {
     /// Of a child of ours that nobody waited for yet.
     #[cfg(target_os = "linux")]
-    pub fn process(id: u32) -> io::Result<EndOf> {
+    pub fn process(id: u32) -> io::Result<ExitWatch> {
         use rustix::process::{Pid, PidfdFlags, pidfd_open};
         let pid = Pid::from_raw(id.cast_signed())
             .ok_or_else(|| io::Error::other("a process without an id"))?;
-        Ok(EndOf { handle: Some(pidfd_open(pid, PidfdFlags::empty())?) })
+        Ok(ExitWatch { handle: Some(pidfd_open(pid, PidfdFlags::empty())?) })
     }
 
     /// Of a child of ours that nobody waited for yet.
     #[cfg(not(target_os = "linux"))]
-    pub fn process(_id: u32) -> io::Result<EndOf> {
-        Ok(EndOf { handle: None })
+    pub fn process(_id: u32) -> io::Result<ExitWatch> {
+        Ok(ExitWatch { handle: None })
     }
 
     /// Waits until it ended or the time is over; without a handle, for a moment.

@@ -4,19 +4,19 @@ use std::io::Read;
 
 use super::*;
 
-fn sh(line: &str) -> Job {
-    Job::new("sh", "/").args(["-c", line])
+fn sh(line: &str) -> Command {
+    Command::new("sh", "/").args(["-c", line])
 }
 
 #[test]
 fn both_streams_and_the_exit_code_are_reported() {
-    let out = sh("echo out; echo err >&2; exit 3").output(Limits::seconds(10)).unwrap();
+    let out = sh("echo out; echo err >&2; exit 3").output(OutputLimits::seconds(10)).unwrap();
     assert_eq!((out.text().as_str(), out.error_text().as_str(), out.code()), ("out", "err", 3));
 }
 
 #[test]
 fn a_timeout_ends_the_whole_group_and_keeps_the_output() {
-    let limits = Limits { time: Some(Duration::from_millis(300)), bytes: 1000 };
+    let limits = OutputLimits { time: Some(Duration::from_millis(300)), bytes: 1000 };
     let out = sh("echo early; sleep 600 & echo $!; sleep 600").output(limits).unwrap();
     assert!(out.timed_out);
     let text = out.text();
@@ -33,7 +33,7 @@ fn a_timeout_ends_the_whole_group_and_keeps_the_output() {
 
 #[test]
 fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
-    let out = sh("setsid sleep 600 & echo $!").output(Limits::seconds(60)).unwrap();
+    let out = sh("setsid sleep 600 & echo $!").output(OutputLimits::seconds(60)).unwrap();
     let grandchild: u32 = out.text().parse().unwrap();
     assert!(!out.timed_out && is_alive(grandchild));
     signal_group(grandchild, rustix::process::Signal::KILL);
@@ -41,7 +41,7 @@ fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
 
 #[test]
 fn output_past_the_limit_is_thrown_away_and_does_not_block() {
-    let limits = Limits { time: Some(Duration::from_secs(20)), bytes: 1000 };
+    let limits = OutputLimits { time: Some(Duration::from_secs(20)), bytes: 1000 };
     let out = sh("head -c 5000000 /dev/zero").output(limits).unwrap();
     assert_eq!((out.stdout.len(), out.code()), (1000, 0));
 }
@@ -50,7 +50,7 @@ fn output_past_the_limit_is_thrown_away_and_does_not_block() {
 fn descriptors_arrive_under_their_numbers() {
     let (read, write) = rustix::pipe::pipe().unwrap();
     let job = sh("echo hello >&5; echo world >&6").descriptor(write.try_clone().unwrap(), 5);
-    assert!(job.descriptor(write, 6).output(Limits::seconds(10)).unwrap().ok());
+    assert!(job.descriptor(write, 6).output(OutputLimits::seconds(10)).unwrap().ok());
     let mut text = String::new();
     std::fs::File::from(read).read_to_string(&mut text).unwrap();
     assert_eq!(text, "hello\nworld\n");
@@ -58,19 +58,21 @@ fn descriptors_arrive_under_their_numbers() {
 
 #[test]
 fn a_missing_program_is_named() {
-    let error = Job::new("no-such-program", "/").output(Limits::seconds(1)).unwrap_err();
+    let error = Command::new("no-such-program", "/").output(OutputLimits::seconds(1)).unwrap_err();
     assert!(error.to_string().contains("no-such-program"), "{error}");
 }
 
 #[tokio::test]
 async fn beside_other_work_the_same_holds() {
-    let out = sh("cat; echo err >&2; exit 3").input("in").output_beside(Limits::seconds(10)).await;
+    let out =
+        sh("cat; echo err >&2; exit 3").input("in").output_beside(OutputLimits::seconds(10)).await;
     let out = out.unwrap();
     assert_eq!((out.text().as_str(), out.error_text().as_str(), out.code()), ("in", "err", 3));
-    let limits = Limits { time: Some(Duration::from_millis(200)), bytes: 3 };
+    let limits = OutputLimits { time: Some(Duration::from_millis(200)), bytes: 3 };
     let out = sh("echo early; sleep 600").output_beside(limits).await.unwrap();
     assert!(out.timed_out && out.stdout == b"ear");
-    let held = sh("setsid sleep 600 & echo $!").output_beside(Limits::seconds(60)).await.unwrap();
+    let held =
+        sh("setsid sleep 600 & echo $!").output_beside(OutputLimits::seconds(60)).await.unwrap();
     let grandchild: u32 = held.text().parse().unwrap();
     assert!(!held.timed_out && is_alive(grandchild));
     signal_group(grandchild, rustix::process::Signal::KILL);

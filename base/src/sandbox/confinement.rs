@@ -5,11 +5,11 @@ use std::io;
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
 
-use super::Rules;
+use super::SandboxRules;
 
 /// What besides files a box closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum ClosedScope {
     /// Signals to processes outside of the box, and abstract sockets of theirs.
     Closed,
     /// Neither: the commands of one agent may end each other.
@@ -20,7 +20,7 @@ pub enum Scope {
 #[derive(Debug)]
 pub struct Confinement {
     /// The rules that it was made of.
-    pub rules: Rules,
+    pub rules: SandboxRules,
     #[cfg(target_os = "linux")]
     ruleset: std::os::fd::OwnedFd,
     #[cfg(target_os = "linux")]
@@ -62,9 +62,10 @@ fn lacks() -> &'static [String] {
 #[cfg(target_os = "linux")]
 impl Confinement {
     /// Makes a box. Fails where the kernel has no rules for files at all.
-    pub fn new(rules: Rules, scope: Scope) -> io::Result<Confinement> {
+    pub fn new(rules: SandboxRules, scope: ClosedScope) -> io::Result<Confinement> {
         use landlock::Access;
-        let scopes = (scope == Scope::Closed).then(|| landlock::Scope::from_all(super::KNOWN));
+        let scopes =
+            (scope == ClosedScope::Closed).then(|| landlock::Scope::from_all(super::KNOWN));
         let ruleset: Option<std::os::fd::OwnedFd> = super::ruleset(&rules, scopes)?.into();
         let Some(ruleset) = ruleset else {
             return Err(io::Error::other("Landlock is missing or disabled in this kernel"));
@@ -102,7 +103,7 @@ impl Confinement {
 #[cfg(not(target_os = "linux"))]
 impl Confinement {
     /// Fails: the sandbox is not supported on this system.
-    pub fn new(_rules: Rules, _scope: Scope) -> io::Result<Confinement> {
+    pub fn new(_rules: SandboxRules, _scope: ClosedScope) -> io::Result<Confinement> {
         Err(io::Error::other("the sandbox is not supported on this system"))
     }
 

@@ -9,7 +9,7 @@ use crate::test_hooks::is_hook;
 
 /// Who gets the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Child {
+pub enum ChildKind {
     /// An agent: it reads our configuration, so it gets `G3_…` too.
     Agent,
     /// A child of a tool, a check or a setup command: no configuration.
@@ -152,7 +152,7 @@ const SECRET_OWNERS: &[&str] = &[
 pub fn child_env(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     named: &[String],
-    child: Child,
+    child: ChildKind,
 ) -> Vec<(OsString, OsString)> {
     let passes = |name: &OsString, value: &OsString| {
         let Some(name) = name.to_str() else { return false };
@@ -162,9 +162,9 @@ pub fn child_env(
     variables.into_iter().filter(|(name, value)| passes(name, value)).collect()
 }
 
-fn is_needed(name: &str, child: Child) -> bool {
+fn is_needed(name: &str, child: ChildKind) -> bool {
     let upper = name.to_ascii_uppercase();
-    if upper.starts_with("G3_") && !is_hook(&upper) && child == Child::Tool {
+    if upper.starts_with("G3_") && !is_hook(&upper) && child == ChildKind::Tool {
         return false;
     }
     if is_secret(&upper) || WITHHELD.contains(&upper.as_str()) {
@@ -220,7 +220,7 @@ pub fn cache_env(cache: &Path, home: &Path) -> io::Result<Vec<(String, PathBuf)>
 mod tests {
     use super::*;
 
-    fn passing(names: &[&str], named: &[&str], child: Child) -> Vec<String> {
+    fn passing(names: &[&str], named: &[&str], child: ChildKind) -> Vec<String> {
         let variables = names.iter().map(|name| (OsString::from(name), OsString::from("v")));
         let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
         let passed = child_env(variables, &named, child);
@@ -231,7 +231,7 @@ mod tests {
     fn what_programs_need_passes_and_secrets_do_not() {
         let all =
             ["PATH", "LC_ALL", "http_proxy", "CARGO_TERM_COLOR", "GOFLAGS", "G3_AGENT__MAX_TURNS"];
-        assert_eq!(passing(&all, &[], Child::Agent), all);
+        assert_eq!(passing(&all, &[], ChildKind::Agent), all);
         let secrets = [
             "ANTHROPIC_API_KEY",
             "OPENAI_BASE_URL",
@@ -248,16 +248,16 @@ mod tests {
             "RUST_SECRETS",
             "GODADDY_KEY",
         ];
-        assert_eq!(passing(&secrets, &[], Child::Agent), Vec::<String>::new());
+        assert_eq!(passing(&secrets, &[], ChildKind::Agent), Vec::<String>::new());
     }
 
     #[test]
     fn an_agents_row_names_its_own_key_and_tools_get_no_configuration() {
         let all = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "G3_AGENT__MAX_TURNS", "G3_TEST_NOW"];
         let agent = ["ANTHROPIC_API_KEY", "G3_AGENT__MAX_TURNS", "G3_TEST_NOW"];
-        assert_eq!(passing(&all, &["ANTHROPIC_API_KEY"], Child::Agent), agent);
+        assert_eq!(passing(&all, &["ANTHROPIC_API_KEY"], ChildKind::Agent), agent);
         let hooks: Vec<&str> = ["G3_TEST_NOW"].into_iter().filter(|name| is_hook(name)).collect();
-        assert_eq!(passing(&all, &[], Child::Tool), hooks);
+        assert_eq!(passing(&all, &[], ChildKind::Tool), hooks);
     }
 
     #[test]

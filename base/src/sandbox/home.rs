@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::sandbox::Rules;
+use crate::sandbox::SandboxRules;
 
 /// Secrets below the home directory: keys, logins of command-line tools, other agents' accounts,
 /// browser profiles, password stores, wallets, messengers, histories of shells.
@@ -160,7 +160,7 @@ const DEVICES: &[&str] = &[
 /// The rules for a home directory: everything outside it and everything in it that is no secret
 /// may be read. `closed` names further trees that stay shut (a repository's sessions, say); what a
 /// box needs inside them is added by its caller.
-pub fn home_rules(home: &Path, closed: &[PathBuf]) -> Rules {
+pub fn home_rules(home: &Path, closed: &[PathBuf]) -> SandboxRules {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let mut shut = secrets(&home, closed);
     let system = CLOSED.iter().map(PathBuf::from);
@@ -171,7 +171,7 @@ pub fn home_rules(home: &Path, closed: &[PathBuf]) -> Rules {
     shut.extend(system);
     shut.push(home);
     open_around(Path::new("/"), &shut, &mut read);
-    Rules { read, write: DEVICES.iter().map(PathBuf::from).collect(), fixed: Vec::new() }
+    SandboxRules { read, write: DEVICES.iter().map(PathBuf::from).collect(), fixed: Vec::new() }
 }
 
 /// What of a tree may be written without reaching a secret: all of it, or its entries around the

@@ -13,14 +13,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use confinement::{Confinement, Scope};
+pub use confinement::{ClosedScope, Confinement};
 pub use namespace::are_possible as namespaces_are_possible;
 
 /// What may be read and written; whole trees, and nothing else. Paths that do not exist are
 /// skipped, so a missing one cannot be made either.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rules {
+pub struct SandboxRules {
     /// Trees and files that may be read and executed.
     pub read: Vec<PathBuf>,
     /// Trees and files that may be changed as well; renames between them work.
@@ -46,7 +46,7 @@ pub struct Enforced {
 /// Confines the calling thread, and every process and thread that it starts from now on, for
 /// good. Other threads stay as they are. What the kernel cannot do is reported, not refused.
 #[cfg(target_os = "linux")]
-pub fn enter(rules: &Rules) -> io::Result<Enforced> {
+pub fn enter(rules: &SandboxRules) -> io::Result<Enforced> {
     use landlock::{Access, Scope};
     confine(rules, Some(Scope::from_all(KNOWN)))
 }
@@ -54,7 +54,7 @@ pub fn enter(rules: &Rules) -> io::Result<Enforced> {
 /// As [`enter`], but signals and abstract sockets of others stay in reach: for the commands of one
 /// agent, which may end each other.
 #[cfg(target_os = "linux")]
-pub fn enter_side_by_side(rules: &Rules) -> io::Result<Enforced> {
+pub fn enter_side_by_side(rules: &SandboxRules) -> io::Result<Enforced> {
     confine(rules, None)
 }
 
@@ -64,7 +64,7 @@ const KNOWN: landlock::ABI = landlock::ABI::V7;
 
 #[cfg(target_os = "linux")]
 fn confine(
-    rules: &Rules,
+    rules: &SandboxRules,
     scopes: Option<landlock::BitFlags<landlock::Scope>>,
 ) -> io::Result<Enforced> {
     let ruleset = ruleset(rules, scopes)?;
@@ -81,7 +81,7 @@ fn failed(error: &dyn std::error::Error) -> io::Error {
 /// The rules as the kernel takes them.
 #[cfg(target_os = "linux")]
 fn ruleset(
-    rules: &Rules,
+    rules: &SandboxRules,
     scopes: Option<landlock::BitFlags<landlock::Scope>>,
 ) -> io::Result<landlock::RulesetCreated> {
     use landlock::{
@@ -146,13 +146,13 @@ fn drop_capabilities() -> io::Result<()> {
 
 /// Fails: the sandbox is not supported on this system.
 #[cfg(not(target_os = "linux"))]
-pub fn enter(_rules: &Rules) -> io::Result<Enforced> {
+pub fn enter(_rules: &SandboxRules) -> io::Result<Enforced> {
     Ok(Enforced { lacks: lacking() })
 }
 
 /// Fails: the sandbox is not supported on this system.
 #[cfg(not(target_os = "linux"))]
-pub fn enter_side_by_side(rules: &Rules) -> io::Result<Enforced> {
+pub fn enter_side_by_side(rules: &SandboxRules) -> io::Result<Enforced> {
     enter(rules)
 }
 
@@ -160,7 +160,7 @@ pub fn enter_side_by_side(rules: &Rules) -> io::Result<Enforced> {
 #[cfg(target_os = "linux")]
 pub fn lacking() -> Vec<String> {
     // A thread that confines itself and ends is the way to ask the kernel without harm.
-    std::thread::spawn(|| enter(&Rules::default()).map(|enforced| enforced.lacks))
+    std::thread::spawn(|| enter(&SandboxRules::default()).map(|enforced| enforced.lacks))
         .join()
         .unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be tested")))
         .unwrap_or_else(|error| vec![error.to_string()])

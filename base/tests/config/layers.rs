@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base::config::providers::{CommandLine, Wire};
-use base::config::{self, Origin, Sources, show};
+use base::config::providers::{CommandLine, OpenaiWire};
+use base::config::{self, ConfigSources, ValueOrigin, show};
 
 use crate::setting::Env;
 
 #[test]
 fn without_any_source_the_defaults_hold() {
-    let loaded = config::load(&Sources::default()).unwrap();
+    let loaded = config::load(&ConfigSources::default()).unwrap();
     assert_eq!(loaded.config, config::Config::default());
     assert_eq!(loaded.config.agent.timeout_seconds, 120);
     assert_eq!(loaded.config.studio.branch, "studio/{id}");
@@ -39,12 +39,12 @@ fn each_layer_overrides_the_one_before_key_by_key() {
     assert_eq!(agent.max_context_length, Some(700), "a flag");
     let origin = |key: &str| loaded.origins.get(key).cloned();
     assert_eq!(origin("agent.autonomous_max_retry_attempts"), None);
-    assert_eq!(origin("agent.max_retry_attempts"), Some(Origin::User(env.user().into())));
-    let repository = Origin::Repository(env.repository().into());
+    assert_eq!(origin("agent.max_retry_attempts"), Some(ValueOrigin::User(env.user().into())));
+    let repository = ValueOrigin::Repository(env.repository().into());
     assert_eq!(origin("agent.timeout_seconds"), Some(repository));
-    let variable = Origin::Environment("G3_AGENT__MAX_TURNS".into());
+    let variable = ValueOrigin::Environment("G3_AGENT__MAX_TURNS".into());
     assert_eq!(origin("agent.max_turns"), Some(variable));
-    assert_eq!(origin("agent.max_context_length"), Some(Origin::Flag));
+    assert_eq!(origin("agent.max_context_length"), Some(ValueOrigin::Flag));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn two_layers_may_fill_one_provider_entry_together() {
     let local = &config.providers.openai["local"];
     assert_eq!(local.base_url.as_deref(), Some("http://127.0.0.1:1/v1"));
     assert_eq!(local.model.as_deref(), Some("b"));
-    assert_eq!(local.wire, Wire::Responses);
+    assert_eq!(local.wire, OpenaiWire::Responses);
     assert_eq!(config.providers.default_provider.as_deref(), Some("openai.local"));
 }
 
@@ -195,7 +195,7 @@ fn secrets_are_shown_as_dots_and_every_value_with_its_origin() {
     assert_eq!(one("agent.timeout_seconds").value, "120");
     assert_eq!(one("agent.timeout_seconds").origin, None);
     let origin = one("tools.codesearch.api_key").origin.clone();
-    assert_eq!(origin, Some(Origin::User(env.user().into())));
+    assert_eq!(origin, Some(ValueOrigin::User(env.user().into())));
     assert_eq!(loaded.config.tools.codesearch.api_key.unwrap().reveal(), "canary-2");
 }
 
@@ -218,7 +218,7 @@ fn the_repositorys_file_is_the_nearest_one_up_to_its_root() {
     fs::create_dir_all(&below).unwrap();
     fs::write(dir.path().join("g3.toml"), "").unwrap();
     fs::create_dir(dir.path().join("repo/.git")).unwrap();
-    let found = || Sources::from_env(&below).repository.unwrap();
+    let found = || ConfigSources::from_env(&below).repository.unwrap();
     assert_eq!(found(), below.join("g3.toml"), "the file above the repository is not its own");
     fs::write(dir.path().join("repo/g3.toml"), "").unwrap();
     assert_eq!(found(), dir.path().join("repo/g3.toml"));
@@ -231,7 +231,7 @@ fn the_users_file_lies_under_xdg_config_home_and_variables_come_from_the_process
     fs::write(dir.path().join("g3/config.toml"), "[agent]\nmax_turns = 7").unwrap();
     // The environment belongs to the whole process, so the test looks from a child of its own.
     if std::env::var_os("G3_TEST_CHILD").is_some() {
-        let sources = Sources::from_env(Path::new("/"));
+        let sources = ConfigSources::from_env(Path::new("/"));
         let loaded = config::load(&sources).unwrap();
         assert_eq!(loaded.config.agent.max_turns, Some(7));
         assert_eq!(loaded.config.agent.max_context_length, Some(500));
@@ -243,7 +243,7 @@ fn the_users_file_lies_under_xdg_config_home_and_variables_come_from_the_process
         );
         return;
     }
-    let output = base::process::Job::new(std::env::current_exe().unwrap(), "/")
+    let output = base::process::Command::new(std::env::current_exe().unwrap(), "/")
         .args([
             "--exact",
             "layers::the_users_file_lies_under_xdg_config_home_and_variables_come_from_the_process",
@@ -251,7 +251,7 @@ fn the_users_file_lies_under_xdg_config_home_and_variables_come_from_the_process
         .env("G3_TEST_CHILD", "1")
         .env("XDG_CONFIG_HOME", dir.path())
         .env("G3_AGENT__MAX_CONTEXT_LENGTH", "500")
-        .output(base::process::Limits::seconds(60))
+        .output(base::process::OutputLimits::seconds(60))
         .unwrap();
     assert!(output.ok(), "{}{}", output.text(), output.error_text());
     assert!(output.text().contains("1 passed"), "{}", output.text());

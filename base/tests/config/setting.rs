@@ -4,15 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use base::clock::Clock;
-use base::config::{self, Loaded, Sources, trust};
-use base::failure::Kind;
+use base::config::{self, ConfigSources, LoadedConfig, trust};
+use base::failure::FailureKind;
 
 /// A home with a user's file and a repository with its own.
 pub struct Env {
     /// The home directory.
     pub home: tempfile::TempDir,
     /// Where its configuration comes from.
-    pub sources: Sources,
+    pub sources: ConfigSources,
 }
 
 impl Env {
@@ -22,10 +22,10 @@ impl Env {
         let (config, root) = (home.path().join(".config/g3"), home.path().join("repo"));
         fs::create_dir_all(&config).unwrap();
         fs::create_dir_all(&root).unwrap();
-        let sources = Sources {
+        let sources = ConfigSources {
             user: Some(config.join("config.toml")),
             repository: Some(root.join("g3.toml")),
-            ..Sources::default()
+            ..ConfigSources::default()
         };
         let env = Env { home, sources };
         fs::write(env.user(), user).unwrap();
@@ -67,14 +67,14 @@ impl Env {
     }
 
     /// What comes of it.
-    pub fn load(&self) -> Loaded {
+    pub fn load(&self) -> LoadedConfig {
         config::load(&self.sources).unwrap_or_else(|failure| panic!("{failure}"))
     }
 
     /// The failure's text with the home directory as `~`.
     pub fn failure(&self) -> String {
         let failure = config::load(&self.sources).expect_err("this was accepted");
-        assert_eq!(failure.kind, Kind::Usage, "{failure}");
+        assert_eq!(failure.kind, FailureKind::Usage, "{failure}");
         failure.to_string().replace(self.home.path().to_str().unwrap(), "~")
     }
 }

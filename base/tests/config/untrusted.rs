@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use base::config::{Origin, trust};
+use base::config::{ValueOrigin, trust};
 
 use crate::setting::Env;
 
@@ -73,7 +73,7 @@ fn a_trusted_content_has_every_effect_and_a_changed_one_none() {
         env.accept();
         let loaded = env.load();
         assert!(loaded.notices.is_empty(), "{key}: {:?}", loaded.notices);
-        let origin = Origin::Repository(env.repository().into());
+        let origin = ValueOrigin::Repository(env.repository().into());
         assert_eq!(loaded.origins.get(*key), Some(&origin), "{key}");
 
         fs::write(env.repository(), format!("{key} = {value}\n# changed\n")).unwrap();

@@ -1,7 +1,7 @@
 //! What scripts and receipts are told of a session's player and coach.
 
 use base::text::head;
-use planner::verdict::{Disagreement, Judged};
+use planner::verdict::{Disagreement, RequirementVerdict};
 use serde_json::{Value, json};
 
 use crate::session::coach::CoachSummary;
@@ -55,7 +55,10 @@ pub fn noted(story: &JournalSummary, work: &str, checks: &[CheckResult]) -> Valu
 }
 
 /// The verdict on each requirement, long evidence cut.
-fn judged(all: &[Judged]) -> Vec<Judged> {
-    let cut = |it: &Judged| Judged { evidence: head(&it.evidence, MOST).to_owned(), ..it.clone() };
+fn judged(all: &[RequirementVerdict]) -> Vec<RequirementVerdict> {
+    let cut = |it: &RequirementVerdict| RequirementVerdict {
+        evidence: head(&it.evidence, MOST).to_owned(),
+        ..it.clone()
+    };
     all.iter().take(FEW).map(cut).collect()
 }

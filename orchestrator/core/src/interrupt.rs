@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::failure::{Failure, Kind, OrFail, Result};
+use base::failure::{Failure, FailureKind, OrFail, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,7 @@ impl Interrupt {
                         continue;
                     }
                     if heard.token.is_cancelled() {
-                        std::process::exit(i32::from(Kind::Interrupted as u8));
+                        std::process::exit(i32::from(FailureKind::Interrupted as u8));
                     }
                     heard.token.cancel();
                 }
@@ -73,7 +73,7 @@ impl Interrupt {
 }
 
 fn interrupted() -> Failure {
-    Failure::new(Kind::Interrupted, "interrupted")
+    Failure::new(FailureKind::Interrupted, "interrupted")
 }
 
 fn cannot() -> &'static str {

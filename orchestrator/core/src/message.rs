@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use base::process::{Job, Limits};
+use base::process::{Command, OutputLimits};
 use base::text::{head, printable, printable_output};
 
 use planner::commit::{self, COLUMNS};
@@ -71,8 +71,8 @@ impl MessageWriter {
         let Some((program, args)) = self.command.split_first() else {
             return Err("no program is configured".to_owned());
         };
-        let job = Job::new(program, directory).args(args).input(prompt.as_bytes());
-        let limits = Limits { time: Some(PATIENCE), bytes: 256 << 10 };
+        let job = Command::new(program, directory).args(args).input(prompt.as_bytes());
+        let limits = OutputLimits { time: Some(PATIENCE), bytes: 256 << 10 };
         let output = job.output_beside(limits).await.map_err(|e| e.to_string())?;
         if output.timed_out {
             return Err(format!("timed out after {} s", PATIENCE.as_secs()));

@@ -15,7 +15,7 @@ const PASSED_OVER: &[&str] = &["node_modules", "target", ".git", ".venv", "venv"
 
 /// A dependency that leads out of the worktree to a directory that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingDependency {
     /// The file that names it, relative to the worktree.
     manifest: String,
     /// The path as it is written there.
@@ -52,7 +52,7 @@ pub fn hint(worktree: &Path) -> Option<String> {
 
 /// The dependencies that are not there. Agents write these files: nothing is followed out of the
 /// worktree to read them.
-fn missing(worktree: &Path) -> Vec<Missing> {
+fn missing(worktree: &Path) -> Vec<MissingDependency> {
     let mut found = Vec::new();
     let mut left = MOST;
     if let Ok(top) = SafeDir::open(worktree) {
@@ -66,7 +66,7 @@ fn search(
     worktree: &Path,
     below: &mut Vec<String>,
     left: &mut usize,
-    found: &mut Vec<Missing>,
+    found: &mut Vec<MissingDependency>,
 ) {
     *left = left.saturating_sub(1);
     for (name, read) in MANIFESTS {
@@ -77,7 +77,7 @@ fn search(
             let leaves = !normalized(&target).starts_with(worktree);
             if leaves && !target.exists() {
                 let manifest = place.join(name).display().to_string();
-                found.push(Missing { manifest, path });
+                found.push(MissingDependency { manifest, path });
             }
         }
     }

@@ -55,7 +55,7 @@ pub struct Project {
 }
 
 /// A session that cannot be read, and why.
-pub type Damaged = (Id, Failure);
+pub type DamagedSession = (Id, Failure);
 
 impl Project {
     /// The studio for a repository and a configuration.
@@ -141,12 +141,12 @@ impl Project {
     }
 
     /// Every session as it is now, oldest first, and what is wrong with those that cannot be read.
-    pub fn sessions(&self) -> Result<(Vec<SessionView>, Vec<Damaged>)> {
+    pub fn sessions(&self) -> Result<(Vec<SessionView>, Vec<DamagedSession>)> {
         let fates = self.fates()?;
         let ids = self.store.ids()?;
         let part = ids.len().div_ceil(thread::available_parallelism().map_or(1, NonZero::get));
         let parts = ids.chunks(part.max(WORTH_A_THREAD));
-        let looked: Vec<(Vec<SessionView>, Vec<Damaged>)> = thread::scope(|scope| {
+        let looked: Vec<(Vec<SessionView>, Vec<DamagedSession>)> = thread::scope(|scope| {
             let fates = &fates;
             let threads: Vec<_> =
                 parts.map(|part| scope.spawn(move || self.look_at(part, fates))).collect();
@@ -162,7 +162,7 @@ impl Project {
         Ok((views, unreadable.into_iter().flatten().collect()))
     }
 
-    fn look_at(&self, ids: &[Id], fates: &Dispositions) -> (Vec<SessionView>, Vec<Damaged>) {
+    fn look_at(&self, ids: &[Id], fates: &Dispositions) -> (Vec<SessionView>, Vec<DamagedSession>) {
         let (mut views, mut unreadable) = (Vec::new(), Vec::new());
         for id in ids {
             match self.view_with(id, fates) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::clock::Clock;
-use base::config::Sources;
+use base::config::ConfigSources;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use tokio_util::sync::CancellationToken;
@@ -99,7 +99,10 @@ fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, S
     let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
     // Where it was asked for may be gone: a repository is moved, a linked worktree removed.
     let asked = record.manner.directory.as_deref().filter(|directory| directory.is_dir());
-    let loaded = base::config::load(&Sources { only, ..Sources::from_env(asked.unwrap_or(top)) })?;
+    let loaded = base::config::load(&ConfigSources {
+        only,
+        ..ConfigSources::from_env(asked.unwrap_or(top))
+    })?;
     let project = Project::with(repository, loaded.config);
     let config = supervisor_config(&project, record)?;
     Ok((project, config))

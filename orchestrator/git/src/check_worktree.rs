@@ -48,7 +48,7 @@ impl Drop for CheckWorktree {
 }
 
 /// What an earlier use of a slot left, renamed out of the way.
-struct Old {
+struct StaleWorktree {
     worktree: PathBuf,
     writable: Vec<PathBuf>,
 }
@@ -112,7 +112,7 @@ pub fn prepare(
     }
     let included = match &repository.main_checkout {
         Some(checkout) => include::copy(checkout, &place.worktree)?,
-        None => include::Included::default(),
+        None => include::IncludedFiles::default(),
     };
     Ok(CheckWorktree {
         place,
@@ -135,7 +135,12 @@ pub fn all(repository: &Repository) -> Vec<PathBuf> {
 }
 
 /// Renames what an earlier use left. Nothing of it is opened: checks could put links there.
-fn put_aside(repository: &Repository, top: &Path, place: &SessionRepo, dir: &Path) -> Result<Old> {
+fn put_aside(
+    repository: &Repository,
+    top: &Path,
+    place: &SessionRepo,
+    dir: &Path,
+) -> Result<StaleWorktree> {
     let parent = place.worktree.parent().unwrap_or(top);
     worktree::refuse_symlink(top)?;
     worktree::refuse_symlink(parent)?;
@@ -149,7 +154,7 @@ fn put_aside(repository: &Repository, top: &Path, place: &SessionRepo, dir: &Pat
     }
     let trash = names::trash_of(repository, top);
     worktree::refuse_symlink(&trash)?;
-    let old = Old {
+    let old = StaleWorktree {
         worktree: aside(&trash, place.id.as_str()),
         writable: WRITABLE.iter().map(|name| aside(dir, name)).collect(),
     };
@@ -188,7 +193,7 @@ fn aside(dir: &Path, name: &str) -> PathBuf {
     names.find(|path| path.symlink_metadata().is_err()).expect("numbers do not end")
 }
 
-impl Old {
+impl StaleWorktree {
     fn remove(&self) {
         let all = self.writable.iter().chain([&self.worktree]);
         for path in all.filter(|path| path.symlink_metadata().is_ok()) {

@@ -1,6 +1,6 @@
 //! What git users are used to and studio does otherwise: hooks and signatures. It is said, not hidden.
 
-use base::config::studio::Studio;
+use base::config::studio::StudioConfig;
 use base::failure::{Failure, Result};
 use git2::{AttrCheckFlags, AttrValue};
 
@@ -19,7 +19,7 @@ const HOOKS: &[&str] = &[
 ];
 
 /// Refuses settings that would be ignored otherwise.
-pub fn check_supported(settings: &Studio) -> Result<()> {
+pub fn check_supported(settings: &StudioConfig) -> Result<()> {
     let asked = [("sign", settings.sign), ("hooks", settings.hooks)];
     let Some((key, _)) = asked.into_iter().find(|(_, on)| *on) else { return Ok(()) };
     Err(Failure::usage(format!("`[studio] {key} = true` is not supported yet"))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
 use base::process::find_program;
-use base::sandbox::{self, Rules};
+use base::sandbox::{self, SandboxRules};
 
 /// What the git program needs to start, wherever it is installed.
 const SYSTEM: &[&str] = &[
@@ -31,8 +31,8 @@ const ALTERNATES_DEPTH: usize = 5;
 const ALTERNATES_BYTES: u64 = 1 << 20;
 
 /// Rules that open nothing but these trees and what it takes to run git.
-pub fn rules(read: Vec<PathBuf>, write: Vec<PathBuf>) -> Rules {
-    let mut rules = Rules { read, write, ..Rules::default() };
+pub fn rules(read: Vec<PathBuf>, write: Vec<PathBuf>) -> SandboxRules {
+    let mut rules = SandboxRules { read, write, ..SandboxRules::default() };
     rules.read.extend(SYSTEM.iter().map(PathBuf::from));
     rules.read.extend(git_installation());
     rules.write.push(PathBuf::from("/dev/null"));
@@ -43,7 +43,7 @@ pub fn rules(read: Vec<PathBuf>, write: Vec<PathBuf>) -> Rules {
 /// too. Gives up after `longest`, so that no file can hold us for ever: the thread is left behind
 /// then and ends with this process.
 pub fn run<T: Send + 'static>(
-    rules: Rules,
+    rules: SandboxRules,
     longest: Duration,
     what: &'static str,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -105,7 +105,7 @@ fn git_installation() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::process::{Job, Limits};
+    use base::process::{Command, OutputLimits};
 
     #[test]
     fn a_confined_thread_and_its_children_read_what_is_named_and_nothing_else() {
@@ -116,7 +116,7 @@ mod tests {
         let read = move || {
             let here = std::fs::read_to_string(&open).is_ok();
             let outside = std::fs::read_to_string(&closed).is_ok();
-            let child = Job::new("cat", "/").arg(&closed).output(Limits::seconds(60));
+            let child = Command::new("cat", "/").arg(&closed).output(OutputLimits::seconds(60));
             let child = child.or_fail(|| "cannot run cat")?;
             Ok((here, outside, child.text().contains("secret")))
         };
@@ -130,7 +130,7 @@ mod tests {
     fn work_that_never_ends_is_given_up() {
         let (_tx, rx) = mpsc::channel::<()>();
         let stuck = move || rx.recv().or_fail(|| "it ended");
-        let given_up = run(Rules::default(), Duration::from_millis(1), "cannot look", stuck);
+        let given_up = run(SandboxRules::default(), Duration::from_millis(1), "cannot look", stuck);
         assert!(given_up.unwrap_err().reason().unwrap().contains("timed out"));
     }
 

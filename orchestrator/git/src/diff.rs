@@ -11,7 +11,7 @@ use crate::stage::is_g3s_own;
 
 /// How much differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stats {
+pub struct DiffStats {
     /// Files that differ.
     pub files: usize,
     /// Lines that were added.
@@ -24,7 +24,7 @@ pub struct Stats {
 
 /// How many commits two commits are apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Apart {
+pub struct CommitDistance {
     /// Commits only in the first.
     pub ahead: usize,
     /// Commits only in the second.
@@ -32,13 +32,13 @@ pub struct Apart {
 }
 
 /// How much differs between two commits.
-pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<Stats> {
+pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<DiffStats> {
     stats_in(&repository.open()?, from, to)
 }
 
 /// How much differs between two commits or trees, read from a given repository.
-pub fn stats_in(repo: &git2::Repository, from: &str, to: &str) -> Result<Stats> {
-    let mut stats = Stats::default();
+pub fn stats_in(repo: &git2::Repository, from: &str, to: &str) -> Result<DiffStats> {
+    let mut stats = DiffStats::default();
     let diff = between(repo, from, to)?;
     for delta in diff.deltas() {
         if let Some(path) = path_of(&delta).filter(|path| !is_g3s_own(path)) {
@@ -80,15 +80,15 @@ pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
 }
 
 /// How many commits the first is ahead of and behind the second.
-pub fn apart(repository: &Repository, one: &str, other: &str) -> Result<Apart> {
+pub fn apart(repository: &Repository, one: &str, other: &str) -> Result<CommitDistance> {
     apart_in(&repository.open()?, one, other)
 }
 
 /// How many commits the first is ahead of and behind the second, read from a given repository.
-pub fn apart_in(repo: &git2::Repository, one: &str, other: &str) -> Result<Apart> {
+pub fn apart_in(repo: &git2::Repository, one: &str, other: &str) -> Result<CommitDistance> {
     let (ahead, behind) =
         repo.graph_ahead_behind(refs::oid(one)?, refs::oid(other)?).or_fail(cannot)?;
-    Ok(Apart { ahead, behind })
+    Ok(CommitDistance { ahead, behind })
 }
 
 /// The difference, with renames found.

@@ -18,22 +18,22 @@ use crate::{keepalive_refs, snapshot, trash};
 
 /// How long and how much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct RetentionPolicy {
     /// Days that dropped work is kept.
     pub days: i64,
     /// Bytes on disk that the trash may take; past that, the oldest goes first.
     pub bytes: u64,
 }
 
-impl Default for Keep {
+impl Default for RetentionPolicy {
     fn default() -> Self {
-        Keep { days: 7, bytes: 10_000_000_000 }
+        RetentionPolicy { days: 7, bytes: 10_000_000_000 }
     }
 }
 
 /// What was deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Freed {
+pub struct GcReport {
     /// Operations that can no longer be undone.
     pub operations: Vec<String>,
     /// Bytes on disk.
@@ -41,7 +41,7 @@ pub struct Freed {
 }
 
 /// What an operation has in the trash.
-struct Heap {
+struct TrashEntry {
     intent: Intent,
     directories: Vec<PathBuf>,
     kept: BTreeMap<String, String>,
@@ -51,11 +51,15 @@ struct Heap {
 
 /// Deletes what is older than the limit, and then the oldest while there is too much. Nothing but
 /// trash is touched.
-pub fn empty(repository: &Repository, keep: Keep, now: jiff::Timestamp) -> Result<Freed> {
+pub fn empty(
+    repository: &Repository,
+    keep: RetentionPolicy,
+    now: jiff::Timestamp,
+) -> Result<GcReport> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
     sweep(repository, &log);
-    let mut freed = Freed::default();
+    let mut freed = GcReport::default();
     for heap in heaps(repository, &log, keep, now)? {
         delete(repository, &heap)?;
         freed.add(&heap);
@@ -64,17 +68,21 @@ pub fn empty(repository: &Repository, keep: Keep, now: jiff::Timestamp) -> Resul
 }
 
 /// What [`empty`] would delete.
-pub fn planned(repository: &Repository, keep: Keep, now: jiff::Timestamp) -> Result<Freed> {
+pub fn planned(
+    repository: &Repository,
+    keep: RetentionPolicy,
+    now: jiff::Timestamp,
+) -> Result<GcReport> {
     let log = OperationLog::open(repository)?;
-    let mut freed = Freed::default();
+    let mut freed = GcReport::default();
     for heap in heaps(repository, &log, keep, now)? {
         freed.add(&heap);
     }
     Ok(freed)
 }
 
-impl Freed {
-    fn add(&mut self, heap: &Heap) {
+impl GcReport {
+    fn add(&mut self, heap: &TrashEntry) {
         self.operations.push(heap.intent.id.clone());
         self.bytes += heap.bytes;
     }
@@ -84,12 +92,12 @@ impl Freed {
 fn heaps(
     repository: &Repository,
     log: &OperationLog,
-    keep: Keep,
+    keep: RetentionPolicy,
     now: jiff::Timestamp,
-) -> Result<Vec<Heap>> {
+) -> Result<Vec<TrashEntry>> {
     let oldest = now.as_second() - keep.days * 86_400;
     let repo = repository.open()?;
-    let mut heaps: Vec<Heap> = Vec::new();
+    let mut heaps: Vec<TrashEntry> = Vec::new();
     for intent in log.intents().filter(|intent| log.outcome(&intent.id) == Some(true)) {
         let directories = directories(repository, intent);
         let kept = refs::list(&repo, &trash::kept_prefix(&intent.id))?;
@@ -99,7 +107,7 @@ fn heaps(
         let time: Option<jiff::Timestamp> = intent.time.parse().ok();
         let is_old = time.is_some_and(|time| time.as_second() <= oldest);
         let bytes = directories.iter().map(|dir| size(dir)).sum();
-        heaps.push(Heap { intent: intent.clone(), directories, kept, bytes, is_old });
+        heaps.push(TrashEntry { intent: intent.clone(), directories, kept, bytes, is_old });
     }
     let mut total: u64 = heaps.iter().map(|heap| heap.bytes).sum();
     heaps.retain(|heap| {
@@ -133,7 +141,7 @@ fn trash_of_worktrees(intent: &Intent) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Renames first, so that an interrupted deletion is never taken for something to undo.
-fn delete(repository: &Repository, heap: &Heap) -> Result<()> {
+fn delete(repository: &Repository, heap: &TrashEntry) -> Result<()> {
     for dir in &heap.directories {
         step("gc.rename");
         let mut emptied = dir.clone().into_os_string();

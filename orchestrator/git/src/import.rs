@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::head::{self, HeadState};
 use crate::object_quarantine::{self, Quarantine};
-use crate::refs::{self, RefChange, Swap};
+use crate::refs::{self, RefChange, SwapResult};
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{Originals, SessionRepo};
@@ -15,7 +15,7 @@ use crate::{keepalive_refs, repair, session_repo, snapshot, worktree};
 
 /// What came home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Imported {
+pub struct ImportedWork {
     /// The commit that the agent's HEAD names; the session's branch holds it now.
     pub head: String,
     /// Whether the branch moved.
@@ -30,7 +30,7 @@ pub struct Imported {
 
 /// Imports what the agent committed. Refuses (3) when the worktree's `.git` file is not the one
 /// that was written: then nobody knows whose repository it leads to.
-pub fn import(repository: &Repository, place: &SessionRepo) -> Result<Imported> {
+pub fn import(repository: &Repository, place: &SessionRepo) -> Result<ImportedWork> {
     let originals = Originals::load(&place.git_dir)?;
     let mut notes = Vec::new();
     if !check_pointer(place)? {
@@ -51,7 +51,7 @@ pub fn import(repository: &Repository, place: &SessionRepo) -> Result<Imported> 
     for name in session_repo::drop_dead_refs(repository, place)? {
         notes.push(format!("{name} is gone from the repository and was dropped from the session"));
     }
-    Ok(Imported { head, moved, on: found.branch, busy: found.busy, notes })
+    Ok(ImportedWork { head, moved, on: found.branch, busy: found.busy, notes })
 }
 
 /// Brings the objects, pins them, then moves the branch.
@@ -81,8 +81,8 @@ fn import_objects(
     step("import.pinned");
     let branch = RefChange::new(place.branch.full(), tip, Some(head.to_owned()));
     match refs::update(repository, &[branch], "studio: bring the session's work home")? {
-        Swap::Done => {}
-        Swap::Lost { found, .. } => {
+        SwapResult::Done => {}
+        SwapResult::Lost { found, .. } => {
             let found = found.unwrap_or_else(|| "nothing".to_owned());
             return Err(Failure::refused(format!("the branch `{}` was moved", place.branch))
                 .because(format!("it holds {found}, while the session's work was imported"))

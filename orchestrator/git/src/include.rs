@@ -19,7 +19,7 @@ const LIST: &str = ".worktreeinclude";
 
 /// What became of the files that the list names; relative paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Included {
+pub struct IncludedFiles {
     /// Those that were copied.
     pub copied: Vec<PathBuf>,
     /// Those that were not, because they look like secrets and the list is not trusted.
@@ -29,8 +29,8 @@ pub struct Included {
 /// Copies untracked files of the checkout that the list names. Tracked files are never copied, no
 /// symlink is followed, nothing is overwritten. A list that came with the repository copies files
 /// that look like secrets only when the user trusts exactly that list.
-pub fn copy(checkout: &Path, worktree: &Path) -> Result<Included> {
-    let mut included = Included::default();
+pub fn copy(checkout: &Path, worktree: &Path) -> Result<IncludedFiles> {
+    let mut included = IncludedFiles::default();
     for path in listed(checkout, worktree, &mut included.withheld)? {
         let done = copy_one(&checkout.join(&path), worktree, &path);
         if done.or_fail(|| format!("cannot copy {} into the worktree", path.display()))? {
@@ -100,7 +100,7 @@ fn listed(checkout: &Path, worktree: &Path, withheld: &mut Vec<PathBuf>) -> Resu
 /// Whether the user accepted exactly this list (`g3 trust --file .worktreeinclude`).
 fn is_trusted(checkout: &Path) -> bool {
     let file = checkout.join(LIST);
-    let store = base::config::Sources::from_env(checkout).trust_store();
+    let store = base::config::ConfigSources::from_env(checkout).trust_store();
     let content = fs::read(&file).ok();
     store.zip(content).is_some_and(|(store, content)| trust::is_trusted(&store, &file, &content))
 }

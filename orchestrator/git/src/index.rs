@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
-use base::process::Limits;
+use base::process::OutputLimits;
 
 use crate::object_quarantine::Quarantine;
 use crate::safe_open::SafeDir;
@@ -61,7 +61,7 @@ fn rewritten(scratch: &Path, path: &Path) -> Result<git2::Index> {
         .without_user_config()
         .job(args)
         .env("GIT_INDEX_FILE", path)
-        .output(Limits::seconds(120))
+        .output(OutputLimits::seconds(120))
         .or_fail(|| "cannot start git")?;
     if !output.ok() {
         return Err(Failure::failed(cannot()).because(output.error_text()));

@@ -5,7 +5,7 @@ use base::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::checkout::{self, FileChange};
-use crate::merge::{Candidate, Committed};
+use crate::merge::{Candidate, LandingCommit};
 use crate::names::BranchName;
 use crate::oplog::{Intent, OperationKind, OperationLog, TargetUpdate};
 use crate::refs::RefChange;
@@ -22,7 +22,7 @@ pub struct LandRequest {
     /// Its merged and checked work.
     pub candidate: Candidate,
     /// What [`merge::commit`] gave.
-    pub committed: Committed,
+    pub committed: LandingCommit,
     /// What is noted at the commit in `refs/notes/studio`.
     pub receipt: Option<String>,
     /// When, as RFC 3339.
@@ -32,7 +32,7 @@ pub struct LandRequest {
 /// How it went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Accepted {
+pub enum LandResult {
     /// The target holds the commit.
     Landed {
         /// The operation, for `studio undo`.
@@ -45,12 +45,12 @@ pub enum Accepted {
 }
 
 /// Lands. Refuses (3), naming paths and reasons, when anything of the user's is in the way.
-pub fn accept(repository: &Repository, order: &LandRequest) -> Result<Accepted> {
+pub fn accept(repository: &Repository, order: &LandRequest) -> Result<LandResult> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
     let candidate = &order.candidate;
     if repository.tip(&candidate.target)?.as_deref() != Some(candidate.target_tip.as_str()) {
-        return Ok(Accepted::TargetMoved);
+        return Ok(LandResult::TargetMoved);
     }
     refuse_session_branch(repository, &candidate.target)?;
     let operation = log.next_id();
@@ -79,8 +79,8 @@ pub fn accept(repository: &Repository, order: &LandRequest) -> Result<Accepted> 
         )
     };
     match transaction::carry_out(repository, &mut log, &intent)? {
-        TransactionResult::Yes => Ok(Accepted::Landed { operation, checkouts: checkouts.len() }),
-        TransactionResult::TargetMoved(_) => Ok(Accepted::TargetMoved),
+        TransactionResult::Yes => Ok(LandResult::Landed { operation, checkouts: checkouts.len() }),
+        TransactionResult::TargetMoved(_) => Ok(LandResult::TargetMoved),
     }
 }
 

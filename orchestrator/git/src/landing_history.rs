@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::event::Usage;
 use base::failure::{Failure, OrFail, Result};
-use planner::verdict::{Disagreement, Judged};
+use planner::verdict::{Disagreement, RequirementVerdict};
 use serde::Deserialize;
 
 use crate::receipt::NOTES;
@@ -41,7 +41,7 @@ pub struct Receipt {
     /// The checks of the landed tree.
     pub checks: Vec<ReceiptCheck>,
     /// What the coach said of each requirement.
-    pub verdict: Option<Vec<Judged>>,
+    pub verdict: Option<Vec<RequirementVerdict>>,
     /// Whether the coach judged another state of the work, so that there is no verdict here.
     pub judged_earlier: bool,
     /// Rounds of player and coach.

@@ -12,7 +12,7 @@ use crate::checkout::{self, FileChange, FileEntry};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
-use crate::snapshot::{self, LeftOut, SnapshotLimits, WorktreeContent};
+use crate::snapshot::{self, Omission, SnapshotLimits, WorktreeContent};
 use crate::{checkout_update, import, object_quarantine};
 
 /// What the message of such a commit begins with.
@@ -24,12 +24,12 @@ pub struct Leftover {
     /// What they changed, path by path.
     pub changes: Vec<FileChange>,
     /// Files that are no part of a snapshot: too large, or too many.
-    pub beside: Vec<Beside>,
+    pub beside: Vec<UntrackedFile>,
 }
 
 /// A file that is no part of a snapshot, as it was when the checks ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Beside {
+pub struct UntrackedFile {
     path: String,
     bytes: u64,
     /// Seconds and nanoseconds.
@@ -66,7 +66,8 @@ pub fn note(
         snapshot::look(repository, place, &home, &SnapshotLimits::default(), &Leftover::default())?;
     let work = scratch.repo.find_commit(refs::oid(before.work)?).or_fail(cannot)?;
     let new = left_out.iter().filter(|left| !before.left_out.contains(&left.path));
-    let beside: Vec<Beside> = new.filter_map(|left| Beside::of(place, left)).collect();
+    let beside: Vec<UntrackedFile> =
+        new.filter_map(|left| UntrackedFile::of(place, left)).collect();
     if tree == work.tree_id() && beside.is_empty() {
         let gone = RefChange::new(name(&place.id), held, None);
         return refs::update_own(repository, &[gone], "studio: the checks left nothing");
@@ -109,18 +110,22 @@ pub fn of(repo: &git2::Repository, id: &Id) -> Result<Leftover> {
 
 impl Leftover {
     /// Whether a path that a snapshot leaves out is still as the checks left it.
-    pub fn holds(&self, place: &SessionRepo, left_out: &LeftOut) -> bool {
+    pub fn holds(&self, place: &SessionRepo, left_out: &Omission) -> bool {
         let known = self.beside.iter().find(|beside| beside.path == left_out.path);
-        known.is_some_and(|known| Beside::of(place, left_out).as_ref() == Some(known))
+        known.is_some_and(|known| UntrackedFile::of(place, left_out).as_ref() == Some(known))
     }
 }
 
-impl Beside {
+impl UntrackedFile {
     /// None for a directory: whether something in it has changed could not be told.
-    fn of(place: &SessionRepo, left: &LeftOut) -> Option<Beside> {
+    fn of(place: &SessionRepo, left: &Omission) -> Option<UntrackedFile> {
         let found = place.worktree.join(&left.path).symlink_metadata().ok()?;
         let modified = (found.mtime(), found.mtime_nsec());
-        (!found.is_dir()).then(|| Beside { path: left.path.clone(), bytes: found.len(), modified })
+        (!found.is_dir()).then(|| UntrackedFile {
+            path: left.path.clone(),
+            bytes: found.len(),
+            modified,
+        })
     }
 }
 

@@ -31,7 +31,7 @@ pub enum MergeStrategy {
 
 /// What landing would bring about.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Prepared {
+pub enum PreparedMerge {
     /// The target has it all already.
     Nothing,
     /// Both sides changed the same.
@@ -67,7 +67,7 @@ pub struct Candidate {
 
 /// The commit that is to land.
 #[derive(Debug)]
-pub struct Committed {
+pub struct LandingCommit {
     /// Its id.
     pub commit: String,
     /// The ref of the receipts with the commit's own, when it was made along with it.
@@ -99,7 +99,7 @@ pub fn prepare(
     target: &BranchName,
     strategy: MergeStrategy,
     now: jiff::Timestamp,
-) -> Result<Prepared> {
+) -> Result<PreparedMerge> {
     let target_tip = repository.tip(target)?.ok_or_else(|| {
         Failure::not_found(format!("no such branch: `{target}`")).next("git branch --list")
     })?;
@@ -124,11 +124,11 @@ pub fn prepare(
     };
     let (tree, parents) = match merged {
         Ok(merged) => merged,
-        Err(conflicts) => return Ok(Prepared::Conflicts(conflicts)),
+        Err(conflicts) => return Ok(PreparedMerge::Conflicts(conflicts)),
     };
     let tree = tree::without_g3s_own(repo, tree, &ours.tree().or_fail(cannot)?)?;
     if tree == ours.tree_id() {
-        return Ok(Prepared::Nothing);
+        return Ok(PreparedMerge::Nothing);
     }
     let makes_commit = match strategy {
         MergeStrategy::Squash | MergeStrategy::Merge => true,
@@ -156,7 +156,7 @@ pub fn prepare(
     let from = [scratch.objects()];
     candidate.kept = Some(object_quarantine::bring(repository, &from, &wanted, &had, &place.id)?);
     step("merge.held");
-    Ok(Prepared::Ready(Box::new(candidate)))
+    Ok(PreparedMerge::Ready(Box::new(candidate)))
 }
 
 /// Makes the commit that is to land, and its receipt.
@@ -167,9 +167,9 @@ pub fn commit(
     message: &CommitMessage,
     receipt: Option<&str>,
     now: jiff::Timestamp,
-) -> Result<Committed> {
+) -> Result<LandingCommit> {
     if !candidate.needs_message {
-        return Ok(Committed { commit: candidate.parents[0].clone(), note: None, kept: None });
+        return Ok(LandingCommit { commit: candidate.parents[0].clone(), note: None, kept: None });
     }
     let scratch = Quarantine::open(repository)?;
     let commit = make(&scratch, candidate, &message.full()?, now)?;
@@ -185,7 +185,7 @@ pub fn commit(
     let kept =
         object_quarantine::bring(repository, &[scratch.objects()], &wanted, &had, &place.id)?;
     step("merge.committed");
-    Ok(Committed { commit, note, kept: Some(kept) })
+    Ok(LandingCommit { commit, note, kept: Some(kept) })
 }
 
 /// Lets go of what an earlier studio held.

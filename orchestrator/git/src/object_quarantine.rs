@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::id::Id;
-use base::process::{Job, Running, Stream};
+use base::process::{Command, Running, Stream};
 
 use crate::confined;
 use crate::repo::Repository;
@@ -231,14 +231,14 @@ fn hand_over(from: &Path, to: &Path, name: &str) -> std::io::Result<KeepFiles> {
 }
 
 /// Runs one git into another; both must succeed. Gives the name of the pack.
-fn pipe(packer: Packer, indexer: Job, input: Vec<u8>) -> Result<String> {
+fn pipe(packer: Packer, indexer: Command, input: Vec<u8>) -> Result<String> {
     let Packer { mut packing, errors, _desk } = packer;
     let stdout = packing.child.stdout.take().expect("its stdout is a pipe");
     let mut stdin = packing.child.stdin.take().expect("its stdin is a pipe");
     let feeder = std::thread::spawn(move || stdin.write_all(&input));
     let output = indexer
         .stdin(Stream::File(OwnedFd::from(stdout).into()))
-        .output(base::process::Limits { time: Some(LONGEST), bytes: 1 << 20 })
+        .output(base::process::OutputLimits { time: Some(LONGEST), bytes: 1 << 20 })
         .or_fail(|| "cannot start git")?;
     let _ = feeder.join();
     let until = Instant::now() + Duration::from_secs(60);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use base::failure::{OrFail, Result};
 use base::git::Git;
-use base::process::Limits;
+use base::process::OutputLimits;
 
 use crate::include;
 use crate::names::WorktreeTemplate;
@@ -62,7 +62,7 @@ fn uncommitted(repository: &Repository) -> Result<Option<String>> {
     let door = Git::at(&repository.here).with_work_tree(&checkout);
     let args = ["status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames"];
     let fail = || "cannot look for uncommitted changes";
-    let output = door.job(args).output(Limits::seconds(60)).or_fail(fail)?;
+    let output = door.job(args).output(OutputLimits::seconds(60)).or_fail(fail)?;
     if !output.ok() {
         // Nothing is started or refused because of this.
         return Ok(None);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
-use base::process::{Job, Limits};
+use base::process::{Command, OutputLimits};
 
 use crate::object_quarantine::Quarantine;
 use crate::refs;
@@ -80,7 +80,7 @@ impl Comparison {
 
     /// The git command that prints the difference of these paths to its stdout; of all files when
     /// there are none.
-    pub fn job(&self, form: PatchForm, paths: &[OsString]) -> Result<Job> {
+    pub fn job(&self, form: PatchForm, paths: &[OsString]) -> Result<Command> {
         let mut args: Vec<OsString> = Vec::new();
         let readable = !matches!(form, PatchForm::Applicable);
         if readable {
@@ -125,13 +125,13 @@ impl Comparison {
             ["diff-tree", "-r", "--no-renames", "--name-only", "-z"].map(OsString::from).into();
         args.extend([OsString::from(&self.from), OsString::from(&self.to), "--".into()]);
         args.extend(paths.iter().cloned());
-        let output = self.git(&args).output(Limits::seconds(600)).or_fail(cannot)?;
+        let output = self.git(&args).output(OutputLimits::seconds(600)).or_fail(cannot)?;
         let output = base::git::checked(&args, output).or_fail(cannot)?;
         let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(|name| OsString::from_vec(name.to_owned())).collect())
     }
 
-    fn git(&self, args: &[OsString]) -> Job {
+    fn git(&self, args: &[OsString]) -> Command {
         let door = Git::at(&self.git_dir).without_attributes();
         let mut job = door.job(args);
         if !self.objects.is_empty() {

@@ -9,7 +9,7 @@ use crate::snapshot::Snapshot;
 use crate::tree_limits;
 
 /// The tree of all the work, and the last of the replayed commits.
-type Replayed = (git2::Oid, Vec<git2::Oid>);
+type ReplayedWork = (git2::Oid, Vec<git2::Oid>);
 
 /// Replays the commits of the session that the target does not have, oldest first, each with its
 /// author and message; merge commits and those that change nothing any more are left out. What is
@@ -19,7 +19,7 @@ pub fn replay(
     onto: &git2::Commit<'_>,
     snapshot: &Snapshot,
     now: jiff::Timestamp,
-) -> Result<std::result::Result<Replayed, Vec<Conflict>>> {
+) -> Result<std::result::Result<ReplayedWork, Vec<Conflict>>> {
     let target = onto.tree().or_fail(cannot)?;
     let mut last = onto.clone();
     for id in commits(repo, onto.id(), refs::oid(&snapshot.head)?).or_fail(cannot)? {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 use base::git::Git;
-use base::process::Limits;
+use base::process::OutputLimits;
 
 use crate::import;
 use crate::repo::Repository;
@@ -105,7 +105,8 @@ fn fill(place: &SessionRepo, desk: &Path, work: &str, staged: &str) -> Result<()
     let door = Git::at(&place.git_dir).with_work_tree(desk);
     for args in [["read-tree", "--reset", "-u", work].as_slice(), &["read-tree", "--reset", staged]]
     {
-        let output = door.job(args).output(Limits::seconds(3600)).or_fail(|| "cannot start git")?;
+        let output =
+            door.job(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
         if !output.ok() {
             return Err(Failure::failed(cannot())
                 .because(output.error_text())

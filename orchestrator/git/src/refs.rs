@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::failure::{Failure, OrFail, Result};
-use base::process::Limits;
+use base::process::OutputLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::repo::Repository;
@@ -21,7 +21,7 @@ pub struct RefChange {
 
 /// How a transaction went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Swap {
+pub enum SwapResult {
     /// All refs moved.
     Done,
     /// None moved, because this one holds something else.
@@ -50,12 +50,16 @@ impl RefChange {
 }
 
 /// Moves all refs or none. Hooks do not run. Changes that change nothing are left out.
-pub fn update(repository: &Repository, changes: &[RefChange], why: &str) -> Result<Swap> {
+pub fn update(repository: &Repository, changes: &[RefChange], why: &str) -> Result<SwapResult> {
     update_with(repository, &[], changes, why)
 }
 
 /// As [`update`]; the refs are on disk when this returns (git 2.36 and later: `core.fsync`).
-pub fn update_on_disk(repository: &Repository, changes: &[RefChange], why: &str) -> Result<Swap> {
+pub fn update_on_disk(
+    repository: &Repository,
+    changes: &[RefChange],
+    why: &str,
+) -> Result<SwapResult> {
     update_with(repository, &["-c", "core.fsync=committed"], changes, why)
 }
 
@@ -64,10 +68,10 @@ fn update_with(
     settings: &[&str],
     changes: &[RefChange],
     why: &str,
-) -> Result<Swap> {
+) -> Result<SwapResult> {
     let wanted: Vec<&RefChange> = changes.iter().filter(|c| c.before != c.after).collect();
     if wanted.is_empty() {
-        return Ok(Swap::Done);
+        return Ok(SwapResult::Done);
     }
     let mut input = Vec::new();
     for change in &wanted {
@@ -81,15 +85,15 @@ fn update_with(
     }
     let args = settings.iter().copied().chain(["update-ref", "-m", why, "--stdin", "-z"]);
     let job = repository.door().job(args).input(input);
-    let output = job.output(Limits::seconds(120)).or_fail(|| "cannot start git")?;
+    let output = job.output(OutputLimits::seconds(120)).or_fail(|| "cannot start git")?;
     if output.ok() {
-        return Ok(Swap::Done);
+        return Ok(SwapResult::Done);
     }
     let repo = repository.open()?;
     for change in wanted {
         let found = read(&repo, &change.name)?;
         if found != change.before {
-            return Ok(Swap::Lost { name: change.name.clone(), found });
+            return Ok(SwapResult::Lost { name: change.name.clone(), found });
         }
     }
     Err(Failure::failed("cannot move refs").because(output.error_text()))
@@ -98,8 +102,8 @@ fn update_with(
 /// As [`update`], where losing the swap means that something else works on our own refs.
 pub fn update_own(repository: &Repository, changes: &[RefChange], why: &str) -> Result<()> {
     match update(repository, changes, why)? {
-        Swap::Done => Ok(()),
-        Swap::Lost { name, found } => {
+        SwapResult::Done => Ok(()),
+        SwapResult::Lost { name, found } => {
             let found = found.unwrap_or_else(|| "nothing".to_owned());
             Err(Failure::refused(format!("{name} was changed by someone else"))
                 .because(format!("it holds {found}"))

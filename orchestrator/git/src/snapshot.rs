@@ -10,7 +10,7 @@ use base::git::Git;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
-use crate::import::Imported;
+use crate::import::ImportedWork;
 use crate::leftovers::Leftover;
 use crate::object_quarantine::{self, Quarantine};
 use crate::refs::{self, RefChange};
@@ -43,7 +43,7 @@ impl Default for SnapshotLimits {
 /// Why a path is not in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum OmissionReason {
     /// The file is larger than the limit.
     TooLarge,
     /// There are too many untracked files.
@@ -56,11 +56,11 @@ pub enum Why {
 
 /// A path that is not in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
+pub struct Omission {
     /// Relative to the worktree; bytes that are not UTF-8 are replaced.
     pub path: String,
     /// Why.
-    pub why: Why,
+    pub why: OmissionReason,
 }
 
 /// The work of a session at one moment.
@@ -73,7 +73,7 @@ pub struct Snapshot {
     /// The number of the snapshot; none when the worktree is clean.
     pub number: Option<u64>,
     /// What is not in it: landing refuses until these are ignored or included.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Omission>,
     /// What is not in it because it came, changed or went while the checks ran.
     pub by_checks: Vec<String>,
 }
@@ -91,7 +91,7 @@ impl Snapshot {
 pub fn take(
     repository: &Repository,
     place: &SessionRepo,
-    home: &Imported,
+    home: &ImportedWork,
     limits: &SnapshotLimits,
     now: jiff::Timestamp,
 ) -> Result<Snapshot> {
@@ -119,7 +119,7 @@ pub fn take(
     if is_clean && numbered(&repo, &place.id)?.is_empty() {
         return Ok(clean(left_out, by_checks));
     }
-    let made = Made { head: home.head.clone(), tree, staged };
+    let made = SnapshotTree { head: home.head.clone(), tree, staged };
     let (work, number) = keep(repository, place, &scratch, &made, now)?;
     if is_clean {
         return Ok(clean(left_out, by_checks));
@@ -136,7 +136,7 @@ pub struct WorktreeContent {
     /// What is staged; none while a merge has left conflicts.
     pub staged: Option<git2::Oid>,
     /// What is not in the tree.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Omission>,
     /// What is not in the tree because it came, changed or went while the checks ran.
     pub by_checks: Vec<String>,
 }
@@ -148,7 +148,7 @@ pub struct WorktreeContent {
 pub fn look(
     repository: &Repository,
     place: &SessionRepo,
-    home: &Imported,
+    home: &ImportedWork,
     limits: &SnapshotLimits,
     leftovers: &Leftover,
 ) -> Result<WorktreeContent> {
@@ -223,7 +223,7 @@ pub enum LastSeen {
 pub fn last_seen(
     repository: &Repository,
     place: &SessionRepo,
-    home: &Imported,
+    home: &ImportedWork,
 ) -> Result<LastSeen> {
     let repo = repository.open()?;
     let Some((number, work)) = numbered(&repo, &place.id)?.pop() else {
@@ -244,7 +244,7 @@ pub fn last_seen(
 }
 
 /// The refusal (3) to land while a snapshot may hold work that the commits do not.
-fn older(place: &SessionRepo, home: &Imported, name: &str) -> Failure {
+fn older(place: &SessionRepo, home: &ImportedWork, name: &str) -> Failure {
     Failure::refused(format!("the worktree of `{}` is gone", place.id))
         .because(format!(
             "its latest snapshot is older than its last commit: {name} may contain work that {} \
@@ -256,7 +256,7 @@ fn older(place: &SessionRepo, home: &Imported, name: &str) -> Failure {
 }
 
 /// What a snapshot consists of.
-struct Made {
+struct SnapshotTree {
     head: String,
     tree: git2::Oid,
     staged: Option<git2::Oid>,
@@ -267,7 +267,7 @@ fn keep(
     repository: &Repository,
     place: &SessionRepo,
     scratch: &Quarantine,
-    made: &Made,
+    made: &SnapshotTree,
     now: jiff::Timestamp,
 ) -> Result<(String, u64)> {
     let earlier = numbered(&repository.open()?, &place.id)?;
@@ -298,7 +298,7 @@ fn keep(
     Ok((commit, number))
 }
 
-fn says_the_same(repo: &git2::Repository, commit: &str, made: &Made) -> bool {
+fn says_the_same(repo: &git2::Repository, commit: &str, made: &SnapshotTree) -> bool {
     let Ok(commit) = git2::Oid::from_str(commit).and_then(|id| repo.find_commit(id)) else {
         return false;
     };
@@ -309,7 +309,7 @@ fn says_the_same(repo: &git2::Repository, commit: &str, made: &Made) -> bool {
 
 fn commit(
     repo: &git2::Repository,
-    made: &Made,
+    made: &SnapshotTree,
     now: jiff::Timestamp,
 ) -> std::result::Result<git2::Oid, git2::Error> {
     let time = git2::Time::new(now.as_second(), 0);
@@ -369,14 +369,14 @@ pub fn refuse_left_out(snapshot: &Snapshot, worktree: &Path) -> Result<()> {
         .next("or land it too: studio accept --include PATH"))
 }
 
-impl Why {
+impl OmissionReason {
     /// For people.
     pub fn sentence(self) -> &'static str {
         match self {
-            Why::TooLarge => "larger than 10 MB",
-            Why::TooMany => "one of more than 10,000 untracked files",
-            Why::Repository => "a nested repository",
-            Why::Unreadable => "not a readable file",
+            OmissionReason::TooLarge => "larger than 10 MB",
+            OmissionReason::TooMany => "one of more than 10,000 untracked files",
+            OmissionReason::Repository => "a nested repository",
+            OmissionReason::Unreadable => "not a readable file",
         }
     }
 }

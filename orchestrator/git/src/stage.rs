@@ -12,7 +12,7 @@ use base::git::Git;
 use crate::index;
 use crate::patterns;
 use crate::safe_open::read_file;
-use crate::snapshot::{LeftOut, SnapshotLimits, Why};
+use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
 
 /// How long git may take to list what changed.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -43,20 +43,20 @@ pub fn add_changes(
     index: &mut git2::Index,
     worktree: &Path,
     limits: &SnapshotLimits,
-) -> Result<Vec<LeftOut>> {
+) -> Result<Vec<Omission>> {
     let hidden = index::unhide(index, worktree)?;
     let mut changes = list(door, index, worktree, hidden)?;
     set_repositories_apart(&mut changes, worktree);
     refuse_endless_attributes(&changes, worktree)?;
     let mut left_out = Vec::new();
     let mut leave = |path: &Path, why| {
-        left_out.push(LeftOut { path: path.to_string_lossy().into_owned(), why });
+        left_out.push(Omission { path: path.to_string_lossy().into_owned(), why });
     };
     for path in &changes.repositories {
-        leave(path, Why::Repository);
+        leave(path, OmissionReason::Repository);
     }
     for path in &changes.unreadable {
-        leave(path, Why::Unreadable);
+        leave(path, OmissionReason::Unreadable);
     }
     for path in changes.gone {
         index.remove_path(&path).or_fail(cannot)?;
@@ -69,7 +69,7 @@ pub fn add_changes(
     for (n, path) in changes.untracked.iter().enumerate() {
         let refused = match n < limits.untracked || limits.include.contains(path) {
             true => add(index, worktree, path, limits)?,
-            false => Some(Why::TooMany),
+            false => Some(OmissionReason::TooMany),
         };
         if let Some(why) = refused {
             leave(path, why);
@@ -112,7 +112,7 @@ fn list(door: &Git, index: &git2::Index, worktree: &Path, hidden: Vec<PathBuf>) 
 fn listed(door: &Git, args: &[&str]) -> Result<(Vec<PathBuf>, String)> {
     let (command, rest) = args.split_first().expect("a command is named");
     let job = door.job([command, "-z"].into_iter().chain(rest.iter().copied()));
-    let limits = base::process::Limits { time: Some(LONGEST), bytes: LIST_BYTES };
+    let limits = base::process::OutputLimits { time: Some(LONGEST), bytes: LIST_BYTES };
     let output = job.output(limits).or_fail(|| "cannot start git")?;
     if output.timed_out {
         return Err(Failure::failed(cannot())
@@ -190,7 +190,7 @@ fn add(
     worktree: &Path,
     path: &Path,
     limits: &SnapshotLimits,
-) -> Result<Option<Why>> {
+) -> Result<Option<OmissionReason>> {
     let mut tries = 1;
     loop {
         let Ok(found) = worktree.join(path).symlink_metadata() else {
@@ -201,11 +201,11 @@ fn add(
         let is_symlink = found.file_type().is_symlink();
         if !is_symlink && !found.is_file() {
             let is_link_to_repository = found.is_dir();
-            return Ok((!is_link_to_repository).then_some(Why::Unreadable));
+            return Ok((!is_link_to_repository).then_some(OmissionReason::Unreadable));
         }
         let asked_for = limits.include.iter().any(|wanted| wanted == path);
         if !is_symlink && found.len() > limits.file_bytes && !asked_for {
-            return Ok(Some(Why::TooLarge));
+            return Ok(Some(OmissionReason::TooLarge));
         }
         if index.conflict_get(path).is_ok() {
             index.conflict_remove(path).or_fail(cannot)?;
@@ -213,7 +213,7 @@ fn add(
         match index.add_path(path) {
             Ok(()) => return Ok(None),
             Err(_) if !is_symlink && std::fs::File::open(worktree.join(path)).is_err() => {
-                return Ok(Some(Why::Unreadable));
+                return Ok(Some(OmissionReason::Unreadable));
             }
             Err(_) if tries < TRIES => tries += 1,
             Err(why) => {

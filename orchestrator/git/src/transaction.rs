@@ -11,7 +11,7 @@ use crate::checkout::{self, FileChange, IndexLock};
 use crate::oplog::{
     DirectoryMove, Intent, LogLine, OperationKind, OperationLog, OperationOutcome, TargetUpdate,
 };
-use crate::refs::{self, RefChange, Swap};
+use crate::refs::{self, RefChange, SwapResult};
 use crate::repo::Repository;
 use crate::{checkout_conflicts, checkout_update, receipt, relocate, repair};
 
@@ -146,8 +146,8 @@ fn land(
         swap(repository, intent, landing)
     });
     match swapped {
-        Ok(Swap::Done) => {}
-        Ok(Swap::Lost { found, .. }) => {
+        Ok(SwapResult::Done) => {}
+        Ok(SwapResult::Lost { found, .. }) => {
             take_back(intent, landing, &ready.changes)?;
             return Ok(TransactionResult::TargetMoved(found));
         }
@@ -175,14 +175,14 @@ fn prepare_files(intent: &Intent, landing: &TargetUpdate, ready: &Ready) -> Resu
 
 /// Moves the target, and with it the refs that come first; they come afterwards, one by one, where
 /// one of them is not what it was. All is on disk before the outcome is.
-fn swap(repository: &Repository, intent: &Intent, landing: &TargetUpdate) -> Result<Swap> {
+fn swap(repository: &Repository, intent: &Intent, landing: &TargetUpdate) -> Result<SwapResult> {
     let (before, after) = (landing.before.clone(), landing.after.clone());
     let target = RefChange::new(landing.target.full(), Some(before), Some(after));
     let why = format!("studio: {}", intent.id);
     let all: Vec<RefChange> =
         intent.refs_first.iter().chain(&intent.note).chain([&target]).cloned().collect();
     match refs::update_on_disk(repository, &all, &why)? {
-        Swap::Lost { name, .. } if name != target.name => {
+        SwapResult::Lost { name, .. } if name != target.name => {
             refs::update_on_disk(repository, &[target], &why)
         }
         swapped => Ok(swapped),

@@ -14,7 +14,7 @@ use crate::transaction::{self, TransactionResult};
 use crate::{checkout, names, repair, worktree};
 
 /// What it takes to drop a session.
-pub struct Dropping {
+pub struct DropPlan {
     /// Refs that keep its commits.
     pub keep: Vec<RefChange>,
     /// Where its directories go.
@@ -25,7 +25,7 @@ pub struct Dropping {
 
 /// What was undone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Undone {
+pub struct UndoResult {
     /// The undo itself.
     pub operation: String,
     /// The operation that it took back.
@@ -56,7 +56,7 @@ pub fn discard(repository: &Repository, places: &[SessionRepo], time: &str) -> R
 /// Takes an operation back; without an id, the last that can be. An accept can be taken back while
 /// the target still is the landed commit; else the refusal (3) has the `git revert` to type. After
 /// that the undo brings the session back and leaves the target alone.
-pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Undone> {
+pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<UndoResult> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
     let undone = log.to_undo(id, |intent| is_kept(repository, intent))?;
@@ -83,7 +83,7 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
         ..Intent::new(operation.clone(), time, OperationKind::Undo, undone.sessions.clone())
     };
     match transaction::carry_out(repository, &mut log, &intent)? {
-        TransactionResult::Yes => Ok(Undone {
+        TransactionResult::Yes => Ok(UndoResult {
             operation,
             undone: undone.id,
             kind: undone.kind,
@@ -126,7 +126,7 @@ pub fn private_trash(repository: &Repository, operation: &str) -> PathBuf {
 
 /// What it takes to drop a session: its branch is kept under another name, its worktree, private
 /// git directory and registration are renamed, each within its file system.
-pub fn dropping(repository: &Repository, place: &SessionRepo, operation: &str) -> Result<Dropping> {
+pub fn dropping(repository: &Repository, place: &SessionRepo, operation: &str) -> Result<DropPlan> {
     repair::refuse_another(place)?;
     let repo = repository.open()?;
     let branch = place.branch.full();
@@ -146,7 +146,7 @@ pub fn dropping(repository: &Repository, place: &SessionRepo, operation: &str) -
         moves.push(DirectoryMove { from: admin, to: private.join("admin") });
     }
     moves.retain(|moving| moving.from.symlink_metadata().is_ok());
-    Ok(Dropping {
+    Ok(DropPlan {
         keep: vec![RefChange::new(kept, None, tip.clone())],
         moves,
         drop: vec![RefChange::new(branch, tip, None)],

@@ -11,7 +11,7 @@ use base::files::step;
 use base::git::Git;
 use base::id::Id;
 use base::lock::Lock;
-use base::process::Limits;
+use base::process::OutputLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::names::{self, BranchTemplate, WorktreeTemplate};
@@ -276,7 +276,8 @@ pub fn check_out(place: &SessionRepo, commit: &str) -> Result<()> {
     let workers = format!("checkout.workers={workers}");
     let args = ["-c", &workers, "-c", "checkout.thresholdForParallelism=0"];
     let args = args.into_iter().chain(["reset", "-q", "--hard", commit]);
-    let output = door.job(args).output(Limits::seconds(3600)).or_fail(|| "cannot start git")?;
+    let output =
+        door.job(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
     if output.ok() {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use base::failure::{Failure, Kind, Result};
+use base::failure::{Failure, FailureKind, Result};
 use serde_json::json;
 
 use crate::commands::context::{CommandContext, CommonArgs};
@@ -138,7 +138,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
                 if !context.json {
                     report::say(&why.failure.to_string());
                 }
-                let is_interrupted = why.failure.kind == Kind::Interrupted;
+                let is_interrupted = why.failure.kind == FailureKind::Interrupted;
                 refused.push((view, why));
                 if is_interrupted {
                     break;
@@ -155,7 +155,8 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if context.json {
         print_json(&landed, &refused);
     }
-    let interrupted = refused.last().filter(|(_, why)| why.failure.kind == Kind::Interrupted);
+    let interrupted =
+        refused.last().filter(|(_, why)| why.failure.kind == FailureKind::Interrupted);
     Ok(interrupted.or(refused.first()).map_or(0, |(_, why)| why.failure.exit_code()))
 }
 

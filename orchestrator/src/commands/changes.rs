@@ -15,22 +15,22 @@ const SOON: Duration = Duration::from_millis(50);
 const LOOKS: u32 = 6;
 
 /// Directories that are watched.
-pub struct Changes {
+pub struct DirectoryWatcher {
     #[cfg(target_os = "linux")]
     inotify: Option<tokio::net::unix::pipe::Receiver>,
     looks: u32,
 }
 
-impl Changes {
+impl DirectoryWatcher {
     /// Watches nothing yet. Called within a runtime.
-    pub fn start() -> Changes {
+    pub fn start() -> DirectoryWatcher {
         #[cfg(target_os = "linux")]
         let inotify = {
             use rustix::fs::inotify::{CreateFlags, init};
             let made = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
             made.and_then(|fd| tokio::net::unix::pipe::Receiver::from_owned_fd_unchecked(fd).ok())
         };
-        Changes {
+        DirectoryWatcher {
             #[cfg(target_os = "linux")]
             inotify,
             looks: LOOKS,
@@ -109,7 +109,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_written_journal_wakes_and_other_files_do_not() {
         let dir = tempfile::tempdir().unwrap();
-        let changes = Changes::start();
+        let changes = DirectoryWatcher::start();
         changes.add(dir.path());
         std::fs::write(dir.path().join("status.json"), "x").unwrap();
         let other = tokio::time::timeout(Duration::from_millis(100), changes.written()).await;

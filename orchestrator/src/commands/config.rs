@@ -31,7 +31,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     loaded.notices.iter().for_each(|notice| report::say(notice));
     let values = show::values(&loaded);
     if common.json {
-        let one = |shown: &show::Shown| {
+        let one = |shown: &show::ShownValue| {
             let origin = shown.origin.as_ref().map(ToString::to_string);
             json!({"key": shown.key, "value": shown.value, "origin": origin})
         };

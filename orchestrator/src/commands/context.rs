@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::config::Sources;
+use base::config::ConfigSources;
 use base::failure::{Failure, Result};
 use base::id::Id;
 use studio_core::console::Console;
@@ -58,10 +58,10 @@ impl CommonArgs {
     }
 
     /// Where the configuration comes from.
-    pub fn sources(&self) -> Result<Sources> {
+    pub fn sources(&self) -> Result<ConfigSources> {
         let absolute = |file: &PathBuf| std::path::absolute(file).unwrap_or_else(|_| file.clone());
         let only = self.config.as_ref().map(absolute);
-        Ok(Sources { only, ..Sources::from_env(&self.directory()?) })
+        Ok(ConfigSources { only, ..ConfigSources::from_env(&self.directory()?) })
     }
 }
 

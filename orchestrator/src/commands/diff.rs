@@ -38,7 +38,7 @@ pub struct Args {
     pub form: FormArgs,
     /// When to use colours
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
-    pub color: When,
+    pub color: ColorWhen,
     /// Do not start a pager
     #[arg(long)]
     pub no_pager: bool,
@@ -64,7 +64,7 @@ pub struct FormArgs {
 
 /// When there are colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum When {
+pub enum ColorWhen {
     /// On a terminal
     Auto,
     /// Also into a pipe
@@ -160,9 +160,9 @@ fn prefix(context: &CommandContext, view: &SessionView) -> PathBuf {
 fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8> {
     let is_terminal = io::stdout().is_terminal();
     let colours = match args.color {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => is_terminal && report::wants_colours(),
+        ColorWhen::Always => true,
+        ColorWhen::Never => false,
+        ColorWhen::Auto => is_terminal && report::wants_colours(),
     };
     let FormArgs { stat, name_only, word_diff } = args.form;
     if !is_terminal && !colours {
@@ -173,7 +173,7 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
             (false, false, false) => PatchForm::Applicable,
         };
         // Not through this program: byte for byte, and in no memory of ours.
-        let started = Started::new(comparison, form, paths, Stream::Inherit)?;
+        let started = GitProcess::new(comparison, form, paths, Stream::Inherit)?;
         return started.finish();
     }
     let (form, kind) = match (stat, name_only, word_diff) {
@@ -183,7 +183,7 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
         (_, _, true) => (PatchForm::Words, PatchKind::Lines),
         (false, false, false) => (PatchForm::Readable, PatchKind::Patch),
     };
-    let mut started = Started::new(comparison, form, paths, Stream::Piped)?;
+    let mut started = GitProcess::new(comparison, form, paths, Stream::Piped)?;
     let from = started.running.child.stdout.take();
     let from = from.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
     let chosen = (is_terminal && !args.no_pager)
@@ -210,23 +210,23 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
 }
 
 /// git at work, and what it says on stderr.
-struct Started {
+struct GitProcess {
     running: Running,
     said: std::fs::File,
 }
 
-impl Started {
+impl GitProcess {
     fn new(
         comparison: &Comparison,
         form: PatchForm,
         paths: &[OsString],
         stdout: Stream,
-    ) -> Result<Started> {
+    ) -> Result<GitProcess> {
         let said = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
         let errors = said.try_clone().or_fail(|| "cannot make a temporary file")?;
         let job = comparison.job(form, paths)?.stdout(stdout).stderr(Stream::File(errors));
         let running = job.spawn().or_fail(|| "cannot start git")?;
-        Ok(Started { running, said })
+        Ok(GitProcess { running, said })
     }
 
     fn finish(mut self) -> Result<u8> {
@@ -250,7 +250,7 @@ impl Started {
 
 /// `{"id":…,"patch":…,"schema":1}`, written piece by piece.
 fn print_json(view: &SessionView, comparison: &Comparison, paths: &[OsString]) -> Result<u8> {
-    let mut started = Started::new(comparison, PatchForm::Applicable, paths, Stream::Piped)?;
+    let mut started = GitProcess::new(comparison, PatchForm::Applicable, paths, Stream::Piped)?;
     let from = started.running.child.stdout.take();
     let from = from.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
     let base = &comparison.from;

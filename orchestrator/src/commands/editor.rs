@@ -3,8 +3,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use base::failure::{Failure, Kind, OrFail, Result};
-use base::process::{Job, Stream};
+use base::failure::{Failure, FailureKind, OrFail, Result};
+use base::process::{Command, Stream};
 use rustix::process::Signal;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
@@ -19,7 +19,7 @@ pub fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Result<Strin
     let editor = choose(variable, base::git::user_setting);
     let line = format!("{editor} \"$1\"");
     // In our process group: the terminal is ours, and a program of another group may not read it.
-    let job = Job::new("sh", directory)
+    let job = Command::new("sh", directory)
         .args(["-c", &line, "sh"])
         .arg(file.path())
         .in_our_group()
@@ -35,7 +35,7 @@ pub fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Result<Strin
     // `sh` tells of a program that a signal ended by 128 and the signal's number.
     let signal = status.signal().or(status.code().map(|code| code - 128));
     if signal == Some(Signal::INT.as_raw()) {
-        return Err(Failure::new(Kind::Interrupted, "interrupted, so nothing landed"));
+        return Err(Failure::new(FailureKind::Interrupted, "interrupted, so nothing landed"));
     }
     if !status.success() {
         return Err(Failure::refused("the editor failed, so nothing landed").because(editor));

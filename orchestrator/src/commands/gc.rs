@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
-use studio_git::gc::{self, Keep};
+use studio_git::gc::{self, RetentionPolicy};
 
 /// The command line of `gc`.
 #[derive(Clone, Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub struct Args {
 /// Runs it.
 pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    let keep = Keep { days: i64::from(args.older), ..Keep::default() };
+    let keep = RetentionPolicy { days: i64::from(args.older), ..RetentionPolicy::default() };
     let now = context.clock.now();
     let freed = match args.dry_run {
         true => gc::planned(&context.repository, keep, now)?,

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
-use crate::report::list::Page;
+use crate::report::list::ListLayout;
 use crate::report::table;
 use studio_core::session::collect::{self, BranchStanding};
 use studio_core::session::state::SessionState;
@@ -73,7 +73,7 @@ pub fn show(context: &CommandContext, views: &[SessionView]) -> Result<()> {
     let mut ids: Vec<Id> = context.store.ids()?;
     ids.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     let is_terminal = std::io::stdout().is_terminal();
-    let page = Page {
+    let page = ListLayout {
         width: table::width().into(),
         height: is_terminal.then(table::height).flatten(),
         colours: is_terminal && report::wants_colours(),

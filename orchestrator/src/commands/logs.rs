@@ -1,12 +1,12 @@
 //! `studio logs`: the journal of a session as people read it, also while it grows.
 
-use base::config::studio::Protocol;
+use base::config::studio::AgentProtocol;
 use base::failure::{OrFail, Result};
 use base::id::Id;
 use futures_util::FutureExt;
 use serde_json::json;
 
-use crate::commands::changes::Changes;
+use crate::commands::changes::DirectoryWatcher;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::journal;
@@ -51,8 +51,8 @@ struct Shown<'d> {
 }
 
 impl Shown<'_> {
-    fn changes(&self) -> Changes {
-        let changes = Changes::start();
+    fn changes(&self) -> DirectoryWatcher {
+        let changes = DirectoryWatcher::start();
         changes.add(&self.context.store.dir(self.id));
         changes.add(self.context.store.root());
         changes
@@ -117,7 +117,7 @@ impl Shown<'_> {
     fn is_command(&self) -> Result<bool> {
         let record = self.context.store.load(self.id)?;
         let row = registry::row(&self.context.config, &record.agent);
-        Ok(row.is_ok_and(|row| row.protocol == Protocol::Command))
+        Ok(row.is_ok_and(|row| row.protocol == AgentProtocol::Command))
     }
 }
 

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use base::config::studio::{AgentRow, Protocol};
+use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, OrFail, Result};
-use base::process::{Job, Limits};
+use base::process::{Command, OutputLimits};
 use serde_json::Value;
 
 use crate::commands::context::CommandContext;
@@ -62,7 +62,7 @@ fn reports(row: &AgentRow, agent: &str, limits: &record::RunLimits) -> Result<()
         ("--max-turns", limits.turns.is_some()),
     ];
     match flags.iter().find(|(_, is_set)| *is_set) {
-        Some((flag, _)) if row.protocol == Protocol::Command => {
+        Some((flag, _)) if row.protocol == AgentProtocol::Command => {
             Err(Failure::usage(format!("{flag} cannot be used with agent `{agent}`"))
                 .because("an agent with the protocol `command` reports no turns, tokens or cost")
                 .next("--timeout SECONDS"))
@@ -73,7 +73,7 @@ fn reports(row: &AgentRow, agent: &str, limits: &record::RunLimits) -> Result<()
 
 fn is_g3(row: &AgentRow) -> bool {
     let program = row.command.first().map(Path::new).and_then(Path::file_name);
-    row.protocol == Protocol::Acp && program.is_some_and(|name| name == "g3")
+    row.protocol == AgentProtocol::Acp && program.is_some_and(|name| name == "g3")
 }
 
 fn is_in_base(context: &CommandContext, order: &SessionSpec, persona: &str) -> bool {
@@ -91,14 +91,14 @@ fn dry_run(context: &CommandContext, row: &AgentRow, budget: Option<f64>) -> Res
     let Some((program, args)) = row.command.split_first() else { return Ok(()) };
     let top = context.repository.main_checkout.as_deref().unwrap_or(&context.repository.common_dir);
     let directory = context.directory.as_deref().unwrap_or(top);
-    let mut job = Job::new(program, directory).args(args).arg("--dry-run");
+    let mut job = Command::new(program, directory).args(args).arg("--dry-run");
     if let Some(file) = &context.config_file {
         job = job.arg("--config").arg(file);
     }
     if let Some(usd) = budget.filter(|usd| *usd > 0.0) {
         job = job.arg("--budget").arg(usd.to_string());
     }
-    let limits = Limits { time: Some(TIME), bytes: 1 << 20 };
+    let limits = OutputLimits { time: Some(TIME), bytes: 1 << 20 };
     let output = job.input("").output(limits).or_fail(|| format!("cannot start `{program}`"))?;
     if output.ok() {
         return Ok(());

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use base::failure::{Failure, Kind, Result};
-use planner::coverage::{Progress, Row, coverage};
+use base::failure::{Failure, FailureKind, Result};
+use planner::coverage::{CoverageRow, Progress, coverage};
 use planner::document;
-use planner::requirement::{self, Requirement, Unclear};
+use planner::requirement::{self, AmbiguousRequirements, Requirement};
 use planner::task::Task;
 
 use crate::commands::context::{CommandContext, CommonArgs};
-use crate::report::requirements::Served;
+use crate::report::requirements::ServedRequirement;
 use studio_git::landing_history::{self, Landing};
 
 /// Where requirements are, unless said.
@@ -37,7 +37,7 @@ pub struct RequirementFilter {
 pub struct FilteredRequirements {
     /// The requirements that were asked for.
     pub requirements: Vec<Requirement>,
-    rows: Vec<Row>,
+    rows: Vec<CoverageRow>,
     /// Commits that name requirements or have a receipt, oldest first.
     pub landings: Vec<Landing>,
 }
@@ -55,7 +55,8 @@ impl RequirementFilter {
         if let Some(id) = &self.id {
             requirements.retain(|it| it.id.eq_ignore_ascii_case(id));
             if requirements.is_empty() {
-                let nothing = Failure::new(Kind::NotFound, format!("no such requirement: `{id}`"));
+                let nothing =
+                    Failure::new(FailureKind::NotFound, format!("no such requirement: `{id}`"));
                 return Err(nothing
                     .because(format!("it is not in {}", self.file.display()))
                     .next("studio trace"));
@@ -68,11 +69,11 @@ impl RequirementFilter {
 
 impl FilteredRequirements {
     /// Each requirement with all that served it.
-    pub fn served(&self) -> Vec<Served<'_>> {
-        let served = |(requirement, row): (&'_ Requirement, &'_ Row)| {
+    pub fn served(&self) -> Vec<ServedRequirement<'_>> {
+        let served = |(requirement, row): (&'_ Requirement, &'_ CoverageRow)| {
             let landings =
                 self.landings.iter().filter(|it| row.commits.contains(&it.commit)).collect();
-            Served { requirement: requirement.clone(), row: row.clone(), landings }
+            ServedRequirement { requirement: requirement.clone(), row: row.clone(), landings }
         };
         self.requirements.iter().zip(&self.rows).map(served).collect()
     }
@@ -88,14 +89,14 @@ fn requirements(directory: &Path, file: &Path) -> Result<Vec<Requirement>> {
     let section = document::current(&text).unwrap_or(&text);
     requirement::read(section).map_err(|unclear| {
         Failure::usage(match unclear {
-            Unclear::Empty => format!("no requirement in {}", file.display()),
-            Unclear::Twice(id) => format!("two requirements have the id {id}"),
+            AmbiguousRequirements::Empty => format!("no requirement in {}", file.display()),
+            AmbiguousRequirements::Twice(id) => format!("two requirements have the id {id}"),
         })
     })
 }
 
 /// Each landing counts as the task that it was.
-fn rows(all: &[Requirement], landings: &[Landing]) -> Vec<Row> {
+fn rows(all: &[Requirement], landings: &[Landing]) -> Vec<CoverageRow> {
     let task = |it: &Landing| Task {
         id: it.commit.clone(),
         requirements: it.requirements.clone(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use base::failure::{Failure, Result};
 use planner::document;
-use planner::requirement::{self, Requirement, Unclear};
+use planner::requirement::{self, AmbiguousRequirements, Requirement};
 
 use crate::commands::input;
 use studio_core::session::spec::SessionSpec;
@@ -51,10 +51,10 @@ pub fn read(path: &Path) -> Result<Requirements> {
 }
 
 /// What is wrong with requirements, in a sentence.
-pub fn mistake(unclear: &Unclear) -> String {
+pub fn mistake(unclear: &AmbiguousRequirements) -> String {
     match unclear {
-        Unclear::Empty => "there are none".to_owned(),
-        Unclear::Twice(id) => format!("the id {id} is used twice"),
+        AmbiguousRequirements::Empty => "there are none".to_owned(),
+        AmbiguousRequirements::Twice(id) => format!("the id {id} is used twice"),
     }
 }
 
@@ -76,8 +76,8 @@ fn of(text: &str) -> std::result::Result<Requirements, Mistake> {
         None => (0, text),
     };
     let (contract, all) = document::numbered(section).map_err(|unclear| match unclear {
-        Unclear::Empty => nothing("it is empty"),
-        Unclear::Twice(id) => {
+        AmbiguousRequirements::Empty => nothing("it is empty"),
+        AmbiguousRequirements::Twice(id) => {
             let mut lines = (1..).zip(section.lines()).filter(|(_, line)| gives(line, &id));
             let line = lines.nth(1).map(|(n, _)| n + text[..above].matches('\n').count());
             Mistake { line, what: format!("the id {id} is used twice") }

@@ -1,10 +1,10 @@
 //! `accept --resolve`: conflicts go back to the agent as a turn, and landing starts again.
 
-use base::failure::Kind;
+use base::failure::FailureKind;
 use base::id::Id;
 
 use crate::commands::context::CommandContext;
-use crate::commands::resume::{self, Wake};
+use crate::commands::resume::{self, ResumeInput};
 use crate::commands::run::is_attended;
 use crate::commands::watch::{self, WatchFrom, WatchOutcome};
 use studio_core::landing::{Landed, Rejection};
@@ -25,13 +25,13 @@ pub fn until_it_lands(
         CommandContext::new(Project::with(context.repository.clone(), context.config.clone()));
     for _ in 0..ROUNDS {
         let refused = match land() {
-            Err(refused) if refused.failure.kind == Kind::Conflict => refused,
+            Err(refused) if refused.failure.kind == FailureKind::Conflict => refused,
             landed_or_other => return landed_or_other,
         };
         let Some(prompt) = refused.agent_prompt.clone() else { return Err(refused) };
         // A person at the terminal is asked what the agent wants to be allowed.
         let attended = is_attended(false).then_some(true);
-        let wake = Wake { prompt: Some(prompt.into()), attended, ..Wake::default() };
+        let wake = ResumeInput { prompt: Some(prompt.into()), attended, ..ResumeInput::default() };
         resume::wake_with(context, id, wake)?;
         let seen = watch::watch(&aside, std::slice::from_ref(id), WatchFrom::FromNow)?;
         if seen == WatchOutcome::Interrupted || context.view(id)?.state != SessionState::Ready {

@@ -11,7 +11,7 @@ use crate::report;
 use studio_core::session::journal::JournalEntry;
 use studio_core::session::record::RunLimits;
 use studio_core::session::state::SessionState;
-use studio_core::supervise::step::{Reached, used_up};
+use studio_core::supervise::step::{ReachedLimit, used_up};
 use studio_git::transaction;
 
 /// The command line of `resume`.
@@ -33,7 +33,7 @@ pub struct Args {
 
 /// What a session that goes on is given.
 #[derive(Clone, Debug, Default)]
-pub struct Wake {
+pub struct ResumeInput {
     /// What its agent is told; that it is to go on when absent.
     pub prompt: Option<String>,
     /// Limits that replace the earlier ones.
@@ -42,7 +42,7 @@ pub struct Wake {
     pub attended: Option<bool>,
 }
 
-impl Wake {
+impl ResumeInput {
     /// Whether the session is run in another way from now on.
     fn changes_settings(&self) -> bool {
         self.limits != RunLimits::default() || self.attended.is_some()
@@ -79,8 +79,11 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let (mut ids, mut refused): (Vec<&Id>, Vec<Failure>) = (Vec::new(), Vec::new());
     for view in &views {
         let id = &view.record.id;
-        let given =
-            Wake { prompt: None, limits: args.limits.limits(), attended: args.ask.then_some(true) };
+        let given = ResumeInput {
+            prompt: None,
+            limits: args.limits.limits(),
+            attended: args.ask.then_some(true),
+        };
         let as_it_is = view.state == SessionState::Queued && !given.changes_settings();
         match if as_it_is { Ok(()) } else { wake_with(&context, id, given) } {
             Ok(()) => ids.push(id),
@@ -108,12 +111,12 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 
 /// Puts a session back into the queue, with something to say, and calls the scheduler.
 pub fn wake(context: &CommandContext, id: &Id, prompt: Option<String>) -> Result<()> {
-    wake_with(context, id, Wake { prompt, ..Wake::default() })
+    wake_with(context, id, ResumeInput { prompt, ..ResumeInput::default() })
 }
 
 /// As [`wake`], with other limits too. One that has used up a limit is refused: it would end at
 /// once.
-pub fn wake_with(context: &CommandContext, id: &Id, given: Wake) -> Result<()> {
+pub fn wake_with(context: &CommandContext, id: &Id, given: ResumeInput) -> Result<()> {
     let busy = || {
         Failure::refused(format!("session `{id}` is at work"))
             .because("another process holds its lock")
@@ -132,7 +135,7 @@ pub fn wake_with(context: &CommandContext, id: &Id, given: Wake) -> Result<()> {
         }
         let story = &view.facts.story;
         let limits = given.limits.or(story.limits).or(view.record.limits);
-        if let Some(Reached { what, flag }) = used_up(&limits, story) {
+        if let Some(ReachedLimit { what, flag }) = used_up(&limits, story) {
             return Err(Failure::refused(format!(
                 "session `{id}` has reached its limit of {what}"
             ))
@@ -143,7 +146,7 @@ pub fn wake_with(context: &CommandContext, id: &Id, given: Wake) -> Result<()> {
         let mut writer = context.store.writer(id, context.clock)?;
         let fail = || "cannot write the journal";
         if given.changes_settings() {
-            let Wake { limits, attended, .. } = given;
+            let ResumeInput { limits, attended, .. } = given;
             writer.write(JournalEntry::Settings { limits, attended }).or_fail(fail)?;
         }
         if view.state != SessionState::Queued || given.prompt.is_some() {

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 
-use base::failure::{Failure, Kind, OrFail, Result};
+use base::failure::{Failure, FailureKind, OrFail, Result};
 use base::id::Id;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
@@ -324,5 +324,5 @@ fn summary(context: &CommandContext, ids: &[Id], seen: WatchOutcome) -> Result<u
         let why = view.facts.story.note.as_deref().unwrap_or("it did not land");
         report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
     }
-    Ok(if stuck.is_empty() { 0 } else { Kind::Refused as u8 })
+    Ok(if stuck.is_empty() { 0 } else { FailureKind::Refused as u8 })
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use base::failure::{Failure, Result};
-use planner::task::{self, Mistake, Task};
+use planner::task::{self, Task, TaskFileError};
 
 use crate::commands::input;
 use studio_core::session::record::PlanRef;
@@ -36,7 +36,7 @@ pub fn read(path: &Path) -> Result<Vec<SessionSpec>> {
 }
 
 /// The refusal of a list with mistakes, each with its line.
-pub fn refused(path: &Path, mistakes: &[Mistake]) -> Failure {
+pub fn refused(path: &Path, mistakes: &[TaskFileError]) -> Failure {
     let lines: Vec<String> =
         mistakes.iter().map(|it| format!("{}:{}: {}", path.display(), it.line, it.what)).collect();
     Failure::usage(format!("invalid task list {}; nothing was started", path.display()))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::requirement_filter::RequirementFilter;
 use crate::report;
-use crate::report::requirements::{Served, Took};
+use crate::report::requirements::{ServedRequirement, WorkCost};
 use crate::report::trace;
 
 /// The command line.
@@ -31,8 +31,8 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if context.json {
         report::json_line(&json!({
             "schema": 1,
-            "requirements": all.iter().map(Served::json).collect::<Vec<Value>>(),
-            "totals": Took::of(&trace::sessions(&all)),
+            "requirements": all.iter().map(ServedRequirement::json).collect::<Vec<Value>>(),
+            "totals": WorkCost::of(&trace::sessions(&all)),
         }));
     } else if args.markdown {
         report::out(&trace::report(&all));

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use base::failure::Result;
 use base::text::head;
-use planner::verdict::{self, Checks, Verdict};
+use planner::verdict::{self, CheckOutcomes, Verdict};
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::requirement_filter::{FilteredRequirements, RequirementFilter};
 use crate::commands::{trace, trusted_checks};
 use crate::report;
-use crate::report::requirements::Served;
-use crate::report::verify::{Finding, Now, Verified, VerifiedLine};
+use crate::report::requirements::ServedRequirement;
+use crate::report::verify::{CurrentResult, VerifiedLine, VerifyFinding, VerifyReport};
 use studio_core::landing::merge_checks::{self, ChecksRun};
 use studio_core::session::record::Templates;
 use studio_git::landing_history::{self, Landing};
@@ -43,7 +43,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let mut lines = lines(&found, &asked, args.each, &tip);
     let known = trusted_checks::lines(&context)?;
     run_lines(&context, &mut lines, |line| args.run_recorded || known.contains(line))?;
-    let verified = Verified {
+    let verified = VerifyReport {
         onto: tip.0,
         each: args.each,
         requirements: found.served(),
@@ -129,9 +129,10 @@ fn run_lines(
             line.now = match &ran {
                 ChecksRun::Checks(results) => {
                     let of_this = results.iter().find(|it| it.command == line.command);
-                    of_this.map_or(Now::Refused, |result| Now::Ran(result.clone()))
+                    of_this
+                        .map_or(CurrentResult::Refused, |result| CurrentResult::Ran(result.clone()))
                 }
-                ChecksRun::SetUpFailed { line, ended, .. } => Now::SetUpFailed {
+                ChecksRun::SetUpFailed { line, ended, .. } => CurrentResult::SetUpFailed {
                     line: line.clone(),
                     exit: ended.exit,
                     tail: ended.tail.clone(),
@@ -147,17 +148,17 @@ fn findings(
     found: &FilteredRequirements,
     asked: &[&Landing],
     lines: &[VerifiedLine],
-) -> Vec<Finding> {
+) -> Vec<VerifyFinding> {
     let mut findings = Vec::new();
     for it in found.served() {
         let id = &it.row.id;
         match it.state() {
             "not landed" => {
-                findings.push(Finding::new("not_landed", format!("{id} has not landed")))
+                findings.push(VerifyFinding::new("not_landed", format!("{id} has not landed")))
             }
             "no check" => {
                 let text = format!("{id} has no passing check");
-                findings.push(Finding::new("no_check", text));
+                findings.push(VerifyFinding::new("no_check", text));
             }
             _ => {}
         }
@@ -168,11 +169,11 @@ fn findings(
             None => {
                 let ids = landing.requirements.join(", ");
                 let text = format!("{commit} names {ids} and has no receipt: it was rewritten");
-                findings.push(Finding::new("no_receipt", text));
+                findings.push(VerifyFinding::new("no_receipt", text));
             }
             Some(receipt) if receipt.tree.as_ref() != Some(&landing.tree) => {
                 let text = format!("the receipt of {commit} records another tree");
-                findings.push(Finding::new("other_tree", text));
+                findings.push(VerifyFinding::new("other_tree", text));
             }
             Some(_) => {}
         }
@@ -180,15 +181,15 @@ fn findings(
     for line in lines {
         if line.requirements.is_empty() {
             let text = format!("`{}` covers no requirement", line.command);
-            findings.push(Finding::new("no_requirement", text));
+            findings.push(VerifyFinding::new("no_requirement", text));
         }
-        if matches!(line.now, Now::Refused) {
+        if matches!(line.now, CurrentResult::Refused) {
             let text = format!(
                 "`{}` was not run: it is known only from a receipt, and receipts are fetched with \
                  the repository; to run it: studio verify --run-recorded",
                 line.command
             );
-            findings.push(Finding::new("refused", text));
+            findings.push(VerifyFinding::new("refused", text));
         }
     }
     findings.extend(disagreements(found, lines));
@@ -198,17 +199,17 @@ fn findings(
 }
 
 /// Where the word of a coach and the checks, as they went now, disagree.
-fn disagreements(found: &FilteredRequirements, lines: &[VerifiedLine]) -> Vec<Finding> {
+fn disagreements(found: &FilteredRequirements, lines: &[VerifiedLine]) -> Vec<VerifyFinding> {
     let ran = lines.iter().filter_map(|line| match &line.now {
-        Now::Ran(result) => Some((line.command.as_str(), result.ok)),
-        Now::Refused | Now::SetUpFailed { .. } => None,
+        CurrentResult::Ran(result) => Some((line.command.as_str(), result.ok)),
+        CurrentResult::Refused | CurrentResult::SetUpFailed { .. } => None,
     });
-    let checks = Checks::of(ran);
-    let of_one = |it: Served<'_>| {
+    let checks = CheckOutcomes::of(ran);
+    let of_one = |it: ServedRequirement<'_>| {
         let requirements = it.coach().map(|(judged, _)| judged.clone()).into_iter().collect();
         let verdict = Verdict { approved: true, requirements, feedback: String::new() };
         verdict::disagreements(&verdict, &checks)
     };
     let all = found.served().into_iter().flat_map(of_one);
-    all.map(|it| Finding::new("disagreement", it.text)).collect()
+    all.map(|it| VerifyFinding::new("disagreement", it.text)).collect()
 }

@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use base::event::{Event, What};
+use base::event::{Event, EventKind};
 use base::failure::{OrFail, Result};
 use base::id::Id;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::commands::changes::Changes;
+use crate::commands::changes::DirectoryWatcher;
 use crate::commands::context::CommandContext;
 use crate::commands::permission_prompt::PermissionPrompt;
 use crate::commands::stop;
@@ -80,7 +80,7 @@ pub struct Watcher<'d> {
     watched: Vec<Watched>,
     progress: SessionProgress,
     prompt: Option<PermissionPrompt>,
-    changes: Changes,
+    changes: DirectoryWatcher,
     interrupt: Interrupt,
     interrupted: bool,
     scheduled: Instant,
@@ -105,7 +105,7 @@ impl<'d> Watcher<'d> {
         let (interrupt, changes, prompt) = {
             let _inside = runtime.enter();
             let prompt = if context.json { None } else { PermissionPrompt::new() };
-            (Interrupt::listen()?, Changes::start(), prompt)
+            (Interrupt::listen()?, DirectoryWatcher::start(), prompt)
         };
         changes.add(context.store.root());
         Ok(Watcher {
@@ -318,23 +318,23 @@ impl Watched {
 fn words(line: &JournalLine) -> Option<String> {
     let JournalEntry::Event { event } = &line.entry else { return None };
     match serde_json::from_value::<Event>(event.clone()).ok()?.what {
-        What::Text { text } => Some(text),
-        What::ToolStart { name, args, .. } => Some(format!("{name} {args}")),
-        What::Plan { plan } => rounds::part(&plan),
-        What::Start { .. }
-        | What::Turn { .. }
-        | What::Reasoning { .. }
-        | What::ToolOutput { .. }
-        | What::ToolEnd { .. }
-        | What::Usage { .. }
-        | What::Context { .. }
-        | What::Todo { .. }
-        | What::Retry { .. }
-        | What::Thinned { .. }
-        | What::Compacted { .. }
-        | What::Notice { .. }
-        | What::Ask { .. }
-        | What::Error { .. }
-        | What::End { .. } => None,
+        EventKind::Text { text } => Some(text),
+        EventKind::ToolStart { name, args, .. } => Some(format!("{name} {args}")),
+        EventKind::Plan { plan } => rounds::part(&plan),
+        EventKind::Start { .. }
+        | EventKind::Turn { .. }
+        | EventKind::Reasoning { .. }
+        | EventKind::ToolOutput { .. }
+        | EventKind::ToolEnd { .. }
+        | EventKind::Usage { .. }
+        | EventKind::Context { .. }
+        | EventKind::Todo { .. }
+        | EventKind::Retry { .. }
+        | EventKind::Thinned { .. }
+        | EventKind::Compacted { .. }
+        | EventKind::Notice { .. }
+        | EventKind::Ask { .. }
+        | EventKind::Error { .. }
+        | EventKind::End { .. } => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Lines of a journal as people read them.
 
-use base::event::{Event, What};
+use base::event::{Event, EventKind};
 use base::text::count;
 
 use crate::report::rounds;
@@ -31,7 +31,7 @@ impl JournalReader {
 
     fn event(&mut self, event: &serde_json::Value) -> Option<String> {
         let what = serde_json::from_value::<Event>(event.clone()).ok()?.what;
-        if let What::Plan { plan } = &what {
+        if let EventKind::Plan { plan } = &what {
             self.speaker = rounds::speaker(plan).or(self.speaker);
             return rounds::part(plan);
         }
@@ -131,33 +131,33 @@ pub fn check(result: &CheckResult) -> String {
     }
 }
 
-fn of_event(what: What) -> Option<String> {
+fn of_event(what: EventKind) -> Option<String> {
     match what {
-        What::Text { text } => Some(text.trim().to_owned()),
-        What::ToolStart { name, args, .. } => {
+        EventKind::Text { text } => Some(text.trim().to_owned()),
+        EventKind::ToolStart { name, args, .. } => {
             Some(format!("> {name} {}", base::text::head(&args.to_string(), 200)))
         }
-        What::ToolEnd { name, ok: false, text, .. } => {
+        EventKind::ToolEnd { name, ok: false, text, .. } => {
             Some(format!("  {name} failed: {}", first_lines(&text, 3)))
         }
-        What::Error { text, .. } => Some(format!("error: {text}")),
-        What::Notice { text, .. } => Some(format!("notice: {text}")),
-        What::Retry { why, after_ms, .. } => {
+        EventKind::Error { text, .. } => Some(format!("error: {text}")),
+        EventKind::Notice { text, .. } => Some(format!("notice: {text}")),
+        EventKind::Retry { why, after_ms, .. } => {
             Some(format!("retrying in {}: {why}", seconds(after_ms)))
         }
-        What::Start { .. }
-        | What::Turn { .. }
-        | What::Reasoning { .. }
-        | What::ToolOutput { .. }
-        | What::ToolEnd { .. }
-        | What::Usage { .. }
-        | What::Context { .. }
-        | What::Todo { .. }
-        | What::Plan { .. }
-        | What::Thinned { .. }
-        | What::Compacted { .. }
-        | What::Ask { .. }
-        | What::End { .. } => None,
+        EventKind::Start { .. }
+        | EventKind::Turn { .. }
+        | EventKind::Reasoning { .. }
+        | EventKind::ToolOutput { .. }
+        | EventKind::ToolEnd { .. }
+        | EventKind::Usage { .. }
+        | EventKind::Context { .. }
+        | EventKind::Todo { .. }
+        | EventKind::Plan { .. }
+        | EventKind::Thinned { .. }
+        | EventKind::Compacted { .. }
+        | EventKind::Ask { .. }
+        | EventKind::End { .. } => None,
     }
 }
 

@@ -32,7 +32,7 @@ const RESET: &str = "\u{1b}[m";
 
 /// What the list is written on.
 #[derive(Clone, Copy, Debug)]
-pub struct Page {
+pub struct ListLayout {
     /// Columns.
     pub width: usize,
     /// Lines, where the room is limited.
@@ -42,7 +42,7 @@ pub struct Page {
 }
 
 /// The sessions, what needs somebody first; `ids` are those of all sessions, sorted.
-pub fn sessions(views: &[SessionView], ids: &[Id], now: Timestamp, page: Page) -> String {
+pub fn sessions(views: &[SessionView], ids: &[Id], now: Timestamp, page: ListLayout) -> String {
     let mut views: Vec<&SessionView> = views.iter().collect();
     views.sort_by_key(|view| rank(view));
     let full: Vec<Row> = views.iter().map(|view| Row::full(view, now)).collect();
@@ -156,7 +156,7 @@ impl Row {
     }
 
     /// One line, or a block of lines where the page is too narrow; then the reason.
-    fn lines(&self, widths: Option<&Widths>, page: Page) -> Vec<String> {
+    fn lines(&self, widths: Option<&Widths>, page: ListLayout) -> Vec<String> {
         let inside = page.width.saturating_sub(GAP);
         let below = |style: &str, text: &str| {
             format!("{:GAP$}{}", "", page.styled(style, &cut_columns(text, inside)))
@@ -257,7 +257,7 @@ impl Widths {
         (left >= TASK.min(longest)).then_some(Widths { id, state, task, agent, changes, age })
     }
 
-    fn header(&self, page: Page) -> String {
+    fn header(&self, page: ListLayout) -> String {
         let agent = self.agent.map(|width| format!("{:width$}  ", "AGENT")).unwrap_or_default();
         let Widths { id, state, task, changes, age, .. } = *self;
         let line = format!(
@@ -267,7 +267,7 @@ impl Widths {
         page.styled(DIM, &line)
     }
 
-    fn row(&self, row: &Row, page: Page) -> String {
+    fn row(&self, row: &Row, page: ListLayout) -> String {
         let agent = self.agent.map(|width| format!("{}  ", padded(&row.agent, width)));
         let line = format!(
             "{}  {}  {}  {}{}  {}  {}",
@@ -283,7 +283,7 @@ impl Widths {
     }
 }
 
-impl Page {
+impl ListLayout {
     fn styled(self, style: &str, text: &str) -> String {
         match self.colours && !style.is_empty() {
             true => format!("{style}{text}{RESET}"),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ChildStdin;
 
 use base::failure::{OrFail, Result};
-use base::process::{Job, Running, Stream};
+use base::process::{Command, Running, Stream};
 
 /// The pager that git would start for a command on a terminal: `GIT_PAGER`, `pager.COMMAND`,
 /// `core.pager`, `PAGER`, `less`; `user_setting` reads the user's own git configuration. None where
@@ -35,7 +35,7 @@ pub struct Pager {
 impl Pager {
     /// Starts it on our terminal, with git's defaults for `less` and `lv`.
     pub fn start(command: &str, directory: &Path) -> Result<Pager> {
-        let mut job = Job::new("sh", directory)
+        let mut job = Command::new("sh", directory)
             .args(["-c", command])
             .in_our_group()
             .stdin(Stream::Piped)

@@ -30,7 +30,7 @@ pub enum PatchKind {
 /// coloured where that is wanted. Memory stays bounded, however long the output and its lines are.
 pub fn show(from: impl Read, mut to: impl Write, kind: PatchKind, colours: bool) -> io::Result<()> {
     let mut from = io::BufReader::with_capacity(PIECE as usize, from);
-    let mut painter = Painter { kind, colours, place: Place::Header, style: "" };
+    let mut painter = Painter { kind, colours, place: PatchPlace::Header, style: "" };
     let mut piece = Vec::new();
     let mut begins = true;
     loop {
@@ -44,7 +44,7 @@ pub fn show(from: impl Read, mut to: impl Write, kind: PatchKind, colours: bool)
         let rest = if ends || read == 0 { 0 } else { unfinished(&piece) };
         let whole = piece.len() - rest;
         let text = &piece[..whole - usize::from(ends)];
-        painter.piece(&mut to, Piece { text, begins, ends })?;
+        painter.piece(&mut to, LinePart { text, begins, ends })?;
         begins = ends;
         piece.drain(..whole);
     }
@@ -63,7 +63,7 @@ fn unfinished(bytes: &[u8]) -> usize {
 
 /// Where in a patch a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum PatchPlace {
     Header,
     /// Within a hunk: lines of the old and of the new file that are still to come.
     Hunk {
@@ -74,7 +74,7 @@ enum Place {
 
 /// A part of a line.
 #[derive(Clone, Copy)]
-struct Piece<'a> {
+struct LinePart<'a> {
     text: &'a [u8],
     /// Whether the line begins with it.
     begins: bool,
@@ -85,14 +85,14 @@ struct Piece<'a> {
 struct Painter {
     kind: PatchKind,
     colours: bool,
-    place: Place,
+    place: PatchPlace,
     /// The colour of the line whose pieces are printed.
     style: &'static str,
 }
 
 impl Painter {
-    fn piece(&mut self, to: &mut impl Write, piece: Piece<'_>) -> io::Result<()> {
-        let Piece { text, begins, ends } = piece;
+    fn piece(&mut self, to: &mut impl Write, piece: LinePart<'_>) -> io::Result<()> {
+        let LinePart { text, begins, ends } = piece;
         match self.kind {
             PatchKind::Patch => {
                 if begins {
@@ -118,7 +118,7 @@ impl Painter {
     /// The colour of a line of a unified diff. How long a hunk is stands in its header: no line of
     /// a file can pass for a header.
     fn style_of(&mut self, line: &[u8]) -> &'static str {
-        if let Place::Hunk { old, new } = self.place
+        if let PatchPlace::Hunk { old, new } = self.place
             && (old > 0 || new > 0 || line.starts_with(b"\\"))
         {
             let (old, new, style) = match line.first() {
@@ -127,31 +127,31 @@ impl Painter {
                 Some(b'\\') => (old, new, ""),
                 _ => (old.saturating_sub(1), new.saturating_sub(1), ""),
             };
-            self.place = Place::Hunk { old, new };
+            self.place = PatchPlace::Hunk { old, new };
             return style;
         }
         match hunk(line) {
             Some((old, new)) => {
-                self.place = Place::Hunk { old, new };
+                self.place = PatchPlace::Hunk { old, new };
                 CYAN
             }
             None => {
-                self.place = Place::Header;
+                self.place = PatchPlace::Header;
                 BOLD
             }
         }
     }
 
     /// Changed words: each piece of a line is a line of its own, `~` ends the line of the file.
-    fn words(&mut self, to: &mut impl Write, piece: Piece<'_>) -> io::Result<()> {
-        let Piece { mut text, begins, ends } = piece;
+    fn words(&mut self, to: &mut impl Write, piece: LinePart<'_>) -> io::Result<()> {
+        let LinePart { mut text, begins, ends } = piece;
         if begins {
             let is_hunk = hunk(text).is_some();
             let starts_file = text.starts_with(b"diff --git ");
-            if is_hunk || starts_file || self.place == Place::Header {
+            if is_hunk || starts_file || self.place == PatchPlace::Header {
                 self.place = match is_hunk {
-                    true => Place::Hunk { old: 0, new: 0 },
-                    false => Place::Header,
+                    true => PatchPlace::Hunk { old: 0, new: 0 },
+                    false => PatchPlace::Header,
                 };
                 self.style = if is_hunk { CYAN } else { BOLD };
             } else {

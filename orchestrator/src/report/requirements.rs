@@ -1,9 +1,9 @@
 //! One requirement and all that served it: commits, checks, what the coach said, what it took.
 
 use base::event::Usage;
-use planner::coverage::{Gap, Row};
+use planner::coverage::{CoverageRow, Gap};
 use planner::requirement::Requirement;
-use planner::verdict::{Disagreement, Judged};
+use planner::verdict::{Disagreement, RequirementVerdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -11,11 +11,11 @@ use studio_git::landing_history::{Landing, Receipt};
 
 /// One requirement and all that served it.
 #[derive(Clone, Debug)]
-pub struct Served<'a> {
+pub struct ServedRequirement<'a> {
     /// The requirement.
     pub requirement: Requirement,
     /// Its commits, and the checks that passed there.
-    pub row: Row,
+    pub row: CoverageRow,
     /// The landings of these commits, oldest first.
     pub landings: Vec<&'a Landing>,
 }
@@ -39,7 +39,7 @@ pub struct ServingSession {
 
 /// What sessions took together; absent where none of them said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Took {
+pub struct WorkCost {
     /// How many sessions.
     pub sessions: usize,
     /// Replies of models.
@@ -48,10 +48,10 @@ pub struct Took {
     pub usage: Option<Usage>,
 }
 
-impl Took {
+impl WorkCost {
     /// What these took, each counted once.
-    pub fn of(sessions: &[ServingSession]) -> Took {
-        let mut took = Took::default();
+    pub fn of(sessions: &[ServingSession]) -> WorkCost {
+        let mut took = WorkCost::default();
         let mut counted: Vec<&str> = Vec::new();
         // The newest receipt of a session has the most in it.
         for session in sessions.iter().rev().filter(|it| !it.id.is_empty()) {
@@ -71,7 +71,7 @@ impl Took {
     }
 }
 
-impl Served<'_> {
+impl ServedRequirement<'_> {
     /// What it lacks, in a word.
     pub fn state(&self) -> &'static str {
         match self.row.gap() {
@@ -82,7 +82,7 @@ impl Served<'_> {
     }
 
     /// What a coach said of it last, and of which landing.
-    pub fn coach(&self) -> Option<(&Judged, &Landing)> {
+    pub fn coach(&self) -> Option<(&RequirementVerdict, &Landing)> {
         self.landings.iter().rev().find_map(|landing| {
             let all = landing.receipt.as_ref()?.verdict.as_ref()?;
             let judged = all.iter().find(|it| it.id == self.row.id)?;
@@ -142,7 +142,7 @@ impl Served<'_> {
             })
         });
         let sessions = self.sessions();
-        let took = Took::of(&sessions);
+        let took = WorkCost::of(&sessions);
         json!({
             "id": self.row.id, "text": self.requirement.text, "state": self.state(),
             "commits": self.row.commits, "checks": self.row.checks,
@@ -178,9 +178,9 @@ mod tests {
             session("c", Some(1), None),
             session("", Some(99), None),
         ];
-        let took = Took::of(&all);
+        let took = WorkCost::of(&all);
         assert_eq!((took.sessions, took.turns), (3, Some(6)));
         assert_eq!(took.usage.map(|usage| usage.input), Some(30));
-        assert_eq!(Took::of(&all[1..2]), Took { sessions: 1, turns: None, usage: None });
+        assert_eq!(WorkCost::of(&all[1..2]), WorkCost { sessions: 1, turns: None, usage: None });
     }
 }

@@ -3,7 +3,7 @@
 use base::text::{head, printable};
 
 use crate::report::coach::{count, one_line, usage};
-use crate::report::requirements::{Served, ServingSession, Took};
+use crate::report::requirements::{ServedRequirement, ServingSession, WorkCost};
 use crate::report::{markdown, table};
 use studio_git::landing_history::Landing;
 
@@ -11,8 +11,8 @@ use studio_git::landing_history::Landing;
 const NAME: usize = 12;
 
 /// A line for each requirement, and what all sessions took.
-pub fn summary(all: &[Served<'_>]) -> String {
-    let line = |it: &Served<'_>| {
+pub fn summary(all: &[ServedRequirement<'_>]) -> String {
+    let line = |it: &ServedRequirement<'_>| {
         let commits: Vec<&str> = it.row.commits.iter().map(|commit| head(commit, NAME)).collect();
         [
             it.row.id.clone(),
@@ -26,7 +26,7 @@ pub fn summary(all: &[Served<'_>]) -> String {
     };
     let header = ["ID", "STATE", "COACH", "COMMITS", "CHECKS", "TOOK", "REQUIREMENT"];
     let mut text = table::plain(header, all.iter().map(line).collect());
-    for it in all.iter().flat_map(Served::disagreements) {
+    for it in all.iter().flat_map(ServedRequirement::disagreements) {
         text.push_str(&format!("\nwarning: {}", printable(&it.text)));
     }
     if let Some(total) = total(all) {
@@ -36,7 +36,7 @@ pub fn summary(all: &[Served<'_>]) -> String {
 }
 
 /// One requirement in full.
-pub fn page(it: &Served<'_>) -> String {
+pub fn page(it: &ServedRequirement<'_>) -> String {
     let mut lines = vec![format!("{}: {} ({})", it.row.id, it.requirement.text, it.state())];
     if let Some((judged, _)) = it.coach() {
         let evidence = one_line(&judged.evidence);
@@ -62,8 +62,8 @@ pub fn page(it: &Served<'_>) -> String {
 }
 
 /// A report: a table, then a section for each requirement.
-pub fn report(all: &[Served<'_>]) -> String {
-    let line = |it: &Served<'_>| {
+pub fn report(all: &[ServedRequirement<'_>]) -> String {
+    let line = |it: &ServedRequirement<'_>| {
         let commits: Vec<String> =
             it.row.commits.iter().map(|commit| markdown::code(head(commit, NAME))).collect();
         let checks = match it.row.checks.len() {
@@ -82,7 +82,7 @@ pub fn report(all: &[Served<'_>]) -> String {
     parts.join("\n\n")
 }
 
-fn section(it: &Served<'_>) -> String {
+fn section(it: &ServedRequirement<'_>) -> String {
     let mut lines = vec![
         format!("### {}", markdown::text(&it.row.id)),
         String::new(),
@@ -116,7 +116,7 @@ fn section(it: &Served<'_>) -> String {
     lines.join("\n")
 }
 
-fn session(it: &Served<'_>, landing: &Landing) -> Option<ServingSession> {
+fn session(it: &ServedRequirement<'_>, landing: &Landing) -> Option<ServingSession> {
     it.sessions().into_iter().find(|session| session.commit == landing.commit)
 }
 
@@ -136,9 +136,9 @@ fn shared(session: &ServingSession) -> Option<String> {
 }
 
 /// What the sessions of a requirement took, for a cell.
-fn short(it: &Served<'_>) -> String {
+fn short(it: &ServedRequirement<'_>) -> String {
     let sessions = it.sessions();
-    let took = Took::of(&sessions);
+    let took = WorkCost::of(&sessions);
     let mut parts = Vec::new();
     parts.extend(took.turns.map(turns));
     parts.extend(took.usage.map(|usage| match usage.cost_usd {
@@ -165,8 +165,8 @@ fn short(it: &Served<'_>) -> String {
 }
 
 /// What all sessions took, each counted once; nothing where none landed.
-fn total(all: &[Served<'_>]) -> Option<String> {
-    let took = Took::of(&sessions(all));
+fn total(all: &[ServedRequirement<'_>]) -> Option<String> {
+    let took = WorkCost::of(&sessions(all));
     if took.sessions == 0 {
         return None;
     }
@@ -177,8 +177,8 @@ fn total(all: &[Served<'_>]) -> Option<String> {
 }
 
 /// The sessions of all requirements; one that served several stands there several times.
-pub fn sessions(all: &[Served<'_>]) -> Vec<ServingSession> {
-    all.iter().flat_map(Served::sessions).collect()
+pub fn sessions(all: &[ServedRequirement<'_>]) -> Vec<ServingSession> {
+    all.iter().flat_map(ServedRequirement::sessions).collect()
 }
 
 fn turns(n: u32) -> String {

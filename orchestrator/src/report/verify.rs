@@ -4,7 +4,7 @@ use base::text::{head, printable, printable_output, tail};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::report::requirements::Served;
+use crate::report::requirements::ServedRequirement;
 use crate::report::{markdown, table};
 use studio_core::session::journal::CheckResult;
 
@@ -29,12 +29,12 @@ pub struct VerifiedLine {
     /// Whether it passed in each of them.
     pub then: bool,
     /// What came of it now.
-    pub now: Now,
+    pub now: CurrentResult,
 }
 
 /// What came of a line now.
 #[derive(Clone, Debug)]
-pub enum Now {
+pub enum CurrentResult {
     /// It ran.
     Ran(CheckResult),
     /// It did not run: nothing on this machine vouches for it.
@@ -52,44 +52,52 @@ pub enum Now {
 
 /// Something a person should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct VerifyFinding {
     /// Of which kind.
     pub kind: &'static str,
     /// One sentence.
     pub text: String,
 }
 
-impl Finding {
+impl VerifyFinding {
     /// A finding.
-    pub fn new(kind: &'static str, text: String) -> Finding {
-        Finding { kind, text }
+    pub fn new(kind: &'static str, text: String) -> VerifyFinding {
+        VerifyFinding { kind, text }
     }
 }
 
 /// All that was found.
 #[derive(Debug)]
-pub struct Verified<'a> {
+pub struct VerifyReport<'a> {
     /// The commit whose history counts.
     pub onto: String,
     /// Whether each landing was looked at by itself.
     pub each: bool,
     /// The requirements.
-    pub requirements: Vec<Served<'a>>,
+    pub requirements: Vec<ServedRequirement<'a>>,
     /// The checks.
     pub lines: Vec<VerifiedLine>,
     /// What else is to be known.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<VerifyFinding>,
 }
 
 impl VerifiedLine {
     /// A line that nobody ran yet.
     pub fn new(command: String, on: String, tree: String) -> VerifiedLine {
         let (requirements, commits) = (Vec::new(), Vec::new());
-        VerifiedLine { command, on, tree, requirements, commits, then: true, now: Now::Refused }
+        VerifiedLine {
+            command,
+            on,
+            tree,
+            requirements,
+            commits,
+            then: true,
+            now: CurrentResult::Refused,
+        }
     }
 
     fn passes(&self) -> bool {
-        matches!(&self.now, Now::Ran(result) if result.ok)
+        matches!(&self.now, CurrentResult::Ran(result) if result.ok)
     }
 
     fn then_word(&self) -> &'static str {
@@ -98,10 +106,10 @@ impl VerifiedLine {
 
     fn now_words(&self) -> String {
         match &self.now {
-            Now::Ran(CheckResult { ok: true, ms, .. }) => format!("passed ({ms} ms)"),
-            Now::Ran(CheckResult { exit, ms, .. }) => format!("failed ({exit}, {ms} ms)"),
-            Now::Refused => "not run".to_owned(),
-            Now::SetUpFailed { exit, .. } => format!("setup failed ({exit})"),
+            CurrentResult::Ran(CheckResult { ok: true, ms, .. }) => format!("passed ({ms} ms)"),
+            CurrentResult::Ran(CheckResult { exit, ms, .. }) => format!("failed ({exit}, {ms} ms)"),
+            CurrentResult::Refused => "not run".to_owned(),
+            CurrentResult::SetUpFailed { exit, .. } => format!("setup failed ({exit})"),
         }
     }
 
@@ -109,27 +117,31 @@ impl VerifiedLine {
     fn wrote(&self) -> Option<(String, &str)> {
         let on = head(&self.on, NAME);
         match &self.now {
-            Now::Ran(result) if !result.ok => {
+            CurrentResult::Ran(result) if !result.ok => {
                 let what = format!("{} failed with {} on {on}", self.command, result.exit);
                 Some((what, tail(result.tail.trim_end(), TAIL)))
             }
-            Now::SetUpFailed { line, exit, tail: wrote } => {
+            CurrentResult::SetUpFailed { line, exit, tail: wrote } => {
                 let what = format!("setup {line} failed with {exit} on {on}");
                 Some((what, tail(wrote.trim_end(), TAIL)))
             }
-            Now::Ran(_) | Now::Refused => None,
+            CurrentResult::Ran(_) | CurrentResult::Refused => None,
         }
     }
 
     fn json(&self) -> Value {
         let (ran, ok, exit, ms, wrote) = match &self.now {
-            Now::Ran(it) => (true, it.ok, Some(it.exit), Some(it.ms), Some(it.tail.as_str())),
-            Now::Refused | Now::SetUpFailed { .. } => (false, false, None, None, None),
+            CurrentResult::Ran(it) => {
+                (true, it.ok, Some(it.exit), Some(it.ms), Some(it.tail.as_str()))
+            }
+            CurrentResult::Refused | CurrentResult::SetUpFailed { .. } => {
+                (false, false, None, None, None)
+            }
         };
         let why = match &self.now {
-            Now::Ran(_) => None,
-            Now::Refused => Some("it is known only from a receipt".to_owned()),
-            Now::SetUpFailed { line, exit, .. } => {
+            CurrentResult::Ran(_) => None,
+            CurrentResult::Refused => Some("it is known only from a receipt".to_owned()),
+            CurrentResult::SetUpFailed { line, exit, .. } => {
                 Some(format!("setup `{line}` failed with {exit}"))
             }
         };
@@ -142,7 +154,7 @@ impl VerifiedLine {
     }
 }
 
-impl Verified<'_> {
+impl VerifyReport<'_> {
     /// Whether every requirement is landed with a check, every line passes now, and every receipt
     /// is of its commit's tree.
     pub fn holds(&self) -> bool {
@@ -226,7 +238,7 @@ impl Verified<'_> {
 
     /// For scripts.
     pub fn json(&self) -> Value {
-        let requirement = |it: &Served<'_>| {
+        let requirement = |it: &ServedRequirement<'_>| {
             let lines = self.lines.iter().filter(|line| line.requirements.contains(&it.row.id));
             let mut checks: Vec<&str> = lines.map(|line| line.command.as_str()).collect();
             checks.dedup();

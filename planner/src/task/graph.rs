@@ -2,26 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Mistake, Task};
+use super::{Task, TaskFileError};
 
 /// Everything that is wrong with a list of tasks, by line: no words, a bad or doubled name, a
 /// dependency that is not there, a circle.
-pub fn faults(tasks: &[Task]) -> Vec<Mistake> {
+pub fn faults(tasks: &[Task]) -> Vec<TaskFileError> {
     let mut faults = Vec::new();
     let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
     for task in tasks {
         if task.text.is_empty() {
-            faults.push(Mistake::new(task.line, format!("task `{}` has no text", task.id)));
+            faults.push(TaskFileError::new(task.line, format!("task `{}` has no text", task.id)));
         }
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
         if !task.id.chars().all(is_name) {
             let what =
                 format!("invalid task id `{}`: use letters, digits, `-`, `_` and `.`", task.id);
-            faults.push(Mistake::new(task.line, what));
+            faults.push(TaskFileError::new(task.line, what));
         }
         if let Some(first) = lines.insert(&task.id, task.line) {
             let what = format!("duplicate task id `{}` (first used at line {first})", task.id);
-            faults.push(Mistake::new(task.line, what));
+            faults.push(TaskFileError::new(task.line, what));
         }
     }
     for task in tasks {
@@ -32,7 +32,7 @@ pub fn faults(tasks: &[Task]) -> Vec<Mistake> {
                 task.id,
                 known.join(", ")
             );
-            faults.push(Mistake::new(task.line, what));
+            faults.push(TaskFileError::new(task.line, what));
         }
     }
     faults.extend(circle(tasks));
@@ -41,7 +41,7 @@ pub fn faults(tasks: &[Task]) -> Vec<Mistake> {
 }
 
 /// A circle of tasks that wait for each other, told at its first task.
-fn circle(tasks: &[Task]) -> Option<Mistake> {
+fn circle(tasks: &[Task]) -> Option<TaskFileError> {
     let stuck: BTreeSet<usize> = {
         let sorted: BTreeSet<usize> = order(tasks).into_iter().collect();
         (0..tasks.len()).filter(|at| !sorted.contains(at)).collect()
@@ -60,7 +60,7 @@ fn circle(tasks: &[Task]) -> Option<Mistake> {
     let line = tasks[round[0]].line;
     round.push(round[0]);
     let names: Vec<&str> = round.iter().map(|it| tasks[*it].id.as_str()).collect();
-    Some(Mistake::new(line, format!("circular dependency: {}", names.join(" → "))))
+    Some(TaskFileError::new(line, format!("circular dependency: {}", names.join(" → "))))
 }
 
 /// Where the tasks stand that this one names in `after`.

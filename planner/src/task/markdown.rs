@@ -1,12 +1,12 @@
 //! Tasks as a Markdown list: one item each, its keys as indented lines `key: value` below it.
 
-use super::{Mistake, Task, finished};
+use super::{Task, TaskFileError, finished};
 
 /// Reads the outermost list items of a text. `[x]` ticks an item off. Below an item,
 /// indented, `id: …`, `after: a, b`, `check: LINE` (repeats), `paths: a/**, b`,
 /// `requirements: R1, R2`, `agent: …`, `persona: …`, `base: …` say more of it; every other
 /// indented line belongs to its text.
-pub fn from_markdown(text: &str) -> Result<Vec<Task>, Vec<Mistake>> {
+pub fn from_markdown(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
     let mut tasks: Vec<Task> = Vec::new();
     let (mut open, mut fenced) = (false, false);
     for (at, line) in text.lines().enumerate() {

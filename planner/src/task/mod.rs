@@ -37,21 +37,21 @@ pub struct Task {
 
 /// What is wrong in a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct TaskFileError {
     /// From 1.
     pub line: usize,
     /// One sentence without a full stop.
     pub what: String,
 }
 
-impl Mistake {
-    fn new(line: usize, what: impl Into<String>) -> Mistake {
-        Mistake { line, what: what.into() }
+impl TaskFileError {
+    fn new(line: usize, what: impl Into<String>) -> TaskFileError {
+        TaskFileError { line, what: what.into() }
     }
 }
 
 /// Names the tasks that have no name by their place, and gives what is wrong with all of them.
-fn finished(mut tasks: Vec<Task>) -> Result<Vec<Task>, Vec<Mistake>> {
+fn finished(mut tasks: Vec<Task>) -> Result<Vec<Task>, Vec<TaskFileError>> {
     for (at, task) in tasks.iter_mut().enumerate() {
         if task.id.is_empty() {
             task.id = format!("t{}", at + 1);

@@ -3,18 +3,18 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Mistake, Task, finished};
+use super::{Task, TaskFileError, finished};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
-    task: Vec<Spanned<Row>>,
+    task: Vec<Spanned<TaskTable>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct TaskTable {
     id: Option<String>,
     text: String,
     #[serde(default)]
@@ -33,13 +33,13 @@ struct Row {
 }
 
 /// Reads `[[task]]` tables; every mistake is told with its line.
-pub fn from_toml(text: &str) -> Result<Vec<Task>, Vec<Mistake>> {
+pub fn from_toml(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
     let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
     let file: File = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(1, |span| line(span.start));
-        vec![Mistake::new(at, error.message().trim_end_matches('.'))]
+        vec![TaskFileError::new(at, error.message().trim_end_matches('.'))]
     })?;
-    let task = |row: Spanned<Row>| {
+    let task = |row: Spanned<TaskTable>| {
         let line = line(row.span().start);
         let row = row.into_inner();
         Task {

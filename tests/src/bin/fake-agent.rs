@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use testkit::fake::script::{self, Stage};
+use testkit::fake::script::{self, ScriptStage};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
 /// The stage of an agent that is a plain command.
 struct Terminal;
 
-impl Stage for Terminal {
+impl ScriptStage for Terminal {
     fn say(&mut self, text: &str) {
         let _ = writeln!(std::io::stdout().lock(), "{text}");
     }

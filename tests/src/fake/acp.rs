@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 
 use serde_json::{Value, json};
 
-use crate::fake::script::{self, Stage};
+use crate::fake::script::{self, ScriptStage};
 
 /// Where a loadable conversation is remembered.
 const MEMORY: &str = ".g3/fake-conversation";
@@ -158,7 +158,7 @@ impl Talk {
     }
 }
 
-impl Stage for Talk {
+impl ScriptStage for Talk {
     fn say(&mut self, text: &str) {
         // In two pieces, as models stream.
         let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);

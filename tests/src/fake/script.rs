@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use base::process::{Job, Limits, Stream};
+use base::process::{Command, OutputLimits, Stream};
 
 /// Where a script is played: a terminal or a conversation.
-pub trait Stage {
+pub trait ScriptStage {
     /// Says something.
     fn say(&mut self, text: &str);
     /// Asks for permission.
@@ -20,7 +20,7 @@ pub trait Stage {
 }
 
 /// Plays a script; the exit code is 0 unless a step says otherwise.
-pub fn play(script: &str, stage: &mut dyn Stage) -> ExitCode {
+pub fn play(script: &str, stage: &mut dyn ScriptStage) -> ExitCode {
     for step in script.split(['\n', ';']) {
         if stage.is_cancelled() {
             return ExitCode::from(130);
@@ -33,7 +33,7 @@ pub fn play(script: &str, stage: &mut dyn Stage) -> ExitCode {
 }
 
 /// One step; an exit code when it is the last.
-fn act(step: &str, stage: &mut dyn Stage) -> Option<u8> {
+fn act(step: &str, stage: &mut dyn ScriptStage) -> Option<u8> {
     let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
     match verb {
         "write" => {
@@ -46,7 +46,8 @@ fn act(step: &str, stage: &mut dyn Stage) -> Option<u8> {
         }
         "switch" => git(&["switch", "-q", "-c", rest]),
         "sh" => {
-            let done = Job::new("sh", ".").args(["-c", rest]).output(Limits::seconds(120));
+            let done =
+                Command::new("sh", ".").args(["-c", rest]).output(OutputLimits::seconds(120));
             let done = done.expect("a shell can be started");
             stage.say(&done.text());
         }
@@ -80,7 +81,8 @@ fn write(path: &str, text: &str) {
 }
 
 fn git(args: &[&str]) {
-    let done = Job::new("git", ".").args(args).output(Limits::seconds(120)).expect("git runs");
+    let done =
+        Command::new("git", ".").args(args).output(OutputLimits::seconds(120)).expect("git runs");
     assert!(done.ok(), "git {args:?}: {}", done.error_text());
 }
 
@@ -93,7 +95,7 @@ fn empty(dir: &str) -> std::io::Result<()> {
 }
 
 /// Waits for a condition, at most two minutes, and no longer than the turn.
-fn wait(stage: &mut dyn Stage, condition: impl Fn() -> bool) {
+fn wait(stage: &mut dyn ScriptStage, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(120);
     while !condition() && !stage.is_cancelled() && Instant::now() < end {
         let moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
@@ -112,7 +114,7 @@ fn flood(bytes: usize) {
 /// A process that leaves the group and the session, and does not die with its parent.
 fn daemon(pid_file: &str) {
     let line = format!("setsid sh -c 'echo $$ > {pid_file}; exec sleep 600' & wait");
-    let pid = Job::new("sh", ".")
+    let pid = Command::new("sh", ".")
         .args(["-c", &line])
         .stdout(Stream::Null)
         .stderr(Stream::Null)

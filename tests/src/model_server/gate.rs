@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// first piece (headers, the opening event) is not held; the closing event is. An answer that is
 /// no stream is one piece.
 #[derive(Clone, Debug, Default)]
-pub struct Gate(Arc<(Mutex<Doors>, Condvar)>);
+pub struct ReplyGate(Arc<(Mutex<Doors>, Condvar)>);
 
 #[derive(Debug, Default)]
 struct Doors {
@@ -15,10 +15,10 @@ struct Doors {
     reached: usize,
 }
 
-impl Gate {
+impl ReplyGate {
     /// A closed gate.
-    pub fn new() -> Gate {
-        Gate::default()
+    pub fn new() -> ReplyGate {
+        ReplyGate::default()
     }
 
     /// Lets the next piece go.

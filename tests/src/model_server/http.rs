@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::State;
-use super::reply::{Delivery, End, Instead, Reply};
-use super::request::{Request, Wire};
+use super::ServerState;
+use super::reply::{Delivery, Instead, ReplyEnd, ScriptedReply};
+use super::request::{ReceivedRequest, RequestWire};
 use super::wire;
 
 /// Whether the connection goes on after a reply.
@@ -21,7 +21,7 @@ enum After {
 }
 
 /// Answers requests on one connection until it ends.
-pub fn serve(stream: TcpStream, state: &Arc<State>) {
+pub fn serve(stream: TcpStream, state: &Arc<ServerState>) {
     let _ = stream.set_nodelay(true);
     let Ok(reading) = stream.try_clone() else { return };
     let mut reader = BufReader::new(reading);
@@ -36,7 +36,7 @@ pub fn serve(stream: TcpStream, state: &Arc<State>) {
     }
 }
 
-fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
+fn read_request(reader: &mut impl BufRead) -> io::Result<Option<ReceivedRequest>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -53,14 +53,14 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut raw = vec![0; length];
     reader.read_exact(&mut raw)?;
     let body = serde_json::from_slice(&raw).unwrap_or(Value::Null);
-    Ok(Some(Request { path, headers, raw, body }))
+    Ok(Some(ReceivedRequest { path, headers, raw, body }))
 }
 
 fn send(
     stream: &TcpStream,
-    state: &State,
-    reply: &Reply,
-    request: &Request,
+    state: &ServerState,
+    reply: &ScriptedReply,
+    request: &ReceivedRequest,
     number: usize,
 ) -> io::Result<After> {
     if let Some(delay) = reply.delivery.delay {
@@ -86,10 +86,10 @@ fn send(
 
 fn speak(
     stream: &TcpStream,
-    state: &State,
-    reply: &Reply,
-    request: &Request,
-    (wire, number): (Wire, usize),
+    state: &ServerState,
+    reply: &ScriptedReply,
+    request: &ReceivedRequest,
+    (wire, number): (RequestWire, usize),
 ) -> io::Result<After> {
     if request.is_streamed() && !reply.delivery.whole {
         return stream_out(stream, state, wire::stream(reply, wire, number), reply);
@@ -97,7 +97,7 @@ fn speak(
     send_whole(stream, 200, "application/json", &wire::whole(reply, wire, number), reply)
 }
 
-fn head(status: u16, content_type: &str, reply: &Reply, framing: &str) -> String {
+fn head(status: u16, content_type: &str, reply: &ScriptedReply, framing: &str) -> String {
     let mut head =
         format!("HTTP/1.1 {status} Scripted\r\ncontent-type: {content_type}\r\n{framing}\r\n");
     for (name, value) in &reply.headers {
@@ -111,7 +111,7 @@ fn send_whole(
     status: u16,
     content_type: &str,
     body: &[u8],
-    reply: &Reply,
+    reply: &ScriptedReply,
 ) -> io::Result<After> {
     if reply.delivery.gate.as_ref().is_some_and(|gate| !gate.pass()) {
         return Err(io::ErrorKind::TimedOut.into());
@@ -126,9 +126,9 @@ fn send_whole(
 /// Sends pieces as a chunked body, each when the gate opens, up to where the delivery ends.
 fn stream_out(
     mut stream: &TcpStream,
-    state: &State,
+    state: &ServerState,
     pieces: Vec<Vec<u8>>,
-    reply: &Reply,
+    reply: &ScriptedReply,
 ) -> io::Result<After> {
     let delivery = &reply.delivery;
     let zipped = if delivery.gzip { "\r\ncontent-encoding: gzip" } else { "" };
@@ -154,9 +154,9 @@ fn stream_out(
     }
     match delivery.end {
         None => stream.write_all(b"0\r\n\r\n").map(|()| After::Keep),
-        Some((_, End::Cut)) => Ok(After::Close),
-        Some((_, End::Reset)) => reset(stream),
-        Some((_, End::Stall)) => stall(stream, state),
+        Some((_, ReplyEnd::Cut)) => Ok(After::Close),
+        Some((_, ReplyEnd::Reset)) => reset(stream),
+        Some((_, ReplyEnd::Stall)) => stall(stream, state),
     }
 }
 
@@ -187,7 +187,7 @@ fn reset(stream: &TcpStream) -> io::Result<After> {
 }
 
 /// Says nothing until the client goes away or the server stops.
-fn stall(mut stream: &TcpStream, state: &State) -> io::Result<After> {
+fn stall(mut stream: &TcpStream, state: &ServerState) -> io::Result<After> {
     stream.set_read_timeout(Some(Duration::from_millis(50)))?;
     while !state.is_stopping() {
         match stream.read(&mut [0]) {

@@ -17,19 +17,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::request::Request;
+use self::request::ReceivedRequest;
 use self::script::Script;
 
 /// A running server; it stops when dropped.
 pub struct ModelServer {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<ServerState>,
 }
 
 /// What the connections share.
-pub struct State {
+pub struct ServerState {
     script: Script,
-    seen: Mutex<Vec<Request>>,
+    seen: Mutex<Vec<ReceivedRequest>>,
     changed: Condvar,
     stopping: AtomicBool,
     hangups: AtomicUsize,
@@ -41,7 +41,7 @@ impl ModelServer {
     pub fn start(script: impl Into<Script>) -> ModelServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let state = Arc::new(State {
+        let state = Arc::new(ServerState {
             script: script.into(),
             seen: Mutex::default(),
             changed: Condvar::new(),
@@ -90,12 +90,12 @@ impl ModelServer {
     }
 
     /// The requests so far, in the order in which they came.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.state.seen().clone()
     }
 
     /// Waits until so many requests came; panics after 20 seconds.
-    pub fn wait_for_requests(&self, count: usize) -> Vec<Request> {
+    pub fn wait_for_requests(&self, count: usize) -> Vec<ReceivedRequest> {
         let until = Instant::now() + Duration::from_secs(20);
         let mut seen = self.state.seen();
         while seen.len() < count {
@@ -126,13 +126,13 @@ impl Drop for ModelServer {
     }
 }
 
-impl State {
-    fn seen(&self) -> std::sync::MutexGuard<'_, Vec<Request>> {
+impl ServerState {
+    fn seen(&self) -> std::sync::MutexGuard<'_, Vec<ReceivedRequest>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a request; gives its number, counted from 1.
-    pub fn record(&self, request: &Request) -> usize {
+    pub fn record(&self, request: &ReceivedRequest) -> usize {
         let mut seen = self.seen();
         seen.push(request.clone());
         self.changed.notify_all();
@@ -155,7 +155,7 @@ impl State {
     }
 }
 
-fn accept(listener: &TcpListener, state: &Arc<State>) {
+fn accept(listener: &TcpListener, state: &Arc<ServerState>) {
     for stream in listener.incoming() {
         if state.is_stopping() {
             return;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The wire format of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
+pub enum RequestWire {
     /// `POST /v1/messages`.
     Anthropic,
     /// `POST /v1/chat/completions`.
@@ -21,7 +21,7 @@ pub enum Wire {
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ReceivedRequest {
     /// The path with its query.
     pub path: String,
     /// Header names in lower case.
@@ -32,23 +32,23 @@ pub struct Request {
     pub body: Value,
 }
 
-impl Request {
+impl ReceivedRequest {
     /// The wire format, told by the path; `None` for a path that none knows.
-    pub fn wire(&self) -> Option<Wire> {
+    pub fn wire(&self) -> Option<RequestWire> {
         let path = self.path.split('?').next().unwrap_or_default();
         if path.ends_with("/v1/messages") {
-            return Some(Wire::Anthropic);
+            return Some(RequestWire::Anthropic);
         }
         if path.ends_with("/responses") {
-            return Some(Wire::OpenaiResponses);
+            return Some(RequestWire::OpenaiResponses);
         }
         if path.contains("/v1beta/models/") && path.ends_with("enerateContent") {
-            return Some(Wire::Gemini);
+            return Some(RequestWire::Gemini);
         }
         if path.starts_with("/serving-endpoints/") && path.ends_with("/invocations") {
-            return Some(Wire::Databricks);
+            return Some(RequestWire::Databricks);
         }
-        path.ends_with("/chat/completions").then_some(Wire::OpenaiChat)
+        path.ends_with("/chat/completions").then_some(RequestWire::OpenaiChat)
     }
 
     /// Whether a stream is asked for.
@@ -96,7 +96,7 @@ impl Request {
     /// How many times the model has spoken.
     pub fn assistant_messages(&self) -> usize {
         let spoken = |m: &&Value| is_role(m, "assistant") || is_role(m, "model");
-        if self.wire() != Some(Wire::OpenaiResponses) {
+        if self.wire() != Some(RequestWire::OpenaiResponses) {
             return self.messages().iter().filter(spoken).count();
         }
         // Items of one reply stand together.

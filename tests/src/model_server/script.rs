@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::reply::Reply;
-use super::request::Request;
+use super::reply::ScriptedReply;
+use super::request::ReceivedRequest;
 
-type Answer = dyn Fn(&Request) -> Reply + Send + Sync;
+type Answer = dyn Fn(&ReceivedRequest) -> ScriptedReply + Send + Sync;
 
 /// What the scripted model answers.
 pub struct Script {
@@ -18,34 +18,41 @@ pub struct Script {
 }
 
 enum Source {
-    InOrder(Mutex<VecDeque<Reply>>),
+    InOrder(Mutex<VecDeque<ScriptedReply>>),
     By(Box<Answer>),
 }
 
 impl Script {
     /// One reply per request, in order; after the last, every request gets a 500.
-    pub fn new(replies: impl IntoIterator<Item = Reply>) -> Script {
+    pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Script {
         let replies = Mutex::new(replies.into_iter().collect());
         Script { source: Source::InOrder(replies), commit_message: None }
     }
 
     /// A reply made from each request, for many conversations at once.
-    pub fn by(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Script {
+    pub fn by(
+        answer: impl Fn(&ReceivedRequest) -> ScriptedReply + Send + Sync + 'static,
+    ) -> Script {
         Script { source: Source::By(Box::new(answer)), commit_message: None }
     }
 
     /// Conversations told apart by a text that their first user message contains; each goes
     /// through its own replies by the number of times the model has spoken in it.
-    pub fn by_task(tasks: impl IntoIterator<Item = (String, Vec<Reply>)>) -> Script {
+    pub fn by_task(tasks: impl IntoIterator<Item = (String, Vec<ScriptedReply>)>) -> Script {
         let tasks: Vec<_> = tasks.into_iter().collect();
         Script::by(move |request| {
             let first = request.first_user();
             let Some((_, replies)) = tasks.iter().find(|(text, _)| first.contains(text)) else {
-                return Reply::exhausted("no task of the script is in the first user message");
+                return ScriptedReply::exhausted(
+                    "no task of the script is in the first user message",
+                );
             };
             let turn = request.assistant_messages();
             replies.get(turn).cloned().unwrap_or_else(|| {
-                Reply::exhausted(&format!("the script has {} replies for this task", replies.len()))
+                ScriptedReply::exhausted(&format!(
+                    "the script has {} replies for this task",
+                    replies.len()
+                ))
             })
         })
     }
@@ -75,36 +82,36 @@ impl Script {
     }
 
     /// The reply to a request.
-    pub fn answer(&self, request: &Request) -> Reply {
+    pub fn answer(&self, request: &ReceivedRequest) -> ScriptedReply {
         if let Some(text) =
             self.commit_message.as_ref().filter(|_| request.asks_for_commit_message())
         {
-            return Reply::says(text.clone());
+            return ScriptedReply::says(text.clone());
         }
         match &self.source {
             Source::By(answer) => answer(request),
             Source::InOrder(replies) => {
                 let next = replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                next.unwrap_or_else(|| Reply::exhausted("the script has no reply left"))
+                next.unwrap_or_else(|| ScriptedReply::exhausted("the script has no reply left"))
             }
         }
     }
 }
 
-impl<const N: usize> From<[Reply; N]> for Script {
-    fn from(replies: [Reply; N]) -> Script {
+impl<const N: usize> From<[ScriptedReply; N]> for Script {
+    fn from(replies: [ScriptedReply; N]) -> Script {
         Script::new(replies)
     }
 }
 
-impl From<Vec<Reply>> for Script {
-    fn from(replies: Vec<Reply>) -> Script {
+impl From<Vec<ScriptedReply>> for Script {
+    fn from(replies: Vec<ScriptedReply>) -> Script {
         Script::new(replies)
     }
 }
 
-impl From<Reply> for Script {
-    fn from(reply: Reply) -> Script {
+impl From<ScriptedReply> for Script {
+    fn from(reply: ScriptedReply) -> Script {
         Script::new([reply])
     }
 }
@@ -149,8 +156,8 @@ struct Call {
 }
 
 impl Line {
-    fn reply(self) -> Reply {
-        let mut reply = self.status.map_or_else(Reply::new, Reply::status);
+    fn reply(self) -> ScriptedReply {
+        let mut reply = self.status.map_or_else(ScriptedReply::new, ScriptedReply::status);
         if let Some(seconds) = self.retry_after {
             reply = reply.retry_after(seconds);
         }

@@ -6,45 +6,45 @@ mod responses;
 
 use serde_json::{Value, json};
 
-use super::reply::{Reply, Said};
-use super::request::Wire;
+use super::reply::{ReplyPart, ScriptedReply};
+use super::request::RequestWire;
 
 /// Stands for a byte that is no UTF-8; replaced when the bytes are made.
 pub const INVALID: char = '\u{e000}';
 
 /// A streamed reply: the opening, one entry per piece, the closing.
-pub fn stream(reply: &Reply, wire: Wire, number: usize) -> Vec<Vec<u8>> {
+pub fn stream(reply: &ScriptedReply, wire: RequestWire, number: usize) -> Vec<Vec<u8>> {
     let events = match wire {
-        Wire::Anthropic => anthropic_events(reply, number),
-        Wire::OpenaiChat => openai_events(reply, number),
-        Wire::Databricks => databricks::events(reply, number),
-        Wire::OpenaiResponses => responses::events(reply, number),
-        Wire::Gemini => gemini::events(reply, number),
+        RequestWire::Anthropic => anthropic_events(reply, number),
+        RequestWire::OpenaiChat => openai_events(reply, number),
+        RequestWire::Databricks => databricks::events(reply, number),
+        RequestWire::OpenaiResponses => responses::events(reply, number),
+        RequestWire::Gemini => gemini::events(reply, number),
     };
     events.into_iter().map(spoiled).collect()
 }
 
 /// A reply as one JSON object.
-pub fn whole(reply: &Reply, wire: Wire, number: usize) -> Vec<u8> {
+pub fn whole(reply: &ScriptedReply, wire: RequestWire, number: usize) -> Vec<u8> {
     let mut reply = reply.clone();
     reply.parts.dedup_by(|later, earlier| {
-        let (Said::Text(more), Said::Text(text)) = (later, earlier) else { return false };
+        let (ReplyPart::Text(more), ReplyPart::Text(text)) = (later, earlier) else { return false };
         text.push_str(more);
         true
     });
     let reply = &reply;
     let object = match wire {
-        Wire::Anthropic => anthropic_whole(reply, number),
-        Wire::OpenaiChat => openai_whole(reply, number),
-        Wire::Databricks => databricks::whole(reply, number),
-        Wire::OpenaiResponses => responses::whole(reply, number),
-        Wire::Gemini => gemini::whole(reply, number),
+        RequestWire::Anthropic => anthropic_whole(reply, number),
+        RequestWire::OpenaiChat => openai_whole(reply, number),
+        RequestWire::Databricks => databricks::whole(reply, number),
+        RequestWire::OpenaiResponses => responses::whole(reply, number),
+        RequestWire::Gemini => gemini::whole(reply, number),
     };
     spoiled(object.to_string())
 }
 
 /// The wire's error object for a status.
-pub fn error(wire: Option<Wire>, status: u16) -> Vec<u8> {
+pub fn error(wire: Option<RequestWire>, status: u16) -> Vec<u8> {
     let (kind, message) = match status {
         400 => ("invalid_request_error", "bad request"),
         401 => ("authentication_error", "invalid x-api-key"),
@@ -56,14 +56,14 @@ pub fn error(wire: Option<Wire>, status: u16) -> Vec<u8> {
         _ => ("api_error", "internal server error"),
     };
     let body = match wire {
-        Some(Wire::OpenaiChat | Wire::OpenaiResponses) => {
+        Some(RequestWire::OpenaiChat | RequestWire::OpenaiResponses) => {
             json!({"error": {"message": message, "type": kind, "code": null}})
         }
-        Some(Wire::Databricks) => json!({"error_code": kind, "message": message}),
-        Some(Wire::Gemini) => {
+        Some(RequestWire::Databricks) => json!({"error_code": kind, "message": message}),
+        Some(RequestWire::Gemini) => {
             json!({"error": {"code": status, "message": message, "status": kind}})
         }
-        Some(Wire::Anthropic) | None => {
+        Some(RequestWire::Anthropic) | None => {
             json!({"type": "error", "error": {"type": kind, "message": message}})
         }
     };
@@ -96,34 +96,35 @@ fn named(name: &str, mut data: Value) -> String {
     event(Some(name), &data)
 }
 
-fn anthropic_stop(reply: &Reply) -> String {
-    let calls = reply.parts.iter().any(|part| matches!(part, Said::Call { .. }));
+fn anthropic_stop(reply: &ScriptedReply) -> String {
+    let calls = reply.parts.iter().any(|part| matches!(part, ReplyPart::Call { .. }));
     reply.stop.clone().unwrap_or_else(|| if calls { "tool_use" } else { "end_turn" }.to_owned())
 }
 
-fn anthropic_usage(reply: &Reply) -> Value {
+fn anthropic_usage(reply: &ScriptedReply) -> Value {
     let tokens = reply.tokens;
     json!({"input_tokens": tokens.input, "cache_read_input_tokens": tokens.cache_read,
         "cache_creation_input_tokens": tokens.cache_write, "output_tokens": 1})
 }
 
-fn anthropic_message(reply: &Reply, number: usize) -> Value {
+fn anthropic_message(reply: &ScriptedReply, number: usize) -> Value {
     json!({"id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": "scripted",
         "content": [], "stop_reason": null, "stop_sequence": null, "usage": anthropic_usage(reply)})
 }
 
-fn anthropic_events(reply: &Reply, number: usize) -> Vec<String> {
+fn anthropic_events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     let opening = named("message_start", json!({"message": anthropic_message(reply, number)}))
         + &named("ping", json!({}));
     let mut events = vec![opening];
     let mut index = 0;
     for (at, part) in reply.parts.iter().enumerate() {
-        if let Said::Error { kind, message } = part {
+        if let ReplyPart::Error { kind, message } = part {
             events.push(named("error", json!({"error": {"type": kind, "message": message}})));
             return events;
         }
-        let same =
-            |other: Option<&Said>| matches!((part, other), (Said::Text(_), Some(Said::Text(_))));
+        let same = |other: Option<&ReplyPart>| {
+            matches!((part, other), (ReplyPart::Text(_), Some(ReplyPart::Text(_))))
+        };
         let mut piece = String::new();
         let before = at.checked_sub(1).and_then(|at| reply.parts.get(at));
         if !same(before) {
@@ -146,46 +147,46 @@ fn anthropic_events(reply: &Reply, number: usize) -> Vec<String> {
 }
 
 /// A block as it opens: without the content that deltas bring.
-fn anthropic_block(part: &Said, number: usize, index: usize) -> Value {
+fn anthropic_block(part: &ReplyPart, number: usize, index: usize) -> Value {
     match part {
-        Said::Text(_) | Said::Error { .. } => json!({"type": "text", "text": ""}),
-        Said::Thought(_) => json!({"type": "thinking", "thinking": "", "signature": ""}),
-        Said::Sealed(data) => json!({"type": "redacted_thinking", "data": data}),
-        Said::Call { id, name, .. } => {
+        ReplyPart::Text(_) | ReplyPart::Error { .. } => json!({"type": "text", "text": ""}),
+        ReplyPart::Thought(_) => json!({"type": "thinking", "thinking": "", "signature": ""}),
+        ReplyPart::Sealed(data) => json!({"type": "redacted_thinking", "data": data}),
+        ReplyPart::Call { id, name, .. } => {
             json!({"type": "tool_use", "id": call_id(id, "toolu", number, index), "name": name, "input": {}})
         }
     }
 }
 
-fn anthropic_deltas(part: &Said, number: usize) -> Vec<Value> {
+fn anthropic_deltas(part: &ReplyPart, number: usize) -> Vec<Value> {
     match part {
-        Said::Text(text) => vec![json!({"type": "text_delta", "text": text})],
-        Said::Thought(text) => vec![
+        ReplyPart::Text(text) => vec![json!({"type": "text_delta", "text": text})],
+        ReplyPart::Thought(text) => vec![
             json!({"type": "thinking_delta", "thinking": text}),
             json!({"type": "signature_delta", "signature": format!("signature-{number}")}),
         ],
-        Said::Sealed(_) | Said::Error { .. } => Vec::new(),
-        Said::Call { args, .. } => {
+        ReplyPart::Sealed(_) | ReplyPart::Error { .. } => Vec::new(),
+        ReplyPart::Call { args, .. } => {
             let pieces = std::iter::once("").chain(halves(args));
             pieces.map(|text| json!({"type": "input_json_delta", "partial_json": text})).collect()
         }
     }
 }
 
-fn anthropic_whole(reply: &Reply, number: usize) -> Value {
+fn anthropic_whole(reply: &ScriptedReply, number: usize) -> Value {
     let mut message = anthropic_message(reply, number);
     let blocks = reply.parts.iter().enumerate().map(|(index, part)| {
         let mut block = anthropic_block(part, number, index);
         match part {
-            Said::Text(text) => block["text"] = json!(text),
-            Said::Thought(text) => {
+            ReplyPart::Text(text) => block["text"] = json!(text),
+            ReplyPart::Thought(text) => {
                 block["thinking"] = json!(text);
                 block["signature"] = json!(format!("signature-{number}"));
             }
-            Said::Call { args, .. } => {
+            ReplyPart::Call { args, .. } => {
                 block["input"] = serde_json::from_str(args).unwrap_or_else(|_| json!(args));
             }
-            Said::Sealed(_) | Said::Error { .. } => {}
+            ReplyPart::Sealed(_) | ReplyPart::Error { .. } => {}
         }
         block
     });
@@ -195,12 +196,12 @@ fn anthropic_whole(reply: &Reply, number: usize) -> Value {
     message
 }
 
-fn openai_stop(reply: &Reply) -> String {
-    let calls = reply.parts.iter().any(|part| matches!(part, Said::Call { .. }));
+fn openai_stop(reply: &ScriptedReply) -> String {
+    let calls = reply.parts.iter().any(|part| matches!(part, ReplyPart::Call { .. }));
     reply.stop.clone().unwrap_or_else(|| if calls { "tool_calls" } else { "stop" }.to_owned())
 }
 
-fn openai_usage(reply: &Reply) -> Value {
+fn openai_usage(reply: &ScriptedReply) -> Value {
     let tokens = reply.tokens;
     let prompt = tokens.input + tokens.cache_read;
     json!({"prompt_tokens": prompt, "completion_tokens": tokens.output,
@@ -215,20 +216,22 @@ fn openai_chunk(number: usize, delta: Value, finish: Option<&str>) -> String {
     event(None, &chunk)
 }
 
-fn openai_events(reply: &Reply, number: usize) -> Vec<String> {
+fn openai_events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     let opening = openai_chunk(number, json!({"role": "assistant", "content": ""}), None);
     let mut events = vec![opening];
     let mut calls = 0;
     for part in &reply.parts {
         let piece = match part {
-            Said::Text(text) => openai_chunk(number, json!({"content": text}), None),
-            Said::Thought(text) => openai_chunk(number, json!({"reasoning_content": text}), None),
-            Said::Sealed(_) => String::new(),
-            Said::Call { id, name, args } => {
+            ReplyPart::Text(text) => openai_chunk(number, json!({"content": text}), None),
+            ReplyPart::Thought(text) => {
+                openai_chunk(number, json!({"reasoning_content": text}), None)
+            }
+            ReplyPart::Sealed(_) => String::new(),
+            ReplyPart::Call { id, name, args } => {
                 calls += 1;
                 openai_call(number, calls - 1, (id, name, args))
             }
-            Said::Error { kind, message } => {
+            ReplyPart::Error { kind, message } => {
                 events.push(event(None, &json!({"error": {"type": kind, "message": message}})));
                 return events;
             }
@@ -253,16 +256,16 @@ fn openai_call(number: usize, index: usize, (id, name, args): (&str, &str, &str)
     std::iter::once(openai_chunk(number, first, None)).chain(rest).collect()
 }
 
-fn openai_whole(reply: &Reply, number: usize) -> Value {
+fn openai_whole(reply: &ScriptedReply, number: usize) -> Value {
     let mut text = String::new();
     let mut thought = String::new();
     let mut calls = Vec::new();
     for part in &reply.parts {
         match part {
-            Said::Text(more) => text += more,
-            Said::Thought(more) => thought += more,
-            Said::Sealed(_) | Said::Error { .. } => {}
-            Said::Call { id, name, args } => calls.push(json!({"type": "function",
+            ReplyPart::Text(more) => text += more,
+            ReplyPart::Thought(more) => thought += more,
+            ReplyPart::Sealed(_) | ReplyPart::Error { .. } => {}
+            ReplyPart::Call { id, name, args } => calls.push(json!({"type": "function",
                 "id": call_id(id, "call", number, calls.len()),
                 "function": {"name": name, "arguments": args}})),
         }

@@ -5,10 +5,10 @@ mod traced;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::Clock;
-use base::event::{Event, What};
+use base::event::{Event, EventKind};
 
 /// Somebody who hears events.
-pub trait Sink: Send {
+pub trait EventSink: Send {
     /// Hears one event. A sink that cannot write stays silent: the work goes on.
     fn hear(&mut self, event: &Event);
 
@@ -24,17 +24,17 @@ pub struct Bus {
 
 struct Inner {
     seq: u64,
-    sinks: Vec<Box<dyn Sink>>,
+    sinks: Vec<Box<dyn EventSink>>,
 }
 
 impl Bus {
     /// A bus with these sinks.
-    pub fn new(clock: Clock, sinks: Vec<Box<dyn Sink>>) -> Arc<Bus> {
+    pub fn new(clock: Clock, sinks: Vec<Box<dyn EventSink>>) -> Arc<Bus> {
         Arc::new(Bus { clock, inner: Mutex::new(Inner { seq: 0, sinks }) })
     }
 
     /// Something happened.
-    pub fn tell(&self, what: What) {
+    pub fn tell(&self, what: EventKind) {
         traced::event(&what);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.seq += 1;

@@ -1,12 +1,12 @@
 //! What is traced of the events of a session: what happened, without anybody's words.
 
-use base::event::{Level, What};
+use base::event::{EventKind, NoticeLevel};
 use serde_json::Value;
 
 /// Traces an event. What stands in spans and events of its own is left out: questions, calls.
-pub fn event(what: &What) {
+pub fn event(what: &EventKind) {
     match what {
-        What::Start { session, provider, model, cwd } => tracing::info!(
+        EventKind::Start { session, provider, model, cwd } => tracing::info!(
             target: "g3::session",
             session = base::id::tail(session),
             provider,
@@ -14,36 +14,36 @@ pub fn event(what: &What) {
             cwd,
             "session opened"
         ),
-        What::Turn { n } => tracing::debug!(target: "g3::session", n, "question"),
-        What::Context { used, limit } => {
+        EventKind::Turn { n } => tracing::debug!(target: "g3::session", n, "question"),
+        EventKind::Context { used, limit } => {
             tracing::debug!(target: "g3::session", used, limit, "context");
         }
-        What::Thinned { detail } => tracing::info!(
+        EventKind::Thinned { detail } => tracing::info!(
             target: "g3::session",
             before = number(detail, "before"),
             after = number(detail, "after"),
             results = number(detail, "results"),
             "thinned"
         ),
-        What::Compacted { detail } => tracing::info!(
+        EventKind::Compacted { detail } => tracing::info!(
             target: "g3::session",
             before = number(detail, "before"),
             after = number(detail, "after"),
             messages = number(detail, "messages"),
             "summarised"
         ),
-        What::Plan { plan } => tracing::info!(
+        EventKind::Plan { plan } => tracing::info!(
             target: "g3::session",
             mode = plan["mode"].as_str(),
             state = plan["state"].as_str(),
             round = number(plan, "round"),
             "plan"
         ),
-        What::Notice { level: Level::Warning, .. } => {
+        EventKind::Notice { level: NoticeLevel::Warning, .. } => {
             tracing::debug!(target: "g3::session", "the user was warned");
         }
-        What::Error { kind, .. } => tracing::error!(target: "g3::session", kind, "error"),
-        What::End { status, exit, turns, usage } => tracing::info!(
+        EventKind::Error { kind, .. } => tracing::error!(target: "g3::session", kind, "error"),
+        EventKind::End { status, exit, turns, usage } => tracing::info!(
             target: "g3::session",
             status = status.word(),
             exit,
@@ -55,16 +55,16 @@ pub fn event(what: &What) {
             cost_usd = usage.cost_usd,
             "run ended"
         ),
-        What::Notice { level: Level::Info, .. }
-        | What::Text { .. }
-        | What::Reasoning { .. }
-        | What::ToolStart { .. }
-        | What::ToolOutput { .. }
-        | What::ToolEnd { .. }
-        | What::Usage { .. }
-        | What::Todo { .. }
-        | What::Retry { .. }
-        | What::Ask { .. } => {}
+        EventKind::Notice { level: NoticeLevel::Info, .. }
+        | EventKind::Text { .. }
+        | EventKind::Reasoning { .. }
+        | EventKind::ToolStart { .. }
+        | EventKind::ToolOutput { .. }
+        | EventKind::ToolEnd { .. }
+        | EventKind::Usage { .. }
+        | EventKind::Todo { .. }
+        | EventKind::Retry { .. }
+        | EventKind::Ask { .. } => {}
     }
 }
 

@@ -4,9 +4,9 @@ use base::event::Usage;
 use base::failure::Result;
 use serde_json::{Value, json};
 
-use super::window::{self, Window};
-use super::{Conversation, Entry};
-use provider::message::{Message, Note, Part, Role};
+use super::window::{self, ContextWindow};
+use super::{Conversation, ConversationEntry};
+use provider::message::{ContentPart, HarnessNote, Message, MessageRole};
 
 /// What is asked for a summary.
 const QUESTION: &str = "The conversation no longer fits. Do not call tools. Write a summary from \
@@ -60,10 +60,11 @@ impl Conversation {
     }
 
     /// The pictures that the user showed last, where they leave room for the work.
-    fn pictures(&self) -> Vec<Part> {
-        let shown = |message: &&Message| message.role == Role::User && images(message).count() > 0;
+    fn pictures(&self) -> Vec<ContentPart> {
+        let shown =
+            |message: &&Message| message.role == MessageRole::User && images(message).count() > 0;
         let Some(message) = self.messages.iter().rev().find(shown) else { return Vec::new() };
-        let all: Vec<Part> = images(message).cloned().collect();
+        let all: Vec<ContentPart> = images(message).cloned().collect();
         let size: u64 = all.iter().map(window::estimate_part).sum();
         if size <= self.window.limit() / 4 { all } else { Vec::new() }
     }
@@ -83,16 +84,16 @@ impl Conversation {
             text.push_str(&format!("\n\nThe todo list:\n{todo}"));
         }
         text.push_str("\n\nGo on with the work.");
-        let mut message = Message::text(Role::User, text);
+        let mut message = Message::text(MessageRole::User, text);
         message.parts.extend(self.pictures());
         let messages = vec![message];
-        self.note(Entry::Compacted { messages, usage: summary.usage })?;
+        self.note(ConversationEntry::Compacted { messages, usage: summary.usage })?;
         Ok(json!({"before": before, "after": self.window.percent(), "messages": count}))
     }
 }
 
-fn images(message: &Message) -> impl Iterator<Item = &Part> {
-    message.parts.iter().filter(|part| matches!(part, Part::Image(_)))
+fn images(message: &Message) -> impl Iterator<Item = &ContentPart> {
+    message.parts.iter().filter(|part| matches!(part, ContentPart::Image(_)))
 }
 
 /// The question for a summary of one part, after what the parts before it came to.
@@ -100,13 +101,13 @@ pub fn question(part: Vec<Message>, summary: &str) -> Vec<Message> {
     let mut messages = part;
     if !summary.is_empty() {
         let text = format!("{PREFACE}\n\n{summary}\n\nWhat came after it:");
-        messages.insert(0, Message::text(Role::User, text));
-    } else if messages.first().is_some_and(|first| first.role == Role::Assistant) {
-        messages.insert(0, Message::text(Role::User, "[the conversation continues]"));
+        messages.insert(0, Message::text(MessageRole::User, text));
+    } else if messages.first().is_some_and(|first| first.role == MessageRole::Assistant) {
+        messages.insert(0, Message::text(MessageRole::User, "[the conversation continues]"));
     }
-    match messages.last_mut().filter(|last| last.role == Role::User) {
-        Some(last) => last.parts.push(Part::context(QUESTION)),
-        None => messages.push(Message::text(Role::User, QUESTION)),
+    match messages.last_mut().filter(|last| last.role == MessageRole::User) {
+        Some(last) => last.parts.push(ContentPart::context(QUESTION)),
+        None => messages.push(Message::text(MessageRole::User, QUESTION)),
     }
     messages
 }
@@ -125,15 +126,15 @@ fn groups(messages: &[Message]) -> Vec<&[Message]> {
 }
 
 fn starts_with_result(message: &Message) -> bool {
-    matches!(message.parts.first(), Some(Part::Result(_)))
+    matches!(message.parts.first(), Some(ContentPart::Result(_)))
 }
 
-fn tokens(messages: &[Message], window: &Window) -> u64 {
+fn tokens(messages: &[Message], window: &ContextWindow) -> u64 {
     messages.iter().map(|message| window.tokens(message)).sum()
 }
 
 /// A group that would not fit by itself, its long texts cut to their beginnings.
-fn shortened(group: &[Message], room: u64, window: &Window) -> Vec<Message> {
+fn shortened(group: &[Message], room: u64, window: &ContextWindow) -> Vec<Message> {
     let mut group = group.to_vec();
     let mut most = 8_000;
     while tokens(&group, window) > room && most > 100 {
@@ -144,19 +145,19 @@ fn shortened(group: &[Message], room: u64, window: &Window) -> Vec<Message> {
 }
 
 /// Cuts the text of one part to so many bytes. Pictures and thoughts go: neither is summarised.
-fn cut(part: &mut Part, most: usize) {
+fn cut(part: &mut ContentPart, most: usize) {
     let to_fit = |text: &mut String| {
         if text.len() > most + 16 {
             *text = format!("{}\n[cut]", base::text::head(text, most));
         }
     };
     match part {
-        Part::Text { text } | Part::Note(Note { text, .. }) => to_fit(text),
-        Part::Result(result) => {
+        ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => to_fit(text),
+        ContentPart::Result(result) => {
             to_fit(&mut result.text);
             result.images.clear();
         }
-        Part::Call(call) => {
+        ContentPart::Call(call) => {
             call.malformed.as_mut().into_iter().for_each(to_fit);
             for value in call.args.as_object_mut().into_iter().flat_map(|map| map.values_mut()) {
                 if let Value::String(text) = value {
@@ -164,8 +165,8 @@ fn cut(part: &mut Part, most: usize) {
                 }
             }
         }
-        Part::Reasoning { .. } | Part::Image(_) => {
-            *part = Part::Text { text: "[left out]".to_owned() };
+        ContentPart::Reasoning { .. } | ContentPart::Image(_) => {
+            *part = ContentPart::Text { text: "[left out]".to_owned() };
         }
     }
 }

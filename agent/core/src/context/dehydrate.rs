@@ -4,9 +4,9 @@ use base::failure::{Failure, OrFail, Result};
 use serde_json::{Value, json};
 
 use super::window::estimate;
-use super::{Conversation, Entry};
+use super::{Conversation, ConversationEntry};
 use crate::fragment::{self, Fragment};
-use provider::message::{Message, Role};
+use provider::message::{Message, MessageRole};
 
 /// A turn is moved only when that frees so many tokens: a receipt costs about 60 itself.
 const WORTH: u64 = 150;
@@ -24,7 +24,7 @@ impl Conversation {
     /// Gives the detail of the event; `None` when it would not be worth it.
     pub fn dehydrate(&mut self, now: String) -> Result<Option<Value>> {
         let turn = &self.messages[self.settled.min(self.messages.len())..];
-        if turn.len() < 3 || turn.last().is_none_or(|last| last.role != Role::Assistant) {
+        if turn.len() < 3 || turn.last().is_none_or(|last| last.role != MessageRole::Assistant) {
             return Ok(None);
         }
         let last = self.stubs.last().map(|stub| stub.id.clone());
@@ -41,7 +41,7 @@ impl Conversation {
         file.or_fail(|| "cannot move a turn into a file")?;
         let (from, messages) = (self.settled, stub.to_vec());
         let count = fragment.message_count;
-        self.note(Entry::Dehydrated { from, fragment: id.clone(), messages })?;
+        self.note(ConversationEntry::Dehydrated { from, fragment: id.clone(), messages })?;
         let after = self.window.percent();
         Ok(Some(json!({"fragment": id, "before": before, "after": after, "messages": count})))
     }
@@ -62,7 +62,7 @@ impl Conversation {
             .next("/compact makes room"));
         }
         let Fragment { fragment_id, messages, .. } = fragment;
-        self.note(Entry::Rehydrated { fragment: fragment_id, messages })
+        self.note(ConversationEntry::Rehydrated { fragment: fragment_id, messages })
     }
 
     pub(super) fn apply_dehydrated(&mut self, from: usize, id: String, stub: Vec<Message>) {

@@ -14,13 +14,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use dehydrate::Stub;
-use provider::message::{Bill, Message, NotePurpose, Part, Reply, Role, Stop, ToolResult};
-use window::Window;
+use provider::message::{
+    ContentPart, Message, MessageRole, NotePurpose, Reply, SideUsage, StopReason, ToolResult,
+};
+use window::ContextWindow;
 
 /// Where a conversation is written down. A line is on disk before its effect is shown.
-pub trait Record: Send {
+pub trait ConversationLog: Send {
     /// Appends one entry.
-    fn note(&mut self, entry: &Entry) -> std::io::Result<()>;
+    fn note(&mut self, entry: &ConversationEntry) -> std::io::Result<()>;
     /// Makes all entries durable; called once a turn.
     fn sync(&mut self) -> std::io::Result<()>;
     /// Writes a text into a file of its own, for the model to read again, and says where.
@@ -38,7 +40,7 @@ pub trait Inbox: Send + Sync {
 /// One line of a session's journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
-pub enum Entry {
+pub enum ConversationEntry {
     /// The session was begun or taken up again.
     Opened {
         /// RFC 3339.
@@ -77,7 +79,7 @@ pub enum Entry {
         /// Tokens and money.
         usage: Usage,
         /// Why it stopped.
-        stop: Stop,
+        stop: StopReason,
     },
     /// What came of one call; in the order in which the calls ended.
     Result {
@@ -124,7 +126,7 @@ pub enum Entry {
     Noted {
         /// What that cost.
         #[serde(flatten)]
-        bill: Bill,
+        bill: SideUsage,
     },
     /// The user dropped the conversation.
     Cleared,
@@ -136,9 +138,9 @@ pub enum Entry {
 }
 
 /// The day on which a session began, as its journal has it.
-pub fn begun_on(entries: &[Entry]) -> Option<String> {
+pub fn begun_on(entries: &[ConversationEntry]) -> Option<String> {
     let opened = entries.iter().filter_map(|entry| {
-        let Entry::Opened { time, .. } = entry else { return None };
+        let ConversationEntry::Opened { time, .. } = entry else { return None };
         time.get(..10)
     });
     opened.map(str::to_owned).next()
@@ -153,19 +155,19 @@ pub struct Conversation {
     turns: u32,
     usage: Usage,
     /// How full the model's context is.
-    pub window: Window,
+    pub window: ContextWindow,
     thinned_at: u64,
     /// How many messages lie before the turn that may be moved into a file next.
     settled: usize,
     stubs: Vec<Stub>,
     /// Names of letters that were heard.
     letters: Vec<String>,
-    record: Box<dyn Record>,
+    record: Box<dyn ConversationLog>,
 }
 
 impl Conversation {
     /// An empty conversation.
-    pub fn new(window: Window, record: Box<dyn Record>) -> Conversation {
+    pub fn new(window: ContextWindow, record: Box<dyn ConversationLog>) -> Conversation {
         Conversation {
             messages: Vec::new(),
             results: Vec::new(),
@@ -184,7 +186,7 @@ impl Conversation {
 
     /// Plays back what a journal holds, so that a conversation goes on where it was left. Calls
     /// that were not answered when the process ended are answered as interrupted.
-    pub fn replay(&mut self, entries: Vec<Entry>) -> Result<()> {
+    pub fn replay(&mut self, entries: Vec<ConversationEntry>) -> Result<()> {
         let kept = turns::effective(entries);
         for entry in kept.entries {
             self.apply(entry);
@@ -209,41 +211,45 @@ impl Conversation {
         Ok(())
     }
 
-    fn apply(&mut self, entry: Entry) {
-        if !matches!(entry, Entry::Result { .. } | Entry::Thinned { .. }) {
+    fn apply(&mut self, entry: ConversationEntry) {
+        if !matches!(entry, ConversationEntry::Result { .. } | ConversationEntry::Thinned { .. }) {
             self.close_results();
         }
         match entry {
             // Going back takes effect when the journal is played back.
-            Entry::Opened { .. } | Entry::Rewound { .. } | Entry::Ended { .. } => {}
-            Entry::Steered { letter, message } => {
+            ConversationEntry::Opened { .. }
+            | ConversationEntry::Rewound { .. }
+            | ConversationEntry::Ended { .. } => {}
+            ConversationEntry::Steered { letter, message } => {
                 self.letters.push(letter);
                 self.request.push_str(&format!("\n\n{}", message.words()));
                 self.push(message);
             }
-            Entry::Request { message } => {
+            ConversationEntry::Request { message } => {
                 self.request = message.words();
                 self.requests += 1;
                 self.push(message);
             }
-            Entry::Prompt { message } => self.push(message),
-            Entry::Reply { message, usage, .. } => self.push_reply(message, usage),
-            Entry::Result { result } => self.results.push(result),
-            Entry::Thinned { results, args } => {
+            ConversationEntry::Prompt { message } => self.push(message),
+            ConversationEntry::Reply { message, usage, .. } => self.push_reply(message, usage),
+            ConversationEntry::Result { result } => self.results.push(result),
+            ConversationEntry::Thinned { results, args } => {
                 let freed = thin::apply(&mut self.messages, &results, &args);
                 self.window.remove(freed);
             }
-            Entry::Compacted { messages, usage } => {
+            ConversationEntry::Compacted { messages, usage } => {
                 self.messages = messages;
                 self.usage = self.usage.plus(usage);
                 self.begin_anew();
             }
-            Entry::Dehydrated { from, fragment, messages } => {
+            ConversationEntry::Dehydrated { from, fragment, messages } => {
                 self.apply_dehydrated(from, fragment, messages);
             }
-            Entry::Rehydrated { fragment, messages } => self.apply_rehydrated(&fragment, messages),
-            Entry::Noted { bill } => self.usage = self.usage.plus(bill.usage),
-            Entry::Cleared => {
+            ConversationEntry::Rehydrated { fragment, messages } => {
+                self.apply_rehydrated(&fragment, messages)
+            }
+            ConversationEntry::Noted { bill } => self.usage = self.usage.plus(bill.usage),
+            ConversationEntry::Cleared => {
                 self.messages.clear();
                 self.request.clear();
                 self.begin_anew();
@@ -253,19 +259,19 @@ impl Conversation {
 
     /// The user asks something.
     pub fn ask(&mut self, message: Message) -> Result<()> {
-        self.note(Entry::Request { message })
+        self.note(ConversationEntry::Request { message })
     }
 
     /// g3 itself says something to the model.
     pub fn prompt(&mut self, text: impl Into<String>) -> Result<()> {
         let message = Message::note(NotePurpose::Context, text);
-        self.note(Entry::Prompt { message })
+        self.note(ConversationEntry::Prompt { message })
     }
 
     /// g3 tells a small model that its task is not done.
     pub fn remind(&mut self, text: impl Into<String>) -> Result<()> {
         let message = Message::note(NotePurpose::Reminder, text);
-        self.note(Entry::Prompt { message })
+        self.note(ConversationEntry::Prompt { message })
     }
 
     /// The user says something while the agent works; false when it was heard before.
@@ -273,43 +279,43 @@ impl Conversation {
         if self.letters.iter().any(|heard| heard == letter) {
             return Ok(false);
         }
-        let message = Message::text(Role::User, text);
-        self.note(Entry::Steered { letter: letter.to_owned(), message })?;
+        let message = Message::text(MessageRole::User, text);
+        self.note(ConversationEntry::Steered { letter: letter.to_owned(), message })?;
         Ok(true)
     }
 
     /// Takes back every turn from this one on, counted from 1, at the next opening.
     pub fn rewind(&mut self, before: usize) -> Result<()> {
-        self.note(Entry::Rewound { before })?;
+        self.note(ConversationEntry::Rewound { before })?;
         self.record.sync().or_fail(|| "cannot write the session's journal")
     }
 
     /// The model replied. Made durable, since what follows acts on it.
     pub fn hear(&mut self, reply: &Reply) -> Result<()> {
         let Reply { message, usage, stop } = reply.clone();
-        self.note(Entry::Reply { message, usage, stop })?;
+        self.note(ConversationEntry::Reply { message, usage, stop })?;
         self.record.sync().or_fail(|| "cannot write the session's journal")
     }
 
     /// The session was begun or taken up again.
-    pub fn opened(&mut self, entry: Entry) -> Result<()> {
+    pub fn opened(&mut self, entry: ConversationEntry) -> Result<()> {
         self.note(entry)
     }
 
     /// A model was asked something beside the conversation.
-    pub fn noted(&mut self, bill: Bill) -> Result<()> {
-        self.note(Entry::Noted { bill })
+    pub fn noted(&mut self, bill: SideUsage) -> Result<()> {
+        self.note(ConversationEntry::Noted { bill })
     }
 
     /// A run ended.
     pub fn ended(&mut self, status: &str) -> Result<()> {
-        self.note(Entry::Ended { status: status.to_owned() })?;
+        self.note(ConversationEntry::Ended { status: status.to_owned() })?;
         self.record.sync().or_fail(|| "cannot write the session's journal")
     }
 
     /// A call was answered.
     pub fn answer(&mut self, result: ToolResult) -> Result<()> {
-        self.note(Entry::Result { result })
+        self.note(ConversationEntry::Result { result })
     }
 
     /// All calls of the last reply were answered: their results become one message, in the order
@@ -326,13 +332,13 @@ impl Conversation {
         let mut results = std::mem::take(&mut self.results);
         results.sort_by_key(|result| order.iter().position(|id| *id == result.call_id));
         self.push(Message {
-            role: Role::User,
-            parts: results.into_iter().map(Part::Result).collect(),
+            role: MessageRole::User,
+            parts: results.into_iter().map(ContentPart::Result).collect(),
         });
     }
 
     /// Writes one entry down, then lets it take effect.
-    fn note(&mut self, entry: Entry) -> Result<()> {
+    fn note(&mut self, entry: ConversationEntry) -> Result<()> {
         self.record.note(&entry).or_fail(|| "cannot write the session's journal")?;
         self.apply(entry);
         Ok(())
@@ -352,7 +358,7 @@ impl Conversation {
 
     /// Calls of the last reply that have no result yet: id and name.
     fn unanswered(&self) -> Vec<(String, String)> {
-        let Some(last) = self.messages.last().filter(|m| m.role == Role::Assistant) else {
+        let Some(last) = self.messages.last().filter(|m| m.role == MessageRole::Assistant) else {
             return Vec::new();
         };
         let answered = |id: &str| self.results.iter().any(|result| result.call_id == id);
@@ -369,7 +375,7 @@ impl Conversation {
 
     /// Drops the conversation; its cost still counts towards the session total.
     pub fn clear(&mut self) -> Result<()> {
-        self.note(Entry::Cleared)
+        self.note(ConversationEntry::Cleared)
     }
 
     /// Oldest first.

@@ -6,8 +6,8 @@ use base::failure::{OrFail, Result};
 use serde_json::{Value, json};
 
 use super::window::estimate_text;
-use super::{Conversation, Entry, Record};
-use provider::message::{Message, Part, ToolCall};
+use super::{Conversation, ConversationEntry, ConversationLog};
+use provider::message::{ContentPart, Message, ToolCall};
 
 /// Percentages at which results are moved away, once each.
 const MARKS: [u64; 4] = [50, 60, 70, 80];
@@ -53,22 +53,22 @@ impl Conversation {
         for message in self.messages[..old].iter().rev() {
             for part in message.parts.iter().rev() {
                 match part {
-                    Part::Result(result) if result.text.len() >= LARGE => {
+                    ContentPart::Result(result) if result.text.len() >= LARGE => {
                         let name = format!("{}.txt", result.call_id);
                         let text = pointer(self.record.as_mut(), &name, "result", &result.text)?;
                         freed += saved(&result.text, &text);
                         results.push((result.call_id.clone(), text));
                     }
-                    Part::Call(call) => {
+                    ContentPart::Call(call) => {
                         let Some(lighter) = lighter(self.record.as_mut(), call)? else { continue };
                         freed += saved(&call.args.to_string(), &lighter.to_string());
                         args.push((call.id.clone(), lighter));
                     }
-                    Part::Result(_)
-                    | Part::Text { .. }
-                    | Part::Note(_)
-                    | Part::Reasoning { .. }
-                    | Part::Image(_) => {}
+                    ContentPart::Result(_)
+                    | ContentPart::Text { .. }
+                    | ContentPart::Note(_)
+                    | ContentPart::Reasoning { .. }
+                    | ContentPart::Image(_) => {}
                 }
             }
             if freed >= wanted {
@@ -79,14 +79,14 @@ impl Conversation {
             results.iter().map(|(id, _)| id).chain(args.iter().map(|(id, _)| id)).collect();
         let count = calls.len();
         if count > 0 {
-            self.note(Entry::Thinned { results, args })?;
+            self.note(ConversationEntry::Thinned { results, args })?;
         }
         Ok(count)
     }
 }
 
 /// The arguments of a call with pointers in the place of large texts, where there are such.
-fn lighter(record: &mut dyn Record, call: &ToolCall) -> Result<Option<Value>> {
+fn lighter(record: &mut dyn ConversationLog, call: &ToolCall) -> Result<Option<Value>> {
     let mut args = call.args.clone();
     let mut is_lighter = false;
     for (key, value) in args.as_object_mut().into_iter().flatten() {
@@ -100,7 +100,7 @@ fn lighter(record: &mut dyn Record, call: &ToolCall) -> Result<Option<Value>> {
 }
 
 /// Writes a text into a file; gives what stands in its place.
-fn pointer(record: &mut dyn Record, name: &str, what: &str, text: &str) -> Result<String> {
+fn pointer(record: &mut dyn ConversationLog, name: &str, what: &str, text: &str) -> Result<String> {
     let file = record.set_aside("thinned", name, text);
     let file = file.or_fail(|| format!("cannot move an old {what} into a file"))?;
     let (bytes, file) = (text.len(), file.display());
@@ -122,21 +122,24 @@ pub(super) fn apply(
     let mut freed = 0;
     for part in messages.iter_mut().flat_map(|message| message.parts.iter_mut()) {
         match part {
-            Part::Result(result) => {
+            ContentPart::Result(result) => {
                 let new = results.iter().find(|(id, _)| *id == result.call_id);
                 let Some((_, text)) = new else { continue };
                 freed += saved(&result.text, text);
                 result.text.clone_from(text);
                 result.images.clear();
             }
-            Part::Call(call) => {
+            ContentPart::Call(call) => {
                 let Some((_, lighter)) = args.iter().find(|(id, _)| *id == call.id) else {
                     continue;
                 };
                 freed += saved(&call.args.to_string(), &lighter.to_string());
                 call.args = lighter.clone();
             }
-            Part::Text { .. } | Part::Note(_) | Part::Reasoning { .. } | Part::Image(_) => {}
+            ContentPart::Text { .. }
+            | ContentPart::Note(_)
+            | ContentPart::Reasoning { .. }
+            | ContentPart::Image(_) => {}
         }
     }
     freed

@@ -2,12 +2,12 @@
 
 use base::event::Usage;
 
-use super::Entry;
-use provider::message::Bill;
+use super::ConversationEntry;
+use provider::message::SideUsage;
 
 /// One turn of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct UserTurn {
     /// The index of its request among the entries.
     pub at: usize,
     /// What the user said.
@@ -15,19 +15,19 @@ pub struct Turn {
 }
 
 /// The turns that these entries hold, the oldest first.
-pub fn list(entries: &[Entry]) -> Vec<Turn> {
-    let turn = |(at, entry): (usize, &Entry)| {
-        let Entry::Request { message } = entry else { return None };
-        Some(Turn { at, words: message.own_words() })
+pub fn list(entries: &[ConversationEntry]) -> Vec<UserTurn> {
+    let turn = |(at, entry): (usize, &ConversationEntry)| {
+        let ConversationEntry::Request { message } = entry else { return None };
+        Some(UserTurn { at, words: message.own_words() })
     };
     entries.iter().enumerate().filter_map(turn).collect()
 }
 
 /// What of a journal still holds.
 #[derive(Clone, Debug, Default)]
-pub struct Effective {
+pub struct EffectiveHistory {
     /// The entries without what was taken back.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ConversationEntry>,
     /// What the replies cost that were taken back.
     pub usage: Usage,
     /// How many replies were taken back.
@@ -35,20 +35,20 @@ pub struct Effective {
 }
 
 /// Leaves out the turns that the user went back behind.
-pub fn effective(entries: Vec<Entry>) -> Effective {
-    let mut all = Effective::default();
+pub fn effective(entries: Vec<ConversationEntry>) -> EffectiveHistory {
+    let mut all = EffectiveHistory::default();
     for entry in entries {
-        let Entry::Rewound { before } = entry else {
+        let ConversationEntry::Rewound { before } = entry else {
             all.entries.push(entry);
             continue;
         };
         let turn = before.checked_sub(1).and_then(|at| list(&all.entries).into_iter().nth(at));
         let Some(turn) = turn else { continue };
         for dropped in all.entries.split_off(turn.at) {
-            all.replies += u32::from(matches!(dropped, Entry::Reply { .. }));
-            if let Entry::Reply { usage, .. }
-            | Entry::Compacted { usage, .. }
-            | Entry::Noted { bill: Bill { usage, .. } } = dropped
+            all.replies += u32::from(matches!(dropped, ConversationEntry::Reply { .. }));
+            if let ConversationEntry::Reply { usage, .. }
+            | ConversationEntry::Compacted { usage, .. }
+            | ConversationEntry::Noted { bill: SideUsage { usage, .. } } = dropped
             {
                 all.usage = all.usage.plus(usage);
             }
@@ -60,28 +60,30 @@ pub fn effective(entries: Vec<Entry>) -> Effective {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use provider::message::{Message, Role, Stop};
+    use provider::message::{Message, MessageRole, StopReason};
 
-    fn turn(n: u64) -> [Entry; 2] {
-        let message = Message::text(Role::Assistant, format!("answer {n}"));
+    fn turn(n: u64) -> [ConversationEntry; 2] {
+        let message = Message::text(MessageRole::Assistant, format!("answer {n}"));
         let usage = Usage { input: n, ..Usage::default() };
         [
-            Entry::Request { message: Message::text(Role::User, format!("ask {n}")) },
-            Entry::Reply { message, usage, stop: Stop::Done },
+            ConversationEntry::Request {
+                message: Message::text(MessageRole::User, format!("ask {n}")),
+            },
+            ConversationEntry::Reply { message, usage, stop: StopReason::Done },
         ]
     }
 
     #[test]
     fn what_was_taken_back_is_gone_and_its_cost_stays() {
-        let mut entries: Vec<Entry> = (1..=3).flat_map(turn).collect();
-        entries.push(Entry::Rewound { before: 2 });
+        let mut entries: Vec<ConversationEntry> = (1..=3).flat_map(turn).collect();
+        entries.push(ConversationEntry::Rewound { before: 2 });
         entries.extend(turn(9));
         let kept = effective(entries.clone());
         let words: Vec<String> = list(&kept.entries).into_iter().map(|turn| turn.words).collect();
         assert_eq!(words, ["ask 1", "ask 9"]);
         assert_eq!((kept.usage.input, kept.replies), (5, 2));
         // A turn that is not there takes nothing back.
-        entries.push(Entry::Rewound { before: 7 });
+        entries.push(ConversationEntry::Rewound { before: 7 });
         assert_eq!(list(&effective(entries).entries).len(), 2);
     }
 }

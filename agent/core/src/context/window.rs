@@ -2,54 +2,61 @@
 
 use base::event::Usage;
 
-use provider::message::{Message, Note, Part};
+use provider::message::{ContentPart, HarnessNote, Message};
 
 /// Tokens of a picture, as far as anybody can say beforehand.
 const IMAGE_TOKENS: u64 = 1_500;
 
 /// The account of one context window, in tokens.
 #[derive(Clone, Copy, Debug)]
-pub struct Window {
+pub struct ContextWindow {
     limit: u64,
     overhead: u64,
     known: u64,
     new: u64,
     /// Reported tokens for 1,000 estimated ones.
     scale: u64,
-    policy: Policy,
+    policy: CompactionPolicy,
 }
 
 /// When room is made.
 #[derive(Clone, Copy, Debug)]
-pub struct Policy {
+pub struct CompactionPolicy {
     /// Percent of the window below which nothing is thinned.
     pub thin_from: u64,
     /// Percent of the window at which the conversation is replaced by a summary.
     pub compact_at: Option<u64>,
 }
 
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy { thin_from: 50, compact_at: Some(80) }
+impl Default for CompactionPolicy {
+    fn default() -> CompactionPolicy {
+        CompactionPolicy { thin_from: 50, compact_at: Some(80) }
     }
 }
 
-impl Window {
+impl ContextWindow {
     /// An account that starts with what every request carries (system prompt and tools).
-    pub fn new(limit: u64, overhead: u64) -> Window {
-        let policy = Policy::default();
-        Window { limit: limit.max(1), overhead, known: overhead, new: 0, scale: 1_000, policy }
+    pub fn new(limit: u64, overhead: u64) -> ContextWindow {
+        let policy = CompactionPolicy::default();
+        ContextWindow {
+            limit: limit.max(1),
+            overhead,
+            known: overhead,
+            new: 0,
+            scale: 1_000,
+            policy,
+        }
     }
 
     /// Makes room at other points.
     #[must_use]
-    pub fn with(mut self, policy: Policy) -> Window {
+    pub fn with(mut self, policy: CompactionPolicy) -> ContextWindow {
         self.policy = policy;
         self
     }
 
     /// When room is made.
-    pub fn policy(&self) -> Policy {
+    pub fn policy(&self) -> CompactionPolicy {
         self.policy
     }
 
@@ -124,42 +131,46 @@ pub fn estimate_text(text: &str) -> u64 {
 }
 
 /// An estimate of a part's tokens.
-pub fn estimate_part(part: &Part) -> u64 {
+pub fn estimate_part(part: &ContentPart) -> u64 {
     match part {
-        Part::Text { text } | Part::Note(Note { text, .. }) => estimate_text(text),
-        Part::Reasoning { text, sealed } => {
+        ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
+            estimate_text(text)
+        }
+        ContentPart::Reasoning { text, sealed } => {
             estimate_text(text) + sealed.as_ref().map_or(0, |v| estimate_text(&v.to_string()))
         }
-        Part::Call(call) => estimate_text(&call.name) + estimate_text(&call.args.to_string()) + 8,
-        Part::Result(result) => {
+        ContentPart::Call(call) => {
+            estimate_text(&call.name) + estimate_text(&call.args.to_string()) + 8
+        }
+        ContentPart::Result(result) => {
             estimate_text(&result.text) + result.images.len() as u64 * IMAGE_TOKENS + 8
         }
-        Part::Image(_) => IMAGE_TOKENS,
+        ContentPart::Image(_) => IMAGE_TOKENS,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use provider::message::Role;
+    use provider::message::MessageRole;
 
     #[test]
     fn what_the_provider_reports_beats_the_estimate() {
-        let mut window = Window::new(1_000, 100);
-        window.add(&Message::text(Role::User, "x".repeat(350)));
+        let mut window = ContextWindow::new(1_000, 100);
+        window.add(&Message::text(MessageRole::User, "x".repeat(350)));
         assert!((200..=220).contains(&window.used()), "{}", window.used());
         let usage = Usage { input: 300, cache_read: 100, output: 50, ..Usage::default() };
-        window.report(usage, &Message::text(Role::Assistant, "y"));
+        window.report(usage, &Message::text(MessageRole::Assistant, "y"));
         assert_eq!(window.used(), 450);
         // The estimate was about half of the truth, so what is new counts about twice.
-        window.add(&Message::text(Role::User, "x".repeat(350)));
+        window.add(&Message::text(MessageRole::User, "x".repeat(350)));
         assert!(window.used() > 600, "{}", window.used());
     }
 
     #[test]
     fn a_provider_that_reports_nothing_leaves_the_estimate() {
-        let mut window = Window::new(1_000, 100);
-        window.report(Usage::default(), &Message::text(Role::Assistant, "y".repeat(35)));
+        let mut window = ContextWindow::new(1_000, 100);
+        window.report(Usage::default(), &Message::text(MessageRole::Assistant, "y".repeat(35)));
         assert!(window.used() > 100);
     }
 }

@@ -14,44 +14,44 @@ use globset::{Glob, GlobMatcher};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use self::process::Said;
-use provider::message::{Message, Part};
+use self::process::HookOutput;
+use provider::message::{ContentPart, Message};
 use tools::exec::confinement::CommandBox;
 use tools::output::ToolOutput;
 
 /// Hears what the user should know.
-pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
+pub type OnHookNotice = Arc<dyn Fn(String) + Send + Sync>;
 
 /// How much of what a hook says reaches the model, in bytes.
 const MOST: usize = 16_000;
 
 /// The hooks of a session.
 pub struct Hooks {
-    all: Vec<Ready>,
+    all: Vec<CompiledHook>,
     session: String,
     cwd: PathBuf,
     around: CommandBox,
-    tell: Tell,
+    tell: OnHookNotice,
     begun: AtomicBool,
 }
 
-struct Ready {
+struct CompiledHook {
     hook: Hook,
     tools: Option<GlobMatcher>,
 }
 
 /// What the hooks say about a call before it runs.
 #[derive(Debug, Default, PartialEq)]
-pub struct Before {
+pub struct PreCallOutcome {
     /// The verdict of all of them.
-    pub word: Word,
+    pub word: HookDecision,
     /// The arguments, where a hook changed them.
     pub args: Option<Value>,
 }
 
 /// A verdict.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Word {
+pub enum HookDecision {
     /// The gate decides, as ever.
     #[default]
     Go,
@@ -66,7 +66,7 @@ pub enum Word {
 /// What a hook before a call may print.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Printed {
+struct HookStdout {
     decision: Option<Decision>,
     #[serde(default)]
     reason: String,
@@ -87,14 +87,14 @@ impl Hooks {
         hooks: &[Hook],
         session: &str,
         (cwd, around): (&Path, CommandBox),
-        tell: Tell,
+        tell: OnHookNotice,
     ) -> Result<Hooks> {
         let ready = |hook: &Hook| {
             let glob = hook.tools.as_deref().map(Glob::new).transpose().map_err(|why| {
                 Failure::usage("a `match` in [[hooks]] is not a glob").because(why)
             })?;
             let tools = glob.map(|glob| glob.compile_matcher());
-            Ok(Ready { hook: hook.clone(), tools })
+            Ok(CompiledHook { hook: hook.clone(), tools })
         };
         let all = hooks.iter().map(ready).collect::<Result<_>>()?;
         let (session, cwd) = (session.to_owned(), cwd.to_owned());
@@ -112,14 +112,14 @@ impl Hooks {
     }
 
     fn of<'a>(&'a self, event: HookEvent, tool: Option<&'a str>) -> impl Iterator<Item = &'a Hook> {
-        let meant = move |ready: &&Ready| {
+        let meant = move |ready: &&CompiledHook| {
             let fits = |glob: &GlobMatcher| tool.is_some_and(|tool| glob.is_match(tool));
             ready.hook.event == event && ready.tools.as_ref().is_none_or(fits)
         };
         self.all.iter().filter(meant).map(|ready| &ready.hook)
     }
 
-    async fn say(&self, hook: &Hook, more: Value) -> Said {
+    async fn say(&self, hook: &Hook, more: Value) -> HookOutput {
         let mut told = json!({
             "event": hook.event,
             "session": self.session,
@@ -146,8 +146,8 @@ impl Hooks {
         let mut words = Vec::new();
         for hook in self.of(event, tool) {
             match self.say(hook, more.clone()).await {
-                Said::Go(text) | Said::No(text) => words.push(cut(&text)),
-                Said::Nothing(why) => self.warn(hook, &why),
+                HookOutput::Go(text) | HookOutput::No(text) => words.push(cut(&text)),
+                HookOutput::Nothing(why) => self.warn(hook, &why),
             }
         }
         words.retain(|text| !text.is_empty());
@@ -164,16 +164,16 @@ impl Hooks {
         }
         for hook in self.of(HookEvent::UserPrompt, None) {
             match self.say(hook, json!({ "prompt": words })).await {
-                Said::Go(text) => more.push(cut(&text)),
-                Said::No(why) => {
+                HookOutput::Go(text) => more.push(cut(&text)),
+                HookOutput::No(why) => {
                     return Err(Failure::refused("a hook refused the prompt").because(why));
                 }
-                Said::Nothing(why) => self.warn(hook, &why),
+                HookOutput::Nothing(why) => self.warn(hook, &why),
             }
         }
         more.retain(|text| !text.is_empty());
         let added = more.into_iter().map(|text| format!("\n\n[a hook says: {text}]"));
-        message.parts.extend(added.map(Part::context));
+        message.parts.extend(added.map(ContentPart::context));
         Ok(message)
     }
 
@@ -186,21 +186,21 @@ impl Hooks {
 
     /// A call is about to run. The first hook that denies has the last word; arguments that one
     /// changed are what the next one sees.
-    pub async fn before(&self, tool: &str, args: &Value) -> Before {
-        let mut before = Before::default();
+    pub async fn before(&self, tool: &str, args: &Value) -> PreCallOutcome {
+        let mut before = PreCallOutcome::default();
         for hook in self.of(HookEvent::BeforeTool, Some(tool)) {
             let args = before.args.as_ref().unwrap_or(args);
             let said = self.say(hook, json!({ "tool": tool, "args": args })).await;
             let understood = match said {
-                Said::Go(text) => printed(&text),
-                Said::No(why) => Ok((Word::Deny(why), None)),
-                Said::Nothing(why) => Err(why),
+                HookOutput::Go(text) => printed(&text),
+                HookOutput::No(why) => Ok((HookDecision::Deny(why), None)),
+                HookOutput::Nothing(why) => Err(why),
             };
             let (word, args) = match understood {
                 Ok(understood) => understood,
                 Err(why) if hook.required => {
                     let name = hook.command.join(" ");
-                    (Word::Deny(format!("the hook `{name}` is required and {why}")), None)
+                    (HookDecision::Deny(format!("the hook `{name}` is required and {why}")), None)
                 }
                 Err(why) => {
                     self.warn(hook, &why);
@@ -209,13 +209,13 @@ impl Hooks {
             };
             before.args = args.or(before.args);
             before.word = match (before.word, word) {
-                (_, Word::Deny(why)) => {
-                    before.word = Word::Deny(why);
+                (_, HookDecision::Deny(why)) => {
+                    before.word = HookDecision::Deny(why);
                     return before;
                 }
-                (Word::Ask(why), _) | (_, Word::Ask(why)) => Word::Ask(why),
-                (Word::Allow, _) | (_, Word::Allow) => Word::Allow,
-                (Word::Go | Word::Deny(_), Word::Go) => Word::Go,
+                (HookDecision::Ask(why), _) | (_, HookDecision::Ask(why)) => HookDecision::Ask(why),
+                (HookDecision::Allow, _) | (_, HookDecision::Allow) => HookDecision::Allow,
+                (HookDecision::Go | HookDecision::Deny(_), HookDecision::Go) => HookDecision::Go,
             };
         }
         before
@@ -231,9 +231,9 @@ impl Hooks {
     pub async fn stop(&self, again: u32) -> Option<String> {
         for hook in self.of(HookEvent::Stop, None) {
             match self.say(hook, json!({ "again": again })).await {
-                Said::Go(_) => {}
-                Said::No(why) => return Some(why),
-                Said::Nothing(why) => self.warn(hook, &why),
+                HookOutput::Go(_) => {}
+                HookOutput::No(why) => return Some(why),
+                HookOutput::Nothing(why) => self.warn(hook, &why),
             }
         }
         None
@@ -242,31 +242,31 @@ impl Hooks {
 
 /// What a hook's stdout says about a call; the error is a clause. Text that is no object is none
 /// of our business.
-fn printed(text: &str) -> std::result::Result<(Word, Option<Value>), String> {
+fn printed(text: &str) -> std::result::Result<(HookDecision, Option<Value>), String> {
     if !text.starts_with('{') {
-        return Ok((Word::Go, None));
+        return Ok((HookDecision::Go, None));
     }
-    let printed: Printed =
+    let printed: HookStdout =
         serde_json::from_str(text).map_err(|why| format!("printed what g3 cannot read: {why}"))?;
     let reason = if printed.reason.is_empty() { "denied by a hook".into() } else { printed.reason };
     let word = match printed.decision {
-        None => Word::Go,
-        Some(Decision::Allow) => Word::Allow,
-        Some(Decision::Ask) => Word::Ask(reason),
-        Some(Decision::Deny) => Word::Deny(reason),
+        None => HookDecision::Go,
+        Some(Decision::Allow) => HookDecision::Allow,
+        Some(Decision::Ask) => HookDecision::Ask(reason),
+        Some(Decision::Deny) => HookDecision::Deny(reason),
     };
     Ok((word, printed.args.map(Value::Object)))
 }
 
 /// Traces that a hook ran: its event, its program, what it said in a word.
-fn traced(hook: &Hook, said: &Said, since: Instant) {
+fn traced(hook: &Hook, said: &HookOutput, since: Instant) {
     let event = serde_json::to_value(hook.event).unwrap_or_default();
     let program = hook.command.first().map(Path::new).and_then(Path::file_name);
     let program = program.unwrap_or_default().to_string_lossy();
     let said = match said {
-        Said::Go(_) => "go",
-        Said::No(_) => "no",
-        Said::Nothing(_) => "nothing",
+        HookOutput::Go(_) => "go",
+        HookOutput::No(_) => "no",
+        HookOutput::Nothing(_) => "nothing",
     };
     let ms = since.elapsed().as_millis() as u64;
     tracing::info!(
@@ -285,12 +285,12 @@ mod tests {
 
     #[test]
     fn what_a_hook_prints_is_read_strictly() {
-        assert_eq!(printed("some log").unwrap(), (Word::Go, None));
-        assert_eq!(printed("{}").unwrap(), (Word::Go, None));
+        assert_eq!(printed("some log").unwrap(), (HookDecision::Go, None));
+        assert_eq!(printed("{}").unwrap(), (HookDecision::Go, None));
         let (word, args) = printed(r#"{"decision": "allow", "args": {"a": 1}}"#).unwrap();
-        assert_eq!((word, args), (Word::Allow, Some(json!({"a": 1}))));
+        assert_eq!((word, args), (HookDecision::Allow, Some(json!({"a": 1}))));
         let ask = printed(r#"{"decision": "ask", "reason": "who knows"}"#).unwrap().0;
-        assert_eq!(ask, Word::Ask("who knows".into()));
+        assert_eq!(ask, HookDecision::Ask("who knows".into()));
         for bad in [r#"{"decison": "deny"}"#, r#"{"decision": "maybe"}"#, r#"{"args": [1]}"#, "{"] {
             assert!(printed(bad).unwrap_err().contains("cannot read"), "{bad}");
         }

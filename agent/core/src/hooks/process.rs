@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use base::config::hooks::Hook;
-use base::process::{Job, Limits};
+use base::process::{Command, OutputLimits};
 use serde_json::Value;
 
-use tools::exec::confinement::{CommandBox, Hold};
+use tools::exec::confinement::{CommandBox, Containment};
 use tools::exec::environment::{Environment, apply};
 
 /// How much of each stream is read, in bytes.
@@ -17,7 +17,7 @@ const NO: i32 = 2;
 
 /// What a hook said.
 #[derive(Debug, PartialEq)]
-pub enum Said {
+pub enum HookOutput {
     /// Go on; its stdout.
     Go(String),
     /// No; its stderr.
@@ -27,29 +27,29 @@ pub enum Said {
 }
 
 /// Runs a hook to its end or to its time limit, which ends all that it started.
-pub async fn run(hook: &Hook, (cwd, around): (&Path, &CommandBox), told: &Value) -> Said {
+pub async fn run(hook: &Hook, (cwd, around): (&Path, &CommandBox), told: &Value) -> HookOutput {
     let Some((program, args)) = hook.command.split_first() else {
-        return Said::Nothing("has no command".to_owned());
+        return HookOutput::Nothing("has no command".to_owned());
     };
     let time = Some(Duration::from_secs(hook.timeout_seconds));
-    let job = apply(Job::new(program, cwd).args(args), Environment::Full);
+    let job = apply(Command::new(program, cwd).args(args), Environment::Full);
     let hold = match hook.sandbox.then(|| around.hold_where_possible()).transpose() {
         Ok(hold) => hold.flatten(),
-        Err(why) => return Said::Nothing(format!("was not run: {why}")),
+        Err(why) => return HookOutput::Nothing(format!("was not run: {why}")),
     };
-    let job = hold.into_iter().fold(job, Hold::around);
-    let ran = job.input(told.to_string()).output_beside(Limits { time, bytes: MOST }).await;
+    let job = hold.into_iter().fold(job, Containment::around);
+    let ran = job.input(told.to_string()).output_beside(OutputLimits { time, bytes: MOST }).await;
     let output = match ran {
         Ok(output) => output,
-        Err(why) => return Said::Nothing(format!("was not run: {why}")),
+        Err(why) => return HookOutput::Nothing(format!("was not run: {why}")),
     };
     if output.timed_out {
-        return Said::Nothing(format!("timed out after {} s", hook.timeout_seconds));
+        return HookOutput::Nothing(format!("timed out after {} s", hook.timeout_seconds));
     }
     match output.code() {
-        0 => Said::Go(output.text().trim().to_owned()),
-        NO if output.error_text().is_empty() => Said::No("denied by a hook".to_owned()),
-        NO => Said::No(output.error_text()),
-        code => Said::Nothing(format!("ended with code {code}: {}", output.error_text())),
+        0 => HookOutput::Go(output.text().trim().to_owned()),
+        NO if output.error_text().is_empty() => HookOutput::No("denied by a hook".to_owned()),
+        NO => HookOutput::No(output.error_text()),
+        code => HookOutput::Nothing(format!("ended with code {code}: {}", output.error_text())),
     }
 }

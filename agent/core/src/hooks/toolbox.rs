@@ -6,28 +6,28 @@ use base::config::hooks::HookEvent;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Hooks, Word};
+use super::{HookDecision, Hooks};
 use crate::turn::tool_calls::{ToolJob, Toolbox};
-use gate::{self, Gate, Question};
-use provider::ToolSpec;
+use gate::{self, Gate, PermissionQuestion};
+use provider::ToolDefinition;
 use provider::message::ToolCall;
-use tools::output::{ErrorKind, ToolOutput};
+use tools::output::{ToolErrorKind, ToolOutput};
 
 /// How often hooks may send the agent on in one turn of the user.
 const AGAIN: u32 = 3;
 
 /// A toolbox and the hooks around it.
-pub struct Hooked<'a> {
+pub struct HookedToolbox<'a> {
     inner: &'a dyn Toolbox,
     hooks: &'a Hooks,
     gate: &'a Gate,
     again: AtomicU32,
 }
 
-impl<'a> Hooked<'a> {
+impl<'a> HookedToolbox<'a> {
     /// Puts hooks around a toolbox.
-    pub fn new(inner: &'a dyn Toolbox, hooks: &'a Hooks, gate: &'a Gate) -> Hooked<'a> {
-        Hooked { inner, hooks, gate, again: AtomicU32::new(0) }
+    pub fn new(inner: &'a dyn Toolbox, hooks: &'a Hooks, gate: &'a Gate) -> HookedToolbox<'a> {
+        HookedToolbox { inner, hooks, gate, again: AtomicU32::new(0) }
     }
 
     async fn run_one(&self, job: ToolJob<'_>) -> ToolOutput {
@@ -36,19 +36,19 @@ impl<'a> Hooked<'a> {
         let changed = before.args.map(|args| ToolCall { args, ..call.clone() });
         let call = changed.as_ref().unwrap_or(call);
         let denied = match &before.word {
-            Word::Go | Word::Allow => None,
-            Word::Deny(why) => Some(format!("denied by a hook: {why}")),
-            Word::Ask(why) => {
+            HookDecision::Go | HookDecision::Allow => None,
+            HookDecision::Deny(why) => Some(format!("denied by a hook: {why}")),
+            HookDecision::Ask(why) => {
                 self.gate.ask(&question(call, why)).await.err().map(|refused| refused.why)
             }
         };
         if let Some(why) = denied {
-            return ToolOutput::failed(ErrorKind::Denied, why);
+            return ToolOutput::failed(ToolErrorKind::Denied, why);
         }
         let run = self.inner.run(ToolJob { call, hear: job.hear });
         let mut outcome = match before.word {
-            Word::Allow => gate::answered(run).await,
-            Word::Go | Word::Ask(_) | Word::Deny(_) => run.await,
+            HookDecision::Allow => gate::answered(run).await,
+            HookDecision::Go | HookDecision::Ask(_) | HookDecision::Deny(_) => run.await,
         };
         if changed.is_some() {
             outcome.text.push_str(&format!("\n\n[a hook changed the arguments to {}]", call.args));
@@ -60,8 +60,8 @@ impl<'a> Hooked<'a> {
     }
 }
 
-fn question(call: &ToolCall, why: &str) -> Question {
-    Question {
+fn question(call: &ToolCall, why: &str) -> PermissionQuestion {
+    PermissionQuestion {
         tool: call.name.clone(),
         what: format!("run with {}", call.args),
         why: format!("a hook requires confirmation: {why}"),
@@ -73,8 +73,8 @@ fn question(call: &ToolCall, why: &str) -> Question {
     }
 }
 
-impl Toolbox for Hooked<'_> {
-    fn offered(&self) -> &[ToolSpec] {
+impl Toolbox for HookedToolbox<'_> {
+    fn offered(&self) -> &[ToolDefinition] {
         self.inner.offered()
     }
 

@@ -13,10 +13,10 @@ use base::config::trust;
 use base::failure::{Failure, Result};
 
 use crate::prompt::Identity;
-use crate::role::Role;
+use crate::role::AgentRole;
 use base::workspace;
 use gate::write_scope::WriteScope;
-use parse::{Front, parse};
+use parse::{FrontMatter, parse};
 
 /// A file of `agents/` that is compiled in, by its name without `.md`.
 macro_rules! compiled_in {
@@ -45,7 +45,7 @@ const MOST: u64 = 64 << 10;
 
 /// Where a persona comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum PersonaOrigin {
     /// `agents/` of the working directory, or of one above it up to the workspace's root.
     Workspace(PathBuf),
     /// `~/.g3/agents/`.
@@ -54,12 +54,12 @@ pub enum Origin {
     Embedded,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for PersonaOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Workspace(_) => f.write_str("workspace"),
-            Origin::User(_) => f.write_str("user"),
-            Origin::Embedded => f.write_str("embedded"),
+            PersonaOrigin::Workspace(_) => f.write_str("workspace"),
+            PersonaOrigin::User(_) => f.write_str("user"),
+            PersonaOrigin::Embedded => f.write_str("embedded"),
         }
     }
 }
@@ -70,7 +70,7 @@ pub struct Persona {
     /// Its name.
     pub name: String,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: PersonaOrigin,
     /// What it is for, in a line.
     pub description: String,
     /// Lists of globs over the workspace; what it writes must fit each list.
@@ -82,18 +82,18 @@ pub struct Persona {
 
 /// Where personas are looked for.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct PersonaDirs {
     cwd: PathBuf,
     home: Option<PathBuf>,
     /// Which contents of the workspace the user accepted.
     trust: Option<PathBuf>,
 }
 
-impl Places {
+impl PersonaDirs {
     /// The places for a working directory.
-    pub fn new(cwd: &Path, trust: Option<PathBuf>) -> Places {
+    pub fn new(cwd: &Path, trust: Option<PathBuf>) -> PersonaDirs {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        Places { cwd: cwd.to_owned(), home: home.map(|home| home.join(".g3/agents")), trust }
+        PersonaDirs { cwd: cwd.to_owned(), home: home.map(|home| home.join(".g3/agents")), trust }
     }
 
     /// The persona of a name, and what the user should know about it.
@@ -105,7 +105,9 @@ impl Places {
         }
         let mut found = self.each(name)?.into_iter();
         let Some(first) = found.next() else { return Err(self.unknown(name)) };
-        let Origin::Workspace(file) = first.origin.clone() else { return Ok((first, Vec::new())) };
+        let PersonaOrigin::Workspace(file) = first.origin.clone() else {
+            return Ok((first, Vec::new()));
+        };
         let trusted = self.trust.as_ref().is_some_and(|store| {
             fs::read(&file).is_ok_and(|content| trust::is_trusted(store, &file, &content))
         });
@@ -113,7 +115,7 @@ impl Places {
             return Ok((first, Vec::new()));
         }
         // The repository's own may say other words, but not open what is closed without it.
-        let is_repositorys = |it: &Persona| matches!(it.origin, Origin::Workspace(_));
+        let is_repositorys = |it: &Persona| matches!(it.origin, PersonaOrigin::Workspace(_));
         let Some(base) = found.find(|it| !is_repositorys(it)) else {
             return Ok((first, Vec::new()));
         };
@@ -148,7 +150,7 @@ impl Places {
     }
 
     /// The texts of a file of this name, in every place.
-    fn texts(&self, stem: &str) -> Result<Vec<(Origin, String)>> {
+    fn texts(&self, stem: &str) -> Result<Vec<(PersonaOrigin, String)>> {
         let mut texts = Vec::new();
         for (dir, origin) in self.dirs() {
             let file = dir.join(format!("{stem}.md"));
@@ -157,14 +159,15 @@ impl Places {
             }
         }
         let embedded = EMBEDDED.iter().find(|(name, _)| *name == stem);
-        texts.extend(embedded.map(|(_, text)| (Origin::Embedded, (*text).to_owned())));
+        texts.extend(embedded.map(|(_, text)| (PersonaOrigin::Embedded, (*text).to_owned())));
         Ok(texts)
     }
 
-    fn dirs(&self) -> impl Iterator<Item = (PathBuf, fn(PathBuf) -> Origin)> {
+    fn dirs(&self) -> impl Iterator<Item = (PathBuf, fn(PathBuf) -> PersonaOrigin)> {
         let own = workspace::upward(&self.cwd).into_iter().map(|dir| dir.join("agents"));
-        let own = own.map(|dir| (dir, Origin::Workspace as fn(PathBuf) -> Origin));
-        let user = self.home.clone().map(|dir| (dir, Origin::User as fn(PathBuf) -> Origin));
+        let own = own.map(|dir| (dir, PersonaOrigin::Workspace as fn(PathBuf) -> PersonaOrigin));
+        let user =
+            self.home.clone().map(|dir| (dir, PersonaOrigin::User as fn(PathBuf) -> PersonaOrigin));
         own.chain(user)
     }
 
@@ -186,7 +189,7 @@ impl Places {
 
     /// The role that a persona plays here: its words, with those for the languages that it finds,
     /// and its fence.
-    pub fn role(&self, persona: &Persona) -> Result<Role> {
+    pub fn role(&self, persona: &Persona) -> Result<AgentRole> {
         let mut text = persona.text.trim().to_owned();
         for language in language::found(&self.cwd) {
             let more = self.texts(&format!("{}.{language}", persona.name))?;
@@ -197,7 +200,7 @@ impl Places {
         text.push_str(&commits(&persona.name));
         let root = workspace::root(&self.cwd);
         let fence = WriteScope::new(&persona.name, &root, &persona.may_write)?;
-        Ok(Role {
+        Ok(AgentRole {
             name: Some(persona.name.clone()),
             identity: Identity::Persona(text),
             fence: Some(fence),
@@ -226,12 +229,12 @@ fn names_in(dir: &Path) -> Vec<String> {
     names.filter_map(|name| Some(name.strip_suffix(".md")?.to_owned())).collect()
 }
 
-fn made(name: &str, origin: Origin, text: &str) -> Result<Persona> {
+fn made(name: &str, origin: PersonaOrigin, text: &str) -> Result<Persona> {
     let file = match &origin {
-        Origin::Workspace(file) | Origin::User(file) => file.display().to_string(),
-        Origin::Embedded => format!("agents/{name}.md"),
+        PersonaOrigin::Workspace(file) | PersonaOrigin::User(file) => file.display().to_string(),
+        PersonaOrigin::Embedded => format!("agents/{name}.md"),
     };
-    let (Front { description, may_write, reads_only, name: said }, body) = parse(text)
+    let (FrontMatter { description, may_write, reads_only, name: said }, body) = parse(text)
         .map_err(|why| Failure::usage(format!("invalid persona {file}")).because(why))?;
     if said.is_some_and(|said| said != name) {
         return Err(Failure::usage(format!("invalid persona {file}"))
@@ -267,7 +270,7 @@ pub fn json(all: &[Persona]) -> serde_json::Value {
             ("may_write", serde_json::json!(it.may_write.first())),
             ("tools", serde_json::json!(if it.reads_only { "read-only" } else { "full" })),
         ]);
-        if let Origin::Workspace(path) | Origin::User(path) = &it.origin {
+        if let PersonaOrigin::Workspace(path) | PersonaOrigin::User(path) = &it.origin {
             fields.insert("path", serde_json::json!(path));
         }
         serde_json::json!(fields)
@@ -282,7 +285,7 @@ mod tests {
     #[test]
     fn every_persona_that_is_compiled_in_can_be_played() {
         let dir = tempfile::tempdir().unwrap();
-        let places = Places { cwd: dir.path().to_owned(), home: None, trust: None };
+        let places = PersonaDirs { cwd: dir.path().to_owned(), home: None, trust: None };
         let all = places.list().unwrap();
         assert_eq!(all.len(), 9);
         for persona in all {

@@ -2,7 +2,7 @@
 
 /// What stands above a persona's text.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Front {
+pub struct FrontMatter {
     /// `name`.
     pub name: Option<String>,
     /// `description`.
@@ -15,14 +15,14 @@ pub struct Front {
 
 /// Reads a file: its front matter, when there is one between two lines `---`, and its text. The
 /// error says which line is wrong.
-pub fn parse(text: &str) -> Result<(Front, String), String> {
+pub fn parse(text: &str) -> Result<(FrontMatter, String), String> {
     let Some(rest) = text.strip_prefix("---\n") else {
-        return Ok((Front::default(), text.to_owned()));
+        return Ok((FrontMatter::default(), text.to_owned()));
     };
     let Some((head, body)) = rest.split_once("\n---\n") else {
         return Err("its front matter has no end: a line `---`".to_owned());
     };
-    let mut front = Front::default();
+    let mut front = FrontMatter::default();
     let mut lines = head.lines().peekable();
     while let Some(line) = lines.next() {
         if line.trim().is_empty() || line.starts_with('#') {
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(body, "Hi.\n");
         let (front, _) = parse("---\nmay_write: [\"x\"]\ntools: read-only\n---\n").unwrap();
         assert!(front.reads_only && front.may_write.unwrap() == ["x"]);
-        assert_eq!(parse("# Just words").unwrap().0, Front::default());
+        assert_eq!(parse("# Just words").unwrap().0, FrontMatter::default());
     }
 
     #[test]

@@ -6,8 +6,8 @@ pub mod small;
 
 use std::path::Path;
 
-use provider::Facts;
-use provider::message::{Message, Part};
+use provider::ProviderFacts;
+use provider::message::{ContentPart, Message};
 
 /// Who the model is told to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Identity {
 
 /// What the prompt says about the place.
 #[derive(Clone, Debug)]
-pub struct Place<'a> {
+pub struct PromptContext<'a> {
     /// The working directory.
     pub cwd: &'a Path,
     /// The day on which the session began, `YYYY-MM-DD`.
@@ -86,7 +86,7 @@ here: answer from what you know and from what the user shows you, say when you a
 be short.";
 
 /// The system prompt for a session.
-pub fn system(facts: &Facts, place: &Place<'_>) -> String {
+pub fn system(facts: &ProviderFacts, place: &PromptContext<'_>) -> String {
     let (own, how, gap) = match place.tools {
         true => (IDENTITY, AGENT, "\n\n"),
         false => (CHAT_IDENTITY, CHAT, " "),
@@ -117,8 +117,8 @@ pub fn system(facts: &Facts, place: &Place<'_>) -> String {
 }
 
 /// The first message of a session. A small model is shown the files that it is about.
-pub fn first(facts: &Facts, place: &Place<'_>, message: Message) -> Message {
-    let [Part::Text { text }] = message.parts.as_slice() else { return message };
+pub fn first(facts: &ProviderFacts, place: &PromptContext<'_>, message: Message) -> Message {
+    let [ContentPart::Text { text }] = message.parts.as_slice() else { return message };
     let judges = matches!(place.identity, Identity::Whole(_));
     if !facts.small || !place.tools || judges {
         return message;
@@ -137,7 +137,7 @@ pub fn template(text: &str) -> String {
     text.replace("{{today}}", &base::clock::Clock::from_env().day())
 }
 
-fn workplace(place: &Place<'_>) -> String {
+fn workplace(place: &PromptContext<'_>) -> String {
     let git = place.cwd.ancestors().any(|dir| dir.join(".git").exists());
     let git = if git { "yes" } else { "no" };
     format!(
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_prompt_is_the_same_every_time_and_has_the_date_of_the_sessions_beginning() {
         let dir = tempfile::tempdir().unwrap();
-        let facts = Facts {
+        let facts = ProviderFacts {
             provider: "p.n".into(),
             model: "m".into(),
             context: 100_000,
@@ -165,7 +165,7 @@ mod tests {
             small: false,
             priced: false,
         };
-        let place = Place {
+        let place = PromptContext {
             cwd: dir.path(),
             date: "2026-01-02",
             tools: true,
@@ -176,7 +176,7 @@ mod tests {
         let prompt = system(&facts, &place);
         assert_eq!(prompt, system(&facts, &place));
         assert!(prompt.contains("2026-01-02") && prompt.contains("\n\nSKILLS"));
-        let chat = system(&facts, &Place { tools: false, ..place });
+        let chat = system(&facts, &PromptContext { tools: false, ..place });
         assert!(chat.contains("no tools") && !chat.contains("SKILLS"));
     }
 
@@ -184,7 +184,7 @@ mod tests {
     fn a_persona_stands_in_for_the_identity_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("AGENTS.md"), "Use tabs.").unwrap();
-        let facts = |small| Facts {
+        let facts = |small| ProviderFacts {
             provider: "p.n".into(),
             model: "m".into(),
             context: 100_000,
@@ -194,7 +194,8 @@ mod tests {
         };
         let said = |identity: &Identity, small| {
             let (cwd, date) = (dir.path(), "2026-01-02");
-            let place = Place { cwd, date, tools: true, skills: None, notes: None, identity };
+            let place =
+                PromptContext { cwd, date, tools: true, skills: None, notes: None, identity };
             system(&facts(small), &place)
         };
         let persona = Identity::Persona("You are Ada.\n".to_owned());

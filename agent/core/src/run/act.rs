@@ -10,17 +10,17 @@ use super::escalation::Escalation;
 use super::subagent::SharedResources;
 use super::toolbox::SessionToolbox;
 use super::write_scope_guard::WriteScopeGuard;
-use crate::hooks::toolbox::Hooked;
+use crate::hooks::toolbox::HookedToolbox;
 use crate::limits::UsageMeter;
 use crate::role;
-use crate::session::inbox::Folder;
+use crate::session::inbox::InboxDir;
 use crate::turn::tool_calls::Toolbox;
-use crate::turn::{self, Agent, Finish, Tell, TurnResult};
+use crate::turn::{self, Agent, OnEvent, TurnEnd, TurnResult};
 use tools::context::{Services, ToolContext};
 
 /// What the agent does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum AgentAction {
     Drive,
     /// Goes on with a stronger model.
     GoOn,
@@ -30,16 +30,19 @@ pub(super) enum Act {
 impl AgentSession {
     pub(super) async fn act(
         &mut self,
-        act: Act,
+        act: AgentAction,
         spent: &mut UsageMeter,
         cancel: CancellationToken,
-    ) -> TurnResult<Finish> {
-        let stronger =
-            self.escalation.as_ref().filter(|_| act == Act::GoOn).and_then(Escalation::model);
+    ) -> TurnResult<TurnEnd> {
+        let stronger = self
+            .escalation
+            .as_ref()
+            .filter(|_| act == AgentAction::GoOn)
+            .and_then(Escalation::model);
         let is_own = stronger.is_none();
         let bound = stronger.unwrap_or(&self.model);
         let bus = self.bus.clone();
-        let tell: Tell = Arc::new(move |what| bus.tell(what));
+        let tell: OnEvent = Arc::new(move |what| bus.tell(what));
         let plain = bound.facts().small;
         let offered = self.offered_to(bound);
         let resources = || SharedResources {
@@ -67,12 +70,12 @@ impl AgentSession {
             role.fence.as_ref(),
             places,
         );
-        let hooked = Hooked::new(&watched, &self.hooks, &self.place.gate);
+        let hooked = HookedToolbox::new(&watched, &self.hooks, &self.place.gate);
         let inner: &dyn Toolbox = if self.hooks.is_empty() { &watched } else { &hooked };
-        let toolbox = role::Narrowed::new(inner, profile, role);
+        let toolbox = role::RoleToolbox::new(inner, profile, role);
         let kept = ["todo.g3.md", "project.md", "plan.g3.md"]
             .map(|name| self.place.session_dir.join(name));
-        let inbox = Folder(self.place.session_dir.clone());
+        let inbox = InboxDir(self.place.session_dir.clone());
         let agent = Agent {
             provider: bound.provider.as_ref(),
             toolbox: &toolbox,
@@ -85,9 +88,11 @@ impl AgentSession {
             cancel,
         };
         match act {
-            Act::Drive | Act::GoOn => turn::run_turn(&mut self.talk, &agent, spent).await,
-            Act::Compact => {
-                Ok(turn::prepare::compact(&mut self.talk, &agent).await.map(|_| Finish::Done)?)
+            AgentAction::Drive | AgentAction::GoOn => {
+                turn::run_turn(&mut self.talk, &agent, spent).await
+            }
+            AgentAction::Compact => {
+                Ok(turn::prepare::compact(&mut self.talk, &agent).await.map(|_| TurnEnd::Done)?)
             }
         }
     }

@@ -6,31 +6,31 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use base::failure::Result;
 use tokio_util::sync::CancellationToken;
 
-use super::act::Act;
+use super::act::AgentAction;
 use super::model::BoundModel;
-use super::{AgentSession, Settings};
+use super::{AgentSession, AgentSettings};
 use crate::limits::UsageMeter;
-use crate::turn::{Finish, TurnResult};
-use provider::{self, Choice, Facts, off_loop};
-use skills::Shelf;
-use tools::output::{ErrorKind, ToolOutput};
+use crate::turn::{TurnEnd, TurnResult};
+use provider::{self, ProviderChoice, ProviderFacts, off_loop};
+use skills::SkillSet;
+use tools::output::{ToolErrorKind, ToolOutput};
 
 /// What switches the tool on by which a model asks for help.
 pub const SWITCH: &str = "providers.escalation";
 
 /// A stronger model that waits to be asked for.
 pub struct Escalation {
-    settings: Settings,
-    choice: Choice,
+    settings: AgentSettings,
+    choice: ProviderChoice,
     date: String,
-    shelf: Arc<Shelf>,
+    shelf: Arc<SkillSet>,
     model: OnceLock<BoundModel>,
     wanted: Mutex<Option<String>>,
 }
 
 /// Who helps a model: the configured provider, when the model is local or small and not that
 /// provider itself.
-pub fn reference<'s>(settings: &'s Settings, facts: &Facts) -> Option<&'s str> {
+pub fn reference<'s>(settings: &'s AgentSettings, facts: &ProviderFacts) -> Option<&'s str> {
     let reference = settings.config.providers.escalation.as_deref()?;
     let is_local = facts.provider.split('.').next() == Some("embedded");
     let can_ask = settings.tools && (is_local || facts.small);
@@ -39,16 +39,16 @@ pub fn reference<'s>(settings: &'s Settings, facts: &Facts) -> Option<&'s str> {
 
 impl AgentSession {
     /// Answers the user; a model that asks for help is replaced for the rest of the turn.
-    pub(super) async fn answer(&mut self, cancel: CancellationToken) -> TurnResult<Finish> {
+    pub(super) async fn answer(&mut self, cancel: CancellationToken) -> TurnResult<TurnEnd> {
         let account = self.options.account.as_ref();
         let mut spent = account.map_or_else(UsageMeter::default, UsageMeter::shared);
-        let finish = self.act(Act::Drive, &mut spent, cancel.clone()).await;
+        let finish = self.act(AgentAction::Drive, &mut spent, cancel.clone()).await;
         // Taken whatever the end is: what was asked for in this turn does not hold in the next.
         let stronger = self
             .escalation
             .as_ref()
             .and_then(|escalation| Some((escalation.take()?, escalation.model()?)));
-        let Some((why, stronger)) = stronger.filter(|_| matches!(finish, Ok(Finish::HandedOver)))
+        let Some((why, stronger)) = stronger.filter(|_| matches!(finish, Ok(TurnEnd::HandedOver)))
         else {
             return finish;
         };
@@ -59,7 +59,7 @@ impl AgentSession {
         ));
         stronger.provider.turn_begins();
         self.talk.window = stronger.window(self.talk.messages());
-        let finish = self.act(Act::GoOn, &mut spent, cancel).await;
+        let finish = self.act(AgentAction::GoOn, &mut spent, cancel).await;
         self.talk.window = self.model.window(self.talk.messages());
         finish
     }
@@ -68,15 +68,19 @@ impl AgentSession {
 impl Escalation {
     /// The help for a model in a session that began on this day; it is opened when it is needed.
     pub fn of(
-        settings: &Settings,
-        facts: &Facts,
+        settings: &AgentSettings,
+        facts: &ProviderFacts,
         date: &str,
-        shelf: Arc<Shelf>,
+        shelf: Arc<SkillSet>,
     ) -> Option<Escalation> {
         let reference = Some(reference(settings, facts)?.to_owned());
         Some(Escalation {
             settings: settings.clone(),
-            choice: Choice { reference, budget: settings.choice.budget, ..Choice::default() },
+            choice: ProviderChoice {
+                reference,
+                budget: settings.choice.budget,
+                ..ProviderChoice::default()
+            },
             date: date.to_owned(),
             shelf,
             model: OnceLock::new(),
@@ -104,7 +108,7 @@ impl Escalation {
         // A tool that failed has said so already.
         match outcome.ok {
             true => ToolOutput::failed(
-                ErrorKind::Failed,
+                ToolErrorKind::Failed,
                 format!("{no}; continue with the task yourself"),
             ),
             false => outcome,

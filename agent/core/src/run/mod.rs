@@ -19,30 +19,30 @@ use std::sync::Arc;
 
 use base::clock::Clock;
 use base::config::Config;
-use base::event::{Level, Status, What};
+use base::event::{EventKind, NoticeLevel, RunStatus};
 use base::failure::{Failure, Result};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::bus::Bus;
-use crate::context::{self, Conversation, Entry};
+use crate::context::{self, Conversation, ConversationEntry};
 use crate::hooks::Hooks;
-use crate::limits::{Limits, UsageMeter};
-use crate::persona::Places;
-use crate::prompt::small::coach::Coach;
-use crate::prompt::{self, Place};
-use crate::role::Role;
-use crate::session::journal::Writer;
+use crate::limits::{UsageLimits, UsageMeter};
+use crate::persona::PersonaDirs;
+use crate::prompt::small::guide::TurnGuide;
+use crate::prompt::{self, PromptContext};
+use crate::role::AgentRole;
+use crate::session::journal::SessionJournal;
 use crate::session::{Session, errors};
-use crate::turn::{Finish, TurnError};
-use act::Act;
+use crate::turn::{TurnEnd, TurnError};
+use act::AgentAction;
 use escalation::Escalation;
 use gate::Asker;
-use mcp_client::Hub;
+use mcp_client::McpHub;
 use model::BoundModel;
 use outcome::{RunOutcome, tell_failure};
 use provider::message::{self, Message};
-use provider::{self, Choice, Facts};
+use provider::{self, ProviderChoice, ProviderFacts};
 use subagent::{Ownership, Parent};
 use tools::client_io::ClientIo;
 use tools::context::{Services, ToolContext};
@@ -52,7 +52,7 @@ use tools::services::Toolset;
 
 /// What was typed and configured, for one session.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct AgentSettings {
     /// The tools of this program.
     pub toolset: &'static dyn Toolset,
     /// The working directory, absolute.
@@ -62,11 +62,11 @@ pub struct Settings {
     /// What the user should know about the configuration.
     pub notices: Vec<String>,
     /// `--provider TYPE[.NAME]`, `--model NAME`, `--fallback-model NAME`.
-    pub choice: Choice,
+    pub choice: ProviderChoice,
     /// Which names tools have.
     pub profile: Profile,
     /// When to stop, as typed.
-    pub limits: Limits,
+    pub limits: UsageLimits,
     /// Whether tools are offered.
     pub tools: bool,
     /// Whether finished turns are moved into files.
@@ -74,9 +74,9 @@ pub struct Settings {
     /// Where the notes of the workspace are, and who takes them.
     pub notes: notes::Notes,
     /// Who works.
-    pub role: Role,
+    pub role: AgentRole,
     /// Where others who can work are found.
-    pub personas: Places,
+    pub personas: PersonaDirs,
     /// What the model is told with the first words of a new session.
     pub first_note: Option<String>,
 }
@@ -101,9 +101,9 @@ pub struct AgentSession {
     hooks: Arc<Hooks>,
     place: ToolContext,
     /// When to stop.
-    pub limits: Limits,
+    pub limits: UsageLimits,
     bus: Arc<Bus>,
-    coach: Option<Arc<Coach>>,
+    coach: Option<Arc<TurnGuide>>,
     options: SessionOptions,
     parent: Option<Arc<Parent>>,
     /// What the model is told with the user's next words.
@@ -112,7 +112,7 @@ pub struct AgentSession {
 
 /// What holds for all turns of a session.
 struct SessionOptions {
-    role: Role,
+    role: AgentRole,
     /// Whether finished turns are moved into files.
     acd: bool,
     /// Whose account it uses up, when it works for another session.
@@ -125,7 +125,7 @@ const TURNS: u32 = 400;
 impl AgentSession {
     /// Opens the session, its journal and its model; a failure is told to the bus as well.
     pub fn begin(
-        settings: &Settings,
+        settings: &AgentSettings,
         which: &SessionSelector,
         bus: Arc<Bus>,
         asker: Option<Arc<dyn Asker>>,
@@ -142,7 +142,7 @@ impl AgentSession {
 
     /// Opens a conversation that is part of a session's run, beside the session's own.
     pub fn child_session(
-        settings: &Settings,
+        settings: &AgentSettings,
         (session, name): (&Session, &str),
         bus: Arc<Bus>,
         asker: Option<Arc<dyn Asker>>,
@@ -151,7 +151,7 @@ impl AgentSession {
     }
 
     fn open(
-        settings: &Settings,
+        settings: &AgentSettings,
         session: impl FnOnce() -> Result<Session>,
         bus: Arc<Bus>,
         under: Ownership,
@@ -162,7 +162,7 @@ impl AgentSession {
         let gate = Arc::new(under.gate(config)?.with_write_scope(settings.role.fence.clone()));
         let session = Arc::new(session()?);
         let clock = Clock::from_env();
-        let (writer, entries) = Writer::open(&session, clock)?;
+        let (writer, entries) = SessionJournal::open(&session, clock)?;
         let role = settings.role.clone();
         session.is_of(role.name.as_deref(), &entries)?;
         let place = setup::workplace(settings, &session, &facts, gate)?;
@@ -174,7 +174,7 @@ impl AgentSession {
         let around = CommandBox::of(&config.sandbox, &place.root);
         let hooks_box = around.clone();
         let start = || {
-            let hub = Hub::start(&config.mcp, (&settings.cwd, around), &session.dir, &warn);
+            let hub = McpHub::start(&config.mcp, (&settings.cwd, around), &session.dir, &warn);
             hub.map(|hub| hub as _)
         };
         let mcp = if wanted { under.servers(start) } else { None };
@@ -194,10 +194,11 @@ impl AgentSession {
         let cwd = settings.cwd.clone();
         let (name, model) = (facts.provider.clone(), facts.model.clone());
         let agent = role.name.clone();
-        let opened = Entry::Opened { time: clock.stamp(), cwd, provider: name, model, agent };
+        let opened =
+            ConversationEntry::Opened { time: clock.stamp(), cwd, provider: name, model, agent };
         talk.opened(opened)?;
         let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
-        let limits = Limits { turns: Some(turns), ..settings.limits };
+        let limits = UsageLimits { turns: Some(turns), ..settings.limits };
         let escalation = Escalation::of(settings, &facts, &date, place.skills.clone());
         let parent = Parent { settings: settings.clone(), session: session.clone() };
         let parent = (!under.is_agent() && !facts.small).then(|| Arc::new(parent));
@@ -220,7 +221,11 @@ impl AgentSession {
     }
 
     /// A new session tells the model what there is to know first, as far as there is room for it.
-    fn with_first_note(mut self, settings: &Settings, which: &SessionSelector) -> AgentSession {
+    fn with_first_note(
+        mut self,
+        settings: &AgentSettings,
+        which: &SessionSelector,
+    ) -> AgentSession {
         if let (Some(note), SessionSelector::New(_)) = (&settings.first_note, which) {
             // Half a byte for each token leaves most of the context free.
             let room = usize::try_from(self.facts().context / 2).unwrap_or(usize::MAX);
@@ -230,9 +235,9 @@ impl AgentSession {
         self
     }
 
-    fn tell_start(&self, settings: &Settings) {
+    fn tell_start(&self, settings: &AgentSettings) {
         let facts = self.facts();
-        self.bus.tell(What::Start {
+        self.bus.tell(EventKind::Start {
             session: self.session.id.to_string(),
             provider: facts.provider.clone(),
             model: facts.model.clone(),
@@ -244,7 +249,7 @@ impl AgentSession {
 
     /// Something that the user should know.
     pub fn warn(&self, text: String) {
-        self.bus.tell(What::Notice { level: Level::Warning, text });
+        self.bus.tell(EventKind::Notice { level: NoticeLevel::Warning, text });
     }
 
     /// Files and terminals are held by somebody outside as well.
@@ -262,8 +267,8 @@ impl AgentSession {
         self.session.dir.join("project.md")
     }
 
-    fn prompt_place(&self) -> Place<'_> {
-        Place {
+    fn prompt_place(&self) -> PromptContext<'_> {
+        PromptContext {
             cwd: &self.place.cwd,
             date: "",
             tools: !self.model.offered.is_empty(),
@@ -274,7 +279,7 @@ impl AgentSession {
     }
 
     /// The model's facts.
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &ProviderFacts {
         self.model.facts()
     }
 
@@ -289,13 +294,13 @@ impl AgentSession {
     pub async fn retry(&mut self, cancel: CancellationToken) -> RunOutcome {
         self.model.provider.turn_begins();
         let goes_on = match self.talk.messages().last().map(|message| message.role) {
-            Some(message::Role::Assistant) => self.talk.prompt(base::text::GO_ON),
-            Some(message::Role::User) => Ok(()),
+            Some(message::MessageRole::Assistant) => self.talk.prompt(base::text::GO_ON),
+            Some(message::MessageRole::User) => Ok(()),
             None => Err(Failure::failed("nothing to retry")),
         };
         let ended = match goes_on {
             Ok(()) => self.finish(cancel).await,
-            Err(failure) => RunOutcome::new(Status::Failed, Some(failure)),
+            Err(failure) => RunOutcome::new(RunStatus::Failed, Some(failure)),
         };
         self.tell_end(ended)
     }
@@ -306,7 +311,7 @@ impl AgentSession {
         }
         let (turns, usage) = (self.talk.turns(), self.talk.usage());
         let (status, exit) = (ended.status, ended.status.exit());
-        self.bus.tell(What::End { status, exit, turns, usage });
+        self.bus.tell(EventKind::End { status, exit, turns, usage });
         ended
     }
 
@@ -325,7 +330,7 @@ impl AgentSession {
         self.place.memory.learnt.begin_turn();
         let acts = self.prompt_place().tools && !self.options.role.reads_only;
         self.coach = (self.facts().small && acts)
-            .then(|| Arc::new(Coach::new(&message.words(), &self.place.cwd)));
+            .then(|| Arc::new(TurnGuide::new(&message.words(), &self.place.cwd)));
         let (words, resumed) = (message.words(), !self.talk.messages().is_empty());
         let message = self.with_note(message);
         let message = match self.talk.messages() {
@@ -336,36 +341,36 @@ impl AgentSession {
         let message = match cancel.run_until_cancelled(heard).await {
             Some(Ok(message)) => message,
             Some(Err(failure)) => {
-                return self.write_end(RunOutcome::new(Status::NotApproved, Some(failure)));
+                return self.write_end(RunOutcome::new(RunStatus::NotApproved, Some(failure)));
             }
-            None => return self.write_end(RunOutcome::new(Status::Cancelled, None)),
+            None => return self.write_end(RunOutcome::new(RunStatus::Cancelled, None)),
         };
         match self.talk.ask(message) {
             Ok(()) => self.finish(cancel).await,
-            Err(failure) => self.write_end(RunOutcome::new(Status::Failed, Some(failure))),
+            Err(failure) => self.write_end(RunOutcome::new(RunStatus::Failed, Some(failure))),
         }
     }
 
     /// Lets the model answer what stands in the conversation, and writes down how that ended.
     async fn finish(&mut self, cancel: CancellationToken) -> RunOutcome {
         let finish = self.answer(cancel.clone()).await;
-        if matches!(finish, Ok(Finish::Done)) {
+        if matches!(finish, Ok(TurnEnd::Done)) {
             self.take_notes(cancel).await;
         }
         let ended = match finish {
-            Ok(Finish::Done | Finish::HandedOver) => match self.dehydrate() {
-                Ok(()) => RunOutcome::new(Status::Done, None),
-                Err(failure) => RunOutcome::new(Status::Failed, Some(failure)),
+            Ok(TurnEnd::Done | TurnEnd::HandedOver) => match self.dehydrate() {
+                Ok(()) => RunOutcome::new(RunStatus::Done, None),
+                Err(failure) => RunOutcome::new(RunStatus::Failed, Some(failure)),
             },
-            Ok(Finish::Cancelled) => RunOutcome::new(Status::Cancelled, None),
-            Ok(Finish::Limit(limit)) => {
+            Ok(TurnEnd::Cancelled) => RunOutcome::new(RunStatus::Cancelled, None),
+            Ok(TurnEnd::Limit(limit)) => {
                 traced::limit(limit);
                 let failure = Failure::refused(format!("stopped: {limit}"));
                 let resume = vec![format!("g3 --resume {}    resumes it", self.session.id)];
-                RunOutcome { status: Status::Limit, failure: Some(failure), resume }
+                RunOutcome { status: RunStatus::Limit, failure: Some(failure), resume }
             }
             Err(TurnError { failure, resume }) => {
-                RunOutcome { status: Status::Failed, failure: Some(failure), resume }
+                RunOutcome { status: RunStatus::Failed, failure: Some(failure), resume }
             }
         };
         self.write_end(ended)
@@ -376,7 +381,7 @@ impl AgentSession {
         if self.talk.messages().len() < 2 {
             return Err(Failure::failed("nothing to compact yet"));
         }
-        let ended = self.act(Act::Compact, &mut UsageMeter::default(), cancel).await;
+        let ended = self.act(AgentAction::Compact, &mut UsageMeter::default(), cancel).await;
         ended.map(drop).map_err(|error| error.failure)
     }
 
@@ -385,15 +390,15 @@ impl AgentSession {
         if self.options.acd
             && let Some(detail) = self.talk.dehydrate(Clock::from_env().stamp())?
         {
-            self.bus.tell(What::Thinned { detail });
+            self.bus.tell(EventKind::Thinned { detail });
         }
         Ok(())
     }
 
     /// What can be said of this session when it fails.
-    fn error_record(&self) -> errors::Record {
+    fn error_record(&self) -> errors::ErrorRecord {
         let (facts, window) = (self.facts(), &self.talk.window);
-        errors::Record {
+        errors::ErrorRecord {
             time: Clock::from_env().stamp(),
             session: self.session.id.to_string(),
             provider: facts.provider.clone(),
@@ -415,7 +420,7 @@ impl AgentSession {
         let written = self.talk.ended(word.as_str().unwrap_or_default());
         let RunOutcome { status, failure, resume } = ended;
         let failure = failure.or(written.err());
-        if let Some(failure) = failure.as_ref().filter(|_| status == Status::Failed)
+        if let Some(failure) = failure.as_ref().filter(|_| status == RunStatus::Failed)
             && let Err(why) = self.error_record().of(failure, &resume).keep(&self.place.cwd)
         {
             self.warn(format!("the error could not be written down: {why}"));
@@ -427,7 +432,7 @@ impl AgentSession {
 /// Tells the user what they should know.
 fn warner(bus: &Arc<Bus>) -> Arc<dyn Fn(String) + Send + Sync> {
     let bus = bus.clone();
-    Arc::new(move |text| bus.tell(What::Notice { level: Level::Warning, text }))
+    Arc::new(move |text| bus.tell(EventKind::Notice { level: NoticeLevel::Warning, text }))
 }
 
 /// Where writes need no question: the git work tree around the working directory, or only that.

@@ -1,13 +1,13 @@
 //! Who answers in a session, and what it is told and given.
 
-use super::Settings;
+use super::AgentSettings;
 use super::{escalation, setup};
-use crate::context::window::Window;
-use crate::prompt::{self, Place};
+use crate::context::window::ContextWindow;
+use crate::prompt::{self, PromptContext};
 use crate::turn;
 use provider::message::Message;
-use provider::{Facts, Provider, ToolSpec};
-use skills::Shelf;
+use provider::{Provider, ProviderFacts, ToolDefinition};
+use skills::SkillSet;
 use tools::offer;
 use tools::profile::Profile;
 use tools::profile::{self, ProfileTool};
@@ -19,20 +19,20 @@ pub struct BoundModel {
     /// Which names its tools have.
     pub profile: Profile,
     /// What it may do.
-    pub offered: Vec<ToolSpec>,
+    pub offered: Vec<ToolDefinition>,
     /// What it is told.
     pub system: String,
     /// Its context window while nothing is said.
-    room: Window,
+    room: ContextWindow,
 }
 
 impl BoundModel {
     /// A model that is open, for a session that began on this day.
     pub fn of(
-        settings: &Settings,
+        settings: &AgentSettings,
         provider: Box<dyn Provider>,
         date: &str,
-        shelf: &Shelf,
+        shelf: &SkillSet,
     ) -> BoundModel {
         let facts = provider.facts();
         let mut offered = Vec::new();
@@ -49,32 +49,32 @@ impl BoundModel {
         let (skills, notes) = (skills.as_deref(), settings.notes.file.as_deref());
         let skills = skills.filter(|_| !settings.role.reads_only);
         let (cwd, tools, identity) = (&settings.cwd, !offered.is_empty(), &settings.role.identity);
-        let place = Place { cwd, date, tools, skills, notes, identity };
+        let place = PromptContext { cwd, date, tools, skills, notes, identity };
         let system = prompt::system(facts, &place);
         let room = setup::window(&settings.config, facts, turn::overhead(&system, &offered));
         BoundModel { provider, profile: settings.profile, offered, system, room }
     }
 
     /// Offers more tools, to the end of the session.
-    pub fn give(&mut self, settings: &Settings, more: Vec<ToolSpec>) {
+    pub fn give(&mut self, settings: &AgentSettings, more: Vec<ToolDefinition>) {
         self.offered.extend(more);
         let overhead = turn::overhead(&self.system, &self.offered);
         self.room = setup::window(&settings.config, self.facts(), overhead);
     }
 
     /// Offers these instead of all tools that `theirs` picks.
-    pub fn offer_instead(&mut self, theirs: impl Fn(&str) -> bool, more: Vec<ToolSpec>) {
+    pub fn offer_instead(&mut self, theirs: impl Fn(&str) -> bool, more: Vec<ToolDefinition>) {
         self.offered.retain(|spec| !theirs(&spec.name));
         self.offered.extend(more);
     }
 
     /// The model's facts.
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &ProviderFacts {
         self.provider.facts()
     }
 
     /// The account of its context with this conversation in it.
-    pub fn window(&self, messages: &[Message]) -> Window {
+    pub fn window(&self, messages: &[Message]) -> ContextWindow {
         let mut window = self.room;
         if !messages.is_empty() {
             window.restart(messages);

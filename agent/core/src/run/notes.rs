@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use base::event::{Level, What};
+use base::event::{EventKind, NoticeLevel};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::AgentSession;
 use crate::turn::beside_words;
 use gate::permission_mode::PermissionMode;
-use provider::message::{Bill, Message, Reply, Role, Stop};
-use provider::{Delta, Request};
+use provider::message::{Message, MessageRole, Reply, SideUsage, StopReason};
+use provider::{ChatRequest, Delta};
 use tools::dispatch;
 use tools::kind::ToolKind;
 use tools::profile::Profile;
@@ -52,8 +52,8 @@ impl AgentSession {
         // What a skill asked for ends with the turn.
         self.place.skills.begin_turn();
         let mut messages = self.talk.messages().to_vec();
-        messages.push(Message::text(Role::User, QUESTION));
-        let request = Request {
+        messages.push(Message::text(MessageRole::User, QUESTION));
+        let request = ChatRequest {
             system: &self.model.system,
             messages: &messages,
             // The same as ever, so that the provider's cache serves the conversation.
@@ -76,15 +76,17 @@ impl AgentSession {
             }
             Err(_) => return self.warn("no notes were taken: it took too long".to_owned()),
         };
-        self.bus.tell(What::Usage { usage: reply.usage });
-        if let Err(failure) = self.talk.noted(Bill { model: None, calls: 1, usage: reply.usage }) {
+        self.bus.tell(EventKind::Usage { usage: reply.usage });
+        if let Err(failure) =
+            self.talk.noted(SideUsage { model: None, calls: 1, usage: reply.usage })
+        {
             return self.warn(failure.sentence());
         }
         let Some(notes) = self.notes_in(&reply) else { return };
         let args = json!({ "notes": notes });
         let outcome = dispatch::run(Profile::G3, "remember", &args, &self.place).await;
-        let level = if outcome.ok { Level::Info } else { Level::Warning };
-        self.bus.tell(What::Notice { level, text: outcome.text });
+        let level = if outcome.ok { NoticeLevel::Info } else { NoticeLevel::Warning };
+        self.bus.tell(EventKind::Notice { level, text: outcome.text });
     }
 
     /// The notes of a reply: its words, or what it wanted to note with the tool after all.
@@ -99,11 +101,11 @@ impl AgentSession {
         };
         // A reply that was cut off ends within a line.
         let whole = match reply.stop {
-            Stop::Length => notes.rsplit_once('\n').map_or("", |(whole, _)| whole),
-            Stop::Done | Stop::Calls | Stop::Refused => &notes,
+            StopReason::Length => notes.rsplit_once('\n').map_or("", |(whole, _)| whole),
+            StopReason::Done | StopReason::Calls | StopReason::Refused => &notes,
         };
         let whole = whole.trim();
         let nothing = whole.is_empty() || whole.trim_matches(['*', '`']).starts_with("NOTHING");
-        (!nothing && reply.stop != Stop::Refused).then(|| whole.to_owned())
+        (!nothing && reply.stop != StopReason::Refused).then(|| whole.to_owned())
     }
 }

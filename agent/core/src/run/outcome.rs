@@ -1,7 +1,7 @@
 //! How a run ended, and how that is told.
 
-use base::event::{Status, Usage, What};
-use base::failure::{Failure, Kind};
+use base::event::{EventKind, RunStatus, Usage};
+use base::failure::{Failure, FailureKind};
 
 use crate::bus::Bus;
 
@@ -9,7 +9,7 @@ use crate::bus::Bus;
 #[derive(Debug)]
 pub struct RunOutcome {
     /// As in the event `end`.
-    pub status: Status,
+    pub status: RunStatus,
     /// Why, unless all is done.
     pub failure: Option<Failure>,
     /// How the session goes on from a shell; at g3's own prompt it goes on by itself.
@@ -18,7 +18,7 @@ pub struct RunOutcome {
 
 impl RunOutcome {
     /// An end without a hint how the session goes on.
-    pub fn new(status: Status, failure: Option<Failure>) -> RunOutcome {
+    pub fn new(status: RunStatus, failure: Option<Failure>) -> RunOutcome {
         RunOutcome { status, failure, resume: Vec::new() }
     }
 
@@ -28,7 +28,7 @@ impl RunOutcome {
     }
 
     /// The failure as an event.
-    pub fn error(&self) -> Option<What> {
+    pub fn error(&self) -> Option<EventKind> {
         let resume = self.resume.iter().cloned();
         self.failure.as_ref().map(|failure| error(failure, resume))
     }
@@ -38,22 +38,26 @@ impl RunOutcome {
 pub fn tell_failure(bus: &Bus, failure: &Failure) {
     bus.tell(error(failure, std::iter::empty()));
     let (exit, usage) = (failure.exit_code(), Usage::default());
-    let status = if failure.kind == Kind::Interrupted { Status::Cancelled } else { Status::Failed };
-    bus.tell(What::End { status, exit, turns: 0, usage });
+    let status = if failure.kind == FailureKind::Interrupted {
+        RunStatus::Cancelled
+    } else {
+        RunStatus::Failed
+    };
+    bus.tell(EventKind::End { status, exit, turns: 0, usage });
 }
 
-fn error(failure: &Failure, resume: impl Iterator<Item = String>) -> What {
+fn error(failure: &Failure, resume: impl Iterator<Item = String>) -> EventKind {
     let kind = match failure.kind {
-        Kind::Failed => "failed",
-        Kind::Usage => "usage",
-        Kind::Refused => "refused",
-        Kind::Conflict => "conflict",
-        Kind::NotFound => "not_found",
-        Kind::Bug => "bug",
-        Kind::Interrupted => "interrupted",
+        FailureKind::Failed => "failed",
+        FailureKind::Usage => "usage",
+        FailureKind::Refused => "refused",
+        FailureKind::Conflict => "conflict",
+        FailureKind::NotFound => "not_found",
+        FailureKind::Bug => "bug",
+        FailureKind::Interrupted => "interrupted",
     };
     let why = failure.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let text = format!("{}{why}", failure.what);
     let next = failure.next.iter().cloned().chain(resume).collect();
-    What::Error { kind: kind.to_owned(), text, next }
+    EventKind::Error { kind: kind.to_owned(), text, next }
 }

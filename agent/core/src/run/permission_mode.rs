@@ -2,8 +2,8 @@
 
 use crate::session_tools::plan;
 use gate::permission_mode::PermissionMode;
-use provider::ToolSpec;
-use provider::message::{Message, Part};
+use provider::ToolDefinition;
+use provider::message::{ContentPart, Message};
 use tools::profile;
 
 use super::AgentSession;
@@ -70,7 +70,7 @@ impl AgentSession {
     }
 
     /// What a model is offered here: its tools, and the one for plans where this session has it.
-    pub(super) fn offered_to(&self, bound: &BoundModel) -> Vec<ToolSpec> {
+    pub(super) fn offered_to(&self, bound: &BoundModel) -> Vec<ToolDefinition> {
         let mut offered = bound.offered.clone();
         let plan = profile::switched("plan mode").map(|face| face.name.as_str());
         let own = self.model.offered.iter().filter(|spec| Some(spec.name.as_str()) == plan);
@@ -89,7 +89,7 @@ impl AgentSession {
 
     pub(super) fn with_note(&mut self, mut message: Message) -> Message {
         if let Some(note) = self.note.take() {
-            message.parts.insert(0, Part::context(format!("{note}\n\n")));
+            message.parts.insert(0, ContentPart::context(format!("{note}\n\n")));
         }
         message
     }

@@ -1,6 +1,6 @@
 //! MCP servers that have other tools than when the session began.
 
-use base::event::{Level, What};
+use base::event::{EventKind, NoticeLevel};
 
 use super::AgentSession;
 
@@ -11,7 +11,7 @@ impl AgentSession {
         let Some(hub) = self.place.mcp.clone() else { return };
         if let Some(text) = hub.news() {
             self.model.offer_instead(|name| hub.owns(name), hub.offered());
-            self.bus.tell(What::Notice { level: Level::Info, text });
+            self.bus.tell(EventKind::Notice { level: NoticeLevel::Info, text });
         }
     }
 }

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use base::config::Config;
-use base::config::agent::ComputerControl;
+use base::config::agent::ComputerControlConfig;
 use base::failure::Result;
 
-use super::{Settings, root_of};
+use super::{AgentSettings, root_of};
 use crate::context::Conversation;
-use crate::context::window::{Policy, Window};
+use crate::context::window::{CompactionPolicy, ContextWindow};
 use crate::session::Session;
 use gate::Gate;
 use memory::Memory;
-use provider::Facts;
+use provider::ProviderFacts;
 use provider::message::Message;
-use skills::{self, Shelf, shown};
+use skills::{self, SkillSet, shown};
 use tools::context::{Services, ToolContext};
 use tools::dispatch;
 use tools::kind::ToolKind;
-use tools::offer::{BROWSER, MEMORY, PLANNED, SCREEN, SKILLS, Switches};
+use tools::offer::{BROWSER, MEMORY, PLANNED, SCREEN, SKILLS, ToolSwitches};
 use tools::profile::Profile;
 use tools::profile::{self, ProfileTool};
 use tools::result_limit;
@@ -27,9 +27,9 @@ use tools::services::BrowserOwner;
 
 /// Where and for whom the tools of a session work.
 pub fn workplace(
-    settings: &Settings,
+    settings: &AgentSettings,
     session: &Session,
-    facts: &Facts,
+    facts: &ProviderFacts,
     gate: Arc<Gate>,
 ) -> Result<ToolContext> {
     let toolset = settings.toolset;
@@ -52,7 +52,11 @@ pub fn workplace(
 
 /// What is switched on for a model, and the list of skills that it is shown, where it has the tool
 /// to load one. A small one hears of skills only when the user wants that.
-pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches, Option<String>) {
+pub fn switches(
+    settings: &AgentSettings,
+    facts: &ProviderFacts,
+    shelf: &SkillSet,
+) -> (ToolSwitches, Option<String>) {
     let remembers = || Memory::new(&settings.config, None).shared;
     let loads = |face: &&ProfileTool| face.engine == ToolKind::SKILL;
     let wanted = (!facts.small || settings.config.skills.small_models)
@@ -65,7 +69,7 @@ pub fn switches(settings: &Settings, facts: &Facts, shelf: &Shelf) -> (Switches,
         config.webdriver.enabled.then_some(BROWSER),
         screen(&config.computer_control).filter(|_| !small),
     ];
-    (Switches { small: facts.small, acd: settings.acd, plan: false, configured }, list)
+    (ToolSwitches { small: facts.small, acd: settings.acd, plan: false, configured }, list)
 }
 
 /// Whether a tool of a profile works here. Without the bus of the user's session no program tells
@@ -77,7 +81,7 @@ pub fn works_here(profile: Profile, name: &str) -> bool {
 }
 
 /// What the user should know about tools that are not offered here.
-pub fn notices(settings: &Settings) -> Option<String> {
+pub fn notices(settings: &AgentSettings) -> Option<String> {
     let missing = settings.config.computer_control.enabled && !screen_access::has_session_bus();
     missing.then(|| {
         "no accessibility bus: tools that read or use the controls of programs are not offered, \
@@ -87,7 +91,7 @@ pub fn notices(settings: &Settings) -> Option<String> {
 }
 
 /// Who acts on the screen: nobody, the model itself, or one that plans there.
-fn screen(control: &ComputerControl) -> Option<&'static str> {
+fn screen(control: &ComputerControlConfig) -> Option<&'static str> {
     let switch = if control.computer_use_provider.is_some() { PLANNED } else { SCREEN };
     control.enabled.then_some(switch)
 }
@@ -100,12 +104,12 @@ pub fn recall(talk: &Conversation, profile: Profile, place: &ToolContext) {
 }
 
 /// The window of a model, as the configuration narrows it.
-pub fn window(config: &Config, facts: &Facts, overhead: u64) -> Window {
+pub fn window(config: &Config, facts: &ProviderFacts, overhead: u64) -> ContextWindow {
     let agent = &config.agent;
     let most = agent.max_context_length.map_or(facts.context, u64::from);
-    let policy = Policy {
+    let policy = CompactionPolicy {
         thin_from: u64::from(agent.thinning_floor_percent),
         compact_at: agent.auto_compact.then_some(80),
     };
-    Window::new(facts.context.min(most), overhead).with(policy)
+    ContextWindow::new(facts.context.min(most), overhead).with(policy)
 }

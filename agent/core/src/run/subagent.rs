@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::clock::Clock;
 use base::config::Config;
 use base::config::hooks::{Hook, HookEvent};
-use base::event::{Event, Status, What};
+use base::event::{Event, EventKind, RunStatus};
 use base::failure::{Failure, Result};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -14,20 +14,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::notes::Notes;
 use super::outcome::RunOutcome;
-use super::{AgentSession, Settings};
-use crate::bus::{Bus, Sink};
+use super::{AgentSession, AgentSettings};
+use crate::bus::{Bus, EventSink};
 use crate::call_line::call_line;
 use crate::limits::UsageMeter;
-use crate::role::Role;
+use crate::role::AgentRole;
 use crate::session::Session;
 use gate::{Asker, Gate};
-use provider::message::{Bill, Message, Role as Speaker};
+use provider::message::{Message, MessageRole as Speaker, SideUsage};
 use provider::off_loop;
 use tools::client_io::ClientIo;
 use tools::dispatch;
 use tools::exec::confinement::confining;
 use tools::kind::ToolKind;
-use tools::output::{ErrorKind, ToolOutput};
+use tools::output::{ToolErrorKind, ToolOutput};
 use tools::profile::Profile;
 use tools::services::Subagents;
 use tools::services::{LanguageServers, McpServers, SubagentRequest};
@@ -52,7 +52,7 @@ pub struct SharedResources {
 
 /// A session that can let others work.
 pub struct Parent {
-    pub(super) settings: Settings,
+    pub(super) settings: AgentSettings,
     pub(super) session: Arc<Session>,
 }
 
@@ -90,7 +90,7 @@ impl Ownership {
 
     /// The user's hooks that it has: those around a session and its prompts are not for a part of
     /// it, and whoever only judges works for the harness.
-    pub fn hooks(&self, settings: &Settings) -> Vec<Hook> {
+    pub fn hooks(&self, settings: &AgentSettings) -> Vec<Hook> {
         let around_calls =
             |it: &Hook| matches!(it.event, HookEvent::BeforeTool | HookEvent::AfterTool);
         let mut hooks = settings.config.hooks.clone();
@@ -162,10 +162,10 @@ impl Parent {
     }
 
     /// Who is to work, and what the user should know of that.
-    fn role(&self, order: &SubagentRequest) -> Result<(Role, Vec<String>)> {
+    fn role(&self, order: &SubagentRequest) -> Result<(AgentRole, Vec<String>)> {
         let own = &self.settings.role;
         let (role, notices) = match (&order.agent, &own.name) {
-            (None, _) => (Role { own: None, ..own.clone() }, Vec::new()),
+            (None, _) => (AgentRole { own: None, ..own.clone() }, Vec::new()),
             (Some(_), Some(we)) => {
                 return Err(Failure::usage(format!("`{we}` lets only agents like itself work"))
                     .next("leave `agent` out"));
@@ -176,7 +176,7 @@ impl Parent {
                 (places.role(&persona)?, notices)
             }
         };
-        Ok((Role { reads_only: role.reads_only || order.reads_only, ..role }, notices))
+        Ok((AgentRole { reads_only: role.reads_only || order.reads_only, ..role }, notices))
     }
 }
 
@@ -185,7 +185,7 @@ impl Subagents for SubagentPool {
         Box::pin(async move {
             self.one(order).await.unwrap_or_else(|failure| {
                 let text = format!("the agent could not work: {}", failure.sentence());
-                ToolOutput::failed(ErrorKind::Failed, text)
+                ToolOutput::failed(ToolErrorKind::Failed, text)
             })
         })
     }
@@ -197,7 +197,7 @@ impl SubagentPool {
         notices.iter().for_each(|notice| (order.hear)(&format!("{notice}\n")));
         let ours = &self.parent.settings;
         let notes = Notes { auto: Some(false), ..ours.notes.clone() };
-        let settings = Settings { role, notes, notices: Vec::new(), ..ours.clone() };
+        let settings = AgentSettings { role, notes, notices: Vec::new(), ..ours.clone() };
         let bus = Bus::new(Clock::from_env(), vec![Box::new(Echo(order.hear))]);
         let (parent, under) =
             (self.parent.clone(), Ownership::Agent(Box::new(self.resources.again())));
@@ -219,17 +219,19 @@ impl AgentSession {
         let words = last.map(Message::words).unwrap_or_default();
         let why = ended.failure.map(|failure| failure.sentence());
         let outcome = match ended.status {
-            Status::Done => ToolOutput::done(words),
-            Status::Cancelled => ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user"),
-            Status::Failed | Status::Limit | Status::NotApproved => {
+            RunStatus::Done => ToolOutput::done(words),
+            RunStatus::Cancelled => {
+                ToolOutput::failed(ToolErrorKind::Cancelled, "cancelled by the user")
+            }
+            RunStatus::Failed | RunStatus::Limit | RunStatus::NotApproved => {
                 let why = why.unwrap_or_default();
                 let text =
                     format!("the agent did not get to its end: {why}\nIts last words: {words}");
-                ToolOutput::failed(ErrorKind::Failed, text)
+                ToolOutput::failed(ToolErrorKind::Failed, text)
             }
         };
         let (turns, usage) = (self.talk.turns(), self.talk.usage());
-        let bill = Bill { model: Some(self.facts().model.clone()), calls: turns, usage };
+        let bill = SideUsage { model: Some(self.facts().model.clone()), calls: turns, usage };
         let agent = self.options.role.name.as_deref();
         let told = json!({ "agent": agent, "turns": turns, "session": self.session.dir });
         ToolOutput { bill: Some(bill), ..outcome.with(told) }
@@ -239,11 +241,13 @@ impl AgentSession {
 /// Shows what an agent does as the output of the call that it works for.
 struct Echo(Arc<dyn Fn(&str) + Send + Sync>);
 
-impl Sink for Echo {
+impl EventSink for Echo {
     fn hear(&mut self, event: &Event) {
-        let line = if let What::ToolStart { name, args, .. } = &event.what {
+        let line = if let EventKind::ToolStart { name, args, .. } = &event.what {
             call_line(name, args)
-        } else if let What::Notice { text, .. } | What::Retry { why: text, .. } = &event.what {
+        } else if let EventKind::Notice { text, .. } | EventKind::Retry { why: text, .. } =
+            &event.what
+        {
             text.clone()
         } else {
             return;

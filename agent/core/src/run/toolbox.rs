@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use base::event::{TodoItem, What};
+use base::event::{EventKind, TodoItem};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use super::escalation::Escalation;
 use crate::current_call;
-use crate::prompt::small::coach::Coach;
-use crate::turn::Tell;
+use crate::prompt::small::guide::TurnGuide;
+use crate::turn::OnEvent;
 use crate::turn::tool_calls::{ToolJob, Toolbox};
-use provider::ToolSpec;
+use provider::ToolDefinition;
 use tools::args;
 use tools::context::ToolContext;
 use tools::dispatch;
@@ -21,21 +21,21 @@ use tools::profile::Profile;
 /// The tools of a profile at a workplace, as the loop uses them.
 pub struct SessionToolbox<'a> {
     /// Offered to the model.
-    pub offered: &'a [ToolSpec],
+    pub offered: &'a [ToolDefinition],
     /// Which names they have.
     pub profile: Profile,
     /// Where they work.
     pub place: ToolContext,
     /// Hears of the todo list.
-    pub tell: Tell,
+    pub tell: OnEvent,
     /// Only for a small model.
-    pub coach: Option<Arc<Coach>>,
+    pub coach: Option<Arc<TurnGuide>>,
     /// Who goes on when the model asks for that.
     pub escalation: Option<&'a Escalation>,
 }
 
 impl Toolbox for SessionToolbox<'_> {
-    fn offered(&self) -> &[ToolSpec] {
+    fn offered(&self) -> &[ToolDefinition] {
         self.offered
     }
 
@@ -75,10 +75,10 @@ impl Toolbox for SessionToolbox<'_> {
             let outcome =
                 Escalation::heard(self.escalation, current_call::within(&call.id, run).await).await;
             if let Some(items) = todo_items(&outcome.metadata) {
-                (self.tell)(What::Todo { items });
+                (self.tell)(EventKind::Todo { items });
             }
             if outcome.metadata["plan"].is_string() && outcome.metadata["sha256"].is_string() {
-                (self.tell)(What::Plan { plan: outcome.metadata.clone() });
+                (self.tell)(EventKind::Plan { plan: outcome.metadata.clone() });
             }
             outcome
         })

@@ -1,6 +1,6 @@
 //! What is traced of a turn: who works for whom, and how it ended.
 
-use base::event::{Status, Usage};
+use base::event::{RunStatus, Usage};
 use tracing::{Span, field};
 
 use super::AgentSession;
@@ -36,7 +36,7 @@ pub fn over(span: &Span, work: &AgentSession, ended: &RunOutcome, before: (u32, 
     span.record("gen_ai.usage.input_tokens", usage.sent().saturating_sub(before.1.sent()));
     span.record("gen_ai.usage.output_tokens", usage.output.saturating_sub(before.1.output));
     span.record("g3.status", ended.status.word());
-    if ended.status == Status::Failed {
+    if ended.status == RunStatus::Failed {
         span.record("otel.status_code", "ERROR");
         span.record("error.type", "failed");
     }

@@ -10,10 +10,10 @@ use tokio::sync::Mutex;
 use crate::session::checkpoint::Checkpoints;
 use crate::turn::tool_calls::{ToolJob, Toolbox};
 use gate::write_scope::WriteScope;
-use provider::ToolSpec;
+use provider::ToolDefinition;
 use tools::dispatch;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolOutput};
+use tools::output::{ToolErrorKind, ToolOutput};
 use tools::profile::Profile;
 use tools::registry::Registry;
 
@@ -82,7 +82,7 @@ impl<'a> WriteScopeGuard<'a> {
 }
 
 impl Toolbox for WriteScopeGuard<'_> {
-    fn offered(&self) -> &[ToolSpec] {
+    fn offered(&self) -> &[ToolDefinition] {
         self.inner.offered()
     }
 
@@ -102,7 +102,7 @@ impl Toolbox for WriteScopeGuard<'_> {
             let beyond = self.beyond(fence, &before).await;
             if !beyond.is_empty() {
                 outcome.ok = false;
-                outcome.error_kind = Some(ErrorKind::Denied);
+                outcome.error_kind = Some(ToolErrorKind::Denied);
                 outcome.text.push_str(&format!(
                     "\n\n[denied: {}. It was changed while this command ran: put it back as it was]",
                     beyond.join("; ")

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::files::{Journal, read_journal};
 use base::git::{self, Git, checked};
-use base::process::Limits;
+use base::process::OutputLimits;
 use serde::{Deserialize, Serialize};
 
 /// What one turn did to files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct TurnChanges {
     /// The turn of the user, counted from 1.
     pub turn: usize,
     /// The tree before it.
@@ -28,8 +28,8 @@ pub struct Change {
 /// One line of `checkpoints.jsonl`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
-enum Line {
-    Changed(Change),
+enum CheckpointLine {
+    Changed(TurnChanges),
     Undone { turn: usize },
 }
 
@@ -42,7 +42,7 @@ pub struct Checkpoints {
 }
 
 /// A path, and its mode and object before and after; none where there was no file.
-pub type Differing = (Vec<u8>, Option<(String, String)>, Option<(String, String)>);
+pub type PathDifference = (Vec<u8>, Option<(String, String)>, Option<(String, String)>);
 
 /// Seconds that one call of git may take.
 const PATIENCE: u64 = 120;
@@ -119,24 +119,24 @@ impl Checkpoints {
         if before == after {
             return Ok(());
         }
-        self.append(&Line::Changed(Change { turn, before, after }))
+        self.append(&CheckpointLine::Changed(TurnChanges { turn, before, after }))
     }
 
-    fn append(&self, line: &Line) -> Result<()> {
+    fn append(&self, line: &CheckpointLine) -> Result<()> {
         let failed = || format!("cannot write {}", self.log.display());
         let mut journal = Journal::open(&self.log).or_fail(failed)?;
         journal.append(line).and_then(|()| journal.sync()).or_fail(failed)
     }
 
     /// What turns did to files and was not taken back, the newest last.
-    pub fn changes(&self) -> Result<Vec<Change>> {
-        let lines: Vec<Line> =
+    pub fn changes(&self) -> Result<Vec<TurnChanges>> {
+        let lines: Vec<CheckpointLine> =
             read_journal(&self.log).or_fail(|| format!("cannot read {}", self.log.display()))?;
-        let mut changes: Vec<Change> = Vec::new();
+        let mut changes: Vec<TurnChanges> = Vec::new();
         for line in lines {
             match line {
-                Line::Changed(change) => changes.push(change),
-                Line::Undone { turn } => changes.retain(|change| change.turn < turn),
+                CheckpointLine::Changed(change) => changes.push(change),
+                CheckpointLine::Undone { turn } => changes.retain(|change| change.turn < turn),
             }
         }
         Ok(changes)
@@ -146,7 +146,8 @@ impl Checkpoints {
     /// changed since by somebody else stands in the way of all: nothing is touched then.
     pub fn undo(&self, turn: usize) -> Result<Vec<PathBuf>> {
         let changes = self.changes()?;
-        let undone: Vec<&Change> = changes.iter().filter(|change| change.turn >= turn).collect();
+        let undone: Vec<&TurnChanges> =
+            changes.iter().filter(|change| change.turn >= turn).collect();
         let (Some(first), Some(last)) = (undone.first(), undone.last()) else {
             return Ok(Vec::new());
         };
@@ -164,7 +165,7 @@ impl Checkpoints {
                 .next("commit or move your changes, then try again"));
         }
         self.restore(&first.before, &ours)?;
-        self.append(&Line::Undone { turn: first.turn })?;
+        self.append(&CheckpointLine::Undone { turn: first.turn })?;
         Ok(ours.iter().map(|path| PathBuf::from(shown(path))).collect())
     }
 
@@ -191,14 +192,14 @@ impl Checkpoints {
         let pairs = words.chunks_exact(2);
         let lines = pairs.map(|pair| format!("{} {}", shown(&pair[0]), shown(&pair[1]))).collect();
         let args = ["diff-tree", "-r", "-p", "--no-color", "--no-renames", from, to];
-        let output = self.git.job(args).output(Limits::seconds(PATIENCE));
+        let output = self.git.job(args).output(OutputLimits::seconds(PATIENCE));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(&args, out));
         let patch = output.or_fail(|| "cannot look at what changed")?.stdout;
         Ok((lines, shown(&patch)))
     }
 
     /// What is different between two trees: path, mode and object before and after.
-    pub fn changed(&self, from: &str, to: &str) -> Result<Vec<Differing>> {
+    pub fn changed(&self, from: &str, to: &str) -> Result<Vec<PathDifference>> {
         let words = self.paths(&["diff-tree", "-r", "-z", "--raw", "--no-renames", from, to])?;
         let one = |pair: &[Vec<u8>]| {
             let line = String::from_utf8_lossy(&pair[0]).into_owned();
@@ -214,7 +215,7 @@ impl Checkpoints {
     /// The content of a file in a tree.
     pub fn blob(&self, object: &str) -> Result<Vec<u8>> {
         let args = ["cat-file", "blob", object];
-        let output = self.git.job(args).output(Limits::seconds(PATIENCE));
+        let output = self.git.job(args).output(OutputLimits::seconds(PATIENCE));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(&args, out));
         output.map(|output| output.stdout).or_fail(|| "cannot read the picture of a file")
     }
@@ -225,7 +226,7 @@ impl Checkpoints {
 
     /// Paths that a call lists, each ended by a zero byte.
     fn paths(&self, args: &[&str]) -> Result<Vec<Vec<u8>>> {
-        let output = self.git.job(args).output(Limits::seconds(PATIENCE));
+        let output = self.git.job(args).output(OutputLimits::seconds(PATIENCE));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(args, out));
         let output = output.or_fail(|| "cannot look at the files")?;
         let names = output.stdout.split(|byte| *byte == 0);
@@ -233,7 +234,7 @@ impl Checkpoints {
     }
 
     fn feed(&self, args: &[&str], input: Vec<u8>) -> Result<()> {
-        let output = self.git.job(args).input(input).output(Limits::seconds(PATIENCE));
+        let output = self.git.job(args).input(input).output(OutputLimits::seconds(PATIENCE));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(args, out));
         output.map(drop).or_fail(|| "cannot keep or bring back the files")
     }

@@ -17,7 +17,7 @@ const LONGEST: usize = 5_000;
 
 /// What a record says.
 #[derive(Clone, Debug, Serialize)]
-pub struct Record {
+pub struct ErrorRecord {
     /// RFC 3339.
     pub time: String,
     /// The session's id.
@@ -45,10 +45,10 @@ pub struct Record {
     pub next: Vec<String>,
 }
 
-impl Record {
+impl ErrorRecord {
     /// Takes in a failure, and how the session goes on; secrets of the environment are left out.
     #[must_use]
-    pub fn of(mut self, failure: &Failure, resume: &[String]) -> Record {
+    pub fn of(mut self, failure: &Failure, resume: &[String]) -> ErrorRecord {
         let redactor = Redactor::from_env();
         let clean = |text: &str| redactor.clean(base::text::head(text, LONGEST));
         self.task = clean(&self.task);

@@ -4,60 +4,62 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::snapshot::Snapshot;
-use crate::context::{Entry, turns};
-use provider::message::{Message, Note, Part};
+use super::snapshot::SessionSnapshot;
+use crate::context::{ConversationEntry, turns};
+use provider::message::{ContentPart, HarnessNote, Message};
 
 /// As Markdown, for people. Turns that were taken back are left out.
-pub fn markdown(seen: &Snapshot, entries: Vec<Entry>) -> String {
+pub fn markdown(seen: &SessionSnapshot, entries: Vec<ConversationEntry>) -> String {
     let mut text = format!("# Session {}\n", seen.id);
     let _ = writeln!(text, "\n{} on {}, started {}", seen.model, seen.provider, seen.created_at);
     for entry in turns::effective(entries).entries {
         match entry {
-            Entry::Request { message } => section(&mut text, "User", &message),
-            Entry::Steered { message, .. } => section(&mut text, "User, meanwhile", &message),
-            Entry::Prompt { message } => section(&mut text, "g3", &message),
-            Entry::Reply { message, .. } => section(&mut text, "Assistant", &message),
-            Entry::Result { result } => {
+            ConversationEntry::Request { message } => section(&mut text, "User", &message),
+            ConversationEntry::Steered { message, .. } => {
+                section(&mut text, "User, meanwhile", &message)
+            }
+            ConversationEntry::Prompt { message } => section(&mut text, "g3", &message),
+            ConversationEntry::Reply { message, .. } => section(&mut text, "Assistant", &message),
+            ConversationEntry::Result { result } => {
                 let failed = if result.ok { "" } else { ", failed" };
                 let _ = write!(text, "\nResult of `{}`{failed}:\n", result.name);
                 fenced(&mut text, "", &result.text);
             }
-            Entry::Compacted { .. } => {
+            ConversationEntry::Compacted { .. } => {
                 text.push_str("\n*(a summary took the place of the above)*\n")
             }
-            Entry::Cleared => text.push_str("\n*(the conversation was dropped)*\n"),
-            Entry::Opened { .. }
-            | Entry::Thinned { .. }
-            | Entry::Dehydrated { .. }
-            | Entry::Rehydrated { .. }
-            | Entry::Rewound { .. }
-            | Entry::Noted { .. }
-            | Entry::Ended { .. } => {}
+            ConversationEntry::Cleared => text.push_str("\n*(the conversation was dropped)*\n"),
+            ConversationEntry::Opened { .. }
+            | ConversationEntry::Thinned { .. }
+            | ConversationEntry::Dehydrated { .. }
+            | ConversationEntry::Rehydrated { .. }
+            | ConversationEntry::Rewound { .. }
+            | ConversationEntry::Noted { .. }
+            | ConversationEntry::Ended { .. } => {}
         }
     }
     text
 }
 
 /// As one JSON object: the picture of the session, and `messages` in g3's own form.
-pub fn object(seen: &Snapshot, entries: Vec<Entry>) -> Value {
+pub fn object(seen: &SessionSnapshot, entries: Vec<ConversationEntry>) -> Value {
     let mut messages: Vec<Value> = Vec::new();
     for entry in turns::effective(entries).entries {
         let message = match entry {
-            Entry::Request { message }
-            | Entry::Steered { message, .. }
-            | Entry::Prompt { message }
-            | Entry::Reply { message, .. } => json!(message),
-            Entry::Result { result } => json!({"role": "tool", "result": result}),
-            Entry::Opened { .. }
-            | Entry::Thinned { .. }
-            | Entry::Compacted { .. }
-            | Entry::Dehydrated { .. }
-            | Entry::Rehydrated { .. }
-            | Entry::Rewound { .. }
-            | Entry::Noted { .. }
-            | Entry::Cleared
-            | Entry::Ended { .. } => continue,
+            ConversationEntry::Request { message }
+            | ConversationEntry::Steered { message, .. }
+            | ConversationEntry::Prompt { message }
+            | ConversationEntry::Reply { message, .. } => json!(message),
+            ConversationEntry::Result { result } => json!({"role": "tool", "result": result}),
+            ConversationEntry::Opened { .. }
+            | ConversationEntry::Thinned { .. }
+            | ConversationEntry::Compacted { .. }
+            | ConversationEntry::Dehydrated { .. }
+            | ConversationEntry::Rehydrated { .. }
+            | ConversationEntry::Rewound { .. }
+            | ConversationEntry::Noted { .. }
+            | ConversationEntry::Cleared
+            | ConversationEntry::Ended { .. } => continue,
         };
         messages.push(message);
     }
@@ -68,20 +70,21 @@ fn section(text: &mut String, who: &str, message: &Message) {
     let _ = write!(text, "\n## {who}\n");
     for part in &message.parts {
         match part {
-            Part::Text { text: words } | Part::Note(Note { text: words, .. }) => {
+            ContentPart::Text { text: words }
+            | ContentPart::Note(HarnessNote { text: words, .. }) => {
                 let _ = write!(text, "\n{}\n", words.trim_end());
             }
-            Part::Call(call) => {
+            ContentPart::Call(call) => {
                 let _ = write!(text, "\nCalls `{}`:\n", call.name);
                 let args = call.malformed.clone();
                 let pretty = || serde_json::to_string_pretty(&call.args).unwrap_or_default();
                 fenced(text, "json", &args.unwrap_or_else(pretty));
             }
-            Part::Result(result) => fenced(text, "", &result.text),
-            Part::Image(image) => {
+            ContentPart::Result(result) => fenced(text, "", &result.text),
+            ContentPart::Image(image) => {
                 let _ = write!(text, "\n*(a picture, {})*\n", image.media_type);
             }
-            Part::Reasoning { .. } => {}
+            ContentPart::Reasoning { .. } => {}
         }
     }
 }

@@ -7,14 +7,15 @@ use base::failure::{Failure, OrFail, Result};
 use base::files::{Journal, read_journal};
 
 use super::Session;
-use crate::context::{Entry, turns};
+use crate::context::{ConversationEntry, turns};
 
 /// Copies a session of a working directory. `before` is the turn that the copy does not have any
 /// more, counted from 1; the original stays as it is.
 pub fn fork(cwd: &Path, from: &Path, before: Option<usize>) -> Result<Session> {
     let path = from.join("session.jsonl");
     let cannot = || format!("cannot read {}", path.display());
-    let mut entries: Vec<Entry> = turns::effective(read_journal(&path).or_fail(cannot)?).entries;
+    let mut entries: Vec<ConversationEntry> =
+        turns::effective(read_journal(&path).or_fail(cannot)?).entries;
     if let Some(before) = before {
         let all = turns::list(&entries);
         let Some(turn) = before.checked_sub(1).and_then(|at| all.get(at)) else {

@@ -19,7 +19,7 @@ const LONGEST: u64 = 64 * 1024;
 
 /// Words that wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Letter {
+pub struct QueuedMessage {
     /// The name of its file.
     pub name: String,
     /// What it says.
@@ -55,7 +55,7 @@ fn free_name(folder: &Path, now: u128) -> io::Result<PathBuf> {
 
 /// The letters that wait, in the order in which they are to be heard. What is no letter is left
 /// where it is.
-pub fn waiting(session_dir: &Path) -> Vec<Letter> {
+pub fn waiting(session_dir: &Path) -> Vec<QueuedMessage> {
     let folder = folder(session_dir);
     let letters = names(&folder).unwrap_or_default().into_iter().filter_map(|name| {
         let file = folder.join(&name);
@@ -64,16 +64,16 @@ pub fn waiting(session_dir: &Path) -> Vec<Letter> {
             return None;
         }
         let text = String::from_utf8_lossy(&fs::read(&file).ok()?).into_owned();
-        Some(Letter { name, text })
+        Some(QueuedMessage { name, text })
     });
     letters.filter(|letter| !letter.text.trim().is_empty()).collect()
 }
 
 /// The inbox of a session's directory.
 #[derive(Clone, Debug)]
-pub struct Folder(pub PathBuf);
+pub struct InboxDir(pub PathBuf);
 
-impl Inbox for Folder {
+impl Inbox for InboxDir {
     fn waiting(&self) -> Vec<(String, String)> {
         waiting(&self.0).into_iter().map(|letter| (letter.name, letter.text)).collect()
     }

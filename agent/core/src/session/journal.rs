@@ -11,38 +11,41 @@ use base::failure::{OrFail, Result};
 use base::files::{self, Journal};
 
 use super::Session;
-use super::snapshot::Snapshot;
-use crate::context::{Entry, Record};
+use super::snapshot::SessionSnapshot;
+use crate::context::{ConversationEntry, ConversationLog};
 
 /// Writes a session down. What must reach the disk platter goes there on a thread of its own, so
 /// that the next question to the model does not wait for it.
-pub struct Writer {
+pub struct SessionJournal {
     dir: PathBuf,
     journal: Journal,
-    snapshot: Snapshot,
+    snapshot: SessionSnapshot,
     clock: Clock,
     /// Whether something was written since the last flush.
     dirty: bool,
-    flusher: Option<(mpsc::Sender<Snapshot>, JoinHandle<()>)>,
+    flusher: Option<(mpsc::Sender<SessionSnapshot>, JoinHandle<()>)>,
 }
 
-impl Writer {
+impl SessionJournal {
     /// Opens a session's journal; gives the entries that it holds so far.
-    pub fn open(session: &Session, clock: Clock) -> Result<(Writer, Vec<Entry>)> {
+    pub fn open(
+        session: &Session,
+        clock: Clock,
+    ) -> Result<(SessionJournal, Vec<ConversationEntry>)> {
         let path = session.journal_path();
         let cannot = || format!("cannot open {}", path.display());
-        let entries: Vec<Entry> = files::read_journal(&path).or_fail(cannot)?;
+        let entries: Vec<ConversationEntry> = files::read_journal(&path).or_fail(cannot)?;
         let journal = Journal::open(&path).or_fail(cannot)?;
-        let mut snapshot = Snapshot::new(session.id.as_str());
+        let mut snapshot = SessionSnapshot::new(session.id.as_str());
         entries.iter().for_each(|entry| snapshot.take(entry, None));
         let flusher = Some(start_flusher(session.dir.clone()));
         let dir = session.dir.clone();
-        Ok((Writer { dir, journal, snapshot, clock, dirty: false, flusher }, entries))
+        Ok((SessionJournal { dir, journal, snapshot, clock, dirty: false, flusher }, entries))
     }
 }
 
-impl Record for Writer {
-    fn note(&mut self, entry: &Entry) -> io::Result<()> {
+impl ConversationLog for SessionJournal {
+    fn note(&mut self, entry: &ConversationEntry) -> io::Result<()> {
         files::step(step_name(entry));
         self.journal.append(entry)?;
         self.snapshot.take(entry, Some(self.clock.stamp()));
@@ -73,7 +76,7 @@ impl Record for Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for SessionJournal {
     fn drop(&mut self) {
         if let Some((send, thread)) = self.flusher.take() {
             if self.dirty {
@@ -85,8 +88,8 @@ impl Drop for Writer {
     }
 }
 
-fn start_flusher(dir: PathBuf) -> (mpsc::Sender<Snapshot>, JoinHandle<()>) {
-    let (send, receive) = mpsc::channel::<Snapshot>();
+fn start_flusher(dir: PathBuf) -> (mpsc::Sender<SessionSnapshot>, JoinHandle<()>) {
+    let (send, receive) = mpsc::channel::<SessionSnapshot>();
     let thread = std::thread::spawn(move || {
         while let Ok(mut snapshot) = receive.recv() {
             while let Ok(newer) = receive.try_recv() {
@@ -100,27 +103,27 @@ fn start_flusher(dir: PathBuf) -> (mpsc::Sender<Snapshot>, JoinHandle<()>) {
     (send, thread)
 }
 
-fn flush(dir: &std::path::Path, snapshot: &Snapshot) -> io::Result<()> {
+fn flush(dir: &std::path::Path, snapshot: &SessionSnapshot) -> io::Result<()> {
     fs::File::open(dir.join("session.jsonl"))?.sync_data()?;
     files::step("g3.session.snapshot");
     files::replace_json(&dir.join("session.json"), snapshot)
 }
 
-fn step_name(entry: &Entry) -> &'static str {
+fn step_name(entry: &ConversationEntry) -> &'static str {
     match entry {
-        Entry::Opened { .. } => "g3.journal.opened",
-        Entry::Request { .. } => "g3.journal.request",
-        Entry::Prompt { .. } => "g3.journal.prompt",
-        Entry::Steered { .. } => "g3.journal.steered",
-        Entry::Reply { .. } => "g3.journal.reply",
-        Entry::Result { .. } => "g3.journal.result",
-        Entry::Thinned { .. } => "g3.journal.thinned",
-        Entry::Compacted { .. } => "g3.journal.compacted",
-        Entry::Dehydrated { .. } => "g3.journal.dehydrated",
-        Entry::Rehydrated { .. } => "g3.journal.rehydrated",
-        Entry::Rewound { .. } => "g3.journal.rewound",
-        Entry::Noted { .. } => "g3.journal.noted",
-        Entry::Cleared => "g3.journal.cleared",
-        Entry::Ended { .. } => "g3.journal.ended",
+        ConversationEntry::Opened { .. } => "g3.journal.opened",
+        ConversationEntry::Request { .. } => "g3.journal.request",
+        ConversationEntry::Prompt { .. } => "g3.journal.prompt",
+        ConversationEntry::Steered { .. } => "g3.journal.steered",
+        ConversationEntry::Reply { .. } => "g3.journal.reply",
+        ConversationEntry::Result { .. } => "g3.journal.result",
+        ConversationEntry::Thinned { .. } => "g3.journal.thinned",
+        ConversationEntry::Compacted { .. } => "g3.journal.compacted",
+        ConversationEntry::Dehydrated { .. } => "g3.journal.dehydrated",
+        ConversationEntry::Rehydrated { .. } => "g3.journal.rehydrated",
+        ConversationEntry::Rewound { .. } => "g3.journal.rewound",
+        ConversationEntry::Noted { .. } => "g3.journal.noted",
+        ConversationEntry::Cleared => "g3.journal.cleared",
+        ConversationEntry::Ended { .. } => "g3.journal.ended",
     }
 }

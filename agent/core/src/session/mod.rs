@@ -26,7 +26,7 @@ use base::id::Id;
 use base::lock::Lock;
 use base::test_hooks::TestHook;
 
-use crate::context::Entry;
+use crate::context::ConversationEntry;
 
 /// A session that this process owns: no other g3 can write to it meanwhile.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Session {
 
     /// Refuses another persona than the one that the session was begun with: it would not know its
     /// own words.
-    pub fn is_of(&self, agent: Option<&str>, entries: &[Entry]) -> Result<()> {
+    pub fn is_of(&self, agent: Option<&str>, entries: &[ConversationEntry]) -> Result<()> {
         let Some(begun) = agent_of(entries).filter(|begun| begun.as_deref() != agent) else {
             return Ok(());
         };
@@ -177,9 +177,9 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
 }
 
 /// The persona that a session was begun with; `None` for a session without a beginning.
-pub fn agent_of(entries: &[Entry]) -> Option<Option<String>> {
+pub fn agent_of(entries: &[ConversationEntry]) -> Option<Option<String>> {
     entries.iter().find_map(|entry| {
-        let Entry::Opened { agent, .. } = entry else { return None };
+        let ConversationEntry::Opened { agent, .. } = entry else { return None };
         Some(agent.clone())
     })
 }

@@ -8,7 +8,7 @@ use base::event::Usage;
 use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
-use crate::context::Entry;
+use crate::context::ConversationEntry;
 
 /// Bytes of the task and of the last words that are kept.
 const SHOWN: usize = 2_000;
@@ -16,7 +16,7 @@ const SHOWN: usize = 2_000;
 /// The picture; rebuilt from the journal when it is missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Snapshot {
+pub struct SessionSnapshot {
     /// The session's id.
     pub id: String,
     /// What the user asked first.
@@ -41,7 +41,7 @@ pub struct Snapshot {
     /// Tokens and money.
     pub usage: Usage,
     /// What each model cost, by its name.
-    pub by_model: BTreeMap<String, Ledger>,
+    pub by_model: BTreeMap<String, ModelUsage>,
     /// The model's last words.
     pub last_words: String,
 }
@@ -49,7 +49,7 @@ pub struct Snapshot {
 /// What one model was asked and what that cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Ledger {
+pub struct ModelUsage {
     /// Questions.
     pub calls: u32,
     /// Questions of which the provider's cache served a part.
@@ -58,19 +58,19 @@ pub struct Ledger {
     pub usage: Usage,
 }
 
-impl Snapshot {
+impl SessionSnapshot {
     /// An empty picture.
-    pub fn new(id: &str) -> Snapshot {
-        Snapshot { id: id.to_owned(), ..Snapshot::default() }
+    pub fn new(id: &str) -> SessionSnapshot {
+        SessionSnapshot { id: id.to_owned(), ..SessionSnapshot::default() }
     }
 
     /// Takes in one entry of the journal, at a time when it is known.
-    pub fn take(&mut self, entry: &Entry, time: Option<String>) {
+    pub fn take(&mut self, entry: &ConversationEntry, time: Option<String>) {
         if let Some(time) = time {
             self.updated_at = time;
         }
         match entry {
-            Entry::Opened { time, cwd, provider, model, agent } => {
+            ConversationEntry::Opened { time, cwd, provider, model, agent } => {
                 if self.created_at.is_empty() {
                     self.created_at.clone_from(time);
                 }
@@ -80,13 +80,13 @@ impl Snapshot {
                 self.model.clone_from(model);
                 self.agent.clone_from(agent);
             }
-            Entry::Request { message } => {
+            ConversationEntry::Request { message } => {
                 self.status = "running".to_owned();
                 if self.task.is_empty() {
                     self.task = shown(&message.own_words());
                 }
             }
-            Entry::Reply { message, usage, .. } => {
+            ConversationEntry::Reply { message, usage, .. } => {
                 self.turns += 1;
                 self.bill(*usage);
                 let words = shown(&message.words());
@@ -94,15 +94,19 @@ impl Snapshot {
                     self.last_words = words;
                 }
             }
-            Entry::Compacted { usage, .. } => self.bill(*usage),
-            Entry::Noted { bill } => {
+            ConversationEntry::Compacted { usage, .. } => self.bill(*usage),
+            ConversationEntry::Noted { bill } => {
                 let model = bill.model.as_ref().unwrap_or(&self.model).clone();
                 self.add(model, bill.calls, bill.usage);
             }
-            Entry::Ended { status } => self.status.clone_from(status),
-            Entry::Prompt { .. } | Entry::Steered { .. } | Entry::Result { .. } => {}
-            Entry::Thinned { .. } | Entry::Dehydrated { .. } | Entry::Rehydrated { .. } => {}
-            Entry::Rewound { .. } | Entry::Cleared => {}
+            ConversationEntry::Ended { status } => self.status.clone_from(status),
+            ConversationEntry::Prompt { .. }
+            | ConversationEntry::Steered { .. }
+            | ConversationEntry::Result { .. } => {}
+            ConversationEntry::Thinned { .. }
+            | ConversationEntry::Dehydrated { .. }
+            | ConversationEntry::Rehydrated { .. } => {}
+            ConversationEntry::Rewound { .. } | ConversationEntry::Cleared => {}
         }
     }
 
@@ -119,12 +123,12 @@ impl Snapshot {
     }
 
     /// The picture of a session's directory.
-    pub fn read(dir: &Path, id: &str) -> Snapshot {
+    pub fn read(dir: &Path, id: &str) -> SessionSnapshot {
         let file = fs::read(dir.join("session.json")).ok();
-        let seen = file.and_then(|bytes| serde_json::from_slice::<Snapshot>(&bytes).ok());
+        let seen = file.and_then(|bytes| serde_json::from_slice::<SessionSnapshot>(&bytes).ok());
         let mut seen = seen.filter(|seen| seen.id == id).unwrap_or_else(|| {
-            let mut snapshot = Snapshot::new(id);
-            let entries: Vec<Entry> =
+            let mut snapshot = SessionSnapshot::new(id);
+            let entries: Vec<ConversationEntry> =
                 base::files::read_journal(&dir.join("session.jsonl")).unwrap_or_default();
             entries.iter().for_each(|entry| snapshot.take(entry, None));
             snapshot

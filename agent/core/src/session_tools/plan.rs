@@ -12,10 +12,10 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use gate::permission_mode::PermissionMode;
-use gate::{Answer, Question};
+use gate::{PermissionAnswer, PermissionQuestion};
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 /// Bytes of the longest plan.
@@ -23,7 +23,7 @@ const LONGEST: usize = 64 * 1024;
 
 /// What the user said to a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Approval {
+pub struct PlanApproval {
     /// SHA-256 of the text that was approved, in hexadecimal digits.
     pub sha256: String,
     /// RFC 3339.
@@ -64,7 +64,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     base::files::replace(&file(dir), plan.as_bytes()).map_err(kept)?;
     let sha256 = hash(&plan);
     let metadata = |approved| json!({"plan": plan, "sha256": sha256, "approved": approved});
-    let question = Question {
+    let question = PermissionQuestion {
         tool: call.face.name.clone(),
         what: format!("carry out this plan:\n\n{plan}\n"),
         why: "nothing is changed before you approve it".to_owned(),
@@ -74,19 +74,19 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         details: None,
     };
     match call.at.gate.put(&question).await {
-        Some(Answer::Once | Answer::Always) => {
+        Some(PermissionAnswer::Once | PermissionAnswer::Always) => {
             let approved_at = Clock::from_env().stamp();
-            let approval = Approval { sha256: sha256.clone(), approved_at };
+            let approval = PlanApproval { sha256: sha256.clone(), approved_at };
             base::files::replace_json(&approval_file(dir), &approval).map_err(kept)?;
             call.at.gate.set_permission_mode(PermissionMode::Auto);
             Ok(ToolOutput::done("The user approved the plan. Carry it out.").with(metadata(true)))
         }
-        Some(Answer::No) => {
+        Some(PermissionAnswer::No) => {
             let text = "The user did not approve the plan. Ask what should be different, and \
                         change nothing.";
-            Ok(ToolOutput::failed(ErrorKind::Denied, text).with(metadata(false)))
+            Ok(ToolOutput::failed(ToolErrorKind::Denied, text).with(metadata(false)))
         }
-        None | Some(Answer::Unasked(_)) => {
+        None | Some(PermissionAnswer::Unasked(_)) => {
             let text = "The plan is kept and waits for the user's approval. End your turn with a \
                         short summary of it.";
             Ok(ToolOutput::done(text).with(metadata(false)))
@@ -105,12 +105,12 @@ fn approval_file(session_dir: &Path) -> PathBuf {
 
 /// Approves the plan as it stands in the session; `None` when there is none. Only the user's own
 /// process calls this.
-pub fn approve(session_dir: &Path) -> io::Result<Option<Approval>> {
+pub fn approve(session_dir: &Path) -> io::Result<Option<PlanApproval>> {
     let text = match std::fs::read_to_string(file(session_dir)) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text?,
     };
-    let approval = Approval { sha256: hash(&text), approved_at: Clock::from_env().stamp() };
+    let approval = PlanApproval { sha256: hash(&text), approved_at: Clock::from_env().stamp() };
     base::files::replace_json(&approval_file(session_dir), &approval)?;
     Ok(Some(approval))
 }
@@ -118,7 +118,7 @@ pub fn approve(session_dir: &Path) -> io::Result<Option<Approval>> {
 /// Whether the user approved the plan exactly as it stands now.
 pub fn is_approved(session_dir: &Path) -> bool {
     let approval = std::fs::read(approval_file(session_dir)).ok();
-    let approval: Option<Approval> = approval.and_then(|it| serde_json::from_slice(&it).ok());
+    let approval: Option<PlanApproval> = approval.and_then(|it| serde_json::from_slice(&it).ok());
     let text = std::fs::read_to_string(file(session_dir)).ok();
     approval.zip(text).is_some_and(|(approval, text)| approval.sha256 == hash(&text))
 }

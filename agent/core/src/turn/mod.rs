@@ -7,19 +7,19 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use base::event::{Level, Usage, What};
+use base::event::{EventKind, NoticeLevel, Usage};
 use base::failure::Failure;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Conversation, Inbox, window};
-use crate::limits::{Limit, Limits, LoopDetector, UsageMeter};
-use provider::message::{Message, Reply, Role, Stop};
-use provider::{Delta, Provider, ProviderError, Request, ToolSpec};
+use crate::limits::{Limit, LoopDetector, UsageLimits, UsageMeter};
+use provider::message::{Message, MessageRole, Reply, StopReason};
+use provider::{ChatRequest, Delta, Provider, ProviderError, ToolDefinition};
 
 use tool_calls::Toolbox;
 
 /// Who hears what happens.
-pub type Tell = Arc<dyn Fn(What) + Send + Sync>;
+pub type OnEvent = Arc<dyn Fn(EventKind) + Send + Sync>;
 
 /// Who acts: collaborators that do not change during a turn, put together once, in `run`.
 pub struct Agent<'a> {
@@ -32,20 +32,20 @@ pub struct Agent<'a> {
     /// The session's id.
     pub session: &'a str,
     /// When to stop.
-    pub limits: Limits,
+    pub limits: UsageLimits,
     /// What the user says meanwhile.
     pub inbox: &'a dyn Inbox,
     /// What must outlive a compaction (the todo list).
     pub keep: &'a (dyn Fn() -> Option<String> + Send + Sync),
     /// Who hears what happens.
-    pub tell: Tell,
+    pub tell: OnEvent,
     /// Set when the user cancels.
     pub cancel: CancellationToken,
 }
 
 /// How the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Finish {
+pub enum TurnEnd {
     /// The model had said all.
     Done,
     /// Another model shall go on.
@@ -84,7 +84,7 @@ pub async fn run_turn(
     talk: &mut Conversation,
     agent: &Agent<'_>,
     spent: &mut UsageMeter,
-) -> TurnResult<Finish> {
+) -> TurnResult<TurnEnd> {
     let Some(time) = agent.limits.time else { return until_done(talk, agent, spent).await };
     let begun = Instant::now();
     let left = time.saturating_sub(spent.time);
@@ -95,8 +95,8 @@ pub async fn run_turn(
             () = tokio::time::sleep(left) => {
                 agent.cancel.cancel();
                 work.await.map(|finish| match finish {
-                    Finish::Cancelled => Finish::Limit(Limit::Time(time)),
-                    Finish::Done | Finish::HandedOver | Finish::Limit(_) => finish,
+                    TurnEnd::Cancelled => TurnEnd::Limit(Limit::Time(time)),
+                    TurnEnd::Done | TurnEnd::HandedOver | TurnEnd::Limit(_) => finish,
                 })
             }
         }
@@ -109,19 +109,19 @@ async fn until_done(
     talk: &mut Conversation,
     agent: &Agent<'_>,
     spent: &mut UsageMeter,
-) -> TurnResult<Finish> {
+) -> TurnResult<TurnEnd> {
     let mut detector = LoopDetector::new(agent.provider.facts().small);
     let mut patience = PATIENCE;
     loop {
         if agent.cancel.is_cancelled() {
-            return Ok(Finish::Cancelled);
+            return Ok(TurnEnd::Cancelled);
         }
         if let Some(limit) = agent.limits.reached(spent) {
-            return Ok(Finish::Limit(limit));
+            return Ok(TurnEnd::Limit(limit));
         }
         prepare::listen(talk, agent)?;
         let Some(reply) = ask_with_room(talk, agent, spent).await? else {
-            return Ok(Finish::Cancelled);
+            return Ok(TurnEnd::Cancelled);
         };
         spent.add(reply.usage);
         let (reply, excess) = tool_calls::without_excess(reply);
@@ -130,20 +130,20 @@ async fn until_done(
         let made = (&reply, excess.as_slice());
         let limit = tool_calls::run_tool_calls(talk, agent, made, &mut detector).await?;
         if agent.toolbox.is_done() {
-            return Ok(Finish::Done);
+            return Ok(TurnEnd::Done);
         }
         if let Some(limit) = limit {
-            return Ok(Finish::Limit(limit));
+            return Ok(TurnEnd::Limit(limit));
         }
         if agent.toolbox.hands_over() {
-            return Ok(Finish::HandedOver);
+            return Ok(TurnEnd::HandedOver);
         }
         match next(&reply) {
             Next::Ask => patience = PATIENCE,
             Next::Finish if prepare::listen(talk, agent)? => {}
             Next::Finish => match agent.toolbox.still_open().await {
                 Some(what) => talk.remind(what)?,
-                None => return Ok(Finish::Done),
+                None => return Ok(TurnEnd::Done),
             },
             Next::Fail(failure) => return Err(failure.into()),
             Next::Prompt(text) if patience > 0 => {
@@ -171,21 +171,21 @@ fn next(reply: &Reply) -> Next {
     let called = reply.message.calls().next().is_some();
     let empty = reply.message.words().trim().is_empty();
     match reply.stop {
-        Stop::Refused => Next::Fail(
+        StopReason::Refused => Next::Fail(
             Failure::failed("the model refused to continue")
                 .because(last_words(&reply.message))
                 .next("say it in other words, or use another model: --model NAME"),
         ),
-        Stop::Calls | Stop::Done | Stop::Length if called => Next::Ask,
-        Stop::Length => Next::Prompt(
+        StopReason::Calls | StopReason::Done | StopReason::Length if called => Next::Ask,
+        StopReason::Length => Next::Prompt(
             "Your reply hit the output limit. Go on exactly where it broke off, without repeating \
              anything.",
         ),
-        Stop::Calls | Stop::Done if empty => Next::Prompt(
+        StopReason::Calls | StopReason::Done if empty => Next::Prompt(
             "Your reply was empty. Go on with the task; if it is done, say in a sentence what you \
              did.",
         ),
-        Stop::Calls | Stop::Done => Next::Finish,
+        StopReason::Calls | StopReason::Done => Next::Finish,
     }
 }
 
@@ -202,7 +202,7 @@ async fn ask_with_room(
     spent: &mut UsageMeter,
 ) -> TurnResult<Option<Reply>> {
     if let Some(detail) = talk.thin()? {
-        (agent.tell)(What::Thinned { detail });
+        (agent.tell)(EventKind::Thinned { detail });
     }
     if talk.is_full() {
         let Some(usage) = prepare::compact(talk, agent).await? else { return Ok(None) };
@@ -229,10 +229,10 @@ fn answered(asked: Result<Reply, ProviderError>) -> TurnResult<Option<Reply>> {
 
 /// Asks the model once. What was heard before the user cancelled stays in the conversation.
 async fn ask(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Reply, ProviderError> {
-    (agent.tell)(What::Turn { n: talk.turns() + 1 });
+    (agent.tell)(EventKind::Turn { n: talk.turns() + 1 });
     let heard = Mutex::new(String::new());
     let mut hear = |delta: Delta<'_>| hear(agent, &heard, delta);
-    let request = Request {
+    let request = ChatRequest {
         system: agent.system,
         messages: talk.messages(),
         tools: agent.toolbox.offered(),
@@ -246,9 +246,10 @@ async fn ask(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Reply, Provid
     };
     let heard = heard.into_inner().unwrap_or_default();
     if matches!(asked, Err(ProviderError::Cancelled)) && !heard.trim().is_empty() {
-        let message = Message::text(Role::Assistant, format!("{heard}\n[interrupted by the user]"));
+        let message =
+            Message::text(MessageRole::Assistant, format!("{heard}\n[interrupted by the user]"));
         let broken = |e: Failure| ProviderError::Broken(e.to_string());
-        let (usage, stop) = (Usage::default(), Stop::Done);
+        let (usage, stop) = (Usage::default(), StopReason::Done);
         talk.hear(&Reply { message, usage, stop }).map_err(broken)?;
     }
     asked
@@ -259,9 +260,9 @@ fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
     match delta {
         Delta::Text(text) => {
             heard.push_str(text);
-            (agent.tell)(What::Text { text: text.to_owned() });
+            (agent.tell)(EventKind::Text { text: text.to_owned() });
         }
-        Delta::Reasoning(text) => (agent.tell)(What::Reasoning { text: text.to_owned() }),
+        Delta::Reasoning(text) => (agent.tell)(EventKind::Reasoning { text: text.to_owned() }),
         Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => {
             beside_words(delta).into_iter().for_each(|what| (agent.tell)(what));
         }
@@ -270,19 +271,21 @@ fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
 
 /// What is heard beside the model's words: that the question is asked again, or by another model.
 /// Who asks aside (for a summary, for notes) tells it as well.
-pub fn beside_words(delta: Delta<'_>) -> Option<What> {
+pub fn beside_words(delta: Delta<'_>) -> Option<EventKind> {
     match delta {
         Delta::Retry { why, after, attempt } => {
-            Some(What::Retry { why, after_ms: after.as_millis() as u64, attempt })
+            Some(EventKind::Retry { why, after_ms: after.as_millis() as u64, attempt })
         }
-        Delta::Notice(text) => Some(What::Notice { level: Level::Warning, text: text.to_owned() }),
+        Delta::Notice(text) => {
+            Some(EventKind::Notice { level: NoticeLevel::Warning, text: text.to_owned() })
+        }
         Delta::Text(_) | Delta::Reasoning(_) | Delta::Ping => None,
     }
 }
 
 /// Tokens that every request carries: system prompt and tools.
-pub fn overhead(system: &str, tools: &[ToolSpec]) -> u64 {
-    let tool = |spec: &ToolSpec| {
+pub fn overhead(system: &str, tools: &[ToolDefinition]) -> u64 {
+    let tool = |spec: &ToolDefinition| {
         window::estimate_text(&spec.description)
             + window::estimate_text(&spec.parameters.to_string())
     };
@@ -290,8 +293,8 @@ pub fn overhead(system: &str, tools: &[ToolSpec]) -> u64 {
 }
 
 fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
-    (agent.tell)(What::Usage { usage: reply.usage });
-    (agent.tell)(What::Context { used: talk.window.used(), limit: talk.window.limit() });
+    (agent.tell)(EventKind::Usage { usage: reply.usage });
+    (agent.tell)(EventKind::Context { used: talk.window.used(), limit: talk.window.limit() });
 }
 
 /// The sentence and the way out for a provider's error.

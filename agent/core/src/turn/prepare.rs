@@ -1,21 +1,24 @@
 //! What happens to a conversation before the next question: it takes in what the user said
 //! meanwhile, and makes room by a summary, in parts where one question would not fit.
 
-use base::event::{Level, Usage, What};
+use base::event::{EventKind, NoticeLevel, Usage};
 use base::failure::Result;
 
 use super::{Agent, beside_words, overhead};
 use crate::context::Conversation;
 use crate::context::compact::{self, Summary};
-use provider::message::{Message, Role};
-use provider::{Delta, ProviderError, Request};
+use provider::message::{Message, MessageRole};
+use provider::{ChatRequest, Delta, ProviderError};
 
 /// Takes in what the user said meanwhile; true when there was something.
 pub fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
     let mut heard = false;
     for (name, text) in agent.inbox.waiting() {
         if talk.steer(&name, &text)? {
-            (agent.tell)(What::Notice { level: Level::Info, text: format!("received: {text}") });
+            (agent.tell)(EventKind::Notice {
+                level: NoticeLevel::Info,
+                text: format!("received: {text}"),
+            });
             heard = true;
         }
         agent.inbox.heard(&name);
@@ -48,9 +51,9 @@ pub async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Optio
     if text.trim().is_empty() {
         text = last_words(talk);
     }
-    (agent.tell)(What::Usage { usage });
+    (agent.tell)(EventKind::Usage { usage });
     let detail = talk.compact(&Summary { text, usage }, (agent.keep)())?;
-    (agent.tell)(What::Compacted { detail });
+    (agent.tell)(EventKind::Compacted { detail });
     Ok(Some(usage))
 }
 
@@ -69,7 +72,7 @@ async fn summarise(
     let mut summary = String::new();
     for part in parts {
         let messages = compact::question(part, &summary);
-        let request = Request {
+        let request = ChatRequest {
             system: agent.system,
             messages: &messages,
             tools: agent.toolbox.offered(),
@@ -92,7 +95,7 @@ async fn summarise(
 
 /// The model's last words, for a conversation without a summary.
 fn last_words(talk: &Conversation) -> String {
-    let own = talk.messages().iter().rev().filter(|message| message.role == Role::Assistant);
+    let own = talk.messages().iter().rev().filter(|message| message.role == MessageRole::Assistant);
     let words: Vec<String> = own.map(Message::words).filter(|w| !w.trim().is_empty()).collect();
     words.into_iter().take(3).collect::<Vec<_>>().join("\n")
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::event::What;
+use base::event::EventKind;
 use base::failure::Result;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -13,16 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::Agent;
 use crate::context::Conversation;
-use crate::limits::{Limit, LoopDetector, Verdict};
-use provider::ToolSpec;
-use provider::message::{Part, Reply, Stop, ToolCall, ToolResult};
-use tools::output::{ErrorKind, ToolOutput};
+use crate::limits::{Limit, LoopDetector, LoopVerdict};
+use provider::ToolDefinition;
+use provider::message::{ContentPart, Reply, StopReason, ToolCall, ToolResult};
+use tools::output::{ToolErrorKind, ToolOutput};
 use tools::traced;
 
 /// What the model may do, as the loop sees it.
 pub trait Toolbox: Send + Sync {
     /// The tools offered; the same in every request of a session.
-    fn offered(&self) -> &[ToolSpec];
+    fn offered(&self) -> &[ToolDefinition];
     /// Keys of what a call touches: calls that share one are carried out in order.
     fn touches(&self, name: &str, args: &Value) -> Vec<String>;
     /// Carries one call out; a malformed one by saying so.
@@ -60,16 +60,17 @@ const MOST_KEPT: usize = 1_024;
 /// The reply without the calls that are too many for a conversation, and those calls.
 pub fn without_excess(mut reply: Reply) -> (Reply, Vec<ToolCall>) {
     let parts = &reply.message.parts;
-    let mut calls = parts.iter().enumerate().filter(|(_, part)| matches!(part, Part::Call(_)));
+    let mut calls =
+        parts.iter().enumerate().filter(|(_, part)| matches!(part, ContentPart::Call(_)));
     let Some((at, _)) = calls.nth(MOST_KEPT) else { return (reply, Vec::new()) };
     let excess = reply.message.parts.split_off(at);
     let calls = excess.into_iter().filter_map(|part| match part {
-        Part::Call(call) => Some(call),
-        Part::Text { .. }
-        | Part::Note(_)
-        | Part::Reasoning { .. }
-        | Part::Result(_)
-        | Part::Image(_) => None,
+        ContentPart::Call(call) => Some(call),
+        ContentPart::Text { .. }
+        | ContentPart::Note(_)
+        | ContentPart::Reasoning { .. }
+        | ContentPart::Result(_)
+        | ContentPart::Image(_) => None,
     });
     (reply, calls.collect())
 }
@@ -86,7 +87,7 @@ pub async fn run_tool_calls(
     for call in calls.iter().copied().chain(excess) {
         let (id, name) = (call.id.clone(), call.name.clone());
         let args = call.malformed.clone().map_or_else(|| call.args.clone(), Value::String);
-        (agent.tell)(What::ToolStart { id, name, args });
+        (agent.tell)(EventKind::ToolStart { id, name, args });
     }
     let made = calls.len() + excess.len();
     let not_run = calls.split_off(calls.len().min(MOST_RUN));
@@ -123,7 +124,7 @@ pub async fn run_tool_calls(
     let mut limit = None;
     while let Some((call, outcome, is_watched, took)) = running.next().await {
         if let Some(bill) = &outcome.bill {
-            (agent.tell)(What::Usage { usage: bill.usage });
+            (agent.tell)(EventKind::Usage { usage: bill.usage });
             talk.noted(bill.clone())?;
         }
         let (next, diff) = (outcome.next.clone(), outcome.diff.clone());
@@ -134,7 +135,7 @@ pub async fn run_tool_calls(
         result.text.extend(next.map(|next| format!("\n\n{next}")));
         talk.answer(result)?;
         let ms = took.as_millis() as u64;
-        (agent.tell)(What::ToolEnd { id, name, ok, text, ms, diff });
+        (agent.tell)(EventKind::ToolEnd { id, name, ok, text, ms, diff });
     }
     let text = format!(
         "not run: the reply made {made} calls, and {MOST_RUN} of one reply are run at most. Make \
@@ -152,7 +153,7 @@ pub async fn run_tool_calls(
     }
     for call in not_run.into_iter().chain(excess) {
         let (id, name, text) = (call.id.clone(), call.name.clone(), text.clone());
-        (agent.tell)(What::ToolEnd { id, name, ok: false, text, ms: 0, diff: None });
+        (agent.tell)(EventKind::ToolEnd { id, name, ok: false, text, ms: 0, diff: None });
     }
     talk.close_results();
     Ok(limit)
@@ -160,7 +161,7 @@ pub async fn run_tool_calls(
 
 /// Why a call is not run, as its outcome.
 fn refusal(reply: &Reply, call: &ToolCall, is_last: bool) -> Option<ToolOutput> {
-    if reply.stop == Stop::Length && is_last && ends_with_call(reply) {
+    if reply.stop == StopReason::Length && is_last && ends_with_call(reply) {
         return Some(invalid(
             "not run: the reply hit the output limit inside this call, so it may be half. Make \
              it shorter: write long files in parts, one call each",
@@ -176,11 +177,11 @@ fn refusal(reply: &Reply, call: &ToolCall, is_last: bool) -> Option<ToolOutput> 
 }
 
 fn invalid(text: impl Into<String>) -> ToolOutput {
-    ToolOutput::not_run(ErrorKind::Validation, text)
+    ToolOutput::not_run(ToolErrorKind::Validation, text)
 }
 
 fn ends_with_call(reply: &Reply) -> bool {
-    matches!(reply.message.parts.last(), Some(Part::Call(_)))
+    matches!(reply.message.parts.last(), Some(ContentPart::Call(_)))
 }
 
 /// Whether the part before this call (thoughts aside) is the same call.
@@ -188,15 +189,18 @@ fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
     let mut before = None;
     for part in &reply.message.parts {
         match part {
-            Part::Call(this) if this.id == call.id => {
+            ContentPart::Call(this) if this.id == call.id => {
                 let of = |c: &ToolCall| (c.name.clone(), c.args.clone(), c.malformed.clone());
                 let same = |b: &ToolCall| of(b) == of(this);
                 return before.is_some_and(same);
             }
-            Part::Call(this) => before = Some(this),
-            Part::Text { text } if text.trim().is_empty() => {}
-            Part::Reasoning { .. } => {}
-            Part::Text { .. } | Part::Note(_) | Part::Result(_) | Part::Image(_) => {
+            ContentPart::Call(this) => before = Some(this),
+            ContentPart::Text { text } if text.trim().is_empty() => {}
+            ContentPart::Reasoning { .. } => {}
+            ContentPart::Text { .. }
+            | ContentPart::Note(_)
+            | ContentPart::Result(_)
+            | ContentPart::Image(_) => {
                 before = None;
             }
         }
@@ -208,11 +212,14 @@ fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
 /// its future is dropped, which kills what is left.
 async fn run_one(agent: &Agent<'_>, call: &ToolCall) -> ToolOutput {
     if agent.cancel.is_cancelled() {
-        return ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user before it started");
+        return ToolOutput::failed(
+            ToolErrorKind::Cancelled,
+            "cancelled by the user before it started",
+        );
     }
     let (tell, id) = (agent.tell.clone(), call.id.clone());
     let hear = Arc::new(move |text: &str| {
-        tell(What::ToolOutput { id: id.clone(), text: text.to_owned() });
+        tell(EventKind::ToolOutput { id: id.clone(), text: text.to_owned() });
     });
     let job = ToolJob { call, hear };
     let too_late = async {
@@ -221,7 +228,7 @@ async fn run_one(agent: &Agent<'_>, call: &ToolCall) -> ToolOutput {
     };
     tokio::select! {
         outcome = agent.toolbox.run(job) => outcome,
-        () = too_late => ToolOutput::failed(ErrorKind::Cancelled, "cancelled by the user"),
+        () = too_late => ToolOutput::failed(ToolErrorKind::Cancelled, "cancelled by the user"),
     }
 }
 
@@ -239,19 +246,19 @@ fn judge(
         images: outcome.images,
         not_run: outcome.not_run,
     };
-    let verdict = detector.map_or(Verdict::Fine, |detector| detector.watch(call, &result));
+    let verdict = detector.map_or(LoopVerdict::Fine, |detector| detector.watch(call, &result));
     let limit = match verdict {
-        Verdict::Fine => None,
+        LoopVerdict::Fine => None,
         // Who is told the next step has no use for another one.
-        Verdict::Nudge(_) if outcome.next.is_some() => None,
-        Verdict::Nudge(n) => {
+        LoopVerdict::Nudge(_) if outcome.next.is_some() => None,
+        LoopVerdict::Nudge(n) => {
             result.text.push_str(&format!(
                 "\n\n[You made this same call {n} times and got this same result. Do something \
                  else: read the result, try another way, or finish with what you know.]"
             ));
             None
         }
-        Verdict::Stop(n) => Some(Limit::Repeats(n)),
+        LoopVerdict::Stop(n) => Some(Limit::Repeats(n)),
     };
     (result, limit)
 }

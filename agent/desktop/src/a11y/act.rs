@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use base::desktop::{Act, Acted, Action};
+use base::desktop::{ControlAction, ControlResult, ControlVerb};
 use base::failure::{Failure, Result};
 
-use super::bus::Bus;
+use super::bus::A11yBus;
 use super::node::{
     ACTION, COMPONENT, EDITABLE, EXPANDABLE, EXPANDED, FOCUSABLE, FOCUSED, Node, SELECTION, VALUE,
 };
-use super::tree::{self, Tree};
-use crate::patience::pause;
+use super::tree::{self, ControlTree};
+use crate::cancel::pause;
 
 /// How many controls are named when none was found.
 const NAMED: usize = 15;
@@ -20,24 +20,24 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// One control and the tree that it is in.
 struct Target<'a> {
-    bus: &'a Bus,
-    tree: &'a Tree,
+    bus: &'a A11yBus,
+    tree: &'a ControlTree,
     node: &'a Node,
     interfaces: Vec<String>,
 }
 
 /// Finds the control and acts on it.
-pub fn act(bus: &Bus, act: &Act) -> Result<Acted> {
+pub fn act(bus: &A11yBus, act: &ControlAction) -> Result<ControlResult> {
     if act.name.is_none() && act.automation_id.is_none() && act.role.is_none() {
         let failure = Failure::usage("nothing says which control is meant");
         return Err(failure.next("give its name, its automation id or its role"));
     }
-    let tree = Tree::of(bus, &act.look, tree::active_title().as_deref())?;
+    let tree = ControlTree::of(bus, &act.look, tree::active_title().as_deref())?;
     let Some(node) = found(bus, &tree, act) else {
         if let Some(silence) = bus.silence() {
             return Err(Failure::failed(silence));
         }
-        return Ok(Acted { control: None, available: available(&tree) });
+        return Ok(ControlResult { control: None, available: available(&tree) });
     };
     if !node.is_enabled() {
         let failure = Failure::failed(format!("{} is disabled", called(node)));
@@ -48,12 +48,12 @@ pub fn act(bus: &Bus, act: &Act) -> Result<Acted> {
     let before = node.told(bus);
     target.take(act.action, act.value.as_deref())?;
     let after = node.again(bus).unwrap_or_else(|| node.clone());
-    Ok(Acted { control: after.told(bus).or(before), available: Vec::new() })
+    Ok(ControlResult { control: after.told(bus).or(before), available: Vec::new() })
 }
 
 /// The control that fits best: one to be acted on before a label, the whole name before a part,
 /// what is shown and can be used before what is not.
-fn found<'a>(bus: &Bus, tree: &'a Tree, act: &Act) -> Option<&'a Node> {
+fn found<'a>(bus: &A11yBus, tree: &'a ControlTree, act: &ControlAction) -> Option<&'a Node> {
     let words = act.name.as_ref().map(|name| name.trim().to_lowercase());
     let fits = |node: &&Node| {
         words.as_ref().is_none_or(|words| node.name.to_lowercase().contains(words))
@@ -67,7 +67,7 @@ fn found<'a>(bus: &Bus, tree: &'a Tree, act: &Act) -> Option<&'a Node> {
 }
 
 /// What could have been meant: what can be acted on, then the rest that has a name.
-fn available(tree: &Tree) -> Vec<String> {
+fn available(tree: &ControlTree) -> Vec<String> {
     let (first, rest): (Vec<&Node>, Vec<&Node>) = tree
         .nodes
         .iter()
@@ -90,25 +90,26 @@ fn called(node: &Node) -> String {
 }
 
 impl Target<'_> {
-    fn take(&self, action: Action, value: Option<&str>) -> Result<()> {
+    fn take(&self, action: ControlVerb, value: Option<&str>) -> Result<()> {
         match action {
-            Action::Click => self.click(),
-            Action::SetValue => self.set_value(value),
-            Action::Toggle if self.node.is_switch() => {
+            ControlVerb::Click => self.click(),
+            ControlVerb::SetValue => self.set_value(value),
+            ControlVerb::Toggle if self.node.is_switch() => {
                 let before = self.value();
                 self.do_named(&["toggle", "click", "press", "activate"])?;
                 self.shows(|target| target.value() != before)
             }
-            Action::Select => self.select(value),
-            Action::Expand if self.can_expand() => self.expand(true),
-            Action::Collapse if self.can_expand() => self.expand(false),
-            Action::Focus if self.has(COMPONENT) && self.node.has(FOCUSABLE) => {
+            ControlVerb::Select => self.select(value),
+            ControlVerb::Expand if self.can_expand() => self.expand(true),
+            ControlVerb::Collapse if self.can_expand() => self.expand(false),
+            ControlVerb::Focus if self.has(COMPONENT) && self.node.has(FOCUSABLE) => {
                 self.said(self.ask(COMPONENT, "GrabFocus"))?;
                 self.shows(|target| target.node.again(target.bus).is_none_or(|it| it.has(FOCUSED)))
             }
-            Action::Toggle | Action::Expand | Action::Collapse | Action::Focus => {
-                Err(self.cannot(action))
-            }
+            ControlVerb::Toggle
+            | ControlVerb::Expand
+            | ControlVerb::Collapse
+            | ControlVerb::Focus => Err(self.cannot(action)),
         }
     }
 
@@ -116,7 +117,7 @@ impl Target<'_> {
         if self.has(ACTION) && !self.node.actions(self.bus).is_empty() {
             return self.do_action(0);
         }
-        if self.parent_selects() { self.select(None) } else { Err(self.cannot(Action::Click)) }
+        if self.parent_selects() { self.select(None) } else { Err(self.cannot(ControlVerb::Click)) }
     }
 
     fn set_value(&self, value: Option<&str>) -> Result<()> {
@@ -127,7 +128,7 @@ impl Target<'_> {
             return self.set_number(value);
         }
         if !self.has(EDITABLE) {
-            return Err(self.cannot(Action::SetValue));
+            return Err(self.cannot(ControlVerb::SetValue));
         }
         let set = self.bus.call(&self.node.place, EDITABLE, "SetTextContents", &value);
         self.said(set)?;
@@ -169,7 +170,7 @@ impl Target<'_> {
                 return self.said(selected);
             }
             let clicked = self.has(ACTION).then(|| self.do_action(0));
-            return clicked.unwrap_or_else(|| Err(self.cannot(Action::Select)));
+            return clicked.unwrap_or_else(|| Err(self.cannot(ControlVerb::Select)));
         };
         let Some(entry) = self.entry(value) else {
             let names: Vec<&str> = self.below().map(|node| node.name.as_str()).collect();
@@ -283,7 +284,7 @@ impl Target<'_> {
     }
 
     /// What is said of an action that it does not offer.
-    fn cannot(&self, action: Action) -> Failure {
+    fn cannot(&self, action: ControlVerb) -> Failure {
         let offers = [
             (self.has(ACTION) || self.parent_selects(), "click"),
             (self.has(EDITABLE) || self.has(VALUE), "set_value"),
@@ -300,14 +301,14 @@ impl Target<'_> {
     }
 }
 
-fn word(action: Action) -> &'static str {
+fn word(action: ControlVerb) -> &'static str {
     match action {
-        Action::Click => "click",
-        Action::SetValue => "set_value",
-        Action::Toggle => "toggle",
-        Action::Select => "select",
-        Action::Expand => "expand",
-        Action::Collapse => "collapse",
-        Action::Focus => "focus",
+        ControlVerb::Click => "click",
+        ControlVerb::SetValue => "set_value",
+        ControlVerb::Toggle => "toggle",
+        ControlVerb::Select => "select",
+        ControlVerb::Expand => "expand",
+        ControlVerb::Collapse => "collapse",
+        ControlVerb::Focus => "focus",
     }
 }

@@ -17,10 +17,10 @@ const CALL: Duration = Duration::from_secs(2);
 const ALL: Duration = Duration::from_secs(9);
 
 /// An object of a program: its name on the bus, and its path.
-pub type Place = (String, OwnedObjectPath);
+pub type ObjectRef = (String, OwnedObjectPath);
 
 /// A connection to the accessibility bus.
-pub struct Bus {
+pub struct A11yBus {
     runtime: tokio::runtime::Runtime,
     connection: Connection,
     end: Instant,
@@ -28,9 +28,9 @@ pub struct Bus {
     silent: RefCell<BTreeSet<String>>,
 }
 
-impl Bus {
+impl A11yBus {
     /// Finds the bus by way of the session's.
-    pub fn open() -> Result<Bus> {
+    pub fn open() -> Result<A11yBus> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(none)?;
         let end = Instant::now() + ALL;
@@ -39,11 +39,11 @@ impl Bus {
         let asked = session.call_method(Some(to), path, Some(to), "GetAddress", &());
         let address: String = within(&runtime, asked)?.body().deserialize().map_err(none)?;
         let connection = within(&runtime, Builder::address(address.as_str()).build())?;
-        Ok(Bus { runtime, connection, end, silent: RefCell::default() })
+        Ok(A11yBus { runtime, connection, end, silent: RefCell::default() })
     }
 
     /// Calls a method of an object; nothing when it has none, is gone or does not answer.
-    pub fn call<B, R>(&self, at: &Place, interface: &str, method: &str, body: &B) -> Option<R>
+    pub fn call<B, R>(&self, at: &ObjectRef, interface: &str, method: &str, body: &B) -> Option<R>
     where
         B: Serialize + DynamicType,
         R: DeserializeOwned + Type,
@@ -52,14 +52,14 @@ impl Bus {
     }
 
     /// A property of an object.
-    pub fn property(&self, at: &Place, interface: &str, name: &str) -> Option<OwnedVariant> {
+    pub fn property(&self, at: &ObjectRef, interface: &str, name: &str) -> Option<OwnedVariant> {
         let properties = "org.freedesktop.DBus.Properties";
         let reply = self.reply(at, properties, "Get", &(interface, name))?;
         reply.body().deserialize::<OwnedVariant>().ok()
     }
 
     /// Sets a property of an object.
-    pub fn set<V>(&self, at: &Place, interface: &str, name: &str, value: V) -> Option<()>
+    pub fn set<V>(&self, at: &ObjectRef, interface: &str, name: &str, value: V) -> Option<()>
     where
         V: Into<zbus::Variant<'static>>,
     {
@@ -67,7 +67,7 @@ impl Bus {
         self.reply(at, "org.freedesktop.DBus.Properties", "Set", &body).map(drop)
     }
 
-    fn reply<B>(&self, at: &Place, interface: &str, method: &str, body: &B) -> Option<Message>
+    fn reply<B>(&self, at: &ObjectRef, interface: &str, method: &str, body: &B) -> Option<Message>
     where
         B: Serialize + DynamicType,
     {

@@ -3,7 +3,7 @@
 use base::desktop::{Area, Control};
 use base::text;
 
-use super::bus::{Bus, Place};
+use super::bus::{A11yBus, ObjectRef};
 
 /// Numbers of states, as AT-SPI counts their bits.
 pub const ACTIVE: u32 = 1;
@@ -61,7 +61,7 @@ const MOST_TEXT: usize = 2000;
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Who to ask about it.
-    pub place: Place,
+    pub place: ObjectRef,
     /// Its program.
     pub app: String,
     /// What it is.
@@ -78,7 +78,7 @@ pub struct Node {
 
 impl Node {
     /// Asks for role, states and name; nothing when it is gone or its program hangs.
-    pub fn read(bus: &Bus, place: Place, app: &str) -> Option<Node> {
+    pub fn read(bus: &A11yBus, place: ObjectRef, app: &str) -> Option<Node> {
         let role: String = bus.call(&place, ACCESSIBLE, "GetRoleName", &())?;
         let states: Vec<u32> = bus.call(&place, ACCESSIBLE, "GetState", &())?;
         let half = |at: usize| u64::from(states.get(at).copied().unwrap_or_default());
@@ -88,7 +88,7 @@ impl Node {
     }
 
     /// The same control, asked again.
-    pub fn again(&self, bus: &Bus) -> Option<Node> {
+    pub fn again(&self, bus: &A11yBus) -> Option<Node> {
         let (parent, index) = (self.parent, self.index);
         Some(Node { parent, index, ..Node::read(bus, self.place.clone(), &self.app)? })
     }
@@ -119,24 +119,24 @@ impl Node {
     }
 
     /// The interfaces it has.
-    pub fn interfaces(&self, bus: &Bus) -> Vec<String> {
+    pub fn interfaces(&self, bus: &A11yBus) -> Vec<String> {
         bus.call(&self.place, ACCESSIBLE, "GetInterfaces", &()).unwrap_or_default()
     }
 
     /// Its automation id.
-    pub fn automation_id(&self, bus: &Bus) -> String {
+    pub fn automation_id(&self, bus: &A11yBus) -> String {
         string(bus, &self.place, "AccessibleId")
     }
 
     /// The names of its actions.
-    pub fn actions(&self, bus: &Bus) -> Vec<String> {
+    pub fn actions(&self, bus: &A11yBus) -> Vec<String> {
         let told: Option<Vec<(String, String, String)>> =
             bus.call(&self.place, ACTION, "GetActions", &());
         told.unwrap_or_default().into_iter().map(|(name, ..)| name).collect()
     }
 
     /// All that is told of it; nothing when its program does not answer any more.
-    pub fn told(&self, bus: &Bus) -> Option<Control> {
+    pub fn told(&self, bus: &A11yBus) -> Option<Control> {
         let interfaces =
             bus.call::<_, Vec<String>>(&self.place, ACCESSIBLE, "GetInterfaces", &())?;
         let has = |interface: &str| interfaces.iter().any(|known| known == interface);
@@ -153,7 +153,7 @@ impl Node {
         })
     }
 
-    fn area(&self, bus: &Bus) -> Option<Area> {
+    fn area(&self, bus: &A11yBus) -> Option<Area> {
         // 0: measured from the corner of the screen.
         let told: ((i32, i32, i32, i32),) =
             bus.call(&self.place, COMPONENT, "GetExtents", &0u32)?;
@@ -164,7 +164,7 @@ impl Node {
     }
 
     /// What is in it. A password is nobody's business.
-    fn value(&self, bus: &Bus, has: impl Fn(&str) -> bool) -> Option<String> {
+    fn value(&self, bus: &A11yBus, has: impl Fn(&str) -> bool) -> Option<String> {
         if self.role == "password text" {
             return None;
         }
@@ -173,7 +173,7 @@ impl Node {
             return Some(if on { "on" } else { "off" }.to_owned());
         }
         if self.role == "combo box" && has(SELECTION) {
-            let chosen: Option<(Place,)> =
+            let chosen: Option<(ObjectRef,)> =
                 bus.call(&self.place, SELECTION, "GetSelectedChild", &0i32);
             return chosen
                 .map(|(chosen,)| string(bus, &chosen, "Name"))
@@ -193,7 +193,7 @@ impl Node {
 }
 
 /// A property that is text; empty when there is none.
-pub fn string(bus: &Bus, place: &Place, name: &str) -> String {
+pub fn string(bus: &A11yBus, place: &ObjectRef, name: &str) -> String {
     let told = bus.property(place, ACCESSIBLE, name);
     told.and_then(|told| String::try_from(told).ok()).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
 //! The windows that were meant, and everything in them.
 
-use base::desktop::Look;
+use base::desktop::ControlQuery;
 use base::failure::{Failure, Result};
 
-use super::bus::{Bus, Place};
+use super::bus::{A11yBus, ObjectRef};
 use super::node::{ACCESSIBLE, ACTIVE, Node, string};
 
 /// The most nodes that are visited, and how deep: a program may have a table of a million cells.
@@ -11,7 +11,7 @@ const MOST_NODES: usize = 4000;
 const DEEPEST: u32 = 64;
 
 /// What was found.
-pub struct Tree {
+pub struct ControlTree {
     /// The title of the active window.
     pub active: String,
     /// Everything below the windows that were meant, from the top.
@@ -20,16 +20,16 @@ pub struct Tree {
     pub cut: bool,
 }
 
-impl Tree {
+impl ControlTree {
     /// Walks the windows that were meant.
-    pub fn of(bus: &Bus, look: &Look, active: Option<&str>) -> Result<Tree> {
+    pub fn of(bus: &A11yBus, look: &ControlQuery, active: Option<&str>) -> Result<ControlTree> {
         let windows = windows(bus);
         let by_state = windows.iter().find(|window| window.has(ACTIVE));
         let active = active.map(str::to_owned);
         let active =
             active.or_else(|| by_state.map(|window| window.name.clone())).unwrap_or_default();
         let depth = if look.depth == 0 { DEEPEST } else { look.depth.min(DEEPEST) };
-        let mut tree = Tree { active, nodes: Vec::new(), cut: false };
+        let mut tree = ControlTree { active, nodes: Vec::new(), cut: false };
         for window in meant(&windows, look, &tree.active)? {
             tree.walk(bus, window, depth);
         }
@@ -37,9 +37,9 @@ impl Tree {
     }
 
     /// Everything below a window, each node before what is in it.
-    fn walk(&mut self, bus: &Bus, window: &Node, depth: u32) {
-        let mut ahead = Ahead::below(bus, &window.place, None, 1);
-        while let Some(Ahead { place, parent, index, level }) = ahead.pop() {
+    fn walk(&mut self, bus: &A11yBus, window: &Node, depth: u32) {
+        let mut ahead = PendingNode::below(bus, &window.place, None, 1);
+        while let Some(PendingNode { place, parent, index, level }) = ahead.pop() {
             if self.nodes.len() >= MOST_NODES || bus.is_late() {
                 self.cut = true;
                 return;
@@ -48,7 +48,7 @@ impl Tree {
             (node.parent, node.index) = (parent, index);
             if level < depth {
                 let number = Some(self.nodes.len());
-                ahead.extend(Ahead::below(bus, &node.place, number, level + 1));
+                ahead.extend(PendingNode::below(bus, &node.place, number, level + 1));
             }
             self.nodes.push(node);
         }
@@ -56,19 +56,24 @@ impl Tree {
 }
 
 /// A node that is still to be visited.
-struct Ahead {
-    place: Place,
+struct PendingNode {
+    place: ObjectRef,
     parent: Option<usize>,
     index: i32,
     level: u32,
 }
 
-impl Ahead {
+impl PendingNode {
     /// What is in a node, the last first, as a stack wants it.
-    fn below(bus: &Bus, place: &Place, parent: Option<usize>, level: u32) -> Vec<Ahead> {
-        let mut children: Vec<Ahead> = (0..)
+    fn below(
+        bus: &A11yBus,
+        place: &ObjectRef,
+        parent: Option<usize>,
+        level: u32,
+    ) -> Vec<PendingNode> {
+        let mut children: Vec<PendingNode> = (0..)
             .zip(children(bus, place))
-            .map(|(index, place)| Ahead { place, parent, index, level })
+            .map(|(index, place)| PendingNode { place, parent, index, level })
             .collect();
         children.reverse();
         children
@@ -77,13 +82,13 @@ impl Ahead {
 
 /// The title of the active window as the window system knows it.
 pub fn active_title() -> Option<String> {
-    let desk = crate::x11::Desk::open(None).ok()?;
+    let desk = crate::x11::X11Display::open(None).ok()?;
     let windows = desk.windows().ok()?;
     windows.into_iter().find(|open| open.told.active).map(|open| open.told.title)
 }
 
 /// The windows of all programs.
-fn windows(bus: &Bus) -> Vec<Node> {
+fn windows(bus: &A11yBus) -> Vec<Node> {
     let root = "/org/a11y/atspi/accessible/root".try_into();
     let Ok(root) = root else { return Vec::new() };
     let mut windows = Vec::new();
@@ -95,12 +100,12 @@ fn windows(bus: &Bus) -> Vec<Node> {
     windows
 }
 
-fn children(bus: &Bus, place: &Place) -> Vec<Place> {
+fn children(bus: &A11yBus, place: &ObjectRef) -> Vec<ObjectRef> {
     bus.call(place, ACCESSIBLE, "GetChildren", &()).unwrap_or_default()
 }
 
 /// The windows that a question is about.
-fn meant<'a>(windows: &'a [Node], look: &Look, active: &str) -> Result<Vec<&'a Node>> {
+fn meant<'a>(windows: &'a [Node], look: &ControlQuery, active: &str) -> Result<Vec<&'a Node>> {
     if look.everywhere {
         return Ok(windows.iter().collect());
     }

@@ -1,25 +1,25 @@
 //! Pictures of an X server or of a Wayland compositor.
 
-use base::desktop::{Area, Capture, Picture};
+use base::desktop::{Area, CaptureTarget, Picture};
 use base::failure::{Failure, Result};
 
 use super::area::{output, part};
-use crate::system::System;
+use crate::window_system::WindowSystem;
 
 /// Takes the picture.
-pub fn capture(system: System, wanted: &Capture) -> Result<Picture> {
+pub fn capture(system: WindowSystem, wanted: &CaptureTarget) -> Result<Picture> {
     match system {
-        System::X11 => of_x11(wanted),
-        System::Wayland => of_wayland(wanted),
-        System::Mac => Err(system.lacks("taking a picture of the screen")),
+        WindowSystem::X11 => of_x11(wanted),
+        WindowSystem::Wayland => of_wayland(wanted),
+        WindowSystem::Mac => Err(system.lacks("taking a picture of the screen")),
     }
 }
 
-fn of_x11(wanted: &Capture) -> Result<Picture> {
+fn of_x11(wanted: &CaptureTarget) -> Result<Picture> {
     // `:1` is another X display; anything else is an output of this one.
     let named = wanted.display.as_deref().map(str::trim).filter(|name| !name.is_empty());
     let server = named.filter(|name| name.contains(':'));
-    let desk = crate::x11::Desk::open(server)?;
+    let desk = crate::x11::X11Display::open(server)?;
     if let Some(window) = &wanted.window {
         let open = desk.find(window)?;
         if open.told.minimized {
@@ -38,10 +38,10 @@ fn of_x11(wanted: &Capture) -> Result<Picture> {
 }
 
 /// By the portal.
-fn of_wayland(wanted: &Capture) -> Result<Picture> {
+fn of_wayland(wanted: &CaptureTarget) -> Result<Picture> {
     for (named, what) in [(&wanted.window, "a window"), (&wanted.display, "an output")] {
         if named.is_some() {
-            return Err(System::Wayland.lacks(&format!("taking a picture of {what} alone")));
+            return Err(WindowSystem::Wayland.lacks(&format!("taking a picture of {what} alone")));
         }
     }
     let pixels = crate::portal::Portal::open()?.picture()?;

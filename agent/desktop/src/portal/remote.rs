@@ -11,8 +11,8 @@ use xkeysym::Keysym;
 use zbus::{DynamicType, OwnedObjectPath, Variant};
 
 use super::{NAME, Options, PATH, Portal, Results, within};
-use crate::hands::{Event, Hands, Place, SPACING, Watch};
-use crate::patience::pause;
+use crate::cancel::pause;
+use crate::input_backend::{InputBackend, InputEvent, PointerPosition, PositionCheck, SPACING};
 
 const REMOTE: &str = "org.freedesktop.portal.RemoteDesktop";
 const CAST: &str = "org.freedesktop.portal.ScreenCast";
@@ -27,11 +27,11 @@ const MIDDLE: i32 = 0x112;
 
 thread_local! {
     /// Lives on from question to question, so that the person is asked once.
-    static SESSION: RefCell<Option<Remote>> = const { RefCell::new(None) };
+    static SESSION: RefCell<Option<RemoteDesktop>> = const { RefCell::new(None) };
 }
 
 /// A session in which pointer and keyboard may be moved.
-pub struct Remote {
+pub struct RemoteDesktop {
     portal: Portal,
     session: OwnedObjectPath,
     /// The number of the monitor's stream, which places are measured in.
@@ -39,21 +39,21 @@ pub struct Remote {
     /// What of the desktop that monitor shows.
     pub area: Area,
     /// Where we put the pointer last; where a person puts it nobody tells.
-    pub last: Place,
+    pub last: PointerPosition,
 }
 
 /// Works in the session; a session in which something failed is not used again.
-pub fn with<T>(work: impl FnOnce(&mut Remote) -> Result<T>) -> Result<T> {
+pub fn with<T>(work: impl FnOnce(&mut RemoteDesktop) -> Result<T>) -> Result<T> {
     let kept = SESSION.with_borrow_mut(Option::take);
-    let mut remote = kept.map_or_else(Remote::open, Ok)?;
+    let mut remote = kept.map_or_else(RemoteDesktop::open, Ok)?;
     let worked = work(&mut remote)?;
     SESSION.set(Some(remote));
     Ok(worked)
 }
 
-impl Remote {
+impl RemoteDesktop {
     /// Asks the person, who chooses a monitor.
-    fn open() -> Result<Remote> {
+    fn open() -> Result<RemoteDesktop> {
         let portal = Portal::open()?;
         let made = portal.request(REMOTE, "CreateSession", |mut options| {
             options.insert("session_handle_token", Variant::from("g3"));
@@ -77,7 +77,7 @@ impl Remote {
         let started = portal.request(REMOTE, "Start", |options| (session.clone(), "", options))?;
         let (stream, area) = monitor(&started)
             .ok_or_else(|| strange("no monitor was chosen, so no place has a number"))?;
-        Ok(Remote { portal, session, stream, area, last: None })
+        Ok(RemoteDesktop { portal, session, stream, area, last: None })
     }
 
     /// Tells the session that something happens.
@@ -121,10 +121,10 @@ impl Remote {
     }
 }
 
-impl Hands for Remote {
-    fn make(&mut self, event: Event) -> Result<()> {
+impl InputBackend for RemoteDesktop {
+    fn make(&mut self, event: InputEvent) -> Result<()> {
         match event {
-            Event::Go(x, y) => {
+            InputEvent::Go(x, y) => {
                 let place = (f64::from(x - self.area.x), f64::from(y - self.area.y));
                 let stream = self.stream;
                 self.notify("NotifyPointerMotionAbsolute", |session, options| {
@@ -133,27 +133,29 @@ impl Hands for Remote {
                 self.last = Some((x, y));
                 Ok(())
             }
-            Event::Wheel(down, right) => self.wheel(0, down).and_then(|()| self.wheel(1, right)),
-            Event::Button(button, way) => turns(way, |down| self.button(button, down)),
-            Event::Key(key, way) => turns(way, |down| self.key(key, down)),
+            InputEvent::Wheel(down, right) => {
+                self.wheel(0, down).and_then(|()| self.wheel(1, right))
+            }
+            InputEvent::Button(button, way) => turns(way, |down| self.button(button, down)),
+            InputEvent::Key(key, way) => turns(way, |down| self.key(key, down)),
         }
     }
 
-    fn type_text(&mut self, text: &str, watch: Watch<'_>) -> Result<()> {
+    fn type_text(&mut self, text: &str, watch: PositionCheck<'_>) -> Result<()> {
         for character in text.replace("\r\n", "\n").chars() {
             let key = match character {
                 '\n' | '\r' => Key::Return,
                 '\t' => Key::Tab,
                 other => Key::Unicode(other),
             };
-            self.make(Event::Key(key, Direction::Click))?;
+            self.make(InputEvent::Key(key, Direction::Click))?;
             pause(SPACING)?;
             watch(self.last)?;
         }
         Ok(())
     }
 
-    fn place(&self) -> Result<Place> {
+    fn place(&self) -> Result<PointerPosition> {
         Ok(self.last)
     }
 }

@@ -10,22 +10,22 @@ use x11rb::image::{BitsPerPixel, Image, ImageOrder, PixelLayout};
 use x11rb::protocol::composite::{ConnectionExt as _, Redirect};
 use x11rb::protocol::xproto::ConnectionExt as _;
 
-use super::{Desk, Open};
-use crate::patience::pause;
+use super::{OpenWindow, X11Display};
+use crate::cancel::pause;
 
 /// How long a window that was covered may take to draw what nobody saw.
 const DRAWS: Duration = Duration::from_millis(300);
 /// Red, green and blue as nearly every screen has them: in this order within 32 bits.
 const USUAL: [u32; 3] = [0xff_0000, 0xff00, 0xff];
 
-impl Desk {
+impl X11Display {
     /// The pixels of a part of the screen; the part must lie within it.
     pub fn grab(&self, area: Area) -> Result<RgbImage> {
         self.pixels(self.screen.root, area, self.screen.root_visual)
     }
 
     /// The pixels of a part of a window, also where others cover it.
-    pub fn grab_window(&self, open: &Open, area: Area) -> Result<RgbImage> {
+    pub fn grab_window(&self, open: &OpenWindow, area: Area) -> Result<RgbImage> {
         if !self.is_covered(open)? {
             return self.grab(area);
         }
@@ -46,7 +46,7 @@ impl Desk {
     }
 
     /// Whether a window above it takes some of its place.
-    fn is_covered(&self, open: &Open) -> Result<bool> {
+    fn is_covered(&self, open: &OpenWindow) -> Result<bool> {
         let windows = self.windows()?;
         let above = windows.iter().take_while(|other| other.id != open.id);
         let mut above = above.filter(|other| !other.told.minimized);

@@ -6,8 +6,8 @@ use base::failure::{Failure, OrFail, Result};
 use x11rb::connection::Connection;
 use x11rb::protocol::xproto::{ClientMessageEvent, ConnectionExt as _, EventMask};
 
-use super::Desk;
-use crate::patience::pause;
+use super::X11Display;
+use crate::cancel::pause;
 
 /// How long a window manager may take.
 const LONGEST: Duration = Duration::from_secs(3);
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const ADD: u32 = 1;
 const PAGER: u32 = 2;
 
-impl Desk {
+impl X11Display {
     /// Maximizes the active window: its title, and whether it was maximized before.
     pub fn maximize(&self) -> Result<(String, bool)> {
         self.managed()?;

@@ -1,10 +1,10 @@
 //! The open windows, as the window manager lists them.
 
-use base::desktop::{Area, Window};
+use base::desktop::{Area, WindowInfo};
 use base::failure::Result;
 use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, MapState};
 
-use super::Desk;
+use super::X11Display;
 use crate::window_search::position;
 
 /// The value of `WM_STATE` for a window that is an icon.
@@ -12,18 +12,18 @@ const ICONIC: u32 = 3;
 
 /// An open window.
 #[derive(Clone, Debug)]
-pub struct Open {
+pub struct OpenWindow {
     /// Its number.
     pub id: u32,
     /// Its process, if it says so.
     pub process: Option<u32>,
     /// What is told of it.
-    pub told: Window,
+    pub told: WindowInfo,
 }
 
-impl Desk {
+impl X11Display {
     /// The open windows, topmost first.
-    pub fn windows(&self) -> Result<Vec<Open>> {
+    pub fn windows(&self) -> Result<Vec<OpenWindow>> {
         let active = self.active();
         let ids = match self.managed() {
             Ok(()) => {
@@ -43,7 +43,7 @@ impl Desk {
     }
 
     /// The window that has this number, or whose program or title contains these words.
-    pub fn find(&self, wanted: &str) -> Result<Open> {
+    pub fn find(&self, wanted: &str) -> Result<OpenWindow> {
         let mut windows = self.windows()?;
         let at = position(windows.iter().map(|open| &open.told), wanted)?;
         Ok(windows.swap_remove(at))
@@ -63,13 +63,13 @@ impl Desk {
     }
 
     /// What is known of a window; nothing when it has just gone.
-    fn window(&self, id: u32, active: Option<u32>) -> Option<Open> {
+    fn window(&self, id: u32, active: Option<u32>) -> Option<OpenWindow> {
         let area = self.frame(id)?;
         let atoms = &self.atoms;
         let state = self.numbers(id, atoms._NET_WM_STATE);
         let iconic = self.numbers(id, atoms.WM_STATE).first() == Some(&ICONIC);
         let process = self.numbers(id, atoms._NET_WM_PID).first().copied();
-        let told = Window {
+        let told = WindowInfo {
             id: id.to_string(),
             app: self.program(id, process),
             title: self.title(id),
@@ -80,7 +80,7 @@ impl Desk {
                 .all(|half| state.contains(half)),
             minimized: iconic || state.contains(&atoms._NET_WM_STATE_HIDDEN),
         };
-        Some(Open { id, process, told })
+        Some(OpenWindow { id, process, told })
     }
 
     /// Where a window is, with what the window manager put around it.

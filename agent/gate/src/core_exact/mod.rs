@@ -1,14 +1,14 @@
 //! The policy `core-exact`: which way a call goes, judged by its tool's name and the words of its
 //! command as the evaluator of the core tools does it, false alarms included. Pure: nothing runs.
 
-use base::config::agent::Gate as Config;
+use base::config::agent::GateConfig as Config;
 use base::failure::{Failure, Result};
 use regex::Regex;
 use serde::Serialize;
 use serde_json::Value;
 
 use command::Destructive;
-use rows::{Says, Way};
+use rows::{Announcement, ToolRoute};
 
 mod command;
 pub mod rows;
@@ -70,15 +70,15 @@ impl Evaluator {
         }
         let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
         match rows::way(tool) {
-            Some(Way::Host(says)) => host(says),
-            Some(Way::File) => {
+            Some(ToolRoute::Host(says)) => host(says),
+            Some(ToolRoute::File) => {
                 let place = Some(text("file_path")).filter(|it| !it.is_empty());
                 match self.restricted_in(place.unwrap_or_else(|| text("path"))) {
                     Some(path) => sandbox(&rows::RESTRICTED_FILE, path),
                     None => host(&rows::FILE),
                 }
             }
-            Some(Way::Command) => self.command(text("command")),
+            Some(ToolRoute::Command) => self.command(text("command")),
             None => sandbox(&rows::UNKNOWN, ""),
         }
     }
@@ -126,15 +126,15 @@ fn pattern(list: &str, pattern: &str) -> Result<Regex> {
     })
 }
 
-fn host(says: &Says) -> Judgement {
+fn host(says: &Announcement) -> Judgement {
     judgement(Route::Host, says, "")
 }
 
-fn sandbox(says: &Says, what: &str) -> Judgement {
+fn sandbox(says: &Announcement, what: &str) -> Judgement {
     judgement(Route::Sandbox, says, what)
 }
 
-fn judgement(route: Route, says: &Says, what: &str) -> Judgement {
+fn judgement(route: Route, says: &Announcement, what: &str) -> Judgement {
     let reason = match what {
         "" => says.reason.to_owned(),
         what => format!("{}: {what}", says.reason),

@@ -3,7 +3,7 @@
 
 /// What is said of a call.
 #[derive(Debug)]
-pub struct Says {
+pub struct Announcement {
     /// For programs.
     pub reason: &'static str,
     /// To be spoken; empty where there is nothing to say.
@@ -14,38 +14,38 @@ pub struct Says {
 
 /// Which way a tool goes.
 #[derive(Debug)]
-pub enum Way {
+pub enum ToolRoute {
     /// To this machine, always.
-    Host(Says),
+    Host(Announcement),
     /// To this machine, unless its path is restricted.
     File,
     /// As its command has it.
     Command,
 }
 
-const fn quiet(reason: &'static str) -> Says {
-    Says { reason, voice: "", asks: false }
+const fn quiet(reason: &'static str) -> Announcement {
+    Announcement { reason, voice: "", asks: false }
 }
 
-const fn says(reason: &'static str, voice: &'static str) -> Says {
-    Says { reason, voice, asks: false }
+const fn says(reason: &'static str, voice: &'static str) -> Announcement {
+    Announcement { reason, voice, asks: false }
 }
 
-const fn asks(reason: &'static str, voice: &'static str) -> Says {
-    Says { reason, voice, asks: true }
+const fn asks(reason: &'static str, voice: &'static str) -> Announcement {
+    Announcement { reason, voice, asks: true }
 }
 
 /// Every tool that the policy knows, g3's own or not. What stands nowhere is unknown.
-static TOOLS: &[(&[&str], Way)] = &[
-    (&["execute_cli"], Way::Command),
-    (&["read_file", "edit_file", "find_files"], Way::File),
+static TOOLS: &[(&[&str], ToolRoute)] = &[
+    (&["execute_cli"], ToolRoute::Command),
+    (&["read_file", "edit_file", "find_files"], ToolRoute::File),
     (
         &["execute_gui"],
-        Way::Host(says("gui_requires_host", "This acts on the screen, so it runs here.")),
+        ToolRoute::Host(says("gui_requires_host", "This acts on the screen, so it runs here.")),
     ),
     (
         &["execute_computer_use"],
-        Way::Host(says("gemini_computer_use_native", "The model takes over the screen now.")),
+        ToolRoute::Host(says("gemini_computer_use_native", "The model takes over the screen now.")),
     ),
     (
         &[
@@ -61,22 +61,28 @@ static TOOLS: &[(&[&str], Way)] = &[
             "clipboard_read",
             "clipboard_write",
         ],
-        Way::Host(quiet("display_requires_host")),
+        ToolRoute::Host(quiet("display_requires_host")),
     ),
     (
         &["execute_browser"],
-        Way::Host(says("browser_requires_host", "This drives the browser, so it runs here.")),
+        ToolRoute::Host(says("browser_requires_host", "This drives the browser, so it runs here.")),
     ),
-    (&["execute_skill"], Way::Host(says("skill_workflow_execution", "A skill is at work."))),
-    (&["load_skill"], Way::Host(quiet("skill_instructions_load"))),
+    (&["execute_skill"], ToolRoute::Host(says("skill_workflow_execution", "A skill is at work."))),
+    (&["load_skill"], ToolRoute::Host(quiet("skill_instructions_load"))),
     (
         &["create_skill"],
-        Way::Host(asks("skill_authoring", "This makes a new skill. Shall I go on?")),
+        ToolRoute::Host(asks("skill_authoring", "This makes a new skill. Shall I go on?")),
     ),
-    (&["edit_skill"], Way::Host(asks("skill_authoring", "This changes a skill. Shall I go on?"))),
-    (&["read_pdf", "read_image", "read_excel", "write_excel"], Way::Host(quiet("file_operation"))),
-    (&["process_info", "system_info"], Way::Host(quiet("system_info"))),
-    (&["download_file"], Way::Host(quiet("safe"))),
+    (
+        &["edit_skill"],
+        ToolRoute::Host(asks("skill_authoring", "This changes a skill. Shall I go on?")),
+    ),
+    (
+        &["read_pdf", "read_image", "read_excel", "write_excel"],
+        ToolRoute::Host(quiet("file_operation")),
+    ),
+    (&["process_info", "system_info"], ToolRoute::Host(quiet("system_info"))),
+    (&["download_file"], ToolRoute::Host(quiet("safe"))),
     (
         &[
             "save_dialog",
@@ -93,12 +99,12 @@ static TOOLS: &[(&[&str], Way)] = &[
             "change_setting",
             "find_and_replace_in_files",
         ],
-        Way::Host(quiet("workflow_operation")),
+        ToolRoute::Host(quiet("workflow_operation")),
     ),
 ];
 
 /// The way of a tool; `None` when it is unknown.
-pub fn way(tool: &str) -> Option<&'static Way> {
+pub fn way(tool: &str) -> Option<&'static ToolRoute> {
     TOOLS.iter().find(|(names, _)| names.contains(&tool)).map(|(_, way)| way)
 }
 
@@ -108,26 +114,28 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The user's word.
-pub const FORCED: Says = says("user_override", "You allowed it, so it runs here.");
+pub const FORCED: Announcement = says("user_override", "You allowed it, so it runs here.");
 /// A file that nobody restricted.
-pub const FILE: Says = quiet("file_operation");
+pub const FILE: Announcement = quiet("file_operation");
 /// A file that lies where nobody should look.
-pub const RESTRICTED_FILE: Says = says("restricted_path", "That file lies in a restricted place.");
+pub const RESTRICTED_FILE: Announcement =
+    says("restricted_path", "That file lies in a restricted place.");
 /// A tool that stands nowhere.
-pub const UNKNOWN: Says = says("unknown_tool", "I do not know that tool, so it is sandboxed.");
+pub const UNKNOWN: Announcement =
+    says("unknown_tool", "I do not know that tool, so it is sandboxed.");
 /// A command without a word.
-pub const EMPTY: Says = asks("empty_command", "");
+pub const EMPTY: Announcement = asks("empty_command", "");
 /// A command that is on the list.
-pub const FORBIDDEN_COMMAND: Says =
+pub const FORBIDDEN_COMMAND: Announcement =
     says("forbidden_command", "That command is forbidden here, so it goes to the sandbox.");
 /// A command that names a restricted path.
-pub const RESTRICTED_PATH: Says =
+pub const RESTRICTED_PATH: Announcement =
     says("restricted_path", "That command names a restricted path, so it goes to the sandbox.");
 /// A command that may destroy something.
-pub const DESTROYS: Says =
+pub const DESTROYS: Announcement =
     asks("destructive_command", "That command may destroy something. Shall I go on?");
 /// Any other command.
-pub const SAFE: Says = says("safe", "That command is safe to run here.");
+pub const SAFE: Announcement = says("safe", "That command is safe to run here.");
 
 /// Beginnings of what is forbidden, unless the configuration has its own.
 pub const FORBIDDEN: [&str; 5] = ["rm -rf /", "mkfs", "dd if=", "format C:", r"del /f /s /q C:\"];

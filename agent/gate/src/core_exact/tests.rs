@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use base::config::agent::Gate as Config;
+use base::config::agent::GateConfig as Config;
 use proptest::prelude::*;
 use serde_json::json;
 

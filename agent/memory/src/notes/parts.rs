@@ -16,7 +16,7 @@ pub struct Section {
 
 /// A bullet with what is indented below it, or a paragraph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct NoteEntry {
     /// As it stands there, without the newline at its end.
     pub text: String,
 }
@@ -57,14 +57,14 @@ pub fn same<'a>(known: &'a [Section], wanted: &Section) -> Option<&'a Section> {
 }
 
 /// The entries of a text, headings aside.
-pub fn entries(text: &str) -> Vec<Entry> {
+pub fn entries(text: &str) -> Vec<NoteEntry> {
     sections(text).iter().flat_map(|section| section.entries(text)).collect()
 }
 
 impl Section {
     /// Its entries.
-    pub fn entries(&self, text: &str) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = Vec::new();
+    pub fn entries(&self, text: &str) -> Vec<NoteEntry> {
+        let mut entries: Vec<NoteEntry> = Vec::new();
         let mut fence = Fence::default();
         let mut begin = true;
         let lines = text[self.start..self.end].lines().skip(usize::from(self.level > 0));
@@ -74,13 +74,13 @@ impl Section {
             let indented = line.starts_with([' ', '\t']);
             let starts = !inside && !indented && (begin || is_bullet(line));
             match entries.last_mut() {
-                _ if starts && !blank => entries.push(Entry { text: line.to_owned() }),
+                _ if starts && !blank => entries.push(NoteEntry { text: line.to_owned() }),
                 Some(last) => {
                     last.text.push('\n');
                     last.text.push_str(line);
                 }
                 // What is indented below nothing belongs to nothing.
-                None if !blank => entries.push(Entry { text: line.trim_start().to_owned() }),
+                None if !blank => entries.push(NoteEntry { text: line.trim_start().to_owned() }),
                 None => {}
             }
             begin = blank && !inside;
@@ -99,15 +99,15 @@ impl Section {
     }
 }
 
-impl Entry {
+impl NoteEntry {
     /// Whether both are the same but for white space.
-    pub fn is_same(&self, other: &Entry) -> bool {
+    pub fn is_same(&self, other: &NoteEntry) -> bool {
         self.text.split_whitespace().eq(other.text.split_whitespace())
     }
 
     /// Whether both say the same in nearly the same words: the words that carry meaning are equal,
     /// or differ in a letter here and there while names, numbers and negations are equal.
-    pub fn is_near(&self, other: &Entry) -> bool {
+    pub fn is_near(&self, other: &NoteEntry) -> bool {
         let (ours, theirs) = (self.words(), other.words());
         if ours.is_empty() || theirs.is_empty() {
             return self.is_same(other);

@@ -2,10 +2,10 @@
 
 use super::*;
 
-fn new(key: &str, value: &str) -> New {
+fn new(key: &str, value: &str) -> NewMemory {
     let vector = Some(("e".to_owned(), vec![0.5, -1.0]));
     let (key, value) = (key.to_owned(), value.to_owned());
-    New {
+    NewMemory {
         key,
         value,
         category: "general",
@@ -18,9 +18,9 @@ fn new(key: &str, value: &str) -> New {
 #[test]
 fn a_memory_is_replaced_and_keeps_the_time_of_its_making() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(dir.path()).unwrap();
+    let mut store = MemoryStore::open(dir.path()).unwrap();
     assert!(store.set(&new("a/b c", "die größe ist rot")).unwrap());
-    let later = New { now: "2026-01-03T10:00:00Z".to_owned(), ..new("a/b c", "blue") };
+    let later = NewMemory { now: "2026-01-03T10:00:00Z".to_owned(), ..new("a/b c", "blue") };
     assert!(!store.set(&later).unwrap());
     let memo = store.get("a/b c").unwrap().unwrap();
     assert_eq!((memo.value.as_str(), &memo.created_at[..10]), ("blue", "2026-01-02"));
@@ -37,8 +37,8 @@ fn a_memory_is_replaced_and_keeps_the_time_of_its_making() {
 fn another_process_sees_it_and_nobody_else_may() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("g3");
-    let mut one = Store::open(&home).unwrap();
-    let two = Store::open(&home).unwrap();
+    let mut one = MemoryStore::open(&home).unwrap();
+    let two = MemoryStore::open(&home).unwrap();
     one.set(&new("k", "v")).unwrap();
     assert_eq!(two.get("k").unwrap().unwrap().value, "v");
     for file in fs::read_dir(&home).unwrap() {
@@ -50,11 +50,11 @@ fn another_process_sees_it_and_nobody_else_may() {
 #[test]
 fn many_at_once_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    Store::open(dir.path()).unwrap();
+    MemoryStore::open(dir.path()).unwrap();
     let write = |n: usize| {
         let dir = dir.path().to_owned();
         std::thread::spawn(move || {
-            let mut store = Store::open(&dir).unwrap();
+            let mut store = MemoryStore::open(&dir).unwrap();
             for m in 0..10 {
                 store.set(&new(&format!("{n}/{m}"), "v")).unwrap();
             }
@@ -62,7 +62,7 @@ fn many_at_once_lose_nothing() {
     };
     let all: Vec<_> = (0..6).map(write).collect();
     all.into_iter().for_each(|one| one.join().unwrap());
-    let store = Store::open(dir.path()).unwrap();
+    let store = MemoryStore::open(dir.path()).unwrap();
     assert_eq!(store.vectors("e").unwrap().len(), 60);
 }
 
@@ -70,17 +70,17 @@ fn many_at_once_lose_nothing() {
 fn a_broken_file_is_set_aside_once_and_a_whole_one_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::fixed("2026-01-02T10:00:00Z".parse().unwrap());
-    let mut store = Store::open(dir.path()).unwrap();
+    let mut store = MemoryStore::open(dir.path()).unwrap();
     store.set(&new("k", "v")).unwrap();
     assert_eq!(set_aside(dir.path(), &clock).unwrap(), None, "there is nothing wrong with it");
     drop(store);
     fs::write(dir.path().join(FILE), "no database, but something that a person may want").unwrap();
-    let why = Store::open(dir.path()).unwrap_err();
+    let why = MemoryStore::open(dir.path()).unwrap_err();
     assert!(is_damage(&why), "{why}");
     let notice = set_aside(dir.path(), &clock).unwrap().unwrap();
     let kept = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
     let kept: Vec<_> = kept.filter(|p| p.to_string_lossy().contains("broken")).collect();
     assert!(notice.contains(&*kept[0].to_string_lossy()), "{notice}");
     assert!(fs::read_to_string(&kept[0]).unwrap().contains("a person may want"));
-    assert!(Store::open(dir.path()).unwrap().get("k").unwrap().is_none());
+    assert!(MemoryStore::open(dir.path()).unwrap().get("k").unwrap().is_none());
 }

@@ -2,18 +2,19 @@
 
 use std::io::Read;
 
-use base::host::wire::{Chat, Mode};
+use base::host::wire::{HostChat, ToolCallMode};
 
 use super::*;
 
-fn asked(id: u64) -> Asked {
+fn asked(id: u64) -> HostRequestLine {
     let conversation = "c".to_owned();
-    let chat = Chat { conversation, mode: Mode::Free, max_tokens: 1, ..Chat::default() };
-    Asked { id, what: Ask::Chat(chat) }
+    let chat =
+        HostChat { conversation, mode: ToolCallMode::Free, max_tokens: 1, ..HostChat::default() };
+    HostRequestLine { id, what: HostRequest::Chat(chat) }
 }
 
 /// The last that a slow client hears of a host whose engine ends.
-fn last_words(loaded: bool) -> Told {
+fn last_words(loaded: bool) -> HostResponseLine {
     let (events, happened) = channel();
     let hello = Hello {
         version: VERSION,
@@ -28,10 +29,10 @@ fn last_words(loaded: bool) -> Told {
     let mut host = Host::new(hello, Duration::ZERO, engine, events.clone(), socket);
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     host.open(theirs).unwrap();
-    host.tell(1, 1, Tell::Text { text: "more than a socket holds".repeat(200_000) });
-    events.send(Event::Asked(1, asked(1))).unwrap();
+    host.tell(1, 1, HostResponse::Text { text: "more than a socket holds".repeat(200_000) });
+    events.send(ServerEvent::Asked(1, asked(1))).unwrap();
     if loaded {
-        events.send(Event::Loaded).unwrap();
+        events.send(ServerEvent::Loaded).unwrap();
     }
     start_engine(|| Err(Failure::failed("it is over")), events.clone()).unwrap();
     assert_eq!(host.run(&happened).unwrap_err().what, "it is over");
@@ -41,7 +42,7 @@ fn last_words(loaded: bool) -> Told {
         text
     });
     host.finish();
-    let answered = |event| matches!(event, Event::Answered(1, 1));
+    let answered = |event| matches!(event, ServerEvent::Answered(1, 1));
     assert!(happened.try_iter().any(answered), "the process would have ended before");
     let text = client.join().unwrap();
     serde_json::from_str(text.lines().last().unwrap()).unwrap()
@@ -49,9 +50,12 @@ fn last_words(loaded: bool) -> Told {
 
 #[test]
 fn everybody_who_waits_hears_why_the_host_ends() {
-    for (loaded, kind) in [(false, FaultKind::Rejected), (true, FaultKind::Broken)] {
-        let fault = Fault::new(kind, "it is over");
-        assert_eq!(last_words(loaded), Told { id: 1, what: Tell::Error(fault) });
+    for (loaded, kind) in [(false, HostFaultKind::Rejected), (true, HostFaultKind::Broken)] {
+        let fault = HostFault::new(kind, "it is over");
+        assert_eq!(
+            last_words(loaded),
+            HostResponseLine { id: 1, what: HostResponse::Error(fault) }
+        );
     }
 }
 
@@ -59,5 +63,5 @@ fn everybody_who_waits_hears_why_the_host_ends() {
 fn an_engine_that_panics_has_ended() {
     let (events, happened) = channel();
     start_engine(|| panic!("on purpose"), events).unwrap();
-    assert!(matches!(happened.recv().unwrap(), Event::Ended(Err(_))));
+    assert!(matches!(happened.recv().unwrap(), ServerEvent::Ended(Err(_))));
 }

@@ -14,8 +14,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use base::host::connection::Connection;
-use base::host::place;
-use base::host::wire::{Ask, Call, Chat, Mode, Status, Stop, Tell, Tool, Turn, Usage};
+use base::host::socket_path;
+use base::host::wire::{
+    HostChat, HostMessage, HostRequest, HostResponse, HostStatus, HostStopReason, HostTool,
+    HostToolCall, ReplyUsage, ToolCallMode,
+};
 use base::process::{Running, Stream};
 use serde_json::{Value, json};
 use testkit::env::{TestEnv, until};
@@ -49,9 +52,9 @@ pub struct Heard {
     /// Name, arguments, and whether the limit cut it.
     pub calls: Vec<(String, Value, bool)>,
     /// Why it ended.
-    pub stop: Option<Stop>,
+    pub stop: Option<HostStopReason>,
     /// What it cost.
-    pub usage: Usage,
+    pub usage: ReplyUsage,
 }
 
 impl Host {
@@ -74,7 +77,7 @@ impl Host {
             .args(["--context", "2048"])
             .args(options);
         let running = job.stdout(Stream::Null).stderr(Stream::Inherit).spawn().unwrap();
-        let connected = until("the host listens", || place::connect(&socket).ok());
+        let connected = until("the host listens", || socket_path::connect(&socket).ok());
         let connection = Connection::new(connected).unwrap();
         connection.hello().unwrap();
         Host { running, connection, socket }
@@ -82,18 +85,18 @@ impl Host {
 
     /// Another connection.
     pub fn connect(&self) -> Connection {
-        Connection::new(place::connect(&self.socket).unwrap()).unwrap()
+        Connection::new(socket_path::connect(&self.socket).unwrap()).unwrap()
     }
 
     /// Asks and hears the reply to its end.
-    pub fn hear(&self, chat: Chat) -> Heard {
+    pub fn hear(&self, chat: HostChat) -> Heard {
         hear(&self.connection, chat)
     }
 
     /// What the host says about itself.
-    pub fn status(&self) -> Status {
-        match self.connection.ask(Ask::Status).wait() {
-            Tell::Status(status) => status,
+    pub fn status(&self) -> HostStatus {
+        match self.connection.ask(HostRequest::Status).wait() {
+            HostResponse::Status(status) => status,
             other => panic!("{other:?}"),
         }
     }
@@ -107,17 +110,17 @@ impl Host {
 }
 
 /// Asks and hears the reply to its end.
-pub fn hear(connection: &Connection, chat: Chat) -> Heard {
+pub fn hear(connection: &Connection, chat: HostChat) -> Heard {
     let mut answers = connection.chat(chat);
     let mut heard = Heard::default();
     loop {
         match answers.wait() {
-            Tell::Text { text } => heard.text.push_str(&text),
-            Tell::Call { name, args, truncated_at_cap } => {
+            HostResponse::Text { text } => heard.text.push_str(&text),
+            HostResponse::Call { name, args, truncated_at_cap } => {
                 heard.calls.push((name, args, truncated_at_cap));
             }
-            Tell::Progress { .. } => {}
-            Tell::Done { stop, usage } => {
+            HostResponse::Progress { .. } => {}
+            HostResponse::Done { stop, usage } => {
                 return Heard { stop: Some(stop), usage, ..heard };
             }
             other => panic!("{other:?}"),
@@ -126,8 +129,8 @@ pub fn hear(connection: &Connection, chat: Chat) -> Heard {
 }
 
 /// A question of a conversation.
-pub fn chat(conversation: &str, text: &str) -> Chat {
-    Chat {
+pub fn chat(conversation: &str, text: &str) -> HostChat {
+    HostChat {
         conversation: conversation.into(),
         system: "You are a careful assistant. You answer with as few words as you can, and you \
                  always do exactly what the user says, in the order in which the user says it, \
@@ -135,9 +138,9 @@ pub fn chat(conversation: &str, text: &str) -> Chat {
                  say hello, you never say that you are sorry, and you write plain text without any \
                  marks."
             .into(),
-        messages: vec![Turn::User { text: text.into() }],
+        messages: vec![HostMessage::User { text: text.into() }],
         tools: Vec::new(),
-        mode: Mode::Auto,
+        mode: ToolCallMode::Auto,
         max_tokens: 24,
         temperature: 0.0,
         seed: 0,
@@ -146,17 +149,19 @@ pub fn chat(conversation: &str, text: &str) -> Chat {
 }
 
 /// The same conversation, one reply further.
-pub fn then(mut chat: Chat, heard: &Heard, text: &str) -> Chat {
-    let calls =
-        heard.calls.iter().map(|(name, args, _)| Call { name: name.clone(), args: args.clone() });
-    chat.messages.push(Turn::Assistant { text: heard.text.clone(), calls: calls.collect() });
-    chat.messages.push(Turn::User { text: text.into() });
+pub fn then(mut chat: HostChat, heard: &Heard, text: &str) -> HostChat {
+    let calls = heard
+        .calls
+        .iter()
+        .map(|(name, args, _)| HostToolCall { name: name.clone(), args: args.clone() });
+    chat.messages.push(HostMessage::Assistant { text: heard.text.clone(), calls: calls.collect() });
+    chat.messages.push(HostMessage::User { text: text.into() });
     chat
 }
 
 /// Two tools with a few kinds of parameters.
-pub fn tools() -> Vec<Tool> {
-    let tool = |name: &str, description: &str, parameters: Value| Tool {
+pub fn tools() -> Vec<HostTool> {
+    let tool = |name: &str, description: &str, parameters: Value| HostTool {
         name: name.into(),
         description: description.into(),
         parameters,

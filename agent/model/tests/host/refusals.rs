@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use base::host::wire::{FaultKind, Tell, Told};
+use base::host::wire::{HostFaultKind, HostResponse, HostResponseLine};
 use testkit::env::TestEnv;
 
 /// A model file with a good head and no weights.
@@ -43,9 +43,9 @@ fn refuses(env: &TestEnv, model: &Path, more: &[&str], words: &str) {
     let job = job.arg("--model").arg(model).arg("--socket").arg(&socket).args(more);
     let ran = env.run_job(job);
     ran.exits(2).says(words);
-    let told: Told = serde_json::from_str(&ran.out).unwrap();
-    let Tell::Error(fault) = told.what else { panic!("{told:?}") };
-    assert_eq!(fault.kind, FaultKind::Rejected);
+    let told: HostResponseLine = serde_json::from_str(&ran.out).unwrap();
+    let HostResponse::Error(fault) = told.what else { panic!("{told:?}") };
+    assert_eq!(fault.kind, HostFaultKind::Rejected);
     assert!(!fault.next.is_empty(), "nothing to try: {fault:?}");
     assert!(!socket.exists());
 }

@@ -9,14 +9,14 @@ pub mod request;
 use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
 
-use crate::hosted::{Decoder, Wire};
-use crate::message::{Message, Part, Role};
-use crate::provider::{Facts, Request};
-use crate::tool_args::Ids;
+use crate::hosted::{ReplyDecoder, WireFormat};
+use crate::message::{ContentPart, Message, MessageRole};
+use crate::provider::{ChatRequest, ProviderFacts};
+use crate::tool_args::CallIds;
 
 /// The Messages wire.
 #[derive(Clone, Debug, Default)]
-pub struct Messages {
+pub struct MessagesWire {
     /// How long cached prefixes live.
     pub cache: CacheConfig,
     /// Sampling temperature; not sent when absent, because newer models refuse it.
@@ -25,13 +25,13 @@ pub struct Messages {
     pub thinking: Option<u32>,
 }
 
-impl Wire for Messages {
-    fn body(&self, request: &Request<'_>, facts: &Facts) -> Value {
+impl WireFormat for MessagesWire {
+    fn body(&self, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
         request::body(self, request, facts)
     }
 
-    fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
-        Box::new(reply::MessagesDecoder::new(Ids::after(request.messages)))
+    fn decoder(&self, request: &ChatRequest<'_>) -> Box<dyn ReplyDecoder> {
+        Box::new(reply::MessagesDecoder::new(CallIds::after(request.messages)))
     }
 
     fn adapt(&self, _: &str) -> bool {
@@ -47,26 +47,26 @@ pub const BESIDE_THOUGHT: u64 = 1024;
 /// perhaps, and the service wants to see the thought that led to the calls.
 pub fn thinking(
     budget: u32,
-    request: &Request<'_>,
+    request: &ChatRequest<'_>,
     is_ours: impl Fn(&Value) -> bool,
 ) -> Option<Value> {
     let fits = request.max_output > u64::from(budget) + BESIDE_THOUGHT;
     let asked = request.messages.iter().rposition(|message| {
-        let said = |part: &Part| !matches!(part, Part::Result(_));
-        message.role == Role::User && message.parts.iter().any(said)
+        let said = |part: &ContentPart| !matches!(part, ContentPart::Result(_));
+        message.role == MessageRole::User && message.parts.iter().any(said)
     });
     let since = &request.messages[asked.map_or(0, |at| at + 1)..];
     let mut calls =
-        since.iter().filter(|m| m.role == Role::Assistant && m.calls().next().is_some());
+        since.iter().filter(|m| m.role == MessageRole::Assistant && m.calls().next().is_some());
     let was_thought = |message: &Message| {
         message.parts.iter().any(|part| match part {
-            Part::Reasoning { sealed: Some(sealed), .. } => is_ours(sealed),
-            Part::Reasoning { sealed: None, .. }
-            | Part::Text { .. }
-            | Part::Note(_)
-            | Part::Call(_)
-            | Part::Result(_)
-            | Part::Image(_) => false,
+            ContentPart::Reasoning { sealed: Some(sealed), .. } => is_ours(sealed),
+            ContentPart::Reasoning { sealed: None, .. }
+            | ContentPart::Text { .. }
+            | ContentPart::Note(_)
+            | ContentPart::Call(_)
+            | ContentPart::Result(_)
+            | ContentPart::Image(_) => false,
         })
     };
     let goes_on = calls.next().is_none_or(was_thought);

@@ -4,19 +4,19 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::error::ProviderError;
-use crate::hosted::{Decoder, Stage, object_of};
-use crate::message::{Message, Part, Reply, Role, Stop, ToolCall};
-use crate::provider::{Delta, Hear};
-use crate::tool_args::{self, Ids};
+use crate::hosted::{ReplyDecoder, ReplyProgress, object_of};
+use crate::message::{ContentPart, Message, MessageRole, Reply, StopReason, ToolCall};
+use crate::provider::{Delta, OnDelta};
+use crate::tool_args::{self, CallIds};
 use crate::{http_error, sse};
 
 /// A reply on its way.
 #[derive(Debug)]
 pub struct MessagesDecoder {
-    ids: Ids,
+    ids: CallIds,
     blocks: Vec<Open>,
     usage: Usage,
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
     paused: bool,
     over: bool,
 }
@@ -37,8 +37,12 @@ enum Block {
     Unknown,
 }
 
-impl Decoder for MessagesDecoder {
-    fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+impl ReplyDecoder for MessagesDecoder {
+    fn event(
+        &mut self,
+        event: &sse::SseEvent,
+        hear: &mut OnDelta<'_>,
+    ) -> Result<ReplyProgress, ProviderError> {
         let Some(data) = object_of(event)? else {
             return Ok(self.stage());
         };
@@ -58,7 +62,11 @@ impl Decoder for MessagesDecoder {
         Ok(self.stage())
     }
 
-    fn whole(&mut self, body: &Value, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+    fn whole(
+        &mut self,
+        body: &Value,
+        hear: &mut OnDelta<'_>,
+    ) -> Result<ReplyProgress, ProviderError> {
         self.count(&body["usage"]);
         for (index, block) in body["content"].as_array().into_iter().flatten().enumerate() {
             self.start(&json!({"index": index, "content_block": block}), hear);
@@ -74,15 +82,17 @@ impl Decoder for MessagesDecoder {
         let mut ids = self.ids;
         let parts = self.blocks.into_iter().enumerate().filter_map(|(at, open)| {
             // The output limit may cut a call before its first delta.
-            part(open.block, &mut ids, stop == Stop::Length && at + 1 == count)
+            part(open.block, &mut ids, stop == StopReason::Length && at + 1 == count)
         });
-        let message = Message { role: Role::Assistant, parts: parts.collect() };
+        let message = Message { role: MessageRole::Assistant, parts: parts.collect() };
         let stop = match stop {
-            Stop::Done | Stop::Calls if message.calls().next().is_some() => Stop::Calls,
+            StopReason::Done | StopReason::Calls if message.calls().next().is_some() => {
+                StopReason::Calls
+            }
             // The service took a break; the model has more to say.
-            Stop::Done | Stop::Calls if self.paused => Stop::Length,
-            Stop::Done | Stop::Calls => Stop::Done,
-            Stop::Length | Stop::Refused => stop,
+            StopReason::Done | StopReason::Calls if self.paused => StopReason::Length,
+            StopReason::Done | StopReason::Calls => StopReason::Done,
+            StopReason::Length | StopReason::Refused => stop,
         };
         Some(Reply { message, usage: self.usage, stop })
     }
@@ -90,16 +100,16 @@ impl Decoder for MessagesDecoder {
 
 impl MessagesDecoder {
     /// A reader that gives ids to calls which have none of their own.
-    pub fn new(ids: Ids) -> MessagesDecoder {
+    pub fn new(ids: CallIds) -> MessagesDecoder {
         let (blocks, usage) = (Vec::new(), Usage::default());
         MessagesDecoder { ids, blocks, usage, stop: None, paused: false, over: false }
     }
 
-    fn stage(&self) -> Stage {
+    fn stage(&self) -> ReplyProgress {
         match (self.over, self.stop) {
-            (true, _) => Stage::Over,
-            (false, Some(_)) => Stage::Complete,
-            (false, None) => Stage::Open,
+            (true, _) => ReplyProgress::Over,
+            (false, Some(_)) => ReplyProgress::Complete,
+            (false, None) => ReplyProgress::Open,
         }
     }
 
@@ -119,15 +129,15 @@ impl MessagesDecoder {
         let Some(reason) = delta["stop_reason"].as_str() else { return };
         self.paused = reason == "pause_turn";
         self.stop = Some(match reason {
-            "tool_use" => Stop::Calls,
-            "max_tokens" | "model_context_window_exceeded" => Stop::Length,
-            "refusal" => Stop::Refused,
+            "tool_use" => StopReason::Calls,
+            "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
+            "refusal" => StopReason::Refused,
             // `end_turn`, `stop_sequence` and what may come.
-            _ => Stop::Done,
+            _ => StopReason::Done,
         });
     }
 
-    fn start(&mut self, data: &Value, hear: &mut Hear<'_>) {
+    fn start(&mut self, data: &Value, hear: &mut OnDelta<'_>) {
         let block = data["content_block"].clone();
         let word = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
         let block = match block["type"].as_str() {
@@ -160,7 +170,7 @@ impl MessagesDecoder {
         self.blocks.push(Open { index, block });
     }
 
-    fn delta(&mut self, data: &Value, hear: &mut Hear<'_>) {
+    fn delta(&mut self, data: &Value, hear: &mut OnDelta<'_>) {
         let (index, delta) = (data["index"].as_u64().unwrap_or_default(), &data["delta"]);
         // Words and thought whose block was never begun count as well.
         let begun = self.blocks.iter().rev().any(|open| open.index == index);
@@ -204,18 +214,20 @@ fn thought(block: &Value) -> Block {
     Block::Thought { block: block.clone(), text, signature }
 }
 
-fn part(block: Block, ids: &mut Ids, is_cut: bool) -> Option<Part> {
+fn part(block: Block, ids: &mut CallIds, is_cut: bool) -> Option<ContentPart> {
     match block {
         Block::Text(text) if text.is_empty() => None,
-        Block::Text(text) => Some(Part::Text { text }),
+        Block::Text(text) => Some(ContentPart::Text { text }),
         Block::Thought { mut block, text, signature } => {
             block["thinking"] = json!(text);
             block["signature"] = json!(signature);
-            Some(Part::Reasoning { text, sealed: Some(block) })
+            Some(ContentPart::Reasoning { text, sealed: Some(block) })
         }
-        Block::Sealed(block) => Some(Part::Reasoning { text: String::new(), sealed: Some(block) }),
+        Block::Sealed(block) => {
+            Some(ContentPart::Reasoning { text: String::new(), sealed: Some(block) })
+        }
         Block::Call { id, name, start, json } => {
-            Some(Part::Call(call(ids.unique(&id), name, start, &json, is_cut)))
+            Some(ContentPart::Call(call(ids.unique(&id), name, start, &json, is_cut)))
         }
         Block::Unknown => None,
     }

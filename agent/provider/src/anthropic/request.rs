@@ -5,14 +5,14 @@ use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
 
 use crate::history::sound;
-use crate::message::{Image, Message, Note, Part, Role, ToolResult};
-use crate::provider::{Facts, Request, ToolSpec};
+use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, ToolResult};
+use crate::provider::{ChatRequest, ProviderFacts, ToolDefinition};
 use crate::tool_args::{plain_id, sendable};
 
-use super::{Messages, thinking};
+use super::{MessagesWire, thinking};
 
 /// The body of a request.
-pub fn body(wire: &Messages, request: &Request<'_>, facts: &Facts) -> Value {
+pub fn body(wire: &MessagesWire, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
     let mark = mark(wire.cache);
     let mut body = json!({"model": facts.model, "max_tokens": request.max_output});
     if !request.system.trim().is_empty() {
@@ -55,29 +55,29 @@ fn mark_last_two(messages: &mut [Value], mark: &Value) {
     }
 }
 
-fn tool(spec: &ToolSpec) -> Value {
+fn tool(spec: &ToolDefinition) -> Value {
     json!({"name": spec.name, "description": spec.description, "input_schema": spec.parameters})
 }
 
 fn message(message: &Message) -> Value {
     let role = match message.role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "assistant",
     };
     let blocks: Vec<Value> = message.parts.iter().filter_map(block).collect();
     json!({"role": role, "content": blocks})
 }
 
-fn block(part: &Part) -> Option<Value> {
+fn block(part: &ContentPart) -> Option<Value> {
     match part {
-        Part::Text { text } | Part::Note(Note { text, .. }) => {
+        ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
             Some(json!({"type": "text", "text": text}))
         }
-        Part::Reasoning { sealed, .. } => sealed.clone().filter(is_ours),
-        Part::Call(call) => Some(json!({"type": "tool_use", "id": plain_id(&call.id),
+        ContentPart::Reasoning { sealed, .. } => sealed.clone().filter(is_ours),
+        ContentPart::Call(call) => Some(json!({"type": "tool_use", "id": plain_id(&call.id),
             "name": call.name, "input": sendable(call)})),
-        Part::Result(result) => Some(tool_result(result)),
-        Part::Image(picture) => Some(image(picture)),
+        ContentPart::Result(result) => Some(tool_result(result)),
+        ContentPart::Image(picture) => Some(image(picture)),
     }
 }
 

@@ -4,24 +4,26 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use base::host::connection::lines;
-use base::host::wire::{Ask, Asked, Told};
+use base::host::wire::{HostRequest, HostRequestLine, HostResponseLine};
 use serde_json::json;
 
 use super::*;
 use crate::message::{NotePurpose, ToolResult};
-use crate::provider::ToolSpec;
+use crate::provider::ToolDefinition;
 
 /// A provider whose host answers every chat with the script; gives the chats it was asked.
-fn provider(script: Vec<Tell>) -> (Embedded, std::sync::mpsc::Receiver<Chat>) {
+fn provider(script: Vec<HostResponse>) -> (EmbeddedProvider, std::sync::mpsc::Receiver<HostChat>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (send, asked) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut writer = theirs.try_clone().unwrap();
-        for line in lines::<Asked>(theirs) {
-            let Asked { id, what: Ask::Chat(chat) } = line.unwrap() else { continue };
+        for line in lines::<HostRequestLine>(theirs) {
+            let HostRequestLine { id, what: HostRequest::Chat(chat) } = line.unwrap() else {
+                continue;
+            };
             send.send(chat).unwrap();
             for what in script.clone() {
-                let told = serde_json::to_string(&Told { id, what }).unwrap();
+                let told = serde_json::to_string(&HostResponseLine { id, what }).unwrap();
                 writeln!(writer, "{told}").unwrap();
             }
             if script.is_empty() {
@@ -40,13 +42,17 @@ fn provider(script: Vec<Tell>) -> (Embedded, std::sync::mpsc::Receiver<Chat>) {
     let config = EmbeddedConfig::default();
     let facts = facts(&hello, &config, "embedded.default", "m".into());
     let host = Host::over(None, Connection::new(ours).unwrap());
-    (Embedded { facts, temperature: 0.0, host }, asked)
+    (EmbeddedProvider { facts, temperature: 0.0, host }, asked)
 }
 
-async fn ask(provider: &Embedded, messages: &[Message]) -> (Result<Reply, ProviderError>, String) {
+async fn ask(
+    provider: &EmbeddedProvider,
+    messages: &[Message],
+) -> (Result<Reply, ProviderError>, String) {
     let parameters = json!({"type": "object"});
-    let tools = [ToolSpec { name: "shell".into(), description: "Runs.".into(), parameters }];
-    let request = Request { system: "s", messages, tools: &tools, max_output: 9, session: "sid" };
+    let tools = [ToolDefinition { name: "shell".into(), description: "Runs.".into(), parameters }];
+    let request =
+        ChatRequest { system: "s", messages, tools: &tools, max_output: 9, session: "sid" };
     let mut heard = String::new();
     let mut hear = |delta: Delta<'_>| {
         if let Delta::Text(text) = delta {
@@ -57,22 +63,23 @@ async fn ask(provider: &Embedded, messages: &[Message]) -> (Result<Reply, Provid
     (reply, heard)
 }
 
-fn done(stop: wire::Stop) -> Tell {
-    let usage = wire::Usage { prefilled: 5, reused: 7, written: 3, ..wire::Usage::default() };
-    Tell::Done { stop, usage }
+fn done(stop: wire::HostStopReason) -> HostResponse {
+    let usage =
+        wire::ReplyUsage { prefilled: 5, reused: 7, written: 3, ..wire::ReplyUsage::default() };
+    HostResponse::Done { stop, usage }
 }
 
 #[tokio::test]
 async fn words_calls_and_costs_arrive() {
-    let text = |text: &str| Tell::Text { text: text.into() };
+    let text = |text: &str| HostResponse::Text { text: text.into() };
     let args = json!({"command": "ls"});
-    let call = Tell::Call { name: "shell".into(), args, truncated_at_cap: false };
+    let call = HostResponse::Call { name: "shell".into(), args, truncated_at_cap: false };
     let (provider, _asked) =
-        provider(vec![text("I "), text("look"), call, done(wire::Stop::Calls)]);
-    let (reply, heard) = ask(&provider, &[Message::text(Role::User, "hi")]).await;
+        provider(vec![text("I "), text("look"), call, done(wire::HostStopReason::Calls)]);
+    let (reply, heard) = ask(&provider, &[Message::text(MessageRole::User, "hi")]).await;
     let reply = reply.unwrap();
     assert_eq!((heard.as_str(), reply.message.words().as_str()), ("I look", "I look"));
-    assert_eq!((reply.stop, reply.usage.input, reply.usage.cache_read), (Stop::Calls, 5, 7));
+    assert_eq!((reply.stop, reply.usage.input, reply.usage.cache_read), (StopReason::Calls, 5, 7));
     assert_eq!(reply.message.calls().next().unwrap().args["command"], "ls");
     assert!(provider.facts().small);
 }
@@ -80,15 +87,15 @@ async fn words_calls_and_costs_arrive() {
 #[tokio::test]
 async fn a_call_that_the_limit_cut_is_malformed_and_kept_short() {
     let args = json!({"path": "a", "content": "x".repeat(5000)});
-    let call = Tell::Call { name: "write_file".into(), args, truncated_at_cap: true };
-    let (provider, asked) = provider(vec![call, done(wire::Stop::Length)]);
-    let question = Message::text(Role::User, "write");
+    let call = HostResponse::Call { name: "write_file".into(), args, truncated_at_cap: true };
+    let (provider, asked) = provider(vec![call, done(wire::HostStopReason::Length)]);
+    let question = Message::text(MessageRole::User, "write");
     let (reply, _) = ask(&provider, std::slice::from_ref(&question)).await;
     let reply = reply.unwrap();
-    assert_eq!(reply.stop, Stop::Length);
+    assert_eq!(reply.stop, StopReason::Length);
     let call = reply.message.calls().next().unwrap().clone();
     assert!(call.malformed.is_some());
-    let result = Part::Result(ToolResult {
+    let result = ContentPart::Result(ToolResult {
         call_id: call.id,
         name: call.name,
         ok: false,
@@ -96,58 +103,60 @@ async fn a_call_that_the_limit_cut_is_malformed_and_kept_short() {
         images: Vec::new(),
         not_run: false,
     });
-    let result = Message { role: Role::User, parts: vec![result] };
+    let result = Message { role: MessageRole::User, parts: vec![result] };
     let _ = ask(&provider, &[question, reply.message, result]).await;
     let chat = asked.iter().nth(1).unwrap();
     assert_eq!(chat.conversation, "sid");
-    let Turn::Assistant { calls, .. } = &chat.messages[1] else { panic!("{chat:?}") };
+    let HostMessage::Assistant { calls, .. } = &chat.messages[1] else { panic!("{chat:?}") };
     assert_eq!(calls[0].args["content"].as_str().unwrap().len(), KEPT_OF_CUT);
-    let Turn::Result { name, text } = &chat.messages[2] else { panic!("{chat:?}") };
+    let HostMessage::Result { name, text } = &chat.messages[2] else { panic!("{chat:?}") };
     assert_eq!((name.as_str(), text.as_str()), ("write_file", "not run"));
 }
 
 #[tokio::test]
 async fn a_host_that_dies_is_a_broken_reply_and_a_refusal_says_what_to_try() {
     let (dying, _asked) = provider(Vec::new());
-    let (reply, _) = ask(&dying, &[Message::text(Role::User, "hi")]).await;
+    let (reply, _) = ask(&dying, &[Message::text(MessageRole::User, "hi")]).await;
     assert!(matches!(reply, Err(ProviderError::Broken(_))));
-    let mut fault = Fault::new(FaultKind::Rejected, "too little memory");
+    let mut fault = HostFault::new(HostFaultKind::Rejected, "too little memory");
     fault.next.push("close other programs".into());
-    let (refusing, _asked) = provider(vec![Tell::Error(fault)]);
-    let (reply, _) = ask(&refusing, &[Message::text(Role::User, "hi")]).await;
+    let (refusing, _asked) = provider(vec![HostResponse::Error(fault)]);
+    let (reply, _) = ask(&refusing, &[Message::text(MessageRole::User, "hi")]).await;
     let failure = reply.unwrap_err().failure();
     assert_eq!(failure.next, ["close other programs"]);
 }
 
 #[tokio::test]
 async fn a_model_that_repeats_itself_is_stirred_and_one_that_was_reminded_must_act() {
-    let (provider, asked) = provider(vec![done(wire::Stop::Done)]);
+    let (provider, asked) = provider(vec![done(wire::HostStopReason::Done)]);
     let call = |id: &str| {
         let (id, name) = (id.to_owned(), "shell".to_owned());
         let args = json!({"command": "ls"});
         Message {
-            role: Role::Assistant,
-            parts: vec![Part::Call(ToolCall { id, name, args, malformed: None })],
+            role: MessageRole::Assistant,
+            parts: vec![ContentPart::Call(ToolCall { id, name, args, malformed: None })],
         }
     };
     let answered = |id: &str| {
         let (call_id, name, text) = (id.to_owned(), "shell".to_owned(), "ok".to_owned());
         let result =
             ToolResult { call_id, name, ok: true, text, images: Vec::new(), not_run: false };
-        Message { role: Role::User, parts: vec![Part::Result(result)] }
+        Message { role: MessageRole::User, parts: vec![ContentPart::Result(result)] }
     };
-    let mut messages = vec![Message::text(Role::User, "look"), call("a"), answered("a")];
+    let mut messages = vec![Message::text(MessageRole::User, "look"), call("a"), answered("a")];
     let _ = ask(&provider, &messages).await;
     messages.extend([call("b"), answered("b")]);
     let _ = ask(&provider, &messages).await;
-    messages.push(Message::text(Role::Assistant, "done"));
+    messages.push(Message::text(MessageRole::Assistant, "done"));
     messages.push(Message::note(NotePurpose::Reminder, "[Not done] Look again."));
     let _ = ask(&provider, &messages).await;
-    let chats: Vec<Chat> = asked.iter().take(3).collect();
+    let chats: Vec<HostChat> = asked.iter().take(3).collect();
     assert_eq!(chats.iter().map(|chat| chat.act).collect::<Vec<_>>(), [false, false, true]);
     assert!(chats[0].temperature == 0.0 && chats[1].temperature > 0.5);
-    let said =
-        [Turn::User { text: "look".into() }, Turn::User { text: "[Not done] Look again.".into() }];
+    let said = [
+        HostMessage::User { text: "look".into() },
+        HostMessage::User { text: "[Not done] Look again.".into() },
+    ];
     assert_eq!(chats[2].messages, said, "it begins again with the task");
 }
 
@@ -159,14 +168,18 @@ fn calls_that_led_nowhere_are_forgotten_but_for_the_reason_of_the_last() {
         args: json!({"command": id}),
         malformed: None,
     };
-    let asks = |id: &str| Message { role: Role::Assistant, parts: vec![Part::Call(call(id))] };
+    let asks = |id: &str| Message {
+        role: MessageRole::Assistant,
+        parts: vec![ContentPart::Call(call(id))],
+    };
     let result = |id: &str, ok: bool, text: &str| {
         let (call_id, name, text) = (id.to_owned(), "shell".to_owned(), text.to_owned());
         let not_run = text.starts_with("not run");
         let result = ToolResult { call_id, name, ok, text, images: Vec::new(), not_run };
-        Message { role: Role::User, parts: vec![Part::Result(result)] }
+        Message { role: MessageRole::User, parts: vec![ContentPart::Result(result)] }
     };
-    let mut talk = vec![Message::text(Role::User, "look"), asks("a"), result("a", true, "ok")];
+    let mut talk =
+        vec![Message::text(MessageRole::User, "look"), asks("a"), result("a", true, "ok")];
     talk.extend([asks("b"), result("b", false, "not run: nothing changed")]);
     assert_eq!(forget(talk.clone()), talk, "the reason is heard once");
     talk.extend([asks("c"), result("c", false, "not run: nothing changed")]);

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::message::ToolResult;
-use crate::provider::{Facts, ToolSpec};
+use crate::provider::{ProviderFacts, ToolDefinition};
 
 /// How such a model is told by its name, e.g. `gemini-2.5-computer-use-preview-10-2025`.
 const MODEL: &str = "computer-use";
@@ -28,7 +28,7 @@ const OWN: [&str; 13] = [
 ];
 
 /// Whether the model uses a computer, and is offered to.
-pub fn is_meant(facts: &Facts, tools: &[ToolSpec]) -> bool {
+pub fn is_meant(facts: &ProviderFacts, tools: &[ToolDefinition]) -> bool {
     facts.model.contains(MODEL) && tools.iter().any(|tool| is_own(&tool.name))
 }
 

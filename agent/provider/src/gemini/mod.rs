@@ -12,33 +12,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use crate::hosted::{Decoder, Wire};
-use crate::provider::{Facts, Request};
-use crate::tool_args::Ids;
+use crate::hosted::{ReplyDecoder, WireFormat};
+use crate::provider::{ChatRequest, ProviderFacts};
+use crate::tool_args::CallIds;
 
 /// The Gemini wire.
 #[derive(Debug, Default)]
-pub struct Gemini {
+pub struct GeminiWire {
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
     /// Found out: the model does not show its thought.
     no_thought: AtomicBool,
 }
 
-impl Gemini {
+impl GeminiWire {
     /// A wire with this temperature.
-    pub fn new(temperature: Option<f64>) -> Gemini {
-        Gemini { temperature, no_thought: AtomicBool::new(false) }
+    pub fn new(temperature: Option<f64>) -> GeminiWire {
+        GeminiWire { temperature, no_thought: AtomicBool::new(false) }
     }
 }
 
-impl Wire for Gemini {
-    fn body(&self, request: &Request<'_>, facts: &Facts) -> Value {
+impl WireFormat for GeminiWire {
+    fn body(&self, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
         request::body(self, request, computer_use::is_meant(facts, request.tools))
     }
 
-    fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
-        Box::new(reply::GeminiDecoder::new(Ids::after(request.messages)))
+    fn decoder(&self, request: &ChatRequest<'_>) -> Box<dyn ReplyDecoder> {
+        Box::new(reply::GeminiDecoder::new(CallIds::after(request.messages)))
     }
 
     fn adapt(&self, refusal: &str) -> bool {

@@ -4,30 +4,38 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::error::ProviderError;
-use crate::hosted::{Decoder, Stage, object_of};
-use crate::message::{Message, Part, Reply, Role, Stop};
-use crate::provider::{Delta, Hear};
-use crate::tool_args::{self, Ids};
+use crate::hosted::{ReplyDecoder, ReplyProgress, object_of};
+use crate::message::{ContentPart, Message, MessageRole, Reply, StopReason};
+use crate::provider::{Delta, OnDelta};
+use crate::tool_args::{self, CallIds};
 use crate::{http_error, sse};
 
 /// A reply on its way.
 #[derive(Debug)]
 pub struct GeminiDecoder {
-    ids: Ids,
-    parts: Vec<Part>,
+    ids: CallIds,
+    parts: Vec<ContentPart>,
     usage: Usage,
     finish: Option<String>,
 }
 
-impl Decoder for GeminiDecoder {
-    fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+impl ReplyDecoder for GeminiDecoder {
+    fn event(
+        &mut self,
+        event: &sse::SseEvent,
+        hear: &mut OnDelta<'_>,
+    ) -> Result<ReplyProgress, ProviderError> {
         if let Some(chunk) = object_of(event)? {
             self.chunk(&chunk, hear)?;
         }
         Ok(self.stage())
     }
 
-    fn whole(&mut self, body: &Value, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+    fn whole(
+        &mut self,
+        body: &Value,
+        hear: &mut OnDelta<'_>,
+    ) -> Result<ReplyProgress, ProviderError> {
         self.chunk(body, hear)?;
         Ok(self.stage())
     }
@@ -35,13 +43,15 @@ impl Decoder for GeminiDecoder {
     fn reply(self: Box<Self>) -> Option<Reply> {
         let GeminiDecoder { parts, usage, finish, .. } = *self;
         let finish = finish?;
-        let message = Message { role: Role::Assistant, parts };
+        let message = Message { role: MessageRole::Assistant, parts };
         let stop = match finish.as_str() {
-            "MAX_TOKENS" => Stop::Length,
-            "STOP" | "FINISH_REASON_UNSPECIFIED" if message.calls().next().is_some() => Stop::Calls,
-            "STOP" | "FINISH_REASON_UNSPECIFIED" => Stop::Done,
+            "MAX_TOKENS" => StopReason::Length,
+            "STOP" | "FINISH_REASON_UNSPECIFIED" if message.calls().next().is_some() => {
+                StopReason::Calls
+            }
+            "STOP" | "FINISH_REASON_UNSPECIFIED" => StopReason::Done,
             // SAFETY, RECITATION, BLOCKLIST, PROHIBITED_CONTENT, SPII, LANGUAGE, OTHER …
-            _ => Stop::Refused,
+            _ => StopReason::Refused,
         };
         Some(Reply { message, usage, stop })
     }
@@ -49,16 +59,16 @@ impl Decoder for GeminiDecoder {
 
 impl GeminiDecoder {
     /// A reader that gives ids to calls, which have none here.
-    pub fn new(ids: Ids) -> GeminiDecoder {
+    pub fn new(ids: CallIds) -> GeminiDecoder {
         GeminiDecoder { ids, parts: Vec::new(), usage: Usage::default(), finish: None }
     }
 
     /// Behind the reason there may be one more chunk with counts.
-    fn stage(&self) -> Stage {
-        if self.finish.is_some() { Stage::Complete } else { Stage::Open }
+    fn stage(&self) -> ReplyProgress {
+        if self.finish.is_some() { ReplyProgress::Complete } else { ReplyProgress::Open }
     }
 
-    fn chunk(&mut self, chunk: &Value, hear: &mut Hear<'_>) -> Result<(), ProviderError> {
+    fn chunk(&mut self, chunk: &Value, hear: &mut OnDelta<'_>) -> Result<(), ProviderError> {
         if chunk["error"].is_object() {
             return Err(http_error::in_stream(chunk));
         }
@@ -99,14 +109,14 @@ impl GeminiDecoder {
         }
     }
 
-    fn part(&mut self, part: &Value, hear: &mut Hear<'_>) {
+    fn part(&mut self, part: &Value, hear: &mut OnDelta<'_>) {
         let text = part["text"].as_str().unwrap_or_default();
         let is_thought = part["thought"] == true;
         let ours = is_thought || part["functionCall"].is_object() || part["text"].is_string();
         // Before the part that it signs.
         if let Some(signature) = part["thoughtSignature"].as_str().filter(|_| ours) {
             let sealed = Some(json!({ "thoughtSignature": signature }));
-            self.parts.push(Part::Reasoning { text: String::new(), sealed });
+            self.parts.push(ContentPart::Reasoning { text: String::new(), sealed });
         }
         if part["functionCall"].is_object() {
             let call = &part["functionCall"];
@@ -117,21 +127,21 @@ impl GeminiDecoder {
                 other => other.to_string(),
             };
             let id = self.ids.unique(call["id"].as_str().unwrap_or_default());
-            self.parts.push(Part::Call(tool_args::call(id, name, &args)));
+            self.parts.push(ContentPart::Call(tool_args::call(id, name, &args)));
         } else if text.is_empty() {
         } else if is_thought {
             match self.parts.last_mut() {
-                Some(Part::Reasoning { text: said, .. }) => said.push_str(text),
+                Some(ContentPart::Reasoning { text: said, .. }) => said.push_str(text),
                 _ => {
                     let (text, sealed) = (text.to_owned(), None);
-                    self.parts.push(Part::Reasoning { text, sealed });
+                    self.parts.push(ContentPart::Reasoning { text, sealed });
                 }
             }
             hear(Delta::Reasoning(text));
         } else {
             match self.parts.last_mut() {
-                Some(Part::Text { text: said }) => said.push_str(text),
-                _ => self.parts.push(Part::Text { text: text.to_owned() }),
+                Some(ContentPart::Text { text: said }) => said.push_str(text),
+                _ => self.parts.push(ContentPart::Text { text: text.to_owned() }),
             }
             hear(Delta::Text(text));
         }

@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 
 use crate::history::sound;
-use crate::message::{Image, Message, Note, Part, Role, ToolResult};
-use crate::provider::{Request, ToolSpec};
+use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, ToolResult};
+use crate::provider::{ChatRequest, ToolDefinition};
 use crate::tool_args::sendable;
 
-use super::{Gemini, computer_use};
+use super::{GeminiWire, computer_use};
 
 /// The body of a request; the model stands in the address.
 /// A model that uses a computer has functions of its own.
-pub fn body(wire: &Gemini, request: &Request<'_>, uses_computer: bool) -> Value {
+pub fn body(wire: &GeminiWire, request: &ChatRequest<'_>, uses_computer: bool) -> Value {
     let sound = sound(request.messages);
     let contents: Vec<Value> = sound.iter().map(|it| content(it, uses_computer)).collect();
     let mut body = json!({ "contents": contents });
@@ -21,7 +21,7 @@ pub fn body(wire: &Gemini, request: &Request<'_>, uses_computer: bool) -> Value 
         body["systemInstruction"] = json!({"parts": [{"text": request.system}]});
     }
     if !request.tools.is_empty() {
-        let ours = |tool: &&ToolSpec| !(uses_computer && computer_use::is_own(&tool.name));
+        let ours = |tool: &&ToolDefinition| !(uses_computer && computer_use::is_own(&tool.name));
         let declared: Vec<Value> = request.tools.iter().filter(ours).map(declaration).collect();
         let declared = json!({ "functionDeclarations": declared });
         body["tools"] = match uses_computer {
@@ -41,7 +41,7 @@ pub fn body(wire: &Gemini, request: &Request<'_>, uses_computer: bool) -> Value 
 }
 
 /// `parametersJsonSchema` takes any JSON Schema; `parameters` only a part of it.
-fn declaration(spec: &ToolSpec) -> Value {
+fn declaration(spec: &ToolDefinition) -> Value {
     let mut declared = json!({"name": spec.name, "description": spec.description});
     let has_any = spec.parameters["properties"].as_object().is_some_and(|all| !all.is_empty());
     if has_any {
@@ -52,29 +52,31 @@ fn declaration(spec: &ToolSpec) -> Value {
 
 fn content(message: &Message, uses_computer: bool) -> Value {
     let role = match message.role {
-        Role::User => "user",
-        Role::Assistant => "model",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "model",
     };
     let mut parts: Vec<Value> = Vec::new();
     // A signature belongs to the part behind it.
     let mut signature: Option<Value> = None;
     for part in &message.parts {
         let mut written = match part {
-            Part::Text { text } | Part::Note(Note { text, .. }) => json!({ "text": text }),
-            Part::Image(picture) => image(picture),
-            Part::Call(call) => {
+            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
+                json!({ "text": text })
+            }
+            ContentPart::Image(picture) => image(picture),
+            ContentPart::Call(call) => {
                 json!({"functionCall": {"name": call.name, "args": sendable(call)}})
             }
-            Part::Result(result) if uses_computer => {
+            ContentPart::Result(result) if uses_computer => {
                 parts.push(computer_use::response(result));
                 continue;
             }
-            Part::Result(result) => {
+            ContentPart::Result(result) => {
                 parts.push(response(result));
                 parts.extend(result.images.iter().map(image));
                 continue;
             }
-            Part::Reasoning { sealed, .. } => {
+            ContentPart::Reasoning { sealed, .. } => {
                 let found = sealed.as_ref().and_then(|sealed| sealed.get("thoughtSignature"));
                 signature = found.cloned().or(signature);
                 continue;

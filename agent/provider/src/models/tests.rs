@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn named(model: &str) -> Known {
+fn named(model: &str) -> ModelFacts {
     known(model, &[], true)
 }
 
@@ -16,7 +16,7 @@ fn the_longest_beginning_holds() {
     assert_eq!(named("gpt-4o-mini-2024-07-18").price.unwrap().input, 0.15);
     assert_eq!(named("openai/gpt-4o-2024-08-06").price.unwrap().input, 2.5);
     assert_eq!(named("claude-sonnet-4-5-20250929").price.unwrap().input, 3.0);
-    assert_eq!(named("scripted"), Known::default());
+    assert_eq!(named("scripted"), ModelFacts::default());
     for kind in ["anthropic", "openai", "gemini"] {
         assert!(named(&default_model(kind).unwrap()).context.is_some(), "{kind}");
     }

@@ -17,8 +17,8 @@ use base::lock::Lock;
 use base::secret::{DOTS, Secret};
 
 use crate::error::{ProviderError, Refusal};
-use service::Service;
-use store::{Store, Tokens};
+use service::SignInService;
+use store::{OauthTokens, TokenStore};
 
 /// A token that lives no longer than this is renewed before it is used.
 const MARGIN: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// Where a login holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Workspace {
+pub struct DatabricksWorkspace {
     /// `type.name`, for messages.
     pub reference: String,
     /// The origin, e.g. `https://x.cloud.databricks.com`.
@@ -36,7 +36,7 @@ pub struct Workspace {
     pub allow_http: bool,
 }
 
-impl Workspace {
+impl DatabricksWorkspace {
     /// What makes a new login.
     pub fn command(&self) -> String {
         let (kind, name) = self.reference.split_once('.').unwrap_or((&self.reference, ""));
@@ -45,7 +45,7 @@ impl Workspace {
 }
 
 /// A login in use. Dropping it waits for its renewals: g3 ends by dropping what it works with.
-pub struct Login {
+pub struct OauthLogin {
     inner: Arc<Inner>,
     /// Each closes when its renewal is over.
     under_way: Mutex<Vec<Receiver<()>>>,
@@ -54,16 +54,16 @@ pub struct Login {
 /// What a renewal works with. Processes that share it renew it one after the other, and each takes over what
 /// another one got: a service may take back a token for renewal that was used twice.
 struct Inner {
-    workspace: Workspace,
-    store: Store,
-    held: Mutex<Tokens>,
+    workspace: DatabricksWorkspace,
+    store: TokenStore,
+    held: Mutex<OauthTokens>,
     clock: Clock,
 }
 
-impl Login {
+impl OauthLogin {
     /// The login that was made for a workspace; none is a failure that says how to make one.
-    pub fn of(workspace: Workspace) -> Result<Login, Failure> {
-        let store = Store::of(&workspace.host)?;
+    pub fn of(workspace: DatabricksWorkspace) -> Result<OauthLogin, Failure> {
+        let store = TokenStore::of(&workspace.host)?;
         let Some(tokens) = store.read()? else {
             return Err(Failure::usage(format!("no login for {}", workspace.host))
                 .because(format!("`{}` has use_oauth = true", workspace.reference))
@@ -71,7 +71,7 @@ impl Login {
                 .next("or take a token: `token` instead of `use_oauth`"));
         };
         let inner = Inner { workspace, store, held: Mutex::new(tokens), clock: Clock::from_env() };
-        Ok(Login { inner: Arc::new(inner), under_way: Mutex::default() })
+        Ok(OauthLogin { inner: Arc::new(inner), under_way: Mutex::default() })
     }
 
     /// A token to ask with.
@@ -117,7 +117,7 @@ impl Login {
     }
 }
 
-impl Drop for Login {
+impl Drop for OauthLogin {
     fn drop(&mut self) {
         let under_way = self.under_way.get_mut().unwrap_or_else(PoisonError::into_inner);
         for renewal in under_way {
@@ -140,14 +140,14 @@ impl Inner {
             return Err(self.lost(Refusal::new("it has run out and cannot be renewed")));
         };
         let place = self.store.place(&lock).map_err(|failure| unusable(&failure))?;
-        let Workspace { host, allow_http, .. } = &self.workspace;
-        let service = Service::of(host, *allow_http).await?;
+        let DatabricksWorkspace { host, allow_http, .. } = &self.workspace;
+        let service = SignInService::of(host, *allow_http).await?;
         let fresh = match service.renew(refresh, self.clock.now()).await {
             Ok(fresh) => fresh,
             Err(ProviderError::Rejected(why)) => return Err(self.lost(why)),
             Err(other) => return Err(other),
         };
-        let fresh = Tokens { refresh: fresh.refresh.or(stored.refresh), ..fresh };
+        let fresh = OauthTokens { refresh: fresh.refresh.or(stored.refresh), ..fresh };
         let written = self.store.fill(place, &fresh);
         drop(lock);
         written.map_err(|failure| self.lost(Refusal::new(failure.sentence())))?;
@@ -161,17 +161,17 @@ impl Inner {
         locked.map_err(|failure| unusable(&failure))
     }
 
-    fn lasts(&self, tokens: &Tokens) -> bool {
+    fn lasts(&self, tokens: &OauthTokens) -> bool {
         tokens.expires.is_none_or(|end| {
             Duration::try_from(end.duration_since(self.clock.now())).is_ok_and(|left| left > MARGIN)
         })
     }
 
-    fn held(&self) -> Tokens {
+    fn held(&self) -> OauthTokens {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn keep(&self, tokens: Tokens) -> Secret {
+    fn keep(&self, tokens: OauthTokens) -> Secret {
         let access = tokens.access.clone();
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = tokens;
         access

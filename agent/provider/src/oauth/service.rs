@@ -15,7 +15,7 @@ use oauth2::{
 };
 use serde::Deserialize;
 
-use super::store::Tokens;
+use super::store::OauthTokens;
 use crate::error::{ProviderError, Refusal};
 use crate::http;
 
@@ -28,7 +28,7 @@ const ADDRESSES: &str = "/oidc/.well-known/oauth-authorization-server";
 type Client = BasicClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointSet>;
 
 /// The sign-in service of a workspace.
-pub struct Service {
+pub struct SignInService {
     client: Client,
     allow_http: bool,
 }
@@ -48,9 +48,9 @@ struct Addresses {
     token_endpoint: String,
 }
 
-impl Service {
+impl SignInService {
     /// Asks a workspace for its sign-in service.
-    pub async fn of(host: &str, allow_http: bool) -> Result<Service, ProviderError> {
+    pub async fn of(host: &str, allow_http: bool) -> Result<SignInService, ProviderError> {
         let uri = format!("{host}{ADDRESSES}");
         let no = |why: String| -> ProviderError {
             Refusal::new(format!("{host} offers no sign-in: {why}"))
@@ -73,7 +73,7 @@ impl Service {
         let client = BasicClient::new(ClientId::new(CLIENT.to_owned()))
             .set_auth_uri(AuthUrl::new(found.authorization_endpoint).map_err(bad)?)
             .set_token_uri(TokenUrl::new(found.token_endpoint).map_err(bad)?);
-        Ok(Service { client, allow_http })
+        Ok(SignInService { client, allow_http })
     }
 
     /// Begins a sign-in whose answer comes to `redirect`.
@@ -97,7 +97,7 @@ impl Service {
         begun: PendingSignIn,
         code: String,
         now: Timestamp,
-    ) -> Result<Tokens, ProviderError> {
+    ) -> Result<OauthTokens, ProviderError> {
         let allow_http = self.allow_http;
         let http = |request| send(request, allow_http);
         let asked = self
@@ -110,7 +110,11 @@ impl Service {
     }
 
     /// New tokens for the one that is there for it.
-    pub async fn renew(&self, refresh: &Secret, now: Timestamp) -> Result<Tokens, ProviderError> {
+    pub async fn renew(
+        &self,
+        refresh: &Secret,
+        now: Timestamp,
+    ) -> Result<OauthTokens, ProviderError> {
         let allow_http = self.allow_http;
         let http = |request| send(request, allow_http);
         let refresh = RefreshToken::new(refresh.reveal().to_owned());
@@ -131,19 +135,19 @@ async fn send(request: HttpRequest, allow_http: bool) -> Result<HttpResponse, Pr
     }
 }
 
-fn tokens(answer: &BasicTokenResponse, now: Timestamp) -> Tokens {
+fn tokens(answer: &BasicTokenResponse, now: Timestamp) -> OauthTokens {
     let until = |life: Duration| now.checked_add(life).ok();
-    Tokens {
+    OauthTokens {
         access: Secret::new(answer.access_token().secret().as_str()),
         refresh: answer.refresh_token().map(|token| Secret::new(token.secret().as_str())),
         expires: answer.expires_in().and_then(until),
     }
 }
 
-type Failed = RequestTokenError<ProviderError, oauth2::basic::BasicErrorResponse>;
+type OauthErrorBody = RequestTokenError<ProviderError, oauth2::basic::BasicErrorResponse>;
 
 /// Never with the body that could not be read: it may hold a token.
-fn error(failed: Failed) -> ProviderError {
+fn error(failed: OauthErrorBody) -> ProviderError {
     match failed {
         RequestTokenError::Request(error) => error,
         RequestTokenError::ServerResponse(said) => {

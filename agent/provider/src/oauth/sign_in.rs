@@ -8,10 +8,10 @@ use base::failure::{Failure, OrFail, Result};
 use base::test_hooks::TestHook;
 use base::text::printable;
 
-use super::Workspace;
+use super::DatabricksWorkspace;
 use super::listen::{Callback, Listener};
-use super::service::Service;
-use super::store::Store;
+use super::service::SignInService;
+use super::store::TokenStore;
 use crate::error::ProviderError;
 
 /// The port that the client is registered with.
@@ -23,11 +23,16 @@ fn patience() -> Duration {
 }
 
 /// Signs in; `show` gets the address that the user opens. Gives where the login is kept.
-pub async fn sign_in(workspace: &Workspace, port: u16, show: impl FnOnce(&str)) -> Result<PathBuf> {
+pub async fn sign_in(
+    workspace: &DatabricksWorkspace,
+    port: u16,
+    show: impl FnOnce(&str),
+) -> Result<PathBuf> {
     let told = |error: ProviderError| error.failure();
-    let store = Store::of(&workspace.host)?;
+    let store = TokenStore::of(&workspace.host)?;
     let listener = Listener::open(port).await?;
-    let mut service = Service::of(&workspace.host, workspace.allow_http).await.map_err(told)?;
+    let mut service =
+        SignInService::of(&workspace.host, workspace.allow_http).await.map_err(told)?;
     let begun = service.begin(&listener.address()).map_err(told)?;
     show(&begun.url);
     let Ok(answer) = tokio::time::timeout(patience(), listener.answer(&begun.state)).await else {

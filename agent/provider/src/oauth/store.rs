@@ -21,7 +21,7 @@ const ROOM: usize = 32 << 10;
 
 /// What a service gave us.
 #[derive(Clone, Debug)]
-pub struct Tokens {
+pub struct OauthTokens {
     /// Goes with every question.
     pub access: Secret,
     /// Gets the next one.
@@ -32,7 +32,7 @@ pub struct Tokens {
 
 /// The place of one login.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct TokenStore {
     host: String,
     file: PathBuf,
 }
@@ -49,22 +49,22 @@ struct Content {
     expires_at: Option<String>,
 }
 
-impl Store {
+impl TokenStore {
     /// The place for a workspace's login. Its name is a SHA-256, so a host cannot choose a path.
-    pub fn of(host: &str) -> Result<Store> {
+    pub fn of(host: &str) -> Result<TokenStore> {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let home =
             home.ok_or_else(|| Failure::usage("no home directory for the login").next("set HOME"))?;
-        Ok(Store::below(&home.join(".g3/oauth"), host))
+        Ok(TokenStore::below(&home.join(".g3/oauth"), host))
     }
 
     /// As [`Store::of`], in this directory.
-    pub fn below(directory: &Path, host: &str) -> Store {
+    pub fn below(directory: &Path, host: &str) -> TokenStore {
         let mut name = String::with_capacity(64);
         for byte in Sha256::digest(format!("{host}\n{CLIENT}")) {
             name.push_str(&format!("{byte:02x}"));
         }
-        Store { host: host.to_owned(), file: directory.join(format!("{name}.json")) }
+        TokenStore { host: host.to_owned(), file: directory.join(format!("{name}.json")) }
     }
 
     /// Where it is.
@@ -73,7 +73,7 @@ impl Store {
     }
 
     /// The login; `None` when there is none. One that others can read is refused.
-    pub fn read(&self) -> Result<Option<Tokens>> {
+    pub fn read(&self) -> Result<Option<OauthTokens>> {
         let what = || format!("cannot read the login in {}", self.file.display());
         let meta = match fs::symlink_metadata(&self.file) {
             Ok(meta) => meta,
@@ -88,7 +88,7 @@ impl Store {
         }
         let content: Content =
             serde_json::from_slice(&fs::read(&self.file).or_fail(what)?).or_fail(what)?;
-        Ok(Some(Tokens {
+        Ok(Some(OauthTokens {
             access: Secret::new(content.access_token),
             refresh: content.refresh_token.map(Secret::new),
             expires: content.expires_at.and_then(|text| text.parse().ok()),
@@ -116,12 +116,12 @@ impl Store {
     }
 
     /// Replaces the login.
-    pub fn write(&self, tokens: &Tokens, held: &Lock) -> Result<()> {
+    pub fn write(&self, tokens: &OauthTokens, held: &Lock) -> Result<()> {
         self.fill(self.place(held)?, tokens)
     }
 
     /// Replaces the login, in the place that was taken for it.
-    pub fn fill(&self, place: Reserved, tokens: &Tokens) -> Result<()> {
+    pub fn fill(&self, place: Reserved, tokens: &OauthTokens) -> Result<()> {
         let content = Content {
             schema: 1,
             host: self.host.clone(),
@@ -156,15 +156,16 @@ mod tests {
 
     use super::*;
 
-    fn tokens(access: &str) -> Tokens {
-        Tokens { access: Secret::new(access), refresh: Some(Secret::new("r")), expires: None }
+    fn tokens(access: &str) -> OauthTokens {
+        OauthTokens { access: Secret::new(access), refresh: Some(Secret::new("r")), expires: None }
     }
 
     #[test]
     fn a_login_is_private_and_each_workspace_has_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("oauth");
-        let (one, two) = (Store::below(&dir, "https://one"), Store::below(&dir, "https://../two"));
+        let (one, two) =
+            (TokenStore::below(&dir, "https://one"), TokenStore::below(&dir, "https://../two"));
         one.write(&tokens("a"), &one.locked().unwrap()).unwrap();
         assert_eq!(one.read().unwrap().unwrap().access.reveal(), "a");
         assert!(two.read().unwrap().is_none());
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn a_place_that_is_not_filled_leaves_the_login_as_it_was() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::below(dir.path(), "https://one");
+        let store = TokenStore::below(dir.path(), "https://one");
         let held = store.locked().unwrap();
         store.write(&tokens("a"), &held).unwrap();
         drop(store.place(&held).unwrap());
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn a_login_that_others_can_read_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::below(dir.path(), "https://one");
+        let store = TokenStore::below(dir.path(), "https://one");
         store.write(&tokens("a"), &store.locked().unwrap()).unwrap();
         fs::set_permissions(store.path(), fs::Permissions::from_mode(0o644)).unwrap();
         assert!(store.read().unwrap_err().to_string().contains("chmod 600"));

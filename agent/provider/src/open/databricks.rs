@@ -5,17 +5,20 @@ use base::config::base_url::BaseUrl;
 use base::config::providers::DatabricksConfig;
 use base::failure::{Failure, Result};
 
-use super::{Wanted, named, room_to_answer};
+use super::{ProviderRequest, named, room_to_answer};
 use crate::auth::KeySources;
-use crate::hosted::Hosted;
+use crate::hosted::HostedProvider;
 use crate::http;
 use crate::models::ModelOverrides;
-use crate::oauth::{Login, Workspace};
-use crate::openai_chat::dialect::Service;
-use crate::openai_chat::{Chat, Thought};
+use crate::oauth::{DatabricksWorkspace, OauthLogin};
+use crate::openai_chat::dialect::ChatService;
+use crate::openai_chat::{ChatWire, ReasoningEffort};
 
 /// Opens the provider of a configuration entry.
-pub(super) fn open(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<Hosted> {
+pub(super) fn open(
+    entry: &DatabricksConfig,
+    wanted: &ProviderRequest<'_>,
+) -> Result<HostedProvider> {
     if entry.use_oauth && (entry.token.is_some() || entry.api_key_command.is_some()) {
         return Err(Failure::usage(format!("`{}` has use_oauth and a token", wanted.reference))
             .next("omit one of them"));
@@ -37,16 +40,16 @@ pub(super) fn open(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<Host
         }
         None => {
             let workspace = of_host(&wanted.reference, host, entry);
-            (format!("the login of `{}`", workspace.command()), Some(Login::of(workspace)?))
+            (format!("the login of `{}`", workspace.command()), Some(OauthLogin::of(workspace)?))
         }
     };
     let (context, max_output) = (entry.context_length, entry.max_tokens);
     let thinking = entry.thinking_budget_tokens;
     let said = ModelOverrides { context, max_output, price: entry.price, thinking };
     let (service, thought) = manner(entry, &model, &wanted.reference)?;
-    let wire = Chat { service, temperature: entry.temperature, thought, ..Chat::default() };
+    let wire = ChatWire { service, temperature: entry.temperature, thought, ..ChatWire::default() };
     let hosted = wanted.hosted((endpoint, false), Box::new(wire), said, (model, origin));
-    room_to_answer(Hosted { login, ..hosted }, thinking)
+    room_to_answer(HostedProvider { login, ..hosted }, thinking)
 }
 
 /// Whether a model of Anthropic is behind the endpoint, and how it is asked to think. A name of
@@ -55,14 +58,16 @@ fn manner(
     entry: &DatabricksConfig,
     model: &str,
     reference: &str,
-) -> Result<(Service, Option<Thought>)> {
+) -> Result<(ChatService, Option<ReasoningEffort>)> {
     let is_claude = model.to_ascii_lowercase().contains("claude");
     match (&entry.reasoning_effort, entry.thinking_budget_tokens) {
-        (None, None) if is_claude => Ok((Service::DatabricksClaude, None)),
-        (None, None) => Ok((Service::Databricks, None)),
-        (None, Some(budget)) => Ok((Service::DatabricksClaude, Some(Thought::Budget(budget)))),
+        (None, None) if is_claude => Ok((ChatService::DatabricksClaude, None)),
+        (None, None) => Ok((ChatService::Databricks, None)),
+        (None, Some(budget)) => {
+            Ok((ChatService::DatabricksClaude, Some(ReasoningEffort::Budget(budget))))
+        }
         (Some(word), None) if !is_claude => {
-            Ok((Service::Databricks, Some(Thought::Effort(word.clone()))))
+            Ok((ChatService::Databricks, Some(ReasoningEffort::Effort(word.clone()))))
         }
         (Some(_), _) => Err(Failure::usage(format!("`{reference}` sets reasoning_effort"))
             .because("models of Anthropic think by tokens")
@@ -72,7 +77,7 @@ fn manner(
 
 /// The workspace that a login is for, and whether its provider uses a login; `name` picks one of
 /// several entries.
-pub fn workspace(config: &Config, name: Option<&str>) -> Result<(Workspace, bool)> {
+pub fn workspace(config: &Config, name: Option<&str>) -> Result<(DatabricksWorkspace, bool)> {
     let (reference, name) = named(config, "databricks", name)?;
     let entry = config.providers.databricks.get(&name).cloned().unwrap_or_default();
     let host = host(&entry, &reference)?;
@@ -80,8 +85,8 @@ pub fn workspace(config: &Config, name: Option<&str>) -> Result<(Workspace, bool
     Ok((of_host(&reference, host, &entry), entry.use_oauth))
 }
 
-fn of_host(reference: &str, host: String, entry: &DatabricksConfig) -> Workspace {
-    Workspace { reference: reference.to_owned(), host, allow_http: entry.allow_http }
+fn of_host(reference: &str, host: String, entry: &DatabricksConfig) -> DatabricksWorkspace {
+    DatabricksWorkspace { reference: reference.to_owned(), host, allow_http: entry.allow_http }
 }
 
 /// The origin of the workspace, without a slash at its end.
@@ -95,7 +100,7 @@ fn host(entry: &DatabricksConfig, reference: &str) -> Result<String> {
     Ok(if host.contains("://") { host.to_owned() } else { format!("https://{host}") })
 }
 
-fn token(entry: &DatabricksConfig, wanted: &Wanted<'_>) -> Result<crate::auth::Key> {
+fn token(entry: &DatabricksConfig, wanted: &ProviderRequest<'_>) -> Result<crate::auth::ApiKey> {
     let sources = KeySources {
         provider: &wanted.reference,
         given: entry.token.as_ref(),

@@ -4,7 +4,7 @@ use crate::tool_args::plain_id;
 
 /// Who is asked, where that makes a difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Service {
+pub enum ChatService {
     /// OpenAI itself, which knows keys that others refuse.
     Openai,
     /// A serving endpoint of Databricks.
@@ -29,24 +29,24 @@ pub struct Dialect {
     /// list, OpenAI its absence.
     pub empty_properties: bool,
     /// Which ids of calls it takes.
-    pub ids: CallIds,
+    pub ids: CallIdFormat,
 }
 
 /// Which ids of calls a service takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallIds {
+pub enum CallIdFormat {
     /// Those it made itself, whatever they look like; it may want them back as they were.
     AsMade,
     /// Short ones of letters and digits, whoever made them.
     Plain,
 }
 
-impl CallIds {
+impl CallIdFormat {
     /// The id as it is sent.
     pub fn sent(self, id: &str) -> String {
         match self {
-            CallIds::AsMade => id.to_owned(),
-            CallIds::Plain => plain_id(id),
+            CallIdFormat::AsMade => id.to_owned(),
+            CallIdFormat::Plain => plain_id(id),
         }
     }
 }
@@ -56,21 +56,21 @@ const COMMON: Dialect = Dialect {
     cache_key: false,
     cache_marks: false,
     empty_properties: true,
-    ids: CallIds::AsMade,
+    ids: CallIdFormat::AsMade,
 };
 const OPENAI: Dialect =
-    Dialect { limit: "max_completion_tokens", cache_key: true, ids: CallIds::Plain, ..COMMON };
-const DATABRICKS: Dialect = Dialect { empty_properties: false, ids: CallIds::Plain, ..COMMON };
+    Dialect { limit: "max_completion_tokens", cache_key: true, ids: CallIdFormat::Plain, ..COMMON };
+const DATABRICKS: Dialect = Dialect { empty_properties: false, ids: CallIdFormat::Plain, ..COMMON };
 const DATABRICKS_CLAUDE: Dialect = Dialect { cache_marks: true, ..DATABRICKS };
 
-impl Service {
+impl ChatService {
     /// Its way.
     pub fn dialect(self) -> Dialect {
         match self {
-            Service::Openai => OPENAI,
-            Service::Databricks => DATABRICKS,
-            Service::DatabricksClaude => DATABRICKS_CLAUDE,
-            Service::Other => COMMON,
+            ChatService::Openai => OPENAI,
+            ChatService::Databricks => DATABRICKS,
+            ChatService::DatabricksClaude => DATABRICKS_CLAUDE,
+            ChatService::Other => COMMON,
         }
     }
 }

@@ -12,30 +12,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use self::dialect::Service;
-use crate::hosted::{Decoder, Wire};
-use crate::provider::{Facts, Request};
-use crate::tool_args::Ids;
+use self::dialect::ChatService;
+use crate::hosted::{ReplyDecoder, WireFormat};
+use crate::provider::{ChatRequest, ProviderFacts};
+use crate::tool_args::CallIds;
 
 /// The host of OpenAI's own service, which knows keys that others refuse.
 pub const OPENAI_HOST: &str = "api.openai.com";
 
 /// The chat completions wire.
 #[derive(Debug, Default)]
-pub struct Chat {
+pub struct ChatWire {
     /// Who is asked.
-    pub service: Service,
+    pub service: ChatService,
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
     /// How much the model shall think; its own choice when absent.
-    pub thought: Option<Thought>,
+    pub thought: Option<ReasoningEffort>,
     /// What this server was found not to take.
     pub quirks: ServerQuirks,
 }
 
 /// How much a model shall think.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Thought {
+pub enum ReasoningEffort {
     /// A word that OpenAI's models know, e.g. `low`.
     Effort(String),
     /// Tokens, which Anthropic's models count.
@@ -68,13 +68,13 @@ impl ServerQuirks {
     }
 }
 
-impl Wire for Chat {
-    fn body(&self, request: &Request<'_>, facts: &Facts) -> Value {
+impl WireFormat for ChatWire {
+    fn body(&self, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
         request::body(self, request, facts)
     }
 
-    fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
-        Box::new(reply::ChatDecoder::new(Ids::after(request.messages)))
+    fn decoder(&self, request: &ChatRequest<'_>) -> Box<dyn ReplyDecoder> {
+        Box::new(reply::ChatDecoder::new(CallIds::after(request.messages)))
     }
 
     /// A refusal that names one of these keys is about it: nobody sends them by hand.

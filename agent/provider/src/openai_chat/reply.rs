@@ -5,10 +5,10 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::error::ProviderError;
-use crate::hosted::{Decoder, Stage, object_of};
-use crate::message::{Message, Part, Reply, Role, Stop};
-use crate::provider::{Delta, Hear};
-use crate::tool_args::{self, Ids};
+use crate::hosted::{ReplyDecoder, ReplyProgress, object_of};
+use crate::message::{ContentPart, Message, MessageRole, Reply, StopReason};
+use crate::provider::{Delta, OnDelta};
+use crate::tool_args::{self, CallIds};
 use crate::{http_error, sse};
 
 /// The names under which servers send thought.
@@ -20,8 +20,8 @@ const BROKEN: [&str; 4] = ["error", "insufficient_system_resource", "network_err
 /// A reply on its way.
 #[derive(Debug)]
 pub struct ChatDecoder {
-    ids: Ids,
-    pieces: Vec<Piece>,
+    ids: CallIds,
+    pieces: Vec<DeltaPart>,
     /// The greatest index of a call so far.
     last_index: Option<u64>,
     details: Vec<Value>,
@@ -31,7 +31,7 @@ pub struct ChatDecoder {
 }
 
 #[derive(Debug)]
-enum Piece {
+enum DeltaPart {
     Text(String),
     Thought {
         field: String,
@@ -54,8 +54,12 @@ struct Slot {
     args: String,
 }
 
-impl Decoder for ChatDecoder {
-    fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+impl ReplyDecoder for ChatDecoder {
+    fn event(
+        &mut self,
+        event: &sse::SseEvent,
+        hear: &mut OnDelta<'_>,
+    ) -> Result<ReplyProgress, ProviderError> {
         match object_of(event)? {
             Some(chunk) => self.chunk(&chunk, event.name == "error", hear)?,
             None => self.over |= event.data.trim() == "[DONE]",
@@ -63,7 +67,11 @@ impl Decoder for ChatDecoder {
         Ok(self.stage())
     }
 
-    fn whole(&mut self, body: &Value, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+    fn whole(
+        &mut self,
+        body: &Value,
+        hear: &mut OnDelta<'_>,
+    ) -> Result<ReplyProgress, ProviderError> {
         self.chunk(body, false, hear)?;
         self.over = self.finish.is_some();
         Ok(self.stage())
@@ -75,42 +83,42 @@ impl Decoder for ChatDecoder {
         let finish = finish.or_else(|| (over && !pieces.is_empty()).then(String::new))?;
         let is_cut = matches!(finish.as_str(), "length" | "max_tokens" | "model_length");
         let count = pieces.len();
-        let mut parts: Vec<Part> = pieces
+        let mut parts: Vec<ContentPart> = pieces
             .into_iter()
             .enumerate()
             .map(|(at, piece)| piece.part(&mut ids, is_cut && at + 1 == count))
             .collect();
         if !details.is_empty() {
             let sealed = Some(json!({ "reasoning_details": details }));
-            parts.insert(0, Part::Reasoning { text: String::new(), sealed });
+            parts.insert(0, ContentPart::Reasoning { text: String::new(), sealed });
         }
-        let message = Message { role: Role::Assistant, parts };
+        let message = Message { role: MessageRole::Assistant, parts };
         let stop = match finish.as_str() {
-            _ if is_cut => Stop::Length,
-            "content_filter" | "sensitive" => Stop::Refused,
-            _ if message.calls().next().is_some() => Stop::Calls,
-            _ => Stop::Done,
+            _ if is_cut => StopReason::Length,
+            "content_filter" | "sensitive" => StopReason::Refused,
+            _ if message.calls().next().is_some() => StopReason::Calls,
+            _ => StopReason::Done,
         };
         Some(Reply { message, usage, stop })
     }
 }
 
-impl Piece {
-    fn part(self, ids: &mut Ids, is_cut: bool) -> Part {
+impl DeltaPart {
+    fn part(self, ids: &mut CallIds, is_cut: bool) -> ContentPart {
         match self {
-            Piece::Text(text) => Part::Text { text },
-            Piece::Thought { field, text } => {
-                Part::Reasoning { text, sealed: Some(json!({ "field": field })) }
+            DeltaPart::Text(text) => ContentPart::Text { text },
+            DeltaPart::Thought { field, text } => {
+                ContentPart::Reasoning { text, sealed: Some(json!({ "field": field })) }
             }
-            Piece::Block { text, block } => {
-                Part::Reasoning { text, sealed: Some(json!({ "block": block })) }
+            DeltaPart::Block { text, block } => {
+                ContentPart::Reasoning { text, sealed: Some(json!({ "block": block })) }
             }
-            Piece::Call(slot) => {
+            DeltaPart::Call(slot) => {
                 let id = ids.unique(&slot.id);
                 if is_cut && slot.args.trim().is_empty() {
-                    return Part::Call(tool_args::malformed(id, slot.name, &slot.args));
+                    return ContentPart::Call(tool_args::malformed(id, slot.name, &slot.args));
                 }
-                Part::Call(tool_args::call(id, slot.name, &slot.args))
+                ContentPart::Call(tool_args::call(id, slot.name, &slot.args))
             }
         }
     }
@@ -118,17 +126,17 @@ impl Piece {
 
 impl ChatDecoder {
     /// A reader that gives ids to calls which have none of their own.
-    pub fn new(ids: Ids) -> ChatDecoder {
+    pub fn new(ids: CallIds) -> ChatDecoder {
         let (pieces, details) = (Vec::new(), Vec::new());
         let usage = Usage::default();
         ChatDecoder { ids, pieces, last_index: None, details, usage, finish: None, over: false }
     }
 
-    fn stage(&self) -> Stage {
+    fn stage(&self) -> ReplyProgress {
         match (self.over, &self.finish) {
-            (true, _) => Stage::Over,
-            (false, Some(_)) => Stage::Complete,
-            (false, None) => Stage::Open,
+            (true, _) => ReplyProgress::Over,
+            (false, Some(_)) => ReplyProgress::Complete,
+            (false, None) => ReplyProgress::Open,
         }
     }
 
@@ -136,7 +144,7 @@ impl ChatDecoder {
         &mut self,
         chunk: &Value,
         is_error: bool,
-        hear: &mut Hear<'_>,
+        hear: &mut OnDelta<'_>,
     ) -> Result<(), ProviderError> {
         // vLLM and Databricks put the error into the chunk itself.
         let is_error = is_error || chunk["object"] == "error" || chunk["error_code"].is_string();
@@ -185,7 +193,7 @@ impl ChatDecoder {
         }
     }
 
-    fn delta(&mut self, delta: &Value, hear: &mut Hear<'_>) {
+    fn delta(&mut self, delta: &Value, hear: &mut OnDelta<'_>) {
         let mut thought = THOUGHT.iter().filter_map(|key| Some((*key, delta[*key].as_str()?)));
         if let Some((field, text)) = thought.find(|(_, text)| !text.is_empty()) {
             self.thought(field, text, hear);
@@ -208,7 +216,7 @@ impl ChatDecoder {
     }
 
     /// A part of a content that is a list; blocks of thought come from Databricks and Mistral.
-    fn content(&mut self, part: &Value, hear: &mut Hear<'_>) {
+    fn content(&mut self, part: &Value, hear: &mut OnDelta<'_>) {
         let (kind, inside) = match part["type"].as_str() {
             Some("reasoning") => ("reasoning", "summary"),
             Some("thinking") => ("thinking", "thinking"),
@@ -220,14 +228,14 @@ impl ChatDecoder {
     }
 
     /// A piece of a block of thought: pieces of a kind are joined, a signature closes the block.
-    fn block(&mut self, kind: &str, inside: &str, piece: &Value, hear: &mut Hear<'_>) {
+    fn block(&mut self, kind: &str, inside: &str, piece: &Value, hear: &mut OnDelta<'_>) {
         let more = piece["text"].as_str().unwrap_or_default();
         if !more.is_empty() {
             hear(Delta::Reasoning(more));
         }
-        let Some(Piece::Block { text, block }) = self.pieces.last_mut() else {
+        let Some(DeltaPart::Block { text, block }) = self.pieces.last_mut() else {
             let block = json!({"type": kind, inside: [piece]});
-            self.pieces.push(Piece::Block { text: more.to_owned(), block });
+            self.pieces.push(DeltaPart::Block { text: more.to_owned(), block });
             return;
         };
         text.push_str(more);
@@ -238,28 +246,29 @@ impl ChatDecoder {
         }
     }
 
-    fn text(&mut self, more: &str, hear: &mut Hear<'_>) {
+    fn text(&mut self, more: &str, hear: &mut OnDelta<'_>) {
         if more.is_empty() {
             return;
         }
         match self.pieces.last_mut() {
-            Some(Piece::Text(text)) => text.push_str(more),
-            Some(Piece::Thought { .. } | Piece::Block { .. } | Piece::Call(_)) | None => {
-                self.pieces.push(Piece::Text(more.to_owned()));
+            Some(DeltaPart::Text(text)) => text.push_str(more),
+            Some(DeltaPart::Thought { .. } | DeltaPart::Block { .. } | DeltaPart::Call(_))
+            | None => {
+                self.pieces.push(DeltaPart::Text(more.to_owned()));
             }
         }
         hear(Delta::Text(more));
     }
 
-    fn thought(&mut self, name: &str, more: &str, hear: &mut Hear<'_>) {
+    fn thought(&mut self, name: &str, more: &str, hear: &mut OnDelta<'_>) {
         if more.is_empty() {
             return;
         }
         match self.pieces.last_mut() {
-            Some(Piece::Thought { field, text }) if field == name => text.push_str(more),
+            Some(DeltaPart::Thought { field, text }) if field == name => text.push_str(more),
             Some(_) | None => {
                 let (field, text) = (name.to_owned(), more.to_owned());
-                self.pieces.push(Piece::Thought { field, text });
+                self.pieces.push(DeltaPart::Thought { field, text });
             }
         }
         hear(Delta::Reasoning(more));
@@ -289,8 +298,8 @@ impl ChatDecoder {
         };
         let index = piece["index"].as_u64();
         let slots = self.pieces.iter_mut().rev().filter_map(|piece| match piece {
-            Piece::Call(slot) => Some(slot),
-            Piece::Text(_) | Piece::Thought { .. } | Piece::Block { .. } => None,
+            DeltaPart::Call(slot) => Some(slot),
+            DeltaPart::Text(_) | DeltaPart::Thought { .. } | DeltaPart::Block { .. } => None,
         });
         // An index beyond all others belongs to a new call: no search, which would take longer with
         // each call of a reply.
@@ -300,7 +309,7 @@ impl ChatDecoder {
         let found = if is_new { None } else { slots.next() };
         match found.filter(|slot| slot.goes_on_with(&id, &name)) {
             Some(slot) => slot.args.push_str(&args),
-            None => self.pieces.push(Piece::Call(Slot { index, id, name, args })),
+            None => self.pieces.push(DeltaPart::Call(Slot { index, id, name, args })),
         }
     }
 }

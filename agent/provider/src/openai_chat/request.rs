@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 
 use crate::anthropic::thinking;
 use crate::history::sound;
-use crate::message::{Image, Message, Note, Part, Role, ToolCall};
-use crate::provider::{Facts, Request, ToolSpec};
+use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, ToolCall};
+use crate::provider::{ChatRequest, ProviderFacts, ToolDefinition};
 use crate::tool_args::sendable;
 
-use super::dialect::{CallIds, Dialect};
-use super::{Chat, Thought};
+use super::dialect::{CallIdFormat, Dialect};
+use super::{ChatWire, ReasoningEffort};
 
 /// The body of a request.
-pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
+pub fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
     let dialect = wire.service.dialect();
     let mut messages = Vec::new();
     if !request.system.trim().is_empty() {
@@ -20,8 +20,8 @@ pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
     }
     for message in sound(request.messages) {
         match message.role {
-            Role::User => user(&message, dialect.ids, &mut messages),
-            Role::Assistant => messages.push(assistant(&message, dialect.ids)),
+            MessageRole::User => user(&message, dialect.ids, &mut messages),
+            MessageRole::Assistant => messages.push(assistant(&message, dialect.ids)),
         }
     }
     let mut body = json!({"model": facts.model, "messages": messages});
@@ -51,14 +51,14 @@ pub fn body(wire: &Chat, request: &Request<'_>, facts: &Facts) -> Value {
 }
 
 /// Asks for thought; whether it is of the kind that takes no temperature.
-fn think(thought: Option<&Thought>, request: &Request<'_>, body: &mut Value) -> bool {
+fn think(thought: Option<&ReasoningEffort>, request: &ChatRequest<'_>, body: &mut Value) -> bool {
     match thought {
         None => false,
-        Some(Thought::Effort(word)) => {
+        Some(ReasoningEffort::Effort(word)) => {
             body["reasoning_effort"] = json!(word);
             false
         }
-        Some(Thought::Budget(budget)) => {
+        Some(ReasoningEffort::Budget(budget)) => {
             let asked = thinking(*budget, request, |sealed| sealed["block"].is_object());
             let thinks = asked.is_some();
             if let Some(asked) = asked {
@@ -91,7 +91,7 @@ fn mark(body: &mut Value) {
     }
 }
 
-fn tool(spec: &ToolSpec, dialect: Dialect) -> Value {
+fn tool(spec: &ToolDefinition, dialect: Dialect) -> Value {
     let mut parameters = spec.parameters.clone();
     let is_empty = parameters["properties"].as_object().is_some_and(serde_json::Map::is_empty);
     if is_empty && !dialect.empty_properties {
@@ -103,15 +103,15 @@ fn tool(spec: &ToolSpec, dialect: Dialect) -> Value {
 
 /// A message of the user: each result is a message of its own; pictures of results, which a
 /// result cannot hold, follow in one message of the user.
-fn user(message: &Message, ids: CallIds, messages: &mut Vec<Value>) {
+fn user(message: &Message, ids: CallIdFormat, messages: &mut Vec<Value>) {
     let mut content: Vec<Value> = Vec::new();
     for part in &message.parts {
         match part {
-            Part::Text { text } | Part::Note(Note { text, .. }) => {
+            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
                 content.push(json!({"type": "text", "text": text}))
             }
-            Part::Image(picture) => content.push(image(picture)),
-            Part::Result(result) => {
+            ContentPart::Image(picture) => content.push(image(picture)),
+            ContentPart::Result(result) => {
                 let (id, text) = (ids.sent(&result.call_id), &result.text);
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
                 if !result.images.is_empty() {
@@ -120,7 +120,7 @@ fn user(message: &Message, ids: CallIds, messages: &mut Vec<Value>) {
                     content.extend(result.images.iter().map(image));
                 }
             }
-            Part::Call(_) | Part::Reasoning { .. } => {}
+            ContentPart::Call(_) | ContentPart::Reasoning { .. } => {}
         }
     }
     if content.is_empty() {
@@ -147,7 +147,7 @@ fn plain(content: Vec<Value>) -> Value {
     json!(texts.join("\n\n"))
 }
 
-fn assistant(message: &Message, ids: CallIds) -> Value {
+fn assistant(message: &Message, ids: CallIdFormat) -> Value {
     let words = message.words();
     let calls: Vec<Value> = message.calls().map(|it| call(it, ids)).collect();
     let mut out = json!({"role": "assistant"});
@@ -160,7 +160,7 @@ fn assistant(message: &Message, ids: CallIds) -> Value {
     // Servers whose models think between calls want that thought back, under the name they gave
     // it; a thought that led to plain words is never asked for again.
     for part in &message.parts {
-        if let Part::Reasoning { sealed: Some(sealed), text } = part {
+        if let ContentPart::Reasoning { sealed: Some(sealed), text } = part {
             if let Some(details) = sealed.get("reasoning_details") {
                 out["reasoning_details"] = details.clone();
             } else if let Some(block) = sealed.get("block") {
@@ -179,7 +179,7 @@ fn assistant(message: &Message, ids: CallIds) -> Value {
     out
 }
 
-fn call(call: &ToolCall, ids: CallIds) -> Value {
+fn call(call: &ToolCall, ids: CallIdFormat) -> Value {
     json!({"id": ids.sent(&call.id), "type": "function",
         "function": {"name": call.name, "arguments": sendable(call).to_string()}})
 }

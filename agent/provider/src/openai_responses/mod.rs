@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use crate::hosted::{Decoder, Wire};
-use crate::provider::{Facts, Request};
-use crate::tool_args::Ids;
+use crate::hosted::{ReplyDecoder, WireFormat};
+use crate::provider::{ChatRequest, ProviderFacts};
+use crate::tool_args::CallIds;
 
 /// The responses wire.
 #[derive(Debug, Default)]
-pub struct Responses {
+pub struct ResponsesWire {
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
     /// How much the model thinks, in OpenAI's words; its own choice when absent.
@@ -28,15 +28,15 @@ pub struct Responses {
     no_temperature: AtomicBool,
 }
 
-impl Responses {
+impl ResponsesWire {
     /// A wire with this temperature.
-    pub fn new(temperature: Option<f64>) -> Responses {
-        Responses { temperature, ..Responses::default() }
+    pub fn new(temperature: Option<f64>) -> ResponsesWire {
+        ResponsesWire { temperature, ..ResponsesWire::default() }
     }
 
     /// Sets how much the model thinks.
     #[must_use]
-    pub fn thinking(mut self, effort: Option<String>) -> Responses {
+    pub fn thinking(mut self, effort: Option<String>) -> ResponsesWire {
         self.effort = effort;
         self
     }
@@ -50,13 +50,13 @@ impl Responses {
     }
 }
 
-impl Wire for Responses {
-    fn body(&self, request: &Request<'_>, facts: &Facts) -> Value {
+impl WireFormat for ResponsesWire {
+    fn body(&self, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
         request::body(self, request, facts)
     }
 
-    fn decoder(&self, request: &Request<'_>) -> Box<dyn Decoder> {
-        Box::new(reply::ResponsesDecoder::new(Ids::after(request.messages)))
+    fn decoder(&self, request: &ChatRequest<'_>) -> Box<dyn ReplyDecoder> {
+        Box::new(reply::ResponsesDecoder::new(CallIds::after(request.messages)))
     }
 
     fn adapt(&self, refusal: &str) -> bool {

@@ -7,16 +7,16 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::error::ProviderError;
-use crate::hosted::{Decoder, Stage, object_of};
-use crate::message::{Message, Part, Reply, Role, Stop};
-use crate::provider::{Delta, Hear};
-use crate::tool_args::{self, Ids};
+use crate::hosted::{ReplyDecoder, ReplyProgress, object_of};
+use crate::message::{ContentPart, Message, MessageRole, Reply, StopReason};
+use crate::provider::{Delta, OnDelta};
+use crate::tool_args::{self, CallIds};
 use crate::{http_error, sse};
 
 /// A reply on its way.
 #[derive(Debug)]
 pub struct ResponsesDecoder {
-    ids: Ids,
+    ids: CallIds,
     /// By their place in the reply.
     items: BTreeMap<u64, Item>,
     usage: Usage,
@@ -41,15 +41,23 @@ enum End {
     Refused,
 }
 
-impl Decoder for ResponsesDecoder {
-    fn event(&mut self, event: &sse::Event, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+impl ReplyDecoder for ResponsesDecoder {
+    fn event(
+        &mut self,
+        event: &sse::SseEvent,
+        hear: &mut OnDelta<'_>,
+    ) -> Result<ReplyProgress, ProviderError> {
         if let Some(data) = object_of(event)? {
             self.take(data["type"].as_str().unwrap_or(&event.name), &data, hear)?;
         }
         Ok(self.stage())
     }
 
-    fn whole(&mut self, body: &Value, hear: &mut Hear<'_>) -> Result<Stage, ProviderError> {
+    fn whole(
+        &mut self,
+        body: &Value,
+        hear: &mut OnDelta<'_>,
+    ) -> Result<ReplyProgress, ProviderError> {
         let kind = body["status"].as_str().unwrap_or("completed");
         self.ended(&format!("response.{kind}"), body, hear)?;
         Ok(self.stage())
@@ -59,12 +67,12 @@ impl Decoder for ResponsesDecoder {
         let ResponsesDecoder { mut ids, items, usage, end } = *self;
         let end = end?;
         let parts = items.into_values().flat_map(|item| item.parts(&mut ids)).collect();
-        let message = Message { role: Role::Assistant, parts };
+        let message = Message { role: MessageRole::Assistant, parts };
         let stop = match end {
-            End::Cut => Stop::Length,
-            End::Refused => Stop::Refused,
-            End::Complete if message.calls().next().is_some() => Stop::Calls,
-            End::Complete => Stop::Done,
+            End::Cut => StopReason::Length,
+            End::Refused => StopReason::Refused,
+            End::Complete if message.calls().next().is_some() => StopReason::Calls,
+            End::Complete => StopReason::Done,
         };
         Some(Reply { message, usage, stop })
     }
@@ -72,19 +80,19 @@ impl Decoder for ResponsesDecoder {
 
 impl ResponsesDecoder {
     /// A reader that gives ids to calls which have none of their own.
-    pub fn new(ids: Ids) -> ResponsesDecoder {
+    pub fn new(ids: CallIds) -> ResponsesDecoder {
         ResponsesDecoder { ids, items: BTreeMap::new(), usage: Usage::default(), end: None }
     }
 
-    fn stage(&self) -> Stage {
-        if self.end.is_some() { Stage::Over } else { Stage::Open }
+    fn stage(&self) -> ReplyProgress {
+        if self.end.is_some() { ReplyProgress::Over } else { ReplyProgress::Open }
     }
 
     fn take(
         &mut self,
         kind: &str,
         event: &Value,
-        hear: &mut Hear<'_>,
+        hear: &mut OnDelta<'_>,
     ) -> Result<(), ProviderError> {
         match kind {
             "error" if !event["error"].is_null() => return Err(http_error::in_stream(event)),
@@ -144,7 +152,7 @@ impl ResponsesDecoder {
         &mut self,
         kind: &str,
         response: &Value,
-        hear: &mut Hear<'_>,
+        hear: &mut OnDelta<'_>,
     ) -> Result<(), ProviderError> {
         if response["error"].is_object() || kind == "response.failed" {
             return Err(http_error::in_stream(response));
@@ -182,7 +190,7 @@ impl Item {
     }
 
     /// Takes the item as it is in the end; words that did not come before are heard now.
-    fn close(&mut self, item: &Value, hear: &mut Hear<'_>) {
+    fn close(&mut self, item: &Value, hear: &mut OnDelta<'_>) {
         self.sent = item.clone();
         self.whole = true;
         let all = match item["type"].as_str() {
@@ -207,25 +215,25 @@ impl Item {
         self.heard = all;
     }
 
-    fn parts(self, ids: &mut Ids) -> Option<Part> {
+    fn parts(self, ids: &mut CallIds) -> Option<ContentPart> {
         let word = |key: &str| self.sent[key].as_str().unwrap_or_default().to_owned();
         match self.sent["type"].as_str() {
-            Some("message") => Some(Part::Text { text: self.heard }),
+            Some("message") => Some(ContentPart::Text { text: self.heard }),
             Some("reasoning") => {
                 let sealed = self.whole.then(|| sealed(&self.sent)).flatten();
-                Some(Part::Reasoning { text: self.heard, sealed })
+                Some(ContentPart::Reasoning { text: self.heard, sealed })
             }
             Some("function_call") => {
                 let id = ids.unique(&word("call_id"));
                 let is_cut = !self.whole || self.sent["status"] == "incomplete";
-                Some(Part::Call(if is_cut {
+                Some(ContentPart::Call(if is_cut {
                     tool_args::malformed(id, word("name"), &self.heard)
                 } else {
                     tool_args::call(id, word("name"), &self.heard)
                 }))
             }
             // Words of a server that sends no items.
-            None if !self.heard.is_empty() => Some(Part::Text { text: self.heard }),
+            None if !self.heard.is_empty() => Some(ContentPart::Text { text: self.heard }),
             // What we do not offer we are not asked for.
             Some(_) | None => None,
         }

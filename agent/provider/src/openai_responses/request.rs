@@ -3,19 +3,19 @@
 use serde_json::{Value, json};
 
 use crate::history::sound;
-use crate::message::{Image, Message, Note, Part, Role, ToolResult};
-use crate::provider::{Facts, Request, ToolSpec};
+use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, ToolResult};
+use crate::provider::{ChatRequest, ProviderFacts, ToolDefinition};
 use crate::tool_args::{plain_id, sendable};
 
-use super::Responses;
+use super::ResponsesWire;
 
 /// The body of a request.
-pub fn body(wire: &Responses, request: &Request<'_>, facts: &Facts) -> Value {
+pub fn body(wire: &ResponsesWire, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
     let mut input = Vec::new();
     for message in sound(request.messages) {
         match message.role {
-            Role::User => user(&message, &mut input),
-            Role::Assistant => assistant(&message, &mut input),
+            MessageRole::User => user(&message, &mut input),
+            MessageRole::Assistant => assistant(&message, &mut input),
         }
     }
     let mut body = json!({"model": facts.model, "input": input});
@@ -44,7 +44,7 @@ pub fn body(wire: &Responses, request: &Request<'_>, facts: &Facts) -> Value {
 }
 
 /// Without `strict`, which would make every parameter a required one.
-fn tool(spec: &ToolSpec) -> Value {
+fn tool(spec: &ToolDefinition) -> Value {
     json!({"type": "function", "name": spec.name, "description": spec.description,
         "parameters": spec.parameters, "strict": false})
 }
@@ -54,12 +54,12 @@ fn user(message: &Message, input: &mut Vec<Value>) {
     let mut content: Vec<Value> = Vec::new();
     for part in &message.parts {
         match part {
-            Part::Text { text } | Part::Note(Note { text, .. }) => {
+            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
                 content.push(json!({"type": "input_text", "text": text}))
             }
-            Part::Image(picture) => content.push(image(picture)),
-            Part::Result(result) => input.push(output(result)),
-            Part::Call(_) | Part::Reasoning { .. } => {}
+            ContentPart::Image(picture) => content.push(image(picture)),
+            ContentPart::Result(result) => input.push(output(result)),
+            ContentPart::Call(_) | ContentPart::Reasoning { .. } => {}
         }
     }
     if !content.is_empty() {
@@ -80,17 +80,17 @@ fn output(result: &ToolResult) -> Value {
 fn assistant(message: &Message, input: &mut Vec<Value>) {
     for part in &message.parts {
         match part {
-            Part::Text { text } | Part::Note(Note { text, .. }) => input
+            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => input
                 .push(json!({"type": "message", "role": "assistant",
                 "content": [{"type": "output_text", "text": text}]})),
-            Part::Call(call) => input.push(json!({"type": "function_call",
+            ContentPart::Call(call) => input.push(json!({"type": "function_call",
                 "call_id": plain_id(&call.id), "name": call.name,
                 "arguments": sendable(call).to_string()})),
             // What another wire sealed, or nobody, cannot be read here.
-            Part::Reasoning { sealed, .. } => {
+            ContentPart::Reasoning { sealed, .. } => {
                 input.extend(sealed.as_ref().and_then(|sealed| sealed.get("item")).cloned());
             }
-            Part::Result(_) | Part::Image(_) => {}
+            ContentPart::Result(_) | ContentPart::Image(_) => {}
         }
     }
 }

@@ -4,24 +4,24 @@
 //! A model also shows calls: it quotes a file, or explains. So fenced calls count only at the very
 //! end of a reply that has no others, and only where they are no quotation.
 
-use super::forms::Call;
+use super::forms::FoundCall;
 
 /// A piece of what the model said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub enum TextPiece {
     /// Words.
     Text(String),
     /// Thought, from a `<think>` at the beginning.
     Thought(String),
     /// A call.
-    Call(Call),
+    Call(FoundCall),
 }
 
 /// Takes what was found, gives pieces.
 #[derive(Debug, Default)]
 pub struct CallFilter {
     spaces: String,
-    ready: Vec<Piece>,
+    ready: Vec<TextPiece>,
     /// Fenced calls that nothing has followed so far.
     held: Vec<Fenced>,
     found_outside: bool,
@@ -33,7 +33,7 @@ pub struct CallFilter {
 struct Fenced {
     /// What stood between the words before it and the fence.
     spaces: String,
-    calls: Vec<Call>,
+    calls: Vec<FoundCall>,
     source: String,
 }
 
@@ -44,17 +44,17 @@ impl CallFilter {
     }
 
     /// The pieces that are certain.
-    pub fn take(&mut self) -> Vec<Piece> {
+    pub fn take(&mut self) -> Vec<TextPiece> {
         std::mem::take(&mut self.ready)
     }
 
     /// Nothing more comes: fenced calls count now, unless they are quotations.
-    pub fn finish(&mut self, is_quotation: &dyn Fn(&Call) -> bool) -> Vec<Piece> {
+    pub fn finish(&mut self, is_quotation: &dyn Fn(&FoundCall) -> bool) -> Vec<TextPiece> {
         for fenced in std::mem::take(&mut self.held) {
             if fenced.calls.iter().any(is_quotation) {
                 self.ready.push(fenced.shown());
             } else {
-                self.ready.extend(fenced.calls.into_iter().map(Piece::Call));
+                self.ready.extend(fenced.calls.into_iter().map(TextPiece::Call));
             }
         }
         self.take()
@@ -69,27 +69,27 @@ impl CallFilter {
             let text = std::mem::replace(&mut self.spaces, rest);
             self.begun = true;
             self.show_held();
-            self.ready.push(Piece::Text(text));
+            self.ready.push(TextPiece::Text(text));
         }
     }
 
     /// Thought; it stands before everything else.
     pub fn thought(&mut self, text: String) {
         self.begun = true;
-        self.ready.push(Piece::Thought(text));
+        self.ready.push(TextPiece::Thought(text));
     }
 
     /// A call outside of fences: those inside were examples.
-    pub fn call(&mut self, call: Call) {
+    pub fn call(&mut self, call: FoundCall) {
         self.found_outside = true;
         self.begun = true;
         self.show_held();
         self.spaces.clear();
-        self.ready.push(Piece::Call(call));
+        self.ready.push(TextPiece::Call(call));
     }
 
     /// Calls in a fence.
-    pub fn fenced(&mut self, calls: Vec<Call>, source: String) {
+    pub fn fenced(&mut self, calls: Vec<FoundCall>, source: String) {
         if self.found_outside {
             return self.words(&source);
         }
@@ -105,7 +105,7 @@ impl CallFilter {
 }
 
 impl Fenced {
-    fn shown(self) -> Piece {
-        Piece::Text(format!("{}{}", self.spaces, self.source))
+    fn shown(self) -> TextPiece {
+        TextPiece::Text(format!("{}{}", self.spaces, self.source))
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::lenient::{self, Scan};
+use super::lenient::{self, ObjectEnd};
 use crate::tool_args;
 
 /// What opens and closes a code block.
@@ -10,7 +10,7 @@ pub const FENCE: &str = "```";
 
 /// A call as found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct FoundCall {
     /// The tool.
     pub name: String,
     /// The arguments; `None` when they are broken.
@@ -20,55 +20,55 @@ pub struct Call {
 }
 
 /// What a code fence holds.
-pub enum Fenced {
+pub enum FenceContent {
     /// More must come before it can be told.
     Wait,
     /// Something else than calls.
     Other,
     /// Nothing but calls; where the closing mark ends.
-    Calls(Vec<Call>, usize),
+    Calls(Vec<FoundCall>, usize),
 }
 
 /// A call in a block: any name, so that a wrong one can be answered.
-pub fn named_call(text: &str) -> Option<Call> {
+pub fn named_call(text: &str) -> Option<FoundCall> {
     let source = text.to_owned();
     match lenient::parse(text).and_then(|value| call_of(&value)) {
-        Some((name, args)) => Some(Call { name, args: args.or(Some(Map::new())), source }),
+        Some((name, args)) => Some(FoundCall { name, args: args.or(Some(Map::new())), source }),
         None => {
             let name = lenient::name_in(text)?.to_owned();
-            Some(Call { name, args: None, source })
+            Some(FoundCall { name, args: None, source })
         }
     }
 }
 
 /// A call of one of these tools, with its arguments given.
-pub fn known_call(text: &str, tools: &[String]) -> Option<Call> {
+pub fn known_call(text: &str, tools: &[String]) -> Option<FoundCall> {
     let (name, args) = lenient::parse(text).and_then(|value| call_of(&value))?;
     let source = text.to_owned();
-    tools.contains(&name).then_some(Call { name, args: Some(args?), source })
+    tools.contains(&name).then_some(FoundCall { name, args: Some(args?), source })
 }
 
 /// What a fence holds whose content begins at `start`.
-pub fn fenced_calls(text: &str, start: usize, tools: &[String], ended: bool) -> Fenced {
-    let unsure = || if ended { Fenced::Other } else { Fenced::Wait };
+pub fn fenced_calls(text: &str, start: usize, tools: &[String], ended: bool) -> FenceContent {
+    let unsure = || if ended { FenceContent::Other } else { FenceContent::Wait };
     let mut calls = Vec::new();
     let mut at = start;
     loop {
         let rest = text[at..].trim_start();
         at = text.len() - rest.len();
         if rest.starts_with(FENCE) && !calls.is_empty() {
-            return Fenced::Calls(calls, at + FENCE.len());
+            return FenceContent::Calls(calls, at + FENCE.len());
         }
         if rest.len() < FENCE.len() && FENCE.starts_with(rest) {
             return unsure();
         }
         match begins_like_a_call(rest) {
             None => return unsure(),
-            Some(false) => return Fenced::Other,
+            Some(false) => return FenceContent::Other,
             Some(true) => {}
         }
-        let Scan::Complete(end) = lenient::scan(rest, None) else { return unsure() };
-        let Some(call) = known_call(&rest[..end], tools) else { return Fenced::Other };
+        let ObjectEnd::Complete(end) = lenient::scan(rest, None) else { return unsure() };
+        let Some(call) = known_call(&rest[..end], tools) else { return FenceContent::Other };
         calls.push(call);
         at += end;
     }

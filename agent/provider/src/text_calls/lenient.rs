@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Where an object ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scan {
+pub enum ObjectEnd {
     /// After this many bytes.
     Complete(usize),
     /// The closing tag stands at this byte, outside every string, before the object is closed.
@@ -18,7 +18,7 @@ pub enum Scan {
 }
 
 /// Scans text that begins with `{`; `tag` ends it early.
-pub fn scan(text: &str, tag: Option<&str>) -> Scan {
+pub fn scan(text: &str, tag: Option<&str>) -> ObjectEnd {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -30,14 +30,16 @@ pub fn scan(text: &str, tag: Option<&str>) -> Scan {
             b'}' | b']' => {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
-                    return Scan::Complete(at + 1);
+                    return ObjectEnd::Complete(at + 1);
                 }
             }
-            b'<' if tag.is_some_and(|tag| text[at..].starts_with(tag)) => return Scan::Tag(at),
+            b'<' if tag.is_some_and(|tag| text[at..].starts_with(tag)) => {
+                return ObjectEnd::Tag(at);
+            }
             _ => {}
         }
     }
-    Scan::Open { in_string }
+    ObjectEnd::Open { in_string }
 }
 
 /// Parses text; mends, in this order, raw control characters in strings, single quotes, and
@@ -155,12 +157,12 @@ mod tests {
 
     #[test]
     fn an_object_ends_where_its_braces_say() {
-        assert_eq!(scan(r#"{"a": "}"} x"#, None), Scan::Complete(10));
-        assert_eq!(scan(r#"{"a": "\"}"}"#, None), Scan::Complete(12));
-        assert_eq!(scan(r#"{"a": {"#, None), Scan::Open { in_string: false });
-        assert_eq!(scan(r#"{"a": "x}"#, None), Scan::Open { in_string: true });
-        assert_eq!(scan(r#"{"a": 1</t>"#, Some("</t>")), Scan::Tag(7));
-        assert_eq!(scan(r#"{"a": "</t>"}"#, Some("</t>")), Scan::Complete(13));
+        assert_eq!(scan(r#"{"a": "}"} x"#, None), ObjectEnd::Complete(10));
+        assert_eq!(scan(r#"{"a": "\"}"}"#, None), ObjectEnd::Complete(12));
+        assert_eq!(scan(r#"{"a": {"#, None), ObjectEnd::Open { in_string: false });
+        assert_eq!(scan(r#"{"a": "x}"#, None), ObjectEnd::Open { in_string: true });
+        assert_eq!(scan(r#"{"a": 1</t>"#, Some("</t>")), ObjectEnd::Tag(7));
+        assert_eq!(scan(r#"{"a": "</t>"}"#, Some("</t>")), ObjectEnd::Complete(13));
     }
 
     #[test]

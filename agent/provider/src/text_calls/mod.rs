@@ -13,15 +13,17 @@ use std::fmt::Write;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-use crate::message::{Message, Note, Part, Reply, Role, Stop, ToolCall, ToolResult};
+use crate::message::{
+    ContentPart, HarnessNote, Message, MessageRole, Reply, StopReason, ToolCall, ToolResult,
+};
 
 use crate::error::ProviderError;
 use crate::history::sound;
-use crate::provider::{Delta, Facts, Hear, Provider, Request, ToolSpec};
-use crate::tool_args::{Ids, malformed, sendable};
-use call_filter::Piece;
-use forms::Call;
-use parse::Parser;
+use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts, ToolDefinition};
+use crate::tool_args::{CallIds, malformed, sendable};
+use call_filter::TextPiece;
+use forms::FoundCall;
+use parse::TextCallParser;
 
 /// A provider whose model gets its tools as text.
 pub struct TextCalls {
@@ -38,15 +40,16 @@ impl TextCalls {
 impl Provider for TextCalls {
     fn ask<'a>(
         &'a self,
-        request: &'a Request<'a>,
-        hear: &'a mut Hear<'_>,
+        request: &'a ChatRequest<'a>,
+        hear: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
             let system = system(request.system, request.tools);
             let messages: Vec<Message> = sound(request.messages).iter().map(message).collect();
             let asked =
-                Request { system: &system, messages: &messages, tools: &[], ..request.clone() };
-            let mut parser = Parser::new(request.tools.iter().map(|tool| tool.name.clone()));
+                ChatRequest { system: &system, messages: &messages, tools: &[], ..request.clone() };
+            let mut parser =
+                TextCallParser::new(request.tools.iter().map(|tool| tool.name.clone()));
             let mut pieces = Vec::new();
             let mut listen = |delta: Delta<'_>| match delta {
                 Delta::Text(text) => pass(parser.push(text), &mut pieces, hear),
@@ -55,13 +58,13 @@ impl Provider for TextCalls {
                 }
             };
             let reply = self.inner.ask(&asked, &mut listen).await?;
-            let is_quotation = |call: &Call| is_quoted(&call.source, request.messages);
+            let is_quotation = |call: &FoundCall| is_quoted(&call.source, request.messages);
             pass(parser.end(&is_quotation), &mut pieces, hear);
-            Ok(with_calls(reply, pieces, Ids::after(request.messages)))
+            Ok(with_calls(reply, pieces, CallIds::after(request.messages)))
         })
     }
 
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &ProviderFacts {
         self.inner.facts()
     }
 }
@@ -70,47 +73,49 @@ impl Provider for TextCalls {
 fn is_quoted(text: &str, messages: &[Message]) -> bool {
     let plain = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
     let wanted = plain(text);
-    let said = |part: &Part| match part {
-        Part::Text { text } | Part::Note(Note { text, .. }) => plain(text).contains(&wanted),
-        Part::Result(result) => plain(&result.text).contains(&wanted),
-        Part::Reasoning { .. } | Part::Call(_) | Part::Image(_) => false,
+    let said = |part: &ContentPart| match part {
+        ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
+            plain(text).contains(&wanted)
+        }
+        ContentPart::Result(result) => plain(&result.text).contains(&wanted),
+        ContentPart::Reasoning { .. } | ContentPart::Call(_) | ContentPart::Image(_) => false,
     };
-    let others = messages.iter().filter(|message| message.role == Role::User);
+    let others = messages.iter().filter(|message| message.role == MessageRole::User);
     others.flat_map(|message| &message.parts).any(said)
 }
 
 /// Lets new pieces be heard and keeps them.
-fn pass(new: Vec<Piece>, pieces: &mut Vec<Piece>, hear: &mut Hear<'_>) {
+fn pass(new: Vec<TextPiece>, pieces: &mut Vec<TextPiece>, hear: &mut OnDelta<'_>) {
     for piece in new {
         match &piece {
-            Piece::Text(text) => hear(Delta::Text(text)),
-            Piece::Thought(text) => hear(Delta::Reasoning(text)),
-            Piece::Call(_) => hear(Delta::Ping),
+            TextPiece::Text(text) => hear(Delta::Text(text)),
+            TextPiece::Thought(text) => hear(Delta::Reasoning(text)),
+            TextPiece::Call(_) => hear(Delta::Ping),
         }
         match (pieces.last_mut(), piece) {
-            (Some(Piece::Text(text)), Piece::Text(more))
-            | (Some(Piece::Thought(text)), Piece::Thought(more)) => text.push_str(&more),
+            (Some(TextPiece::Text(text)), TextPiece::Text(more))
+            | (Some(TextPiece::Thought(text)), TextPiece::Thought(more)) => text.push_str(&more),
             (_, piece) => pieces.push(piece),
         }
     }
 }
 
 /// The reply with its words replaced by what was found in them.
-fn with_calls(mut reply: Reply, pieces: Vec<Piece>, mut ids: Ids) -> Reply {
-    reply.message.parts.retain(|part| !matches!(part, Part::Text { .. }));
+fn with_calls(mut reply: Reply, pieces: Vec<TextPiece>, mut ids: CallIds) -> Reply {
+    reply.message.parts.retain(|part| !matches!(part, ContentPart::Text { .. }));
     reply.message.parts.extend(pieces.into_iter().map(|piece| match piece {
-        Piece::Text(text) => Part::Text { text },
-        Piece::Thought(text) => Part::Reasoning { text, sealed: None },
-        Piece::Call(call) => Part::Call(tool_call(call, ids.unique(""))),
+        TextPiece::Text(text) => ContentPart::Text { text },
+        TextPiece::Thought(text) => ContentPart::Reasoning { text, sealed: None },
+        TextPiece::Call(call) => ContentPart::Call(tool_call(call, ids.unique(""))),
     }));
-    if reply.stop == Stop::Done && reply.message.calls().next().is_some() {
-        reply.stop = Stop::Calls;
+    if reply.stop == StopReason::Done && reply.message.calls().next().is_some() {
+        reply.stop = StopReason::Calls;
     }
     reply
 }
 
-fn tool_call(call: Call, id: String) -> ToolCall {
-    let Call { name, args, source } = call;
+fn tool_call(call: FoundCall, id: String) -> ToolCall {
+    let FoundCall { name, args, source } = call;
     match args {
         Some(args) => ToolCall { id, name, args: args.into(), malformed: None },
         None => malformed(id, name, &source),
@@ -118,7 +123,7 @@ fn tool_call(call: Call, id: String) -> ToolCall {
 }
 
 /// The system prompt with the tools.
-pub fn system(prompt: &str, tools: &[ToolSpec]) -> String {
+pub fn system(prompt: &str, tools: &[ToolDefinition]) -> String {
     if tools.is_empty() {
         return prompt.to_owned();
     }
@@ -152,17 +157,17 @@ fn message(message: &Message) -> Message {
     };
     for part in &message.parts {
         match part {
-            Part::Text { text } | Part::Note(Note { text, .. }) => line(text),
-            Part::Reasoning { .. } => {}
-            Part::Call(call) => line(&call_text(call)),
-            Part::Result(result) => {
+            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => line(text),
+            ContentPart::Reasoning { .. } => {}
+            ContentPart::Call(call) => line(&call_text(call)),
+            ContentPart::Result(result) => {
                 line(&response_text(result));
-                images.extend(result.images.iter().cloned().map(Part::Image));
+                images.extend(result.images.iter().cloned().map(ContentPart::Image));
             }
-            Part::Image(image) => images.push(Part::Image(image.clone())),
+            ContentPart::Image(image) => images.push(ContentPart::Image(image.clone())),
         }
     }
-    let parts = std::iter::once(Part::Text { text }).chain(images).collect();
+    let parts = std::iter::once(ContentPart::Text { text }).chain(images).collect();
     Message { role: message.role, parts }
 }
 

@@ -5,9 +5,11 @@
 //! What may still become a call is held back; all else is passed on at once. Calls in fences
 //! count only at the end of a reply without others, because models also show calls as examples.
 
-use super::call_filter::{CallFilter, Piece};
-use super::forms::{Call, FENCE, Fenced, begins_like_a_call, fenced_calls, known_call, named_call};
-use super::lenient::{self, Scan};
+use super::call_filter::{CallFilter, TextPiece};
+use super::forms::{
+    FENCE, FenceContent, FoundCall, begins_like_a_call, fenced_calls, known_call, named_call,
+};
+use super::lenient::{self, ObjectEnd};
 
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
@@ -23,15 +25,15 @@ const MOST_FILLER: usize = 80;
 
 /// Takes words, gives pieces.
 #[derive(Debug)]
-pub struct Parser {
+pub struct TextCallParser {
     tools: Vec<String>,
     buffer: String,
-    place: Place,
+    place: ParseState,
     out: CallFilter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ParseState {
     LineStart,
     InLine,
     Fence,
@@ -49,19 +51,19 @@ enum Look {
     Plain,
 }
 
-impl Parser {
+impl TextCallParser {
     /// A parser for a reply; the JSON forms count only for these tools.
-    pub fn new(tools: impl IntoIterator<Item = String>) -> Parser {
-        Parser {
+    pub fn new(tools: impl IntoIterator<Item = String>) -> TextCallParser {
+        TextCallParser {
             tools: tools.into_iter().collect(),
             buffer: String::new(),
-            place: Place::LineStart,
+            place: ParseState::LineStart,
             out: CallFilter::default(),
         }
     }
 
     /// Takes the next words; gives the pieces that are certain.
-    pub fn push(&mut self, more: &str) -> Vec<Piece> {
+    pub fn push(&mut self, more: &str) -> Vec<TextPiece> {
         self.buffer.push_str(more);
         while self.step(false) {}
         self.out.take()
@@ -69,7 +71,7 @@ impl Parser {
 
     /// The reply is over; gives the rest. Spaces before a call and at the end are left out. Fenced
     /// calls that are quotations stay words.
-    pub fn end(&mut self, is_quotation: &dyn Fn(&Call) -> bool) -> Vec<Piece> {
+    pub fn end(&mut self, is_quotation: &dyn Fn(&FoundCall) -> bool) -> Vec<TextPiece> {
         while self.step(true) {}
         self.out.finish(is_quotation)
     }
@@ -80,21 +82,21 @@ impl Parser {
             return false;
         }
         let look = match self.place {
-            Place::Thought => self.thought(ended),
-            Place::AfterThought => {
+            ParseState::Thought => self.thought(ended),
+            ParseState::AfterThought => {
                 let blank = self.buffer.len() - self.buffer.trim_start().len();
                 self.drop_front(blank);
                 if !self.buffer.is_empty() {
-                    self.place = Place::LineStart;
+                    self.place = ParseState::LineStart;
                 }
                 Look::Done
             }
-            Place::Fence => self.fence_line(ended),
-            Place::LineStart => match self.line_start(ended) {
+            ParseState::Fence => self.fence_line(ended),
+            ParseState::LineStart => match self.line_start(ended) {
                 Look::Plain => self.in_line(ended),
                 look => look,
             },
-            Place::InLine => self.in_line(ended),
+            ParseState::InLine => self.in_line(ended),
         };
         !matches!(look, Look::Wait)
     }
@@ -104,7 +106,7 @@ impl Parser {
         let rest = &self.buffer[indent..];
         if !self.out.has_begun() && rest.starts_with(THINK) {
             self.drop_front(indent + THINK.len());
-            self.place = Place::Thought;
+            self.place = ParseState::Thought;
             return Look::Done;
         }
         if rest.starts_with('{') {
@@ -130,13 +132,13 @@ impl Parser {
             None => self.say(self.buffer.len()),
             Some(at) if self.buffer.as_bytes()[at] == b'\n' => {
                 self.say(at + 1);
-                self.place = Place::LineStart;
+                self.place = ParseState::LineStart;
                 return Look::Done;
             }
             Some(0) => return self.angle(ended),
             Some(at) => self.say(at),
         }
-        self.place = Place::InLine;
+        self.place = ParseState::InLine;
         Look::Done
     }
 
@@ -153,7 +155,7 @@ impl Parser {
             return Look::Wait;
         }
         self.say(1);
-        self.place = Place::InLine;
+        self.place = ParseState::InLine;
         Look::Done
     }
 
@@ -166,11 +168,11 @@ impl Parser {
         }
         if !inside.starts_with('{') {
             self.say(OPEN.len());
-            self.place = Place::InLine;
+            self.place = ParseState::InLine;
             return Look::Done;
         }
         let (end, after) = match lenient::scan(inside, Some(CLOSE)) {
-            Scan::Complete(end) => {
+            ObjectEnd::Complete(end) => {
                 let rest = inside[end..].trim_start();
                 if !ended && rest.len() < CLOSE.len() && CLOSE.starts_with(rest) {
                     return Look::Wait;
@@ -179,10 +181,10 @@ impl Parser {
                 let closed = rest.starts_with(CLOSE);
                 (end, if closed { end + spaces + CLOSE.len() } else { end })
             }
-            Scan::Tag(at) => (at, at + CLOSE.len()),
-            Scan::Open { .. } if !ended => return Look::Wait,
+            ObjectEnd::Tag(at) => (at, at + CLOSE.len()),
+            ObjectEnd::Open { .. } if !ended => return Look::Wait,
             // A tag inside a string ends the block only when the string has no end.
-            Scan::Open { .. } => match inside.find(CLOSE) {
+            ObjectEnd::Open { .. } => match inside.find(CLOSE) {
                 Some(at) => (at, at + CLOSE.len()),
                 None => (inside.len(), inside.len()),
             },
@@ -192,7 +194,7 @@ impl Parser {
             Some(call) => self.found(call, start + after),
             None => self.say(start + after),
         }
-        self.place = Place::InLine;
+        self.place = ParseState::InLine;
         Look::Done
     }
 
@@ -206,12 +208,12 @@ impl Parser {
             Some(true) => {}
         }
         let end = match lenient::scan(rest, None) {
-            Scan::Complete(end) => end,
-            Scan::Tag(_) | Scan::Open { .. } if !ended => return Look::Wait,
-            Scan::Tag(_) | Scan::Open { .. } => {
+            ObjectEnd::Complete(end) => end,
+            ObjectEnd::Tag(_) | ObjectEnd::Open { .. } if !ended => return Look::Wait,
+            ObjectEnd::Tag(_) | ObjectEnd::Open { .. } => {
                 let known = lenient::name_in(rest).filter(|name| self.knows(name));
                 let Some(name) = known.map(str::to_owned) else { return Look::Plain };
-                let call = Call { name, args: None, source: rest.to_owned() };
+                let call = FoundCall { name, args: None, source: rest.to_owned() };
                 self.found(call, self.buffer.len());
                 return Look::Done;
             }
@@ -249,13 +251,13 @@ impl Parser {
         }
         let object = &rest[brace..];
         let (end, args) = match lenient::scan(object, None) {
-            Scan::Complete(end) => (end, lenient::parse(&object[..end])),
-            Scan::Tag(_) | Scan::Open { .. } if !ended => return Look::Wait,
-            Scan::Tag(_) | Scan::Open { .. } => (object.len(), None),
+            ObjectEnd::Complete(end) => (end, lenient::parse(&object[..end])),
+            ObjectEnd::Tag(_) | ObjectEnd::Open { .. } if !ended => return Look::Wait,
+            ObjectEnd::Tag(_) | ObjectEnd::Open { .. } => (object.len(), None),
         };
         let source = object[..end].to_owned();
         let args = args.and_then(|value| value.as_object().cloned());
-        self.found(Call { name, args, source }, start + brace + end);
+        self.found(FoundCall { name, args, source }, start + brace + end);
         Look::Done
     }
 
@@ -269,16 +271,16 @@ impl Parser {
             return Look::Plain;
         }
         match fenced_calls(&self.buffer, line + 1, &self.tools, ended) {
-            Fenced::Wait => return Look::Wait,
-            Fenced::Calls(calls, end) => {
+            FenceContent::Wait => return Look::Wait,
+            FenceContent::Calls(calls, end) => {
                 let source = self.buffer[..end].to_owned();
                 self.drop_front(end);
                 self.out.fenced(calls, source);
-                self.place = Place::InLine;
+                self.place = ParseState::InLine;
             }
-            Fenced::Other => {
+            FenceContent::Other => {
                 self.say(line + 1);
-                self.place = Place::Fence;
+                self.place = ParseState::Fence;
             }
         }
         Look::Done
@@ -293,7 +295,7 @@ impl Parser {
         };
         let line = self.buffer[..end].trim();
         if line.starts_with(FENCE) && line.chars().all(|c| c == '`') {
-            self.place = Place::LineStart;
+            self.place = ParseState::LineStart;
         }
         self.say(end);
         Look::Done
@@ -303,7 +305,7 @@ impl Parser {
         if let Some(at) = self.buffer.find(THOUGHT) {
             self.think(at);
             self.drop_front(THOUGHT.len());
-            self.place = Place::AfterThought;
+            self.place = ParseState::AfterThought;
             return Look::Done;
         }
         let kept = (1..THOUGHT.len()).rev().find(|n| self.buffer.ends_with(&THOUGHT[..*n]));
@@ -333,10 +335,10 @@ impl Parser {
         self.out.words(&text);
     }
 
-    fn found(&mut self, call: Call, bytes: usize) {
+    fn found(&mut self, call: FoundCall, bytes: usize) {
         self.drop_front(bytes);
         self.out.call(call);
-        self.place = Place::LineStart;
+        self.place = ParseState::LineStart;
     }
 
     fn knows(&self, name: &str) -> bool {

@@ -3,20 +3,20 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::call_filter::Piece;
-use super::parse::Parser;
+use super::call_filter::TextPiece;
+use super::parse::TextCallParser;
 
 /// What is found: words joined as they stand between calls.
 fn found(chunks: &[&str]) -> Vec<String> {
-    let mut parser = Parser::new(["shell".to_owned(), "read_file".to_owned()]);
-    let mut pieces: Vec<Piece> = chunks.iter().flat_map(|chunk| parser.push(chunk)).collect();
+    let mut parser = TextCallParser::new(["shell".to_owned(), "read_file".to_owned()]);
+    let mut pieces: Vec<TextPiece> = chunks.iter().flat_map(|chunk| parser.push(chunk)).collect();
     pieces.extend(parser.end(&|_| false));
     let mut out: Vec<String> = Vec::new();
     for piece in pieces {
         let (kind, more) = match piece {
-            Piece::Text(text) => ("text ", text),
-            Piece::Thought(text) => ("thought ", text),
-            Piece::Call(call) => {
+            TextPiece::Text(text) => ("text ", text),
+            TextPiece::Thought(text) => ("thought ", text),
+            TextPiece::Call(call) => {
                 let args = call.args.map_or(json!(call.source), Value::Object);
                 out.push(format!("call {} {args}", call.name));
                 continue;
@@ -143,11 +143,11 @@ fn where_the_words_are_cut_makes_no_difference() {
 
 #[test]
 fn plain_words_are_passed_on_as_they_come() {
-    let mut parser = Parser::new(["shell".to_owned()]);
-    assert_eq!(parser.push("Hello"), [Piece::Text("Hello".into())]);
-    assert_eq!(parser.push(" you, 1 <"), [Piece::Text(" you, 1".into())]);
-    assert_eq!(parser.push(" 2"), [Piece::Text(" <".into()), Piece::Text(" 2".into())]);
-    assert_eq!(parser.push("\n{\"key\""), [Piece::Text("\n{\"key\"".into())]);
+    let mut parser = TextCallParser::new(["shell".to_owned()]);
+    assert_eq!(parser.push("Hello"), [TextPiece::Text("Hello".into())]);
+    assert_eq!(parser.push(" you, 1 <"), [TextPiece::Text(" you, 1".into())]);
+    assert_eq!(parser.push(" 2"), [TextPiece::Text(" <".into()), TextPiece::Text(" 2".into())]);
+    assert_eq!(parser.push("\n{\"key\""), [TextPiece::Text("\n{\"key\"".into())]);
 }
 
 proptest! {

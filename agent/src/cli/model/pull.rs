@@ -24,7 +24,7 @@ const STILL: Duration = Duration::from_secs(30);
 const RESUMES: u32 = 3;
 
 /// What is to be fetched, and where it goes.
-pub struct Wanted<'a> {
+pub struct Download<'a> {
     /// Its address.
     pub url: &'a str,
     /// What it must hash to, in hex.
@@ -36,7 +36,7 @@ pub struct Wanted<'a> {
 }
 
 /// Fetches a file.
-pub async fn fetch(wanted: &Wanted<'_>) -> Result<()> {
+pub async fn fetch(wanted: &Download<'_>) -> Result<()> {
     let half = beside(wanted.target, ".part");
     let locked = Lock::try_take(&beside(wanted.target, ".lock"));
     let Some(_lock) = locked.or_fail(|| cannot(wanted))? else {
@@ -50,9 +50,11 @@ pub async fn fetch(wanted: &Wanted<'_>) -> Result<()> {
         let before = length(&half);
         match transfer(&client, wanted, &half, &bar).await {
             Ok(()) => break,
-            Err(Broken::Off(_)) if length(&half) > before && resumes < RESUMES => resumes += 1,
-            Err(Broken::Off(why)) => return Err(broke_off(wanted, &half, &why)),
-            Err(Broken::Refused(failure)) => return Err(failure),
+            Err(TransferError::Off(_)) if length(&half) > before && resumes < RESUMES => {
+                resumes += 1
+            }
+            Err(TransferError::Off(why)) => return Err(broke_off(wanted, &half, &why)),
+            Err(TransferError::Refused(failure)) => return Err(failure),
         }
     }
     bar.finish_and_clear();
@@ -63,7 +65,7 @@ pub async fn fetch(wanted: &Wanted<'_>) -> Result<()> {
 }
 
 /// Why a transfer ended.
-enum Broken {
+enum TransferError {
     /// The connection: another try may go on.
     Off(String),
     /// The server or the disk: another try would not help.
@@ -72,20 +74,21 @@ enum Broken {
 
 async fn transfer(
     client: &Client,
-    wanted: &Wanted<'_>,
+    wanted: &Download<'_>,
     half: &Path,
     bar: &ProgressBar,
-) -> std::result::Result<(), Broken> {
-    let off = |e: reqwest::Error| Broken::Off(innermost(&e));
-    let refused = |e: io::Error| Broken::Refused(Failure::failed(cannot(wanted)).because(e));
+) -> std::result::Result<(), TransferError> {
+    let off = |e: reqwest::Error| TransferError::Off(innermost(&e));
+    let refused = |e: io::Error| TransferError::Refused(Failure::failed(cannot(wanted)).because(e));
     let have = length(half);
     let mut request = client.get(wanted.url);
     if have > 0 {
         request = request.header(RANGE, format!("bytes={have}-"));
     }
     let answer = tokio::time::timeout(STILL, request.send()).await;
-    let response = answer.map_err(|_| Broken::Off("no answer in 30 s".into()))?.map_err(off)?;
-    let from = start(&response, have).map_err(|why| Broken::Refused(said(wanted, &why)))?;
+    let response =
+        answer.map_err(|_| TransferError::Off("no answer in 30 s".into()))?.map_err(off)?;
+    let from = start(&response, have).map_err(|why| TransferError::Refused(said(wanted, &why)))?;
     let open = OpenOptions::new().create(true).write(true).truncate(from == 0).open(half);
     let mut file = open.map_err(refused)?;
     io::Seek::seek(&mut file, io::SeekFrom::Start(from)).map_err(refused)?;
@@ -94,19 +97,19 @@ async fn transfer(
     let mut body = response.bytes_stream();
     loop {
         let next = tokio::time::timeout(STILL, body.next()).await;
-        let next = next.map_err(|_| Broken::Off("no data for 30 s".into()))?;
+        let next = next.map_err(|_| TransferError::Off("no data for 30 s".into()))?;
         let Some(chunk) = next.transpose().map_err(off)? else { break };
         at += chunk.len() as u64;
         if at > wanted.bytes {
             let why = format!("it is longer than {} bytes", wanted.bytes);
             let _ = fs::remove_file(half);
-            return Err(Broken::Refused(said(wanted, &why)));
+            return Err(TransferError::Refused(said(wanted, &why)));
         }
         file.write_all(&chunk).map_err(refused)?;
         bar.set_position(at);
     }
     if at < wanted.bytes {
-        return Err(Broken::Off(format!(
+        return Err(TransferError::Off(format!(
             "the connection closed after {at} of {} bytes",
             wanted.bytes
         )));
@@ -135,7 +138,7 @@ fn start(response: &Response, have: u64) -> std::result::Result<u64, String> {
     }
 }
 
-fn check(wanted: &Wanted<'_>, half: &Path) -> Result<()> {
+fn check(wanted: &Download<'_>, half: &Path) -> Result<()> {
     let found = sha256(half).or_fail(|| cannot(wanted))?;
     if found == wanted.sha256 {
         return Ok(());
@@ -183,15 +186,15 @@ fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |meta| meta.len())
 }
 
-fn cannot(wanted: &Wanted<'_>) -> String {
+fn cannot(wanted: &Download<'_>) -> String {
     format!("cannot download {}", wanted.url)
 }
 
-fn said(wanted: &Wanted<'_>, why: &str) -> Failure {
+fn said(wanted: &Download<'_>, why: &str) -> Failure {
     ways_out(Failure::failed(cannot(wanted)).because(why))
 }
 
-fn broke_off(wanted: &Wanted<'_>, half: &Path, why: &str) -> Failure {
+fn broke_off(wanted: &Download<'_>, half: &Path, why: &str) -> Failure {
     let failure = Failure::failed(cannot(wanted)).because(why);
     match length(half) {
         0 => ways_out(failure),
@@ -251,7 +254,7 @@ mod tests {
     }
 
     async fn pull(url: &str, target: &Path, sha256: &str) -> Result<()> {
-        fetch(&Wanted { url, sha256, bytes: CONTENT.len() as u64, target }).await
+        fetch(&Download { url, sha256, bytes: CONTENT.len() as u64, target }).await
     }
 
     fn pinned() -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::config::agent::{Action, Policy};
+use base::config::agent::{CommandPolicy, GateAction};
 use base::failure::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{CallArgs, as_json, exit_code, given, loaded, print, workplace};
 use gate::AccessRequest;
 use gate::core_exact::{Evaluator, Judgement, Route};
-use gate::policy::{Confine, Verdict};
+use gate::policy::{BoxUse, PolicyVerdict};
 use tools::args as arguments;
 use tools::call::{self, Invocation};
 use tools::output::ToolOutput;
@@ -43,7 +43,7 @@ enum Judge {
 
 /// What is printed.
 #[derive(Debug, Serialize)]
-struct Told {
+struct CheckReport {
     route: &'static str,
     reason: String,
     voice_message: String,
@@ -55,8 +55,8 @@ pub fn run(args: &CheckArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     let text = given(&args.call.args)?;
     let (cwd, config) = loaded(args.call.cwd.as_deref())?;
     let policy = match args.policy {
-        Some(Judge::Default) => Policy::Default,
-        Some(Judge::CoreExact) => Policy::CoreExact,
+        Some(Judge::Default) => CommandPolicy::Default,
+        Some(Judge::CoreExact) => CommandPolicy::CoreExact,
         None => config.gate.policy,
     };
     let Ok(call @ Value::Object(_)) = serde_json::from_str::<Value>(&text) else {
@@ -66,13 +66,13 @@ pub fn run(args: &CheckArgs, toolset: &'static dyn Toolset) -> Result<u8> {
         );
     };
     let told = match policy {
-        Policy::CoreExact => {
+        CommandPolicy::CoreExact => {
             let evaluator = Evaluator::new(&config.gate)?;
             by_words(evaluator.judge(&args.call.name, &call, args.force_host))
         }
-        Policy::Default => {
+        CommandPolicy::Default => {
             let mut config = config;
-            config.gate.policy = Policy::Default;
+            config.gate.policy = CommandPolicy::Default;
             let at = workplace((&cwd, None), &config, toolset)?;
             match call::prepare(args.call.profile, &args.call.name, &call, &at) {
                 Ok(call) => by_gate(&call),
@@ -91,17 +91,17 @@ fn bad_call(wrong: &ToolOutput, json: bool) -> Result<u8> {
     Ok(exit_code(wrong))
 }
 
-fn by_words(judgement: Judgement) -> Told {
+fn by_words(judgement: Judgement) -> CheckReport {
     let Judgement { route, reason, voice_message, require_confirmation } = judgement;
     let route = match route {
         Route::Host => "host",
         Route::Sandbox => "sandbox",
     };
-    Told { route, reason, voice_message, require_confirmation }
+    CheckReport { route, reason, voice_message, require_confirmation }
 }
 
 /// The strictest verdict about what a call reaches.
-fn by_gate(call: &Invocation<'_>) -> Told {
+fn by_gate(call: &Invocation<'_>) -> CheckReport {
     let verdicts = call.scope().access.iter().map(|access| {
         let (root, session_dir) = (&call.at.root, &call.at.session_dir);
         let visitor =
@@ -110,40 +110,40 @@ fn by_gate(call: &Invocation<'_>) -> Told {
     });
     let strictest = verdicts.max_by_key(|verdict| strictness(verdict.action));
     let Some(verdict) = strictest else {
-        return told(&Verdict::by_reach(Action::Allow, String::new()));
+        return told(&PolicyVerdict::by_reach(GateAction::Allow, String::new()));
     };
     told(&verdict)
 }
 
-fn told(verdict: &Verdict) -> Told {
+fn told(verdict: &PolicyVerdict) -> CheckReport {
     let (action, why) = (verdict.action, &verdict.why);
     let route = match action {
-        Action::Allow | Action::Ask if verdict.confine == Confine::Always => "box",
-        Action::Allow | Action::Ask => "host",
-        Action::Box => "box",
-        Action::Deny => "deny",
+        GateAction::Allow | GateAction::Ask if verdict.confine == BoxUse::Always => "box",
+        GateAction::Allow | GateAction::Ask => "host",
+        GateAction::Box => "box",
+        GateAction::Deny => "deny",
     };
     let reason = if why.is_empty() { "safe".to_owned() } else { why.clone() };
     let voice = match action {
-        Action::Allow => "That call is safe to run here.",
-        Action::Ask => "That call needs your approval. Continue?",
-        Action::Box => "That call runs in the sandbox.",
-        Action::Deny => "That call is not allowed.",
+        GateAction::Allow => "That call is safe to run here.",
+        GateAction::Ask => "That call needs your approval. Continue?",
+        GateAction::Box => "That call runs in the sandbox.",
+        GateAction::Deny => "That call is not allowed.",
     };
-    let require_confirmation = action == Action::Ask;
-    Told { route, reason, voice_message: voice.to_owned(), require_confirmation }
+    let require_confirmation = action == GateAction::Ask;
+    CheckReport { route, reason, voice_message: voice.to_owned(), require_confirmation }
 }
 
-fn strictness(action: Action) -> u8 {
+fn strictness(action: GateAction) -> u8 {
     match action {
-        Action::Allow => 0,
-        Action::Box => 1,
-        Action::Ask => 2,
-        Action::Deny => 3,
+        GateAction::Allow => 0,
+        GateAction::Box => 1,
+        GateAction::Ask => 2,
+        GateAction::Deny => 3,
     }
 }
 
-fn shown(told: &Told, json: bool) -> Result<String> {
+fn shown(told: &CheckReport, json: bool) -> Result<String> {
     use base::failure::OrFail;
     if json {
         let line = serde_json::to_string(told).or_fail(|| "cannot write the verdict as JSON")?;

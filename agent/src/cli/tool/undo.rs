@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{directory, print, state_dir};
-use tools::undo::restore::{self, Became, Taken};
+use tools::undo::restore::{self, RestoreOutcome, UndoneWrite};
 use tools::undo::{self, Backup};
 
 /// `g3 tool undo`.
@@ -49,7 +49,7 @@ pub fn run(args: &UndoArgs) -> Result<()> {
 
 fn row(kept: &Backup) -> Value {
     let record = &kept.record;
-    let file = |file: &undo::File| json!({ "path": file.path, "change": change(file) });
+    let file = |file: &undo::WrittenFile| json!({ "path": file.path, "change": change(file) });
     json!({
         "id": kept.number,
         "time": record.time,
@@ -60,12 +60,12 @@ fn row(kept: &Backup) -> Value {
 
 fn line(kept: &Backup) -> String {
     let record = &kept.record;
-    let file = |file: &undo::File| format!("{} {}", change(file), file.path);
+    let file = |file: &undo::WrittenFile| format!("{} {}", change(file), file.path);
     let files: Vec<String> = record.files.iter().map(file).collect();
     format!("{:4}  {}  {}: {}\n", kept.number, record.time, record.tool, files.join(", "))
 }
 
-fn change(file: &undo::File) -> &'static str {
+fn change(file: &undo::WrittenFile) -> &'static str {
     match (&file.before, &file.after) {
         (None, _) => "created",
         (Some(_), Some(_)) => "changed",
@@ -73,16 +73,16 @@ fn change(file: &undo::File) -> &'static str {
     }
 }
 
-fn word(became: Became) -> &'static str {
+fn word(became: RestoreOutcome) -> &'static str {
     match became {
-        Became::Restored => "restored",
-        Became::Removed => "removed",
-        Became::Unchanged => "unchanged",
+        RestoreOutcome::Restored => "restored",
+        RestoreOutcome::Removed => "removed",
+        RestoreOutcome::Unchanged => "unchanged",
     }
 }
 
-fn report(taken: &Taken) -> Value {
-    let file = |(path, became): &(PathBuf, Became)| json!({ "path": path.to_string_lossy(), "became": word(*became) });
+fn report(taken: &UndoneWrite) -> Value {
+    let file = |(path, became): &(PathBuf, RestoreOutcome)| json!({ "path": path.to_string_lossy(), "became": word(*became) });
     json!({
         "id": taken.kept.number,
         "time": taken.kept.record.time,
@@ -92,7 +92,7 @@ fn report(taken: &Taken) -> Value {
     })
 }
 
-fn told(taken: &Taken) -> String {
+fn told(taken: &UndoneWrite) -> String {
     let tool = &taken.kept.record.tool;
     if !taken.was_made() {
         let names: Vec<String> =
@@ -102,7 +102,8 @@ fn told(taken: &Taken) -> String {
             names.join(", ")
         );
     }
-    let line =
-        |(path, became): &(PathBuf, Became)| format!("{}  {}\n", word(*became), path.display());
+    let line = |(path, became): &(PathBuf, RestoreOutcome)| {
+        format!("{}  {}\n", word(*became), path.display())
+    };
     format!("undid `{tool}`\n{}", taken.files.iter().map(line).collect::<String>())
 }

@@ -14,7 +14,7 @@ const HEADING: &str = "# Project Requirements\n\n";
 
 /// The list.
 #[derive(Debug)]
-pub struct List {
+pub struct RequirementList {
     cwd: PathBuf,
     /// As the file was seen last.
     known: String,
@@ -22,19 +22,20 @@ pub struct List {
     pending: Vec<String>,
 }
 
-impl List {
+impl RequirementList {
     /// The list of a working directory.
-    pub fn open(cwd: &Path) -> Result<List> {
+    pub fn open(cwd: &Path) -> Result<RequirementList> {
         refuse_links(cwd)?;
-        let mut list = List { cwd: cwd.to_owned(), known: String::new(), pending: Vec::new() };
+        let mut list =
+            RequirementList { cwd: cwd.to_owned(), known: String::new(), pending: Vec::new() };
         list.look().or_fail(|| format!("cannot read {}", list.path().display()))?;
         match read(&list.known) {
-            Err(planner::requirement::Unclear::Twice(id)) => {
+            Err(planner::requirement::AmbiguousRequirements::Twice(id)) => {
                 let file = list.path();
                 Err(Failure::usage(format!("two requirements in {} are {id}", file.display()))
                     .next("change one of the numbers"))
             }
-            Err(planner::requirement::Unclear::Empty) | Ok(_) => Ok(list),
+            Err(planner::requirement::AmbiguousRequirements::Empty) | Ok(_) => Ok(list),
         }
     }
 
@@ -120,7 +121,7 @@ mod tests {
     #[test]
     fn the_list_is_numbered_on_and_what_was_edited_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let mut list = List::open(dir.path()).unwrap();
+        let mut list = RequirementList::open(dir.path()).unwrap();
         assert!(list.items().is_empty());
         list.add("first\nthing").unwrap();
         assert_eq!(
@@ -131,7 +132,7 @@ mod tests {
         list.add("next").unwrap();
         let text = fs::read_to_string(list.path()).unwrap();
         assert_eq!(text, "# Mine\n\nProse.\n\n4. four\n5. next\n");
-        let again = List::open(dir.path()).unwrap();
+        let again = RequirementList::open(dir.path()).unwrap();
         let ids: Vec<String> = again.items().into_iter().map(|(id, _)| id).collect();
         assert_eq!(ids, ["R4", "R5"]);
         assert!(
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_kept_and_written_later() {
         let dir = tempfile::tempdir().unwrap();
-        let mut list = List::open(dir.path()).unwrap();
+        let mut list = RequirementList::open(dir.path()).unwrap();
         fs::write(dir.path().join(".g3"), "in the way").unwrap();
         assert!(list.add("one").unwrap_err().to_string().contains("is kept"));
         assert_eq!(list.items().len(), 1);

@@ -8,27 +8,27 @@ use agent_client_protocol::v1::schema::{
     ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
     ToolCallUpdateFields, ToolKind,
 };
-use base::config::mcp::McpServer as Definition;
-use base::event::{TodoItem, What};
+use base::config::mcp::McpServerConfig as Definition;
+use base::event::{EventKind, TodoItem};
 use base::secret::Secret;
 use serde_json::Value;
 
 use agent_core::call_line::{call_line, cut_to};
-use agent_core::session::{self, export, snapshot::Snapshot};
+use agent_core::session::{self, export, snapshot::SessionSnapshot};
 use gate::permission_mode::PermissionMode;
-use provider::message::{Image, Message, Part, Role};
+use provider::message::{ContentPart, Image, Message, MessageRole};
 
 /// The user's message.
 pub fn message(blocks: Vec<ContentBlock>) -> Message {
-    Message { role: Role::User, parts: blocks.into_iter().filter_map(part).collect() }
+    Message { role: MessageRole::User, parts: blocks.into_iter().filter_map(part).collect() }
 }
 
-fn part(block: ContentBlock) -> Option<Part> {
+fn part(block: ContentBlock) -> Option<ContentPart> {
     let text = match block {
         ContentBlock::Text(text) => text.text,
         ContentBlock::Image(image) => {
             let (media_type, data) = (image.mime_type, image.data);
-            return Some(Part::Image(Image { media_type, data }));
+            return Some(ContentPart::Image(Image { media_type, data }));
         }
         ContentBlock::ResourceLink(link) => format!("[{}]({})", link.name, link.uri),
         ContentBlock::Resource(embedded) => match embedded.resource {
@@ -39,7 +39,7 @@ fn part(block: ContentBlock) -> Option<Part> {
         },
         _ => return None,
     };
-    Some(Part::Text { text })
+    Some(ContentPart::Text { text })
 }
 
 /// A server that the editor names, as the configuration would have it; `None` for a kind that was
@@ -62,46 +62,46 @@ pub fn server(server: McpServer) -> Option<(String, Definition)> {
 }
 
 /// The update for an event, where the protocol has one.
-pub fn update(what: &What, cwd: &Path) -> Option<SessionUpdate> {
+pub fn update(what: &EventKind, cwd: &Path) -> Option<SessionUpdate> {
     Some(match what {
-        What::Text { text } => SessionUpdate::AgentMessageChunk(chunk(text)),
-        What::Reasoning { text } => SessionUpdate::AgentThoughtChunk(chunk(text)),
-        What::ToolStart { id, name, args } => {
+        EventKind::Text { text } => SessionUpdate::AgentMessageChunk(chunk(text)),
+        EventKind::Reasoning { text } => SessionUpdate::AgentThoughtChunk(chunk(text)),
+        EventKind::ToolStart { id, name, args } => {
             let call = started(id, name, args, cwd).status(ToolCallStatus::InProgress);
             SessionUpdate::ToolCall(call)
         }
-        What::ToolOutput { id, text } => {
+        EventKind::ToolOutput { id, text } => {
             let fields = ToolCallUpdateFields::new().content(vec![words(text)]);
             SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))
         }
-        What::ToolEnd { id, ok, text, .. } => {
+        EventKind::ToolEnd { id, ok, text, .. } => {
             let status = if *ok { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
             let fields = ToolCallUpdateFields::new().status(status).content(vec![words(text)]);
             SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))
         }
-        What::Todo { items } => SessionUpdate::Plan(plan(items)),
-        What::Plan { plan } if plan["approved"] == true => {
+        EventKind::Todo { items } => SessionUpdate::Plan(plan(items)),
+        EventKind::Plan { plan } if plan["approved"] == true => {
             SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(PermissionMode::Auto.id()))
         }
-        What::Start { .. }
-        | What::Turn { .. }
-        | What::Usage { .. }
-        | What::Context { .. }
-        | What::Plan { .. }
-        | What::Retry { .. }
-        | What::Thinned { .. }
-        | What::Compacted { .. }
-        | What::Notice { .. }
-        | What::Ask { .. }
-        | What::Error { .. }
-        | What::End { .. } => return None,
+        EventKind::Start { .. }
+        | EventKind::Turn { .. }
+        | EventKind::Usage { .. }
+        | EventKind::Context { .. }
+        | EventKind::Plan { .. }
+        | EventKind::Retry { .. }
+        | EventKind::Thinned { .. }
+        | EventKind::Compacted { .. }
+        | EventKind::Notice { .. }
+        | EventKind::Ask { .. }
+        | EventKind::Error { .. }
+        | EventKind::End { .. } => return None,
     })
 }
 
 /// A session as it is listed.
 pub fn listed(cwd: &Path, id: &base::id::Id) -> SessionInfo {
     let dir = session::sessions_dir(cwd).join(id.as_str());
-    let seen = Snapshot::read(&dir, id.as_str());
+    let seen = SessionSnapshot::read(&dir, id.as_str());
     let title = seen.task.lines().next().unwrap_or_default();
     SessionInfo::new(id.to_string(), cwd)
         .title(cut_to(title, 80))
@@ -114,26 +114,29 @@ pub fn history(messages: &[Message]) -> Vec<SessionUpdate> {
     for message in messages {
         for part in &message.parts {
             updates.extend(match (message.role, part) {
-                (Role::User, Part::Text { text }) => {
+                (MessageRole::User, ContentPart::Text { text }) => {
                     Some(SessionUpdate::UserMessageChunk(chunk(text)))
                 }
-                (Role::Assistant, Part::Text { text }) => {
+                (MessageRole::Assistant, ContentPart::Text { text }) => {
                     Some(SessionUpdate::AgentMessageChunk(chunk(text)))
                 }
-                (_, Part::Reasoning { text, .. }) if !text.is_empty() => {
+                (_, ContentPart::Reasoning { text, .. }) if !text.is_empty() => {
                     Some(SessionUpdate::AgentThoughtChunk(chunk(text)))
                 }
-                (_, Part::Call(call)) => {
+                (_, ContentPart::Call(call)) => {
                     let call = started(&call.id, &call.name, &call.args, Path::new("/"));
                     Some(SessionUpdate::ToolCall(call.status(ToolCallStatus::InProgress)))
                 }
-                (_, Part::Result(result)) => {
+                (_, ContentPart::Result(result)) => {
                     let (id, name) = (result.call_id.clone(), result.name.clone());
                     let (ok, text) = (result.ok, result.text.clone());
-                    let end = What::ToolEnd { id, name, ok, text, ms: 0, diff: None };
+                    let end = EventKind::ToolEnd { id, name, ok, text, ms: 0, diff: None };
                     update(&end, Path::new("/"))
                 }
-                (_, Part::Note(_) | Part::Reasoning { .. } | Part::Image(_)) => None,
+                (
+                    _,
+                    ContentPart::Note(_) | ContentPart::Reasoning { .. } | ContentPart::Image(_),
+                ) => None,
             });
         }
     }

@@ -3,8 +3,8 @@
 //! Several sessions live in one process, each with its own directory and configuration. Long
 //! requests run beside the connection, so a cancel is heard while a prompt is at work.
 
+pub mod client_io;
 pub mod convert;
-pub mod outside;
 pub mod updates;
 
 use std::collections::{BTreeSet, HashMap};
@@ -27,31 +27,31 @@ use agent_client_protocol::{
     Agent, Client, Error, Stdio, on_receive_notification, on_receive_request,
 };
 use base::clock::Clock;
-use base::event::Status;
+use base::event::RunStatus;
 use base::failure::{Failure, OrFail, Result};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
-use super::autonomous::prompted::Team;
-use super::autonomous::{Heard, Pair, Terms};
+use super::autonomous::prompted::PromptedPair;
+use super::autonomous::{Listeners, PlayerCoach, RunTerms};
 use super::interrupt::{self, Interrupts};
 use agent_core::bus::Bus;
-use agent_core::run::{AgentSession, SessionSelector, Settings};
+use agent_core::run::{AgentSession, AgentSettings, SessionSelector};
 use agent_core::session;
+use client_io::EditorIo;
 use gate::permission_mode::PermissionMode;
-use outside::Held;
 use provider::off_loop;
-use updates::{Editor, Updates};
+use updates::{AcpAsker, UpdateSink};
 
 /// Makes the settings for a session's directory.
-pub type SettingsFor = dyn Fn(&Path) -> Result<Settings> + Send + Sync;
+pub type SettingsFor = dyn Fn(&Path) -> Result<AgentSettings> + Send + Sync;
 
 /// The sessions of this process.
 struct Host {
     settings: Box<SettingsFor>,
     /// How player and coach carry the prompts out, where they do.
-    rounds: Option<Terms>,
-    open: Mutex<HashMap<String, Arc<Open>>>,
+    rounds: Option<RunTerms>,
+    open: Mutex<HashMap<String, Arc<OpenSession>>>,
     /// Held while a session is opened or closed, by id.
     changing: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// What the editor offers.
@@ -59,20 +59,20 @@ struct Host {
 }
 
 /// One open session.
-struct Open {
+struct OpenSession {
     cwd: PathBuf,
     work: Arc<tokio::sync::Mutex<AgentSession>>,
     /// Player and coach, where they carry the prompts out.
-    team: Option<Team>,
+    team: Option<PromptedPair>,
     cancel: Mutex<CancellationToken>,
 }
 
 /// A session that a prompt has to itself, and the token that cancels it.
-type Entered = (Arc<Open>, OwnedMutexGuard<AgentSession>, CancellationToken);
+type Entered = (Arc<OpenSession>, OwnedMutexGuard<AgentSession>, CancellationToken);
 
 /// Serves until stdin ends, or a signal comes. With terms of rounds, player and coach carry the
 /// prompts out.
-pub async fn run(settings: Box<SettingsFor>, rounds: Option<Terms>) -> Result<()> {
+pub async fn run(settings: Box<SettingsFor>, rounds: Option<RunTerms>) -> Result<()> {
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
     let (open, changing, able) = (Mutex::default(), Mutex::default(), Mutex::default());
@@ -220,7 +220,7 @@ impl Host {
         let (wanted, cx) = (&request.session_id.0, client.clone());
         let (id, open) = self.take_up(wanted, &request.cwd, cx, request.mcp_servers).await?;
         if let Ok(work) = open.work.try_lock() {
-            let updates = Updates::new(&id, client, request.cwd);
+            let updates = UpdateSink::new(&id, client, request.cwd);
             convert::history(work.talk.messages()).into_iter().for_each(|it| updates.send(it));
         }
         Ok(LoadSessionResponse::new().modes(modes(&open)))
@@ -243,7 +243,7 @@ impl Host {
         cwd: &Path,
         client: ConnectionTo<Client>,
         servers: Vec<McpServer>,
-    ) -> Result<(String, Arc<Open>)> {
+    ) -> Result<(String, Arc<OpenSession>)> {
         let changing = self.changing(id);
         let _changing = changing.lock().await;
         self.let_go(id).await;
@@ -318,7 +318,7 @@ impl Host {
         Ok(SetSessionModeResponse::new())
     }
 
-    fn find(&self, id: &str) -> Result<Arc<Open>> {
+    fn find(&self, id: &str) -> Result<Arc<OpenSession>> {
         self.opened().get(id).cloned().ok_or_else(|| {
             Failure::not_found(format!("there is no open session `{id}`"))
                 .next("session/new or session/load")
@@ -333,7 +333,7 @@ impl Host {
         which: SessionSelector,
         client: ConnectionTo<Client>,
         servers: Vec<McpServer>,
-    ) -> Result<(String, Arc<Open>)> {
+    ) -> Result<(String, Arc<OpenSession>)> {
         let host = self.clone();
         off_loop(move || host.opened_now(&cwd, &which, client, servers)).await
     }
@@ -344,27 +344,29 @@ impl Host {
         which: &SessionSelector,
         client: ConnectionTo<Client>,
         servers: Vec<McpServer>,
-    ) -> Result<(String, Arc<Open>)> {
+    ) -> Result<(String, Arc<OpenSession>)> {
         let cwd: PathBuf = cwd
             .canonicalize()
             .map_err(|why| Failure::usage(format!("cannot use {}", cwd.display())).because(why))?;
         let mut settings = (self.settings)(&cwd)?;
         settings.config.mcp.extend(servers.into_iter().filter_map(convert::server));
-        let sink = Updates::unnamed(client.clone(), cwd.clone());
+        let sink = UpdateSink::unnamed(client.clone(), cwd.clone());
         let able = self.able.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let held = Held::new(client.clone(), sink.session(), able);
-        let editor = Arc::new(Editor::new(client, sink.session()));
+        let held = EditorIo::new(client.clone(), sink.session(), able);
+        let editor = Arc::new(AcpAsker::new(client, sink.session()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(sink)]);
         editor.tells(&bus);
-        let pair = self.rounds.as_ref().map(|terms| Pair::of(&settings, terms)).transpose()?;
+        let pair =
+            self.rounds.as_ref().map(|terms| PlayerCoach::of(&settings, terms)).transpose()?;
         let player = pair.as_ref().map_or(&settings, |pair| &pair.player);
         let mut work = AgentSession::begin(player, which, bus.clone(), Some(editor.clone()))?;
         work.use_outside(Arc::new(held));
-        let team = pair.map(|pair| Team { pair, heard: Heard { bus, asker: Some(editor) } });
+        let team =
+            pair.map(|pair| PromptedPair { pair, heard: Listeners { bus, asker: Some(editor) } });
         let id = work.session.id.to_string();
         let cancel = Mutex::new(CancellationToken::new());
         let work = Arc::new(tokio::sync::Mutex::new(work));
-        let open = Arc::new(Open { cwd, work, team, cancel });
+        let open = Arc::new(OpenSession { cwd, work, team, cancel });
         self.opened().insert(id.clone(), open.clone());
         Ok((id, open))
     }
@@ -387,7 +389,7 @@ impl Host {
 
     /// The editor has left: what the sessions keep running ends.
     async fn close_all(&self) {
-        let all: Vec<Arc<Open>> = self.opened().drain().map(|(_, open)| open).collect();
+        let all: Vec<Arc<OpenSession>> = self.opened().drain().map(|(_, open)| open).collect();
         for open in all {
             let handle = open.work.try_lock().ok().map(|mut work| work.shutdown());
             if let Some(handle) = handle {
@@ -396,21 +398,21 @@ impl Host {
         }
     }
 
-    fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Open>>> {
+    fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<OpenSession>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
+impl OpenSession {
     /// Waits for the end of what is at work, and leaves the session.
-    async fn end(self: Arc<Open>) {
+    async fn end(self: Arc<OpenSession>) {
         let handle = self.work.lock().await.shutdown();
         tokio::spawn(handle.finish());
     }
 }
 
 /// The modes of a session, and the one that it is in.
-fn modes(open: &Open) -> Option<SessionModeState> {
+fn modes(open: &OpenSession) -> Option<SessionModeState> {
     let now = open.work.try_lock().ok()?.permission_mode();
     let mode = |mode: PermissionMode| {
         SessionMode::new(mode.id(), mode.id()).description(mode.means().to_owned())
@@ -429,11 +431,11 @@ async fn answer(
         None => work.turn(message, cancel).await,
     };
     match (ended.status, ended.into_failure()) {
-        (Status::Done, _) => Ok(PromptResponse::new(StopReason::EndTurn)),
-        (Status::Cancelled, _) => Ok(PromptResponse::new(StopReason::Cancelled)),
-        (Status::Limit, _) => Ok(PromptResponse::new(StopReason::MaxTurnRequests)),
-        (Status::NotApproved, _) => Ok(PromptResponse::new(StopReason::Refusal)),
-        (Status::Failed, failure) => {
+        (RunStatus::Done, _) => Ok(PromptResponse::new(StopReason::EndTurn)),
+        (RunStatus::Cancelled, _) => Ok(PromptResponse::new(StopReason::Cancelled)),
+        (RunStatus::Limit, _) => Ok(PromptResponse::new(StopReason::MaxTurnRequests)),
+        (RunStatus::NotApproved, _) => Ok(PromptResponse::new(StopReason::Refusal)),
+        (RunStatus::Failed, failure) => {
             Err(failure.unwrap_or_else(|| Failure::failed("the turn failed")))
         }
     }

@@ -11,15 +11,15 @@ use agent_client_protocol::v1::schema::{
     ToolKind,
 };
 use agent_client_protocol::{Client, JsonRpcNotification};
-use base::event::{Event, What};
+use base::event::{Event, EventKind};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::convert;
 use crate::ui::ask;
-use agent_core::bus::{Bus, Sink};
+use agent_core::bus::{Bus, EventSink};
 use agent_core::current_call;
-use gate::{Answer, Asker, Question};
+use gate::{Asker, PermissionAnswer, PermissionQuestion};
 
 /// g3's own events beside the protocol's: they carry cost.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonRpcNotification)]
@@ -37,7 +37,7 @@ const META: &str = "g3";
 pub type SessionName = Arc<OnceLock<String>>;
 
 /// Sends what happens to the editor.
-pub struct Updates {
+pub struct UpdateSink {
     session: SessionName,
     client: ConnectionTo<Client>,
     cwd: PathBuf,
@@ -48,16 +48,16 @@ pub struct Updates {
 /// Bytes of a running call's output that are shown.
 const OUTPUT: usize = 8 << 10;
 
-impl Updates {
+impl UpdateSink {
     /// For a session whose id is known.
-    pub fn new(id: &str, client: ConnectionTo<Client>, cwd: PathBuf) -> Updates {
+    pub fn new(id: &str, client: ConnectionTo<Client>, cwd: PathBuf) -> UpdateSink {
         let session = Arc::new(OnceLock::from(id.to_owned()));
-        Updates { session, client, cwd, output: HashMap::new() }
+        UpdateSink { session, client, cwd, output: HashMap::new() }
     }
 
     /// For a session that is about to begin: its `start` event names it.
-    pub fn unnamed(client: ConnectionTo<Client>, cwd: PathBuf) -> Updates {
-        Updates { session: SessionName::default(), client, cwd, output: HashMap::new() }
+    pub fn unnamed(client: ConnectionTo<Client>, cwd: PathBuf) -> UpdateSink {
+        UpdateSink { session: SessionName::default(), client, cwd, output: HashMap::new() }
     }
 
     /// The session's id, once it is known.
@@ -73,17 +73,17 @@ impl Updates {
     }
 }
 
-impl Updates {
+impl UpdateSink {
     /// The event itself, except that output comes with what was written before.
-    fn gathered(&mut self, what: &What) -> What {
+    fn gathered(&mut self, what: &EventKind) -> EventKind {
         match what {
-            What::ToolOutput { id, text } => {
+            EventKind::ToolOutput { id, text } => {
                 let all = self.output.entry(id.clone()).or_default();
                 all.push_str(text);
                 *all = base::text::tail(all, OUTPUT).to_owned();
-                What::ToolOutput { id: id.clone(), text: all.clone() }
+                EventKind::ToolOutput { id: id.clone(), text: all.clone() }
             }
-            What::ToolEnd { id, .. } => {
+            EventKind::ToolEnd { id, .. } => {
                 self.output.remove(id);
                 what.clone()
             }
@@ -92,9 +92,9 @@ impl Updates {
     }
 }
 
-impl Sink for Updates {
+impl EventSink for UpdateSink {
     fn hear(&mut self, event: &Event) {
-        if let What::Start { session, .. } = &event.what {
+        if let EventKind::Start { session, .. } = &event.what {
             let _ = self.session.set(session.clone());
         }
         if let Some(update) = convert::update(&self.gathered(&event.what), &self.cwd) {
@@ -108,16 +108,16 @@ impl Sink for Updates {
 }
 
 /// Asks the person behind the editor.
-pub struct Editor {
+pub struct AcpAsker {
     client: ConnectionTo<Client>,
     session: SessionName,
     bus: OnceLock<Arc<Bus>>,
 }
 
-impl Editor {
+impl AcpAsker {
     /// Asks through this connection, for this session.
-    pub fn new(client: ConnectionTo<Client>, session: SessionName) -> Editor {
-        Editor { client, session, bus: OnceLock::new() }
+    pub fn new(client: ConnectionTo<Client>, session: SessionName) -> AcpAsker {
+        AcpAsker { client, session, bus: OnceLock::new() }
     }
 
     /// Tells questions to this bus as well.
@@ -126,11 +126,11 @@ impl Editor {
     }
 }
 
-impl Asker for Editor {
-    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
+impl Asker for AcpAsker {
+    fn ask<'a>(&'a self, question: &'a PermissionQuestion) -> BoxFuture<'a, PermissionAnswer> {
         Box::pin(async move {
             let id = current_call::call_id();
-            let Some(session) = self.session.get().cloned() else { return Answer::No };
+            let Some(session) = self.session.get().cloned() else { return PermissionAnswer::No };
             if let Some(bus) = self.bus.get() {
                 bus.tell(ask::event(&id, question));
             }
@@ -160,17 +160,17 @@ impl Asker for Editor {
             // An orchestrator may deny by itself, and says why.
             let denied = response.as_ref().ok().and_then(|response| response.meta.as_ref());
             if let Some(why) = denied.and_then(|meta| meta.get(META)?["denied"].as_str()) {
-                return Answer::Unasked(why.to_owned());
+                return PermissionAnswer::Unasked(why.to_owned());
             }
             match response.map(|response| response.outcome) {
                 Ok(RequestPermissionOutcome::Selected(selected)) => {
                     match selected.option_id.0.as_ref() {
-                        "once" => Answer::Once,
-                        "always" => Answer::Always,
-                        _ => Answer::No,
+                        "once" => PermissionAnswer::Once,
+                        "always" => PermissionAnswer::Always,
+                        _ => PermissionAnswer::No,
                     }
                 }
-                Ok(_) | Err(_) => Answer::No,
+                Ok(_) | Err(_) => PermissionAnswer::No,
             }
         })
     }

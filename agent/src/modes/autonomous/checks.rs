@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use base::process::{GRACE, Job, Stream, exit_code};
+use base::process::{Command, GRACE, Stream, exit_code};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,7 @@ const NOT_STARTED: i32 = 127;
 
 /// What came of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ran {
+pub struct CheckOutcome {
     /// The line, as given.
     pub command: String,
     /// Whether it passed.
@@ -36,7 +36,7 @@ pub struct Ran {
 
 /// Where and for how long checks run.
 #[derive(Clone, Copy, Debug)]
-pub struct Bench<'a> {
+pub struct CheckRunner<'a> {
     /// The directory they run in.
     pub cwd: &'a Path,
     /// Where their whole output goes, a file each.
@@ -51,9 +51,9 @@ pub struct Bench<'a> {
 /// `None` when the user cancelled.
 pub async fn run(
     lines: &[String],
-    at: &Bench<'_>,
+    at: &CheckRunner<'_>,
     cancel: &CancellationToken,
-) -> io::Result<Option<Vec<Ran>>> {
+) -> io::Result<Option<Vec<CheckOutcome>>> {
     fs::create_dir_all(at.logs)?;
     let mut results = Vec::new();
     for (n, line) in lines.iter().enumerate() {
@@ -67,11 +67,11 @@ pub async fn run(
 async fn one(
     line: &str,
     log: &Path,
-    at: &Bench<'_>,
+    at: &CheckRunner<'_>,
     cancel: &CancellationToken,
-) -> io::Result<Option<Ran>> {
+) -> io::Result<Option<CheckOutcome>> {
     let (out, since) = (File::create(log)?, Instant::now());
-    let job = Job::new("sh", at.cwd).arg("-c").arg(line);
+    let job = Command::new("sh", at.cwd).arg("-c").arg(line);
     let job = environment::apply(job, Environment::Quiet)
         .stderr(Stream::File(out.try_clone()?))
         .stdout(Stream::File(out));
@@ -99,7 +99,7 @@ async fn one(
     };
     let ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
     let tail = tail_of(log)? + &more;
-    Ok(Some(Ran { command: line.to_owned(), ok: exit == 0, exit, ms, tail }))
+    Ok(Some(CheckOutcome { command: line.to_owned(), ok: exit == 0, exit, ms, tail }))
 }
 
 fn tail_of(log: &Path) -> io::Result<String> {
@@ -117,9 +117,10 @@ fn tail_of(log: &Path) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    async fn ran(line: &str, most: Duration) -> Ran {
+    async fn ran(line: &str, most: Duration) -> CheckOutcome {
         let dir = tempfile::tempdir().unwrap();
-        let at = Bench { cwd: dir.path(), logs: &dir.path().join("logs"), most, around: None };
+        let at =
+            CheckRunner { cwd: dir.path(), logs: &dir.path().join("logs"), most, around: None };
         let lines = [line.to_owned()];
         let mut all = run(&lines, &at, &CancellationToken::new()).await.unwrap().unwrap();
         all.remove(0)

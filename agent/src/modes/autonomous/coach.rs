@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use planner::requirement::Requirement;
-use planner::verdict::{Measure, Verdict, faults};
+use planner::verdict::{Verdict, VerdictBasis, faults};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use agent_core::role::OwnTool;
-use provider::ToolSpec;
+use agent_core::role::RoleTool;
+use provider::ToolDefinition;
 use tools::output::ToolOutput;
 
 /// The tool's name.
@@ -57,7 +57,7 @@ impl VerdictTool {
     /// A verdict that counts, or all that is wrong with it.
     fn read(&self, args: &Value) -> Result<Verdict, String> {
         let verdict = Verdict::deserialize(args).map_err(|why| why.to_string())?;
-        let by = Measure { requirements: &self.requirements, red: &self.red };
+        let by = VerdictBasis { requirements: &self.requirements, red: &self.red };
         match faults(&verdict, &by) {
             wrong if wrong.is_empty() => Ok(verdict),
             wrong => Err(wrong.join("; ")),
@@ -65,8 +65,8 @@ impl VerdictTool {
     }
 }
 
-impl OwnTool for VerdictTool {
-    fn spec(&self) -> ToolSpec {
+impl RoleTool for VerdictTool {
+    fn spec(&self) -> ToolDefinition {
         let ids: Vec<&str> = self.requirements.iter().map(|it| it.id.as_str()).collect();
         let judged = json!({
             "type": "object",
@@ -89,7 +89,7 @@ impl OwnTool for VerdictTool {
         let description = "Gives your verdict and ends the review. Every requirement must be in \
                            it exactly once."
             .to_owned();
-        ToolSpec { name: NAME.to_owned(), description, parameters }
+        ToolDefinition { name: NAME.to_owned(), description, parameters }
     }
 
     fn call(&self, args: &Value) -> ToolOutput {

@@ -1,53 +1,53 @@
 //! `g3 --autonomous`: a player works, the harness checks, a coach judges, round by round, until
 //! all requirements are met or the rounds are used up.
 
-mod begin;
+mod budget;
+mod check_provenance;
 mod checks;
 mod coach;
 mod evidence;
-mod owned;
-mod pair;
-mod parts;
-mod past;
+mod phases;
+mod player_coach;
+mod previous_runs;
 pub mod prompted;
-mod purse;
+mod prompts;
 mod record;
 mod report;
 pub mod requirements;
-mod words;
+mod start;
 
 use std::sync::Arc;
 
-use base::event::{Status, What};
-use base::failure::{Failure, Kind, OrFail, Result};
+use base::event::{EventKind, RunStatus};
+use base::failure::{Failure, FailureKind, OrFail, Result};
 use base::files::{self, Journal};
 use tokio_util::sync::CancellationToken;
 
-use super::interrupt::{Interrupts, Tokens};
+use super::interrupt::{CancelTokens, Interrupts};
 use agent_core::bus::Bus;
 use agent_core::limits::Limit;
 use agent_core::run::outcome::{RunOutcome, tell_failure};
-use agent_core::run::{AgentSession, SessionSelector, Settings};
+use agent_core::run::{AgentSession, AgentSettings, SessionSelector};
 use agent_core::session;
 use gate::Asker;
 
-use begin::Again;
-pub use begin::Heard;
-use evidence::{Place, Start};
-pub use pair::{Pair, Terms};
-use past::Found;
-pub use past::{Past, latest};
-pub use purse::Purse;
-use record::{Note, Rounds, Step};
-use words::Contract;
+pub use budget::RoundBudget;
+use evidence::{EvidencePaths, RunBaseline};
+pub use player_coach::{PlayerCoach, RunTerms};
+use previous_runs::ResumableRun;
+pub use previous_runs::{PreviousRun, latest};
+use prompts::Contract;
+use record::{NextStep, RoundHistory, RoundNote};
+pub use start::Listeners;
+use start::ResumedRun;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct RunRequest {
     /// What was typed and configured.
-    pub settings: Settings,
+    pub settings: AgentSettings,
     /// A new run, or one that goes on.
-    pub how: How,
+    pub how: RunOrigin,
     /// Rounds at most; five unless said.
     pub rounds: Option<u32>,
     /// Commands that must pass, besides the configured ones.
@@ -56,7 +56,7 @@ pub struct Order {
 
 /// Whether a run is new.
 #[derive(Clone, Debug)]
-pub enum How {
+pub enum RunOrigin {
     /// A new run on these requirements.
     New(String),
     /// The run of this session, or the latest one.
@@ -66,15 +66,15 @@ pub enum How {
 /// A run at work.
 struct Run<'w> {
     contract: Contract,
-    rounds: Rounds,
+    rounds: RoundHistory,
     journal: Journal,
-    place: Place,
-    start: Start,
-    purse: Purse,
+    place: EvidencePaths,
+    start: RunBaseline,
+    purse: RoundBudget,
     /// The player, in the one conversation that it keeps.
     work: &'w mut AgentSession,
     /// How a coach is set up.
-    coach: Settings,
+    coach: AgentSettings,
     /// Bytes of evidence that a coach can take.
     room: usize,
     bus: Arc<Bus>,
@@ -84,7 +84,7 @@ struct Run<'w> {
 /// How a run ended.
 enum End {
     /// As the rounds say.
-    Rounds(Status),
+    Rounds(RunStatus),
     /// A limit of the whole run was reached.
     Limit(Limit),
     /// The user cancelled.
@@ -92,31 +92,35 @@ enum End {
 }
 
 /// Runs alone in this process: the first Ctrl-C cancels, the second ends it.
-pub async fn alone(order: &Order, bus: Arc<Bus>, asker: Option<Arc<dyn Asker>>) -> Result<Status> {
+pub async fn alone(
+    order: &RunRequest,
+    bus: Arc<Bus>,
+    asker: Option<Arc<dyn Asker>>,
+) -> Result<RunStatus> {
     let interrupts = Interrupts::listen()?;
     run(order, bus, asker, &interrupts.begin()).await
 }
 
 /// Runs to the end; the failure has been told as an event already.
 pub async fn run(
-    order: &Order,
+    order: &RunRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
-    tokens: &Tokens,
-) -> Result<Status> {
+    tokens: &CancelTokens,
+) -> Result<RunStatus> {
     let told = |failure: &Failure| tell_failure(&bus, failure);
     let Plan { pair, which, contract, again } = plan(order).inspect_err(told)?;
     let mut work = AgentSession::begin(&pair.player, &which, bus.clone(), asker.clone())?;
     if again.is_none() {
-        owned::remember(&work.session.dir, &contract.checks).inspect_err(told)?;
+        check_provenance::remember(&work.session.dir, &contract.checks).inspect_err(told)?;
     }
-    let heard = Heard { bus: bus.clone(), asker };
-    let begun = begin::open(&pair, contract, again, &mut work, heard).await;
+    let heard = Listeners { bus: bus.clone(), asker };
+    let begun = start::open(&pair, contract, again, &mut work, heard).await;
     let mut run = begun.inspect_err(told)?;
     let ended = tokio::select! {
         ended = run.go(&tokens.cancel) => ended,
         () = tokens.end.cancelled() => {
-            let failure = Failure::new(Kind::Interrupted, "interrupted");
+            let failure = Failure::new(FailureKind::Interrupted, "interrupted");
             tell_failure(&bus, &failure);
             return Err(failure);
         }
@@ -128,30 +132,30 @@ pub async fn run(
 
 /// All that is known before the session is opened.
 struct Plan {
-    pair: Pair,
+    pair: PlayerCoach,
     which: SessionSelector,
     contract: Contract,
-    again: Option<Again>,
+    again: Option<ResumedRun>,
 }
 
-fn plan(order: &Order) -> Result<Plan> {
-    let terms = Terms { rounds: order.rounds, checks: order.checks.clone() };
-    let pair = Pair::of(&order.settings, &terms)?;
+fn plan(order: &RunRequest) -> Result<Plan> {
+    let terms = RunTerms { rounds: order.rounds, checks: order.checks.clone() };
+    let pair = PlayerCoach::of(&order.settings, &terms)?;
     match &order.how {
-        How::New(text) => {
+        RunOrigin::New(text) => {
             let contract = pair.contract(text.clone(), &[])?;
             let named = contract.requirements.iter().take(1).map(|it| it.text.as_str()).collect();
             Ok(Plan { pair, which: SessionSelector::New(named), contract, again: None })
         }
-        How::Resume(wanted) => {
+        RunOrigin::Resume(wanted) => {
             let cwd = &order.settings.cwd;
-            let (id, found) = Found::meant(cwd, wanted.as_deref())?;
+            let (id, found) = ResumableRun::meant(cwd, wanted.as_deref())?;
             let dir = session::sessions_dir(cwd).join(&id);
-            owned::refuse_strangers(&dir, &found.checks, &pair.checks)?;
+            check_provenance::refuse_strangers(&dir, &found.checks, &pair.checks)?;
             let contract = pair.contract(found.text.clone(), &found.checks)?;
             let rounds = pair.rounds.unwrap_or(found.rounds.most);
-            let note = Note::Resumed { rounds, more: false, said: None };
-            let again = Some(Again { found, note });
+            let note = RoundNote::Resumed { rounds, more: false, said: None };
+            let again = Some(ResumedRun { found, note });
             Ok(Plan { pair, which: SessionSelector::Resume(Some(id)), contract, again })
         }
     }
@@ -164,10 +168,10 @@ impl Run<'_> {
                 return Ok(End::Cancelled);
             }
             let end = match self.rounds.next() {
-                Step::Play(n) => self.play(n, cancel).await?,
-                Step::Check(n) => self.check(n, cancel).await?,
-                Step::Judge(n) => self.judge(n, cancel).await?,
-                Step::End(status) => return Ok(End::Rounds(status)),
+                NextStep::Play(n) => self.play(n, cancel).await?,
+                NextStep::Check(n) => self.check(n, cancel).await?,
+                NextStep::Judge(n) => self.judge(n, cancel).await?,
+                NextStep::End(status) => return Ok(End::Rounds(status)),
             };
             if let Some(end) = end {
                 return Ok(end);
@@ -176,13 +180,13 @@ impl Run<'_> {
     }
 
     /// Writes a note down, then lets it take effect.
-    fn note(&mut self, note: Note) -> Result<()> {
+    fn note(&mut self, note: RoundNote) -> Result<()> {
         files::step(match &note {
-            Note::Begun { .. } => "g3.rounds.begun",
-            Note::Resumed { .. } => "g3.rounds.resumed",
-            Note::Played { .. } => "g3.rounds.played",
-            Note::Checked { .. } => "g3.rounds.checked",
-            Note::Judged { .. } => "g3.rounds.judged",
+            RoundNote::Begun { .. } => "g3.rounds.begun",
+            RoundNote::Resumed { .. } => "g3.rounds.resumed",
+            RoundNote::Played { .. } => "g3.rounds.played",
+            RoundNote::Checked { .. } => "g3.rounds.checked",
+            RoundNote::Judged { .. } => "g3.rounds.judged",
         });
         let written = self.journal.append(&note).and_then(|()| self.journal.sync());
         written.or_fail(|| "cannot write the journal of the rounds")?;
@@ -193,19 +197,19 @@ impl Run<'_> {
     /// Tells how it ended.
     fn finish(&self, ended: Result<End>) -> RunOutcome {
         let (status, failure) = match ended {
-            Err(failure) => (Status::Failed, Some(failure)),
-            Ok(End::Cancelled) => (Status::Cancelled, None),
+            Err(failure) => (RunStatus::Failed, Some(failure)),
+            Ok(End::Cancelled) => (RunStatus::Cancelled, None),
             Ok(End::Limit(limit)) => {
-                (Status::Limit, Some(Failure::refused(format!("stopped: {limit}"))))
+                (RunStatus::Limit, Some(Failure::refused(format!("stopped: {limit}"))))
             }
             Ok(End::Rounds(status)) => (status, self.shortfall(status)),
         };
         let again = format!("g3 --autonomous --resume {}", self.work.session.id);
         let failure = failure.map(|failure| match status {
-            Status::NotApproved => {
+            RunStatus::NotApproved => {
                 failure.next(format!("{again} --max-turns {}", self.rounds.most + 3))
             }
-            Status::Done | Status::Failed | Status::Limit | Status::Cancelled => {
+            RunStatus::Done | RunStatus::Failed | RunStatus::Limit | RunStatus::Cancelled => {
                 failure.next(format!("{again}    resumes it"))
             }
         });
@@ -216,19 +220,19 @@ impl Run<'_> {
         self.bus.tell(report::ended(status, &self.rounds));
         let cost = self.cost();
         let (exit, turns, usage) = (status.exit(), cost.turns, cost.usage);
-        self.bus.tell(What::End { status, exit, turns, usage });
+        self.bus.tell(EventKind::End { status, exit, turns, usage });
         ended
     }
 
     /// What kept a run from being approved.
-    fn shortfall(&self, status: Status) -> Option<Failure> {
+    fn shortfall(&self, status: RunStatus) -> Option<Failure> {
         let last = self.rounds.rounds.last();
         let judged = last.and_then(|round| round.judged.as_ref()).map(|(judged, _)| judged);
         let why = match judged {
             Some(Ok(verdict)) => {
                 let open = planner::verdict::open(verdict);
                 let lines: Vec<String> = open
-                    .map(|it| words::status_line(&it.id, it.status, &it.evidence))
+                    .map(|it| prompts::status_line(&it.id, it.status, &it.evidence))
                     .chain(last.into_iter().flat_map(|round| round.red()).map(|it| it + " failed"))
                     .collect();
                 if lines.is_empty() { verdict.feedback.clone() } else { lines.join("\n") }
@@ -237,13 +241,13 @@ impl Run<'_> {
             None => String::new(),
         };
         match status {
-            Status::Done | Status::Cancelled => None,
-            Status::NotApproved | Status::Limit => {
+            RunStatus::Done | RunStatus::Cancelled => None,
+            RunStatus::NotApproved | RunStatus::Limit => {
                 let rounds = self.rounds.rounds.len();
                 let word = if rounds == 1 { "round" } else { "rounds" };
                 Some(Failure::refused(format!("not approved after {rounds} {word}")).because(why))
             }
-            Status::Failed => Some(Failure::failed("no model answered").because(why)),
+            RunStatus::Failed => Some(Failure::failed("no model answered").because(why)),
         }
     }
 }

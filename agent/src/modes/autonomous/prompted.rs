@@ -1,29 +1,29 @@
 //! Runs over the Agent Client Protocol: a session's first prompt says the requirements and begins
 //! the run, and each later one goes on with it.
 
-use base::event::Status;
+use base::event::RunStatus;
 use base::failure::{Failure, Result};
 use base::text::GO_ON;
 use planner::document;
 use tokio_util::sync::CancellationToken;
 
-use super::begin::{Again, Heard, ROUNDS, open};
-use super::past::Found;
-use super::record::{Note, Step};
-use super::words::Contract;
-use super::{Pair, Run, owned, requirements};
+use super::previous_runs::ResumableRun;
+use super::prompts::Contract;
+use super::record::{NextStep, RoundNote};
+use super::start::{Listeners, ROUNDS, ResumedRun, open};
+use super::{PlayerCoach, Run, check_provenance, requirements};
 use agent_core::run::AgentSession;
 use agent_core::run::outcome::{RunOutcome, tell_failure};
 
 /// Player and coach of one session, who wait for prompts.
-pub struct Team {
+pub struct PromptedPair {
     /// The two sides.
-    pub pair: Pair,
+    pub pair: PlayerCoach,
     /// Who hears them, and is asked.
-    pub heard: Heard,
+    pub heard: Listeners,
 }
 
-impl Team {
+impl PromptedPair {
     /// Carries a prompt out; its end has been told as an event.
     pub async fn prompt(
         &self,
@@ -38,19 +38,23 @@ impl Team {
             }
             Err(failure) => {
                 tell_failure(&self.heard.bus, &failure);
-                RunOutcome::new(Status::Failed, Some(failure))
+                RunOutcome::new(RunStatus::Failed, Some(failure))
             }
         }
     }
 
     async fn begin<'w>(&self, text: &str, work: &'w mut AgentSession) -> Result<Run<'w>> {
-        let (contract, again) = match Found::at(&work.session.dir)? {
+        let (contract, again) = match ResumableRun::at(&work.session.dir)? {
             None => (self.first(text)?, None),
             Some(found) => {
-                owned::refuse_strangers(&work.session.dir, &found.checks, &self.pair.checks)?;
+                check_provenance::refuse_strangers(
+                    &work.session.dir,
+                    &found.checks,
+                    &self.pair.checks,
+                )?;
                 let contract = self.pair.contract(found.text.clone(), &found.checks)?;
                 let note = self.later(text, &found);
-                (contract, Some(Again { found, note }))
+                (contract, Some(ResumedRun { found, note }))
             }
         };
         // Limits count for each prompt.
@@ -72,13 +76,13 @@ impl Team {
 
     /// How the run goes on: where it was cut short. When it was over, or the user has something to
     /// say, the player works once more, and there are as many rounds again.
-    fn later(&self, text: &str, found: &Found) -> Note {
+    fn later(&self, text: &str, found: &ResumableRun) -> RoundNote {
         let rounds = &found.rounds;
         let said = said(text, &found.text);
-        let more = said.is_some() || matches!(rounds.next(), Step::End(_));
+        let more = said.is_some() || matches!(rounds.next(), NextStep::End(_));
         let allowance = self.pair.rounds.unwrap_or(ROUNDS);
         let most = if more { rounds.rounds.len() as u32 + allowance } else { rounds.most };
-        Note::Resumed { rounds: most, more, said }
+        RoundNote::Resumed { rounds: most, more, said }
     }
 }
 

@@ -1,16 +1,16 @@
 //! The rounds of a run as they are written down, and the one step that follows from them.
 
-use base::event::{Status, Usage};
-use planner::verdict::{Checks, Disagreement, Verdict, disagreements};
+use base::event::{RunStatus, Usage};
+use planner::verdict::{CheckOutcomes, Disagreement, Verdict, disagreements};
 use serde::{Deserialize, Serialize};
 
-use super::checks::Ran;
-use super::evidence::Start;
+use super::checks::CheckOutcome;
+use super::evidence::RunBaseline;
 
 /// One line of `rounds.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "note", rename_all = "snake_case")]
-pub enum Note {
+pub enum RoundNote {
     /// The run began.
     Begun {
         /// RFC 3339.
@@ -22,7 +22,7 @@ pub enum Note {
         /// The commands that must pass.
         checks: Vec<String>,
         /// What the files were like.
-        start: Start,
+        start: RunBaseline,
     },
     /// It was taken up again.
     Resumed {
@@ -42,14 +42,14 @@ pub enum Note {
         /// Why it ended early.
         why: Option<String>,
         /// What it took.
-        cost: Cost,
+        cost: PartCost,
     },
     /// The checks were run.
     Checked {
         /// Counts from 1.
         round: u32,
         /// In order.
-        results: Vec<Ran>,
+        results: Vec<CheckOutcome>,
     },
     /// The coach's part is over.
     Judged {
@@ -60,13 +60,13 @@ pub enum Note {
         /// Why there is none.
         why: Option<String>,
         /// What it took.
-        cost: Cost,
+        cost: PartCost,
     },
 }
 
 /// What a part took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
+pub struct PartCost {
     /// Replies of the model.
     pub turns: u32,
     /// Tokens and money.
@@ -75,11 +75,11 @@ pub struct Cost {
     pub ms: u64,
 }
 
-impl Cost {
+impl PartCost {
     /// Both together.
     #[must_use]
-    pub fn plus(self, other: Cost) -> Cost {
-        Cost {
+    pub fn plus(self, other: PartCost) -> PartCost {
+        PartCost {
             turns: self.turns + other.turns,
             usage: self.usage.plus(other.usage),
             ms: self.ms + other.ms,
@@ -91,11 +91,11 @@ impl Cost {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
     /// The player's part: why it ended early, and what it took.
-    pub played: Option<(Option<String>, Cost)>,
+    pub played: Option<(Option<String>, PartCost)>,
     /// The checks.
-    pub checks: Option<Vec<Ran>>,
+    pub checks: Option<Vec<CheckOutcome>>,
     /// The coach's part: its verdict or why there is none, and what it took.
-    pub judged: Option<(Result<Verdict, String>, Cost)>,
+    pub judged: Option<(Result<Verdict, String>, PartCost)>,
 }
 
 impl Round {
@@ -118,12 +118,12 @@ impl Round {
     /// Where its coach and its checks disagree.
     pub fn disagreements(&self) -> Vec<Disagreement> {
         let ran = self.checks.iter().flatten().map(|ran| (ran.command.as_str(), ran.ok));
-        let checks = Checks::of(ran);
+        let checks = CheckOutcomes::of(ran);
         self.verdict().map(|verdict| disagreements(verdict, &checks)).unwrap_or_default()
     }
 
     /// What both parts took.
-    pub fn cost(&self) -> Cost {
+    pub fn cost(&self) -> PartCost {
         let played = self.played.as_ref().map(|(_, cost)| *cost).unwrap_or_default();
         played.plus(self.judged.as_ref().map(|(_, cost)| *cost).unwrap_or_default())
     }
@@ -136,7 +136,7 @@ impl Round {
 
 /// What the notes of a run say.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rounds {
+pub struct RoundHistory {
     /// Rounds at most.
     pub most: u32,
     /// The rounds that were begun; the first is round 1.
@@ -149,7 +149,7 @@ pub struct Rounds {
 
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum NextStep {
     /// The player works.
     Play(u32),
     /// The harness runs the checks.
@@ -157,35 +157,35 @@ pub enum Step {
     /// The coach judges.
     Judge(u32),
     /// The run is over.
-    End(Status),
+    End(RunStatus),
 }
 
-impl Rounds {
+impl RoundHistory {
     /// What these notes say.
-    pub fn of(notes: &[Note]) -> Rounds {
-        let mut rounds = Rounds::default();
+    pub fn of(notes: &[RoundNote]) -> RoundHistory {
+        let mut rounds = RoundHistory::default();
         notes.iter().cloned().for_each(|note| rounds.take(note));
         rounds
     }
 
     /// One note more.
-    pub fn take(&mut self, note: Note) {
+    pub fn take(&mut self, note: RoundNote) {
         match note {
-            Note::Begun { rounds, .. } => self.most = rounds,
-            Note::Resumed { rounds, more, said } => {
+            RoundNote::Begun { rounds, .. } => self.most = rounds,
+            RoundNote::Resumed { rounds, more, said } => {
                 self.most = rounds;
                 self.more |= more;
                 self.said.extend(said);
                 // A round without a single answer is played anew: the reason may be gone.
                 self.rounds.pop_if(|round| round.judged.is_some() && round.was_silent());
             }
-            Note::Played { round, why, cost } => {
+            RoundNote::Played { round, why, cost } => {
                 self.at(round).played = Some((why, cost));
                 self.more = false;
                 self.said.clear();
             }
-            Note::Checked { round, results } => self.at(round).checks = Some(results),
-            Note::Judged { round, verdict, why, cost } => {
+            RoundNote::Checked { round, results } => self.at(round).checks = Some(results),
+            RoundNote::Judged { round, verdict, why, cost } => {
                 let judged = verdict.ok_or_else(|| why.unwrap_or_default());
                 self.at(round).judged = Some((judged, cost));
             }
@@ -201,98 +201,101 @@ impl Rounds {
     }
 
     /// The step that follows.
-    pub fn next(&self) -> Step {
+    pub fn next(&self) -> NextStep {
         let count = self.rounds.len() as u32;
-        let Some(last) = self.rounds.last() else { return Step::Play(1) };
+        let Some(last) = self.rounds.last() else { return NextStep::Play(1) };
         match last {
-            Round { played: None, .. } => Step::Play(count),
-            Round { checks: None, .. } => Step::Check(count),
-            Round { judged: None, .. } => Step::Judge(count),
-            round if round.is_approved() && !self.more => Step::End(Status::Done),
-            round if round.was_silent() => Step::End(Status::Failed),
-            _ if count >= self.most => Step::End(Status::NotApproved),
-            _ => Step::Play(count + 1),
+            Round { played: None, .. } => NextStep::Play(count),
+            Round { checks: None, .. } => NextStep::Check(count),
+            Round { judged: None, .. } => NextStep::Judge(count),
+            round if round.is_approved() && !self.more => NextStep::End(RunStatus::Done),
+            round if round.was_silent() => NextStep::End(RunStatus::Failed),
+            _ if count >= self.most => NextStep::End(RunStatus::NotApproved),
+            _ => NextStep::Play(count + 1),
         }
     }
 
     /// What all rounds took.
-    pub fn cost(&self) -> Cost {
-        self.rounds.iter().fold(Cost::default(), |sum, round| sum.plus(round.cost()))
+    pub fn cost(&self) -> PartCost {
+        self.rounds.iter().fold(PartCost::default(), |sum, round| sum.plus(round.cost()))
     }
 
     /// What the player took in all rounds.
-    pub fn played(&self) -> Cost {
+    pub fn played(&self) -> PartCost {
         let costs = self.rounds.iter().filter_map(|round| Some(round.played.as_ref()?.1));
-        costs.fold(Cost::default(), Cost::plus)
+        costs.fold(PartCost::default(), PartCost::plus)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use planner::verdict::{Judged, Status as Met};
+    use planner::verdict::{RequirementVerdict, VerdictStatus as Met};
 
-    fn cost() -> Cost {
-        Cost { turns: 1, ..Cost::default() }
+    fn cost() -> PartCost {
+        PartCost { turns: 1, ..PartCost::default() }
     }
 
-    fn judged(round: u32, approved: bool) -> Note {
-        let requirements =
-            vec![Judged { id: "R1".into(), status: Met::Unmet, evidence: String::new() }];
+    fn judged(round: u32, approved: bool) -> RoundNote {
+        let requirements = vec![RequirementVerdict {
+            id: "R1".into(),
+            status: Met::Unmet,
+            evidence: String::new(),
+        }];
         let verdict = Verdict { approved, requirements, feedback: "more".into() };
-        Note::Judged { round, verdict: Some(verdict), why: None, cost: cost() }
+        RoundNote::Judged { round, verdict: Some(verdict), why: None, cost: cost() }
     }
 
-    fn resumed(rounds: u32) -> Note {
-        Note::Resumed { rounds, more: false, said: None }
+    fn resumed(rounds: u32) -> RoundNote {
+        RoundNote::Resumed { rounds, more: false, said: None }
     }
 
-    fn more(rounds: u32) -> Note {
-        Note::Resumed { rounds, more: true, said: Some("do more".into()) }
+    fn more(rounds: u32) -> RoundNote {
+        RoundNote::Resumed { rounds, more: true, said: Some("do more".into()) }
     }
 
     #[test]
     fn each_prefix_of_the_notes_has_its_step() {
-        let begun = Note::Begun {
+        let begun = RoundNote::Begun {
             time: String::new(),
             requirements: "x".into(),
             rounds: 2,
             checks: Vec::new(),
-            start: Start::List,
+            start: RunBaseline::List,
         };
-        let played = |round| Note::Played { round, why: None, cost: cost() };
-        let checked = |round| Note::Checked { round, results: Vec::new() };
+        let played = |round| RoundNote::Played { round, why: None, cost: cost() };
+        let checked = |round| RoundNote::Checked { round, results: Vec::new() };
         let notes = [
-            (begun, Step::Play(1)),
-            (played(1), Step::Check(1)),
-            (checked(1), Step::Judge(1)),
-            (judged(1, false), Step::Play(2)),
-            (played(2), Step::Check(2)),
-            (checked(2), Step::Judge(2)),
-            (judged(2, false), Step::End(Status::NotApproved)),
-            (resumed(3), Step::Play(3)),
-            (played(3), Step::Check(3)),
-            (checked(3), Step::Judge(3)),
-            (judged(3, true), Step::End(Status::Done)),
-            (resumed(8), Step::End(Status::Done)),
-            (more(8), Step::Play(4)),
-            (resumed(8), Step::Play(4)),
-            (played(4), Step::Check(4)),
-            (checked(4), Step::Judge(4)),
-            (more(9), Step::Judge(4)),
-            (judged(4, true), Step::Play(5)),
+            (begun, NextStep::Play(1)),
+            (played(1), NextStep::Check(1)),
+            (checked(1), NextStep::Judge(1)),
+            (judged(1, false), NextStep::Play(2)),
+            (played(2), NextStep::Check(2)),
+            (checked(2), NextStep::Judge(2)),
+            (judged(2, false), NextStep::End(RunStatus::NotApproved)),
+            (resumed(3), NextStep::Play(3)),
+            (played(3), NextStep::Check(3)),
+            (checked(3), NextStep::Judge(3)),
+            (judged(3, true), NextStep::End(RunStatus::Done)),
+            (resumed(8), NextStep::End(RunStatus::Done)),
+            (more(8), NextStep::Play(4)),
+            (resumed(8), NextStep::Play(4)),
+            (played(4), NextStep::Check(4)),
+            (checked(4), NextStep::Judge(4)),
+            (more(9), NextStep::Judge(4)),
+            (judged(4, true), NextStep::Play(5)),
         ];
         for n in 1..=notes.len() {
-            let so_far: Vec<Note> = notes[..n].iter().map(|(note, _)| note.clone()).collect();
-            assert_eq!(Rounds::of(&so_far).next(), notes[n - 1].1, "after {n} notes");
+            let so_far: Vec<RoundNote> = notes[..n].iter().map(|(note, _)| note.clone()).collect();
+            assert_eq!(RoundHistory::of(&so_far).next(), notes[n - 1].1, "after {n} notes");
         }
     }
 
     #[test]
     fn what_the_user_said_waits_for_the_players_next_part() {
-        let mut rounds = Rounds::of(&[more(5), judged(1, true), more(6)]);
-        assert_eq!((rounds.said.len(), rounds.next()), (2, Step::Play(1)), "never played");
-        rounds.take(Note::Played { round: 1, why: None, cost: cost() });
+        let mut rounds = RoundHistory::of(&[more(5), judged(1, true), more(6)]);
+        assert_eq!((rounds.said.len(), rounds.next()), (2, NextStep::Play(1)), "never played");
+        rounds.take(RoundNote::Played { round: 1, why: None, cost: cost() });
         assert_eq!((rounds.said.len(), rounds.more), (0, false));
     }
 
@@ -300,17 +303,21 @@ mod tests {
     fn a_round_in_which_no_model_answered_ends_the_run() {
         let mut silent = vec![
             resumed(5),
-            Note::Played { round: 1, why: Some("401".into()), cost: Cost::default() },
-            Note::Checked { round: 1, results: Vec::new() },
-            Note::Judged {
+            RoundNote::Played { round: 1, why: Some("401".into()), cost: PartCost::default() },
+            RoundNote::Checked { round: 1, results: Vec::new() },
+            RoundNote::Judged {
                 round: 1,
                 verdict: None,
                 why: Some("401".into()),
-                cost: Cost::default(),
+                cost: PartCost::default(),
             },
         ];
-        assert_eq!(Rounds::of(&silent).next(), Step::End(Status::Failed));
+        assert_eq!(RoundHistory::of(&silent).next(), NextStep::End(RunStatus::Failed));
         silent.push(resumed(5));
-        assert_eq!(Rounds::of(&silent).next(), Step::Play(1), "once more when it is taken up");
+        assert_eq!(
+            RoundHistory::of(&silent).next(),
+            NextStep::Play(1),
+            "once more when it is taken up"
+        );
     }
 }

@@ -4,14 +4,14 @@ use base::event::rounds::{
     JudgedRequirement, RequirementStatus, RequirementText, RoundCheck, RoundCost,
     RoundDisagreement, RoundOutcome, RoundPart, RoundReport, RoundsEvent,
 };
-use base::event::{Status, What};
-use planner::verdict::{Judged, Status as Met};
+use base::event::{EventKind, RunStatus};
+use planner::verdict::{RequirementVerdict, VerdictStatus as Met};
 
-use super::record::{Cost, Round, Rounds};
-use super::words::Contract;
+use super::prompts::Contract;
+use super::record::{PartCost, Round, RoundHistory};
 
 /// The run begins, or goes on.
-pub fn begun(contract: &Contract, most: u32, taken_up: bool) -> What {
+pub fn begun(contract: &Contract, most: u32, taken_up: bool) -> EventKind {
     let all = contract.requirements.iter();
     let requirements =
         all.map(|it| RequirementText { id: it.id.clone(), text: it.text.clone() }).collect();
@@ -20,27 +20,27 @@ pub fn begun(contract: &Contract, most: u32, taken_up: bool) -> What {
 }
 
 /// The player's part of a round begins.
-pub fn playing(n: u32, rounds: u32, model: &str) -> What {
+pub fn playing(n: u32, rounds: u32, model: &str) -> EventKind {
     RoundsEvent::Playing(RoundPart { round: n, rounds, model: Some(model.to_owned()) }).into()
 }
 
 /// The checks of a round begin.
-pub fn checking(n: u32, rounds: u32) -> What {
+pub fn checking(n: u32, rounds: u32) -> EventKind {
     RoundsEvent::Checking(RoundPart { round: n, rounds, model: None }).into()
 }
 
 /// The coach's part of a round begins.
-pub fn judging(n: u32, rounds: u32, model: &str) -> What {
+pub fn judging(n: u32, rounds: u32, model: &str) -> EventKind {
     RoundsEvent::Judging(RoundPart { round: n, rounds, model: Some(model.to_owned()) }).into()
 }
 
 /// A round is over.
-pub fn judged((n, rounds): (u32, u32), round: &Round) -> What {
+pub fn judged((n, rounds): (u32, u32), round: &Round) -> EventKind {
     RoundsEvent::Judged { rounds, round: round_of(n, round) }.into()
 }
 
 /// The run is over: every round, and how it ended.
-pub fn ended(status: Status, rounds: &Rounds) -> What {
+pub fn ended(status: RunStatus, rounds: &RoundHistory) -> EventKind {
     let report = rounds.rounds.iter().zip(1..).map(|(round, n)| round_of(n, round)).collect();
     let cost = cost(rounds.cost());
     RoundsEvent::Ended { status: Some(status), rounds: rounds.most, report, cost }.into()
@@ -76,7 +76,7 @@ fn round_of(n: u32, round: &Round) -> RoundReport {
     }
 }
 
-fn requirement(judged: &Judged) -> JudgedRequirement {
+fn requirement(judged: &RequirementVerdict) -> JudgedRequirement {
     let status = match judged.status {
         Met::Met => RequirementStatus::Met,
         Met::Unmet => RequirementStatus::Unmet,
@@ -85,6 +85,6 @@ fn requirement(judged: &Judged) -> JudgedRequirement {
     JudgedRequirement { id: judged.id.clone(), status, evidence: judged.evidence.clone() }
 }
 
-fn cost(cost: Cost) -> RoundCost {
+fn cost(cost: PartCost) -> RoundCost {
     RoundCost { turns: cost.turns, ms: cost.ms, usage: cost.usage }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use base::failure::{Failure, Result};
 use planner::document;
-use planner::requirement::{Requirement, Unclear, read};
+use planner::requirement::{AmbiguousRequirements, Requirement, read};
 
 /// The file that is read when no flag names another.
 const FILE: &str = "requirements.md";
@@ -37,10 +37,12 @@ pub fn text(flag: Option<&str>, cwd: &Path) -> Result<String> {
 /// The requirements of a text: of the section that is marked as such, else of all of it.
 pub fn of(text: &str) -> Result<Vec<Requirement>> {
     read(section(text)).map_err(|unclear| match unclear {
-        Unclear::Empty => Failure::usage("the requirements are empty")
+        AmbiguousRequirements::Empty => Failure::usage("the requirements are empty")
             .next("write them as a list to requirements.md, one per line"),
-        Unclear::Twice(id) => Failure::usage(format!("two requirements have the id {id}"))
-            .next("change one of the ids"),
+        AmbiguousRequirements::Twice(id) => {
+            Failure::usage(format!("two requirements have the id {id}"))
+                .next("change one of the ids")
+        }
     })
 }
 

@@ -17,7 +17,7 @@ use agent_core::session;
 
 /// What the user did at the prompt.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum PromptInput {
     /// Said something.
     Words(String),
     /// Pressed Enter or Ctrl-C.
@@ -49,7 +49,11 @@ impl LineEditor {
     }
 
     /// Reads one line that begins with what was typed already; gives the editor back with it.
-    pub async fn read(mut self, prompt: String, typed: String) -> Result<(LineEditor, Line)> {
+    pub async fn read(
+        mut self,
+        prompt: String,
+        typed: String,
+    ) -> Result<(LineEditor, PromptInput)> {
         let reading = tokio::task::spawn_blocking(move || {
             let line = match typed.is_empty() {
                 true => self.editor.readline(&prompt),
@@ -60,17 +64,17 @@ impl LineEditor {
         let (mut editor, line) = reading.await.or_fail(|| "the line editor broke")?;
         let line = match line {
             Ok(text) => editor.heard(&text),
-            Err(ReadlineError::Interrupted) => Line::Nothing,
-            Err(ReadlineError::Eof) => Line::End,
+            Err(ReadlineError::Interrupted) => PromptInput::Nothing,
+            Err(ReadlineError::Eof) => PromptInput::End,
             Err(why) => return Err(why).or_fail(|| "cannot read from the terminal"),
         };
         Ok((editor, line))
     }
 
-    fn heard(&mut self, text: &str) -> Line {
+    fn heard(&mut self, text: &str) -> PromptInput {
         let words = text.replace("\\\n", "\n");
         if words.trim().is_empty() {
-            return Line::Nothing;
+            return PromptInput::Nothing;
         }
         let added = self.editor.add_history_entry(text).unwrap_or(false);
         if let Some(file) = self.history.as_ref().filter(|_| added) {
@@ -78,7 +82,7 @@ impl LineEditor {
             let _ = file.parent().map(std::fs::create_dir_all);
             let _ = self.editor.append_history(file);
         }
-        Line::Words(words.trim().to_owned())
+        PromptInput::Words(words.trim().to_owned())
     }
 }
 

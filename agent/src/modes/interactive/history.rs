@@ -1,19 +1,21 @@
 //! The turns of a conversation as they are shown when it is taken up again.
 
-use base::event::Status;
+use base::event::RunStatus;
 
 use crate::ui::recap::PastTurn;
 use agent_core::call_line::call_line;
-use agent_core::context::{Entry, turns};
+use agent_core::context::{ConversationEntry, turns};
 
 /// Whether the last turn came to no end.
-pub fn is_unfinished(entries: &[Entry]) -> bool {
+pub fn is_unfinished(entries: &[ConversationEntry]) -> bool {
     let mut unfinished = false;
     for entry in entries {
         match entry {
-            Entry::Request { .. } => unfinished = true,
-            Entry::Ended { status } => unfinished = unfinished && status != Status::Done.word(),
-            Entry::Cleared | Entry::Rewound { .. } => unfinished = false,
+            ConversationEntry::Request { .. } => unfinished = true,
+            ConversationEntry::Ended { status } => {
+                unfinished = unfinished && status != RunStatus::Done.word()
+            }
+            ConversationEntry::Cleared | ConversationEntry::Rewound { .. } => unfinished = false,
             _ => {}
         }
     }
@@ -21,14 +23,14 @@ pub fn is_unfinished(entries: &[Entry]) -> bool {
 }
 
 /// The turns that these entries of a journal hold.
-pub fn turns(entries: Vec<Entry>) -> Vec<PastTurn> {
+pub fn turns(entries: Vec<ConversationEntry>) -> Vec<PastTurn> {
     let mut all: Vec<PastTurn> = Vec::new();
     for entry in turns::effective(entries).entries {
         match entry {
-            Entry::Request { message } => {
+            ConversationEntry::Request { message } => {
                 all.push(PastTurn { asked: message.own_words(), ..PastTurn::default() });
             }
-            Entry::Reply { message, .. } => {
+            ConversationEntry::Reply { message, .. } => {
                 let Some(turn) = all.last_mut() else { continue };
                 turn.calls.extend(message.calls().map(|call| call_line(&call.name, &call.args)));
                 let words = message.words();
@@ -36,18 +38,18 @@ pub fn turns(entries: Vec<Entry>) -> Vec<PastTurn> {
                     turn.answer = words;
                 }
             }
-            Entry::Cleared => all.clear(),
-            Entry::Opened { .. }
-            | Entry::Prompt { .. }
-            | Entry::Steered { .. }
-            | Entry::Result { .. }
-            | Entry::Thinned { .. }
-            | Entry::Compacted { .. }
-            | Entry::Dehydrated { .. }
-            | Entry::Rehydrated { .. }
-            | Entry::Rewound { .. }
-            | Entry::Noted { .. }
-            | Entry::Ended { .. } => {}
+            ConversationEntry::Cleared => all.clear(),
+            ConversationEntry::Opened { .. }
+            | ConversationEntry::Prompt { .. }
+            | ConversationEntry::Steered { .. }
+            | ConversationEntry::Result { .. }
+            | ConversationEntry::Thinned { .. }
+            | ConversationEntry::Compacted { .. }
+            | ConversationEntry::Dehydrated { .. }
+            | ConversationEntry::Rehydrated { .. }
+            | ConversationEntry::Rewound { .. }
+            | ConversationEntry::Noted { .. }
+            | ConversationEntry::Ended { .. } => {}
         }
     }
     all

@@ -8,22 +8,22 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-use base::event::Status;
-use base::failure::{Failure, Kind, Result};
+use base::event::RunStatus;
+use base::failure::{Failure, FailureKind, Result};
 use base::text::count;
 
-use self::commands::Typed;
-use self::editor::{Line, LineEditor};
+use self::commands::TypedLine;
+use self::editor::{LineEditor, PromptInput};
 use super::attach;
 use super::interrupt::Interrupts;
 use crate::ui::terminal::{self, QuietInput};
 use crate::ui::wrap::wrapped;
 use crate::ui::{recap, rich};
 use agent_core::bus::Bus;
-use agent_core::context::Entry;
+use agent_core::context::ConversationEntry;
 use agent_core::prompt::template;
 use agent_core::run::shutdown::ShutdownHandle;
-use agent_core::run::{AgentSession, SessionSelector, Settings};
+use agent_core::run::{AgentSession, AgentSettings, SessionSelector};
 use agent_core::session::checkpoint::Checkpoints;
 use gate::Asker;
 use gate::permission_mode::PermissionMode;
@@ -45,8 +45,8 @@ impl Default for Opening {
 }
 
 /// A conversation. The session is made when the first words are said.
-pub struct Chat {
-    settings: Settings,
+pub struct InteractiveSession {
+    settings: AgentSettings,
     which: SessionSelector,
     pictures: Vec<Image>,
     work: Option<AgentSession>,
@@ -60,16 +60,16 @@ pub struct Chat {
 
 /// Talks until the user leaves.
 pub async fn run(
-    settings: Settings,
+    settings: AgentSettings,
     opening: Opening,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
-) -> Result<Status> {
+) -> Result<RunStatus> {
     let interrupts = Interrupts::listen()?;
     // The line editor echoes by itself; between two prompts nothing is echoed.
     let _quiet = QuietInput::begin();
     let Opening { which, pictures } = opening;
-    let mut chat = Chat {
+    let mut chat = InteractiveSession {
         settings,
         which,
         pictures,
@@ -89,9 +89,9 @@ pub async fn run(
         let (back, line) = editor.read(chat.prompt(), terminal::take_typed()).await?;
         editor = back;
         match line {
-            Line::End => break Ok(()),
-            Line::Nothing => {}
-            Line::Words(words) => match chat.obey(&words).await {
+            PromptInput::End => break Ok(()),
+            PromptInput::Nothing => {}
+            PromptInput::Words(words) => match chat.obey(&words).await {
                 Ok(Next::Prompt) => {}
                 Ok(Next::Leave) => break Ok(()),
                 Err(failure) => break Err(failure),
@@ -102,7 +102,7 @@ pub async fn run(
     chat.leave();
     ended?;
     chat.close().await;
-    Ok(Status::Done)
+    Ok(RunStatus::Done)
 }
 
 /// What follows a line.
@@ -112,7 +112,7 @@ enum Next {
 }
 
 /// The journal of a session; what cannot be read of it is not shown.
-fn entries(work: &AgentSession) -> Vec<Entry> {
+fn entries(work: &AgentSession) -> Vec<ConversationEntry> {
     base::files::read_journal(&work.session.journal_path()).unwrap_or_default()
 }
 
@@ -137,13 +137,15 @@ fn shell_word(text: &str) -> String {
 }
 
 /// The files as they were before a turn.
-struct Picture(Result<(Checkpoints, String)>);
+struct FilesBefore(Result<(Checkpoints, String)>);
 
-impl Picture {
+impl FilesBefore {
     /// Without git, or where it fails, there is none; `/undo` says why.
-    fn take(work: &AgentSession) -> Picture {
+    fn take(work: &AgentSession) -> FilesBefore {
         let taken = Checkpoints::open(&work.session.dir, work.root());
-        Picture(taken.and_then(|checkpoints| checkpoints.take().map(|tree| (checkpoints, tree))))
+        FilesBefore(
+            taken.and_then(|checkpoints| checkpoints.take().map(|tree| (checkpoints, tree))),
+        )
     }
 
     /// Notes what the turn did to them.
@@ -157,22 +159,22 @@ impl Picture {
     }
 }
 
-impl Chat {
+impl InteractiveSession {
     /// Does what a line says. Only an interrupt is an error.
     async fn obey(&mut self, words: &str) -> Result<Next> {
         match commands::read(words) {
-            Typed::Words => self.turn(template(words)).await?,
-            Typed::Exit => return Ok(Next::Leave),
-            Typed::Command(command, words) => {
+            TypedLine::Words => self.turn(template(words)).await?,
+            TypedLine::Exit => return Ok(Next::Leave),
+            TypedLine::Command(command, words) => {
                 if let Err(failure) = command.run(self, words).await {
-                    if failure.kind == Kind::Interrupted {
+                    if failure.kind == FailureKind::Interrupted {
                         return Err(failure);
                     }
                     self.say(&failure.to_string());
                 }
                 self.close().await;
             }
-            Typed::Unknown(failure) => self.say(&failure.to_string()),
+            TypedLine::Unknown(failure) => self.say(&failure.to_string()),
         }
         Ok(Next::Prompt)
     }
@@ -202,7 +204,7 @@ impl Chat {
     /// A turn with this message, or the last one again.
     async fn work_on(&mut self, message: Option<Message>) -> Result<()> {
         let Some(work) = &mut self.work else { return Ok(()) };
-        let before = Picture::take(work);
+        let before = FilesBefore::take(work);
         let tokens = self.interrupts.begin();
         let cancel = tokens.cancel.clone();
         let turn = async {
@@ -221,14 +223,14 @@ impl Chat {
         }
         match ended {
             Some(ended) => {
-                self.is_unfinished = ended.status != Status::Done;
+                self.is_unfinished = ended.status != RunStatus::Done;
                 if let Some(failure) = ended.failure {
                     let hint = "/retry    retries with the work done so far";
                     self.say(&failure.next(hint).to_string());
                 }
                 Ok(())
             }
-            None => Err(Failure::new(Kind::Interrupted, "interrupted")),
+            None => Err(Failure::new(FailureKind::Interrupted, "interrupted")),
         }
     }
 

@@ -1,14 +1,14 @@
 //! Questions to the user, by lines of stdin; or the answers that `--yes` stands for.
 
 use base::failure::{OrFail, Result};
-use planner::stage::Answer;
+use planner::planning_stage::StageAnswer;
 
 use crate::modes::interrupt::Interrupts;
 use crate::ui;
 
 /// Who answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Voice {
+pub enum AnswerSource {
     /// Somebody types, or a program writes into stdin.
     Lines,
     /// `--yes`: what would be asked is done.
@@ -16,32 +16,39 @@ pub enum Voice {
 }
 
 /// What is taken for which answer: the words, and what an empty line stands for.
-pub struct Choice {
+pub struct AnswerChoice {
     /// What is shown behind the question, e.g. `[Y/n/q]`.
     pub shown: &'static str,
     /// What an empty line means; the question is asked again without it.
-    pub empty: Option<Answer>,
+    pub empty: Option<StageAnswer>,
 }
 
 /// Yes is what an empty line means.
-pub const YES: Choice = Choice { shown: "[Y/n/q]", empty: Some(Answer::Yes) };
+pub const YES: AnswerChoice = AnswerChoice { shown: "[Y/n/q]", empty: Some(StageAnswer::Yes) };
 /// An answer is needed.
-pub const OWN: Choice = Choice { shown: "[yes/no/quit]", empty: None };
+pub const OWN: AnswerChoice = AnswerChoice { shown: "[yes/no/quit]", empty: None };
 
-impl Voice {
+impl AnswerSource {
     /// Asks until there is an answer. The end of stdin, or Ctrl-C, quits.
-    pub async fn ask(self, hear: &Interrupts, question: &str, choice: &Choice) -> Result<Answer> {
-        if self == Voice::Yes {
-            return Ok(Answer::Yes);
+    pub async fn ask(
+        self,
+        hear: &Interrupts,
+        question: &str,
+        choice: &AnswerChoice,
+    ) -> Result<StageAnswer> {
+        if self == AnswerSource::Yes {
+            return Ok(StageAnswer::Yes);
         }
         loop {
             ui::say(&format!("{question} {}", choice.shown));
-            let Some(line) = line(hear).await? else { return Ok(Answer::Quit) };
+            let Some(line) = line(hear).await? else { return Ok(StageAnswer::Quit) };
             match line.trim().to_ascii_lowercase().as_str() {
-                "" if choice.empty.is_some() => return Ok(choice.empty.unwrap_or(Answer::Quit)),
-                "y" | "yes" => return Ok(Answer::Yes),
-                "n" | "no" => return Ok(Answer::No),
-                "q" | "quit" | "exit" => return Ok(Answer::Quit),
+                "" if choice.empty.is_some() => {
+                    return Ok(choice.empty.unwrap_or(StageAnswer::Quit));
+                }
+                "y" | "yes" => return Ok(StageAnswer::Yes),
+                "n" | "no" => return Ok(StageAnswer::No),
+                "q" | "quit" | "exit" => return Ok(StageAnswer::Quit),
                 _ => ui::say("answer yes, no or quit"),
             }
         }

@@ -1,23 +1,23 @@
 //! The end of a plan: its files get the names that they keep, and what was done is committed.
 
 use base::failure::Result;
-use planner::history::Happened;
-use planner::stage::Answer;
+use planner::history::HistoryEvent;
+use planner::planning_stage::StageAnswer;
 use serde_json::json;
 
-use base::event::What;
+use base::event::EventKind;
 
 use super::ask::YES;
-use super::place::{CURRENT, LIST, section};
-use super::tree::{Pick, Tree};
-use super::{Run, words};
+use super::files::{CURRENT, LIST, section};
+use super::git_tree::{CommitSelection, UserTree};
+use super::{Run, prompts};
 use crate::ui;
-use agent_core::run::Settings;
-use provider::Choice;
+use agent_core::run::AgentSettings;
+use provider::ProviderChoice;
 
 impl Run {
     /// Gives both files the names that they keep.
-    pub(super) fn archive(&mut self) -> Result<Answer> {
+    pub(super) fn archive(&mut self) -> Result<StageAnswer> {
         let stamp = match &self.place.state.completed {
             Some(stamp) => stamp.clone(),
             None => self.place.time("%Y-%m-%d_%H-%M-%S"),
@@ -30,7 +30,7 @@ impl Run {
             }
         }
         let [(_, requirements), (_, todo)] = names;
-        let done = Happened::Completed(requirements, todo);
+        let done = HistoryEvent::Completed(requirements, todo);
         if self.place.last()?.as_ref() != Some(&done) {
             self.place.tell(done)?;
         }
@@ -38,29 +38,29 @@ impl Run {
         self.place.state.archived = true;
         self.place.save()?;
         base::files::step("g3.planning.archived");
-        Ok(Answer::Yes)
+        Ok(StageAnswer::Yes)
     }
 
     /// Commits what the work changed, and nothing else.
-    pub(super) async fn commit(&mut self) -> Result<Answer> {
+    pub(super) async fn commit(&mut self) -> Result<StageAnswer> {
         let (Some(tree), Some(since)) = (self.tree.clone(), self.place.state.tree.clone()) else {
             self.place.forget()?;
-            return Ok(Answer::Yes);
+            return Ok(StageAnswer::Yes);
         };
         let message = self.message(&tree, &since).await?;
         let subject = message.lines().next().unwrap_or_default().to_owned();
-        let said = Happened::Committing(subject);
+        let said = HistoryEvent::Committing(subject);
         // In the history before the commit, so that the commit holds the line.
         let pick = tree.pick(&since, &self.place.dir)?;
         self.show(&message, &pick);
         match self.ask("commit this?", &YES).await? {
-            Answer::Yes => {}
-            Answer::No => {
-                self.place.tell(Happened::NotCommitted)?;
+            StageAnswer::Yes => {}
+            StageAnswer::No => {
+                self.place.tell(HistoryEvent::NotCommitted)?;
                 self.place.forget()?;
-                return Ok(Answer::No);
+                return Ok(StageAnswer::No);
             }
-            Answer::Quit => return Ok(Answer::Quit),
+            StageAnswer::Quit => return Ok(StageAnswer::Quit),
         }
         if self.place.last()?.as_ref() != Some(&said) {
             self.place.tell(said)?;
@@ -71,29 +71,29 @@ impl Run {
         self.place.forget()?;
         ui::say(&format!("committed as {}", base::text::head(&commit, 12)));
         let plan = json!({"mode": "planning", "state": "committed", "commit": commit});
-        self.bus.tell(What::Plan { plan });
-        Ok(Answer::Yes)
+        self.bus.tell(EventKind::Plan { plan });
+        Ok(StageAnswer::Yes)
     }
 
     /// The commit message: a model's, or a plain one from the requirements.
-    async fn message(&mut self, tree: &Tree, since: &str) -> Result<String> {
+    async fn message(&mut self, tree: &UserTree, since: &str) -> Result<String> {
         if let Some(message) = &self.place.state.message {
             return Ok(message.clone());
         }
         let wanted = self.archived_text()?;
         let paths = tree.pick(since, &self.place.dir)?.paths();
-        let commit = |settings: &Settings| {
+        let commit = |settings: &AgentSettings| {
             let typed = &settings.choice;
             let own = settings.config.providers.commit.clone();
-            Choice { reference: typed.reference.clone().or(own), ..typed.clone() }
+            ProviderChoice { reference: typed.reference.clone().or(own), ..typed.clone() }
         };
-        let said = self.question(words::commit(&wanted, &paths), commit).await;
+        let said = self.question(prompts::commit(&wanted, &paths), commit).await;
         let read = said.map_err(|failure| failure.sentence());
         let read =
             read.and_then(|words| planner::commit::read(&base::text::printable_output(&words)));
         let message = read.unwrap_or_else(|why| {
             self.warn(format!("used a plain commit message: {why}"));
-            planner::commit::plain(&words::plain(&wanted))
+            planner::commit::plain(&prompts::plain(&wanted))
         });
         self.place.state.message = Some(message.clone());
         self.place.save()?;
@@ -106,7 +106,7 @@ impl Run {
         Ok(text.as_deref().map(section).unwrap_or_default().to_owned())
     }
 
-    fn show(&self, message: &str, pick: &Pick) {
+    fn show(&self, message: &str, pick: &CommitSelection) {
         let lines: Vec<String> = pick.paths();
         ui::say(&format!("\n{message}\n\n{} files:", lines.len()));
         lines

@@ -1,27 +1,27 @@
 //! Player and coach work on what was approved; the user says whether that is all.
 
-use base::event::Status;
-use base::failure::{Kind, Result};
-use planner::history::Happened;
+use base::event::RunStatus;
+use base::failure::{FailureKind, Result};
+use planner::history::HistoryEvent;
+use planner::planning_stage::StageAnswer;
 use planner::requirement::Requirement;
-use planner::stage::Answer;
-use planner::verdict::Status as Met;
+use planner::verdict::VerdictStatus as Met;
 
-use super::ask::{Voice, YES};
-use super::place::LIST;
-use super::{Run, given, words};
-use crate::modes::autonomous::{self, How, Past, requirements};
+use super::ask::{AnswerSource, YES};
+use super::files::LIST;
+use super::{Run, model_io, prompts};
+use crate::modes::autonomous::{self, PreviousRun, RunOrigin, requirements};
 use crate::ui;
-use agent_core::limits::Limits;
-use agent_core::run::Settings;
+use agent_core::limits::UsageLimits;
+use agent_core::run::AgentSettings;
 
 /// Rounds of player and coach, unless said.
 const ROUNDS: u32 = 5;
 
 impl Run {
     /// Player and coach work.
-    pub(super) async fn implement(&mut self) -> Result<Answer> {
-        let Some(wanted) = self.place.wanted()? else { return Ok(Answer::No) };
+    pub(super) async fn implement(&mut self) -> Result<StageAnswer> {
+        let Some(wanted) = self.place.wanted()? else { return Ok(StageAnswer::No) };
         let all = requirements::of(&wanted)?;
         self.place.state.played = false;
         if self.place.state.tree.is_none() {
@@ -29,15 +29,17 @@ impl Run {
         }
         let past = autonomous::latest(&self.order.settings.cwd, &wanted)?;
         let (how, before) = match past {
-            Some(Past { id, rounds, approved: false, .. }) => (How::Resume(Some(id)), rounds),
-            Some(_) | None => (How::New(wanted.clone()), 0),
+            Some(PreviousRun { id, rounds, approved: false, .. }) => {
+                (RunOrigin::Resume(Some(id)), rounds)
+            }
+            Some(_) | None => (RunOrigin::New(wanted.clone()), 0),
         };
         let most = self.order.rounds.unwrap_or(ROUNDS);
         let turns = self.order.settings.limits.turns;
         // The rounds count themselves, those of an earlier beginning too.
-        let limits = Limits { turns, ..self.left_after(self.place.state.asked)? };
-        let settings = Settings { limits, ..self.order.settings.clone() };
-        let order = autonomous::Order {
+        let limits = UsageLimits { turns, ..self.left_after(self.place.state.asked)? };
+        let settings = AgentSettings { limits, ..self.order.settings.clone() };
+        let order = autonomous::RunRequest {
             settings,
             how,
             rounds: Some(before + most),
@@ -49,7 +51,7 @@ impl Run {
         self.hear.over();
         self.ended = match ended {
             Ok(status) => status,
-            Err(failure) if failure.kind == Kind::Refused => Status::NotApproved,
+            Err(failure) if failure.kind == FailureKind::Refused => RunStatus::NotApproved,
             Err(failure) => return Err(failure),
         };
         let past = autonomous::latest(&self.order.settings.cwd, &wanted)?;
@@ -58,45 +60,45 @@ impl Run {
             let mut judged = verdict.into_iter().flat_map(|verdict| &verdict.requirements);
             judged.any(|it| it.id == id && it.status == Met::Met)
         };
-        self.place.write(LIST, &words::todo(&all, met))?;
-        if self.ended == Status::Cancelled {
-            return Ok(Answer::Quit);
+        self.place.write(LIST, &prompts::todo(&all, met))?;
+        if self.ended == RunStatus::Cancelled {
+            return Ok(StageAnswer::Quit);
         }
         self.place.state.played = true;
         self.place.save()?;
         base::files::step("g3.planning.played");
-        Ok(Answer::Yes)
+        Ok(StageAnswer::Yes)
     }
 
     /// What is written down before the first round.
     async fn start(&mut self, wanted: &str, all: &[Requirement]) -> Result<()> {
-        self.place.write(LIST, &words::todo(all, |_| false))?;
-        let said = self.question(words::summary(wanted), given::choice).await;
-        let summary = words::summed_up(said.ok().as_deref(), all);
+        self.place.write(LIST, &prompts::todo(all, |_| false))?;
+        let said = self.question(prompts::summary(wanted), model_io::choice).await;
+        let summary = prompts::summed_up(said.ok().as_deref(), all);
         if let Some(tree) = &self.tree {
             if let Some(head) = tree.head() {
-                self.place.tell(Happened::Head(head))?;
+                self.place.tell(HistoryEvent::Head(head))?;
             }
             self.place.state.tree = Some(tree.take()?);
         }
-        self.place.tell(Happened::Started(summary))?;
+        self.place.tell(HistoryEvent::Started(summary))?;
         self.place.save()?;
         base::files::step("g3.planning.started");
         Ok(())
     }
 
     /// The user says whether that is all.
-    pub(super) async fn complete(&mut self) -> Result<Answer> {
+    pub(super) async fn complete(&mut self) -> Result<StageAnswer> {
         let todo = self.place.read(LIST)?.unwrap_or_default();
         ui::say(&format!("\n{}\n", base::text::printable(todo.trim_end())));
-        if self.voice == Voice::Yes && todo.lines().any(|line| line.starts_with("- [ ]")) {
+        if self.voice == AnswerSource::Yes && todo.lines().any(|line| line.starts_with("- [ ]")) {
             // Nobody is there who could say that it is good enough.
-            self.ended = Status::NotApproved;
-            return Ok(Answer::Quit);
+            self.ended = RunStatus::NotApproved;
+            return Ok(StageAnswer::Quit);
         }
         let question = "is this complete? (no: continue)";
         let answer = self.ask(question, &YES).await?;
-        if answer == Answer::Yes {
+        if answer == StageAnswer::Yes {
             self.place.state.completed = Some(self.place.time("%Y-%m-%d_%H-%M-%S"));
             self.place.save()?;
             base::files::step("g3.planning.completed");

@@ -1,48 +1,48 @@
 //! `g3 --planning`: from a wish to a commit. The user writes what is wanted, a model refines it,
 //! the user approves the text, player and coach work, and what they did is archived and committed.
 
-pub mod alone;
 mod ask;
 mod commit;
 pub mod explore;
-mod given;
+mod files;
+mod git_tree;
 mod implement;
-mod place;
+mod model_io;
+pub mod noninteractive;
+mod prompts;
 mod refine;
 mod split;
-mod tree;
-mod words;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::config::trust::hash;
-use base::event::{Level, Status, Usage, What};
+use base::event::{EventKind, NoticeLevel, RunStatus, Usage};
 use base::failure::{Failure, Result};
 use planner::document;
-use planner::history::Happened;
-use planner::stage::{self, Answer, Found, Stage};
+use planner::history::HistoryEvent;
+use planner::planning_stage::{self, PlanningFiles, PlanningStage, StageAnswer};
 use serde_json::json;
 
-use self::ask::{OWN, Voice, YES};
-use self::given::Came;
-use self::place::{CURRENT, LIST, NEW, Place, section};
-use self::tree::Tree;
-use super::autonomous::{self, Pair, Purse, Terms, requirements};
+use self::ask::{AnswerSource, OWN, YES};
+use self::files::{CURRENT, LIST, NEW, PlanDir, section};
+use self::git_tree::UserTree;
+use self::model_io::ModelText;
+use super::autonomous::{self, PlayerCoach, RoundBudget, RunTerms, requirements};
 use super::complete;
 use super::interrupt::Interrupts;
 use crate::ui;
 use agent_core::bus::Bus;
-use agent_core::limits::Limits;
-use agent_core::run::Settings;
+use agent_core::limits::UsageLimits;
+use agent_core::run::AgentSettings;
 use gate::Asker;
-use provider::Choice;
+use provider::ProviderChoice;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct PlanRequest {
     /// What was typed and configured; its directory is the code path.
-    pub settings: Settings,
+    pub settings: AgentSettings,
     /// Whether git is used.
     pub git: bool,
     /// Whether everything that would be asked is answered with yes.
@@ -55,49 +55,55 @@ pub struct Order {
 
 /// A run at work.
 struct Run {
-    order: Order,
-    place: Place,
-    tree: Option<Tree>,
-    voice: Voice,
+    order: PlanRequest,
+    place: PlanDir,
+    tree: Option<UserTree>,
+    voice: AnswerSource,
     hear: Interrupts,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
     /// How the rounds ended, as far as they were run here.
-    ended: Status,
+    ended: RunStatus,
     /// The limits of the run, of which each question gets what is left.
-    purse: Purse,
+    purse: RoundBudget,
 }
 
 /// Runs until the user leaves; with `--yes`, until one wish is done.
-pub async fn run(order: Order, bus: Arc<Bus>, asker: Option<Arc<dyn Asker>>) -> Result<Status> {
+pub async fn run(
+    order: PlanRequest,
+    bus: Arc<Bus>,
+    asker: Option<Arc<dyn Asker>>,
+) -> Result<RunStatus> {
     if order.settings.choice.budget {
         // The prices of both sides must be known before anything is spent.
-        Pair::of(&order.settings, &Terms::default())?;
+        PlayerCoach::of(&order.settings, &RunTerms::default())?;
     }
-    let place = Place::open(&order.settings.cwd)?;
+    let place = PlanDir::open(&order.settings.cwd)?;
     let tree = match order.git {
-        true => Some(Tree::of(&place.code, place.keep())?.ok_or_else(no_repository)?),
+        true => Some(UserTree::of(&place.code, place.keep())?.ok_or_else(no_repository)?),
         false => None,
     };
-    let voice = if order.yes { Voice::Yes } else { Voice::Lines };
+    let voice = if order.yes { AnswerSource::Yes } else { AnswerSource::Lines };
     let hear = Interrupts::listen()?;
-    let ended = Status::Done;
-    let purse = Purse::new(order.settings.limits);
+    let ended = RunStatus::Done;
+    let purse = RoundBudget::new(order.settings.limits);
     let mut run = Run { order, place, tree, voice, hear, bus, asker, ended, purse };
-    let Some(mut stage) = run.begin().await? else { return Ok(Status::Cancelled) };
+    let Some(mut stage) = run.begin().await? else { return Ok(RunStatus::Cancelled) };
     loop {
         run.tell(stage);
         let answer = match stage {
-            Stage::Write => run.write().await?,
-            Stage::Refine => run.refine().await?,
-            Stage::Approve => run.approve().await?,
-            Stage::Implement => run.implement().await?,
-            Stage::Complete => run.complete().await?,
-            Stage::Archive => run.archive()?,
-            Stage::Commit => run.commit().await?,
+            PlanningStage::Write => run.write().await?,
+            PlanningStage::Refine => run.refine().await?,
+            PlanningStage::Approve => run.approve().await?,
+            PlanningStage::Implement => run.implement().await?,
+            PlanningStage::Complete => run.complete().await?,
+            PlanningStage::Archive => run.archive()?,
+            PlanningStage::Commit => run.commit().await?,
         };
-        match stage::after(stage, answer) {
-            Some(Stage::Write) if stage == Stage::Commit && run.voice == Voice::Yes => {
+        match planning_stage::after(stage, answer) {
+            Some(PlanningStage::Write)
+                if stage == PlanningStage::Commit && run.voice == AnswerSource::Yes =>
+            {
                 return Ok(run.ended);
             }
             Some(next) => stage = next,
@@ -114,32 +120,32 @@ fn no_repository() -> Failure {
 
 impl Run {
     /// The questions at the start; `None` when the user does not want to go on.
-    async fn begin(&mut self) -> Result<Option<Stage>> {
+    async fn begin(&mut self) -> Result<Option<PlanningStage>> {
         if let Some(tree) = &self.tree {
             tree.refuse_nobody()?;
             let (branch, dirty) = (tree.branch()?, tree.dirty()?);
             let ours = |line: &&String| !line.ends_with(&format!("g3-plan/{NEW}"));
             let dirty: Vec<&String> = dirty.iter().filter(ours).collect();
-            if self.ask(&format!("work on branch `{branch}`?"), &YES).await? != Answer::Yes {
+            if self.ask(&format!("work on branch `{branch}`?"), &YES).await? != StageAnswer::Yes {
                 return Ok(None);
             }
             if !dirty.is_empty() {
                 ui::say("uncommitted changes (will not be committed):");
                 dirty.iter().take(30).for_each(|line| ui::say(&format!("  {line}")));
-                if self.ask("continue?", &YES).await? != Answer::Yes {
+                if self.ask("continue?", &YES).await? != StageAnswer::Yes {
                     return Ok(None);
                 }
             }
         }
         let found = self.place.found()?;
-        if !stage::is_recovery(found) {
-            return Ok(Some(stage::stage(found)));
+        if !planning_stage::is_recovery(found) {
+            return Ok(Some(planning_stage::stage(found)));
         }
         self.recover(found).await
     }
 
     /// Takes up what an earlier run left.
-    async fn recover(&mut self, found: Found) -> Result<Option<Stage>> {
+    async fn recover(&mut self, found: PlanningFiles) -> Result<Option<PlanningStage>> {
         ui::say("unfinished work of an earlier run:");
         for name in [CURRENT, LIST] {
             if let Some(text) = self.place.read(name)? {
@@ -147,43 +153,47 @@ impl Run {
             }
         }
         match self.ask("continue it? (no: archive it)", &YES).await? {
-            Answer::Yes => {
-                self.place.tell(Happened::Recovering)?;
-                Ok(Some(stage::stage(found)))
+            StageAnswer::Yes => {
+                self.place.tell(HistoryEvent::Recovering)?;
+                Ok(Some(planning_stage::stage(found)))
             }
-            Answer::No => {
-                self.place.tell(Happened::Skipped)?;
-                Ok(Some(if found.archived { Stage::Commit } else { Stage::Archive }))
+            StageAnswer::No => {
+                self.place.tell(HistoryEvent::Skipped)?;
+                Ok(Some(if found.archived {
+                    PlanningStage::Commit
+                } else {
+                    PlanningStage::Archive
+                }))
             }
-            Answer::Quit => Ok(None),
+            StageAnswer::Quit => Ok(None),
         }
     }
 
-    async fn ask(&self, question: &str, choice: &ask::Choice) -> Result<Answer> {
+    async fn ask(&self, question: &str, choice: &ask::AnswerChoice) -> Result<StageAnswer> {
         self.voice.ask(&self.hear, question, choice).await
     }
 
-    fn tell(&self, stage: Stage) {
+    fn tell(&self, stage: PlanningStage) {
         let plan = json!({"mode": "planning", "state": format!("{stage:?}").to_lowercase()});
-        self.bus.tell(What::Plan { plan });
+        self.bus.tell(EventKind::Plan { plan });
     }
 
     fn warn(&self, text: String) {
-        self.bus.tell(What::Notice { level: Level::Warning, text });
+        self.bus.tell(EventKind::Notice { level: NoticeLevel::Warning, text });
     }
 
     /// Waits for what the user wants.
-    async fn write(&mut self) -> Result<Answer> {
+    async fn write(&mut self) -> Result<StageAnswer> {
         let file = self.place.file(NEW);
-        let mut pressed = self.voice == Voice::Yes;
+        let mut pressed = self.voice == AnswerSource::Yes;
         loop {
             if let Some(text) = self.place.read(NEW)?.filter(|text| !text.trim().is_empty())
-                && (pressed || stage::stage(self.place.found()?) == Stage::Refine)
+                && (pressed || planning_stage::stage(self.place.found()?) == PlanningStage::Refine)
             {
                 self.place.write(NEW, &document::marked(&text))?;
-                return Ok(Answer::Yes);
+                return Ok(StageAnswer::Yes);
             }
-            if self.voice == Voice::Yes {
+            if self.voice == AnswerSource::Yes {
                 return Err(Failure::usage("no requirements")
                     .because(format!("no such file: {}", file.display()))
                     .next("write a feature request to it, then run this again"));
@@ -196,9 +206,9 @@ impl Run {
                 file.display()
             ));
             match ask::line(&self.hear).await? {
-                None => return Ok(Answer::Quit),
+                None => return Ok(StageAnswer::Quit),
                 Some(line) if ["q", "quit", "exit"].contains(&line.trim()) => {
-                    return Ok(Answer::Quit);
+                    return Ok(StageAnswer::Quit);
                 }
                 Some(_) => pressed = true,
             }
@@ -206,17 +216,17 @@ impl Run {
     }
 
     /// Lets a model refine it.
-    async fn refine(&mut self) -> Result<Answer> {
-        let Some(text) = self.place.read(NEW)? else { return Ok(Answer::No) };
+    async fn refine(&mut self) -> Result<StageAnswer> {
+        let Some(text) = self.place.read(NEW)? else { return Ok(StageAnswer::No) };
         let text = document::marked(&text);
-        self.place.tell(Happened::Refining)?;
+        self.place.tell(HistoryEvent::Refining)?;
         let wish = [document::original(&text), document::current(&text)];
         let wish = wish.into_iter().flatten().collect::<Vec<_>>().join("\n");
         let report = explore::report(&self.place.code);
         let history = self.place.history()?;
         let history = base::text::tail(&history, 4_000).to_owned();
-        let (tool, asked) = refine::refine(&wish, words::refine(&wish, &report, &history));
-        let settings = Settings { limits: self.limits_left()?, ..self.order.settings.clone() };
+        let (tool, asked) = refine::refine(&wish, prompts::refine(&wish, &report, &history));
+        let settings = AgentSettings { limits: self.limits_left()?, ..self.order.settings.clone() };
         let tokens = self.hear.begin();
         let heard = (self.bus.clone(), self.asker.clone());
         let mut spent = Usage::default();
@@ -224,38 +234,38 @@ impl Run {
         self.hear.over();
         self.charge(spent)?;
         match came? {
-            Came::Text(wanted) => {
+            ModelText::Text(wanted) => {
                 let text = document::with_current(&text, &wanted);
                 let (text, _) = document::numbered(&text).map_err(|_| unusable())?;
                 self.place.write(NEW, &text)?;
                 base::files::step("g3.planning.refined");
-                Ok(Answer::Yes)
+                Ok(StageAnswer::Yes)
             }
-            Came::Cancelled => Ok(Answer::Quit),
-            Came::Nothing(failure) if self.voice == Voice::Yes => Err(failure),
-            Came::Nothing(failure) => {
+            ModelText::Cancelled => Ok(StageAnswer::Quit),
+            ModelText::Nothing(failure) if self.voice == AnswerSource::Yes => Err(failure),
+            ModelText::Nothing(failure) => {
                 ui::fail(&failure);
                 self.ask("try again?", &YES).await.map(|answer| match answer {
-                    Answer::Yes => Answer::No,
-                    Answer::No | Answer::Quit => Answer::Quit,
+                    StageAnswer::Yes => StageAnswer::No,
+                    StageAnswer::No | StageAnswer::Quit => StageAnswer::Quit,
                 })
             }
         }
     }
 
     /// Shows the text, and asks for the user's approval of exactly that text.
-    async fn approve(&mut self) -> Result<Answer> {
+    async fn approve(&mut self) -> Result<StageAnswer> {
         let name = if self.place.file(CURRENT).exists() { CURRENT } else { NEW };
-        let Some(text) = self.place.read(name)? else { return Ok(Answer::No) };
+        let Some(text) = self.place.read(name)? else { return Ok(StageAnswer::No) };
         let wanted = section(&text).to_owned();
         requirements::of(&wanted)?;
         ui::say(&format!("\n{}\n", base::text::printable(wanted.trim())));
         let answer = self.ask(&format!("implement g3-plan/{name} as it is?"), &OWN).await?;
-        if answer == Answer::Yes {
+        if answer == StageAnswer::Yes {
             let now = self.place.read(name)?;
             if now.as_deref().map(section) != Some(wanted.as_str()) {
                 ui::say("the file changed after you reviewed it");
-                return Ok(Answer::No);
+                return Ok(StageAnswer::No);
             }
             self.place.state.approved = Some(hash(wanted.as_bytes()));
             self.place.save()?;
@@ -264,13 +274,13 @@ impl Run {
                 self.place.rename(NEW, CURRENT)?;
             }
             let hash = self.place.state.approved.clone().unwrap_or_default();
-            self.place.tell(Happened::Approved(base::text::head(&hash, 12).to_owned()))?;
+            self.place.tell(HistoryEvent::Approved(base::text::head(&hash, 12).to_owned()))?;
         }
         Ok(answer)
     }
 
     /// What is left of the limits for questions to a model: the rounds of player and coach count too.
-    fn limits_left(&self) -> Result<Limits> {
+    fn limits_left(&self) -> Result<UsageLimits> {
         let mut spent = self.place.state.asked;
         if let Some(wanted) = self.place.wanted()?
             && let Some(past) = autonomous::latest(&self.order.settings.cwd, &wanted)?
@@ -280,7 +290,7 @@ impl Run {
         self.left_after(spent)
     }
 
-    fn left_after(&self, spent: Usage) -> Result<Limits> {
+    fn left_after(&self, spent: Usage) -> Result<UsageLimits> {
         self.purse.left(spent).map_err(|limit| Failure::refused(format!("stopped: {limit}")))
     }
 
@@ -291,9 +301,13 @@ impl Run {
     }
 
     /// One question to a model, without tools.
-    async fn question(&mut self, text: String, choice: fn(&Settings) -> Choice) -> Result<String> {
+    async fn question(
+        &mut self,
+        text: String,
+        choice: fn(&AgentSettings) -> ProviderChoice,
+    ) -> Result<String> {
         let settings =
-            Settings { choice: choice(&self.order.settings), ..self.order.settings.clone() };
+            AgentSettings { choice: choice(&self.order.settings), ..self.order.settings.clone() };
         self.limits_left()?;
         let answer = complete::run(&settings, &text, self.bus.clone()).await?;
         self.charge(answer.usage)?;

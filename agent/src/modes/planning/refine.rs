@@ -1,28 +1,28 @@
 //! Refining: a model that can only look reads the code, and gives the requirements by a tool.
 
-use planner::requirement::{self, Unclear};
+use planner::requirement::{self, AmbiguousRequirements};
 use serde_json::{Value, json};
 
-use super::given::{Asked, Given};
-use super::words;
-use provider::ToolSpec;
+use super::model_io::{ModelTask, TextTool};
+use super::prompts;
+use provider::ToolDefinition;
 
 /// The tool, and what is asked.
-pub fn refine(wish: &str, message: String) -> (Given, Asked) {
+pub fn refine(wish: &str, message: String) -> (TextTool, ModelTask) {
     let wished = requirement::items_of(wish);
     let text = json!({
         "type": "string",
         "description": "All requirements as a Markdown list, one item each: `- R1: …`."
     });
-    let spec = ToolSpec {
+    let spec = ToolDefinition {
         name: "requirements".to_owned(),
         description: "Gives the refined requirements and ends the work.".to_owned(),
         parameters: json!({
             "type": "object", "properties": { "text": text }, "required": ["text"]
         }),
     };
-    let asked = Asked { identity: words::ARCHITECT, title: "refine requirements", message };
-    (Given::by(spec, move |args| read(args, wished)), asked)
+    let asked = ModelTask { identity: prompts::ARCHITECT, title: "refine requirements", message };
+    (TextTool::by(spec, move |args| read(args, wished)), asked)
 }
 
 /// The list; `wished` items are in what the user wrote.
@@ -44,8 +44,8 @@ fn read(args: &Value, wished: usize) -> Result<String, String> {
     }
     match requirement::read(text) {
         Ok(_) => Ok(text.to_owned()),
-        Err(Unclear::Empty) => Err("`text` has no requirements".to_owned()),
-        Err(Unclear::Twice(id)) => {
+        Err(AmbiguousRequirements::Empty) => Err("`text` has no requirements".to_owned()),
+        Err(AmbiguousRequirements::Twice(id)) => {
             Err(format!("two requirements have the id {id}: give one another"))
         }
     }

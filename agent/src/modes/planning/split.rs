@@ -8,13 +8,13 @@ use planner::task::{self, Task};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::given::{Asked, Given};
-use super::words;
-use provider::ToolSpec;
+use super::model_io::{ModelTask, TextTool};
+use super::prompts;
+use provider::ToolDefinition;
 
 /// A task as the model gives it.
 #[derive(Deserialize)]
-struct Row {
+struct TaskRow {
     id: String,
     text: String,
     requirements: Vec<String>,
@@ -28,8 +28,8 @@ struct Row {
 
 /// The tool, and what is asked: tasks for the requirements that none of these tasks serves. What is
 /// given is TOML.
-pub fn split(all: Vec<Requirement>, there: Vec<Task>, report: &str) -> (Given, Asked) {
-    let message = words::split(&all, &open(&all, &there), &there, report);
+pub fn split(all: Vec<Requirement>, there: Vec<Task>, report: &str) -> (TextTool, ModelTask) {
+    let message = prompts::split(&all, &open(&all, &there), &there, report);
     let list =
         |what: &str| json!({"type": "array", "items": {"type": "string"}, "description": what});
     let row = json!({
@@ -44,7 +44,7 @@ pub fn split(all: Vec<Requirement>, there: Vec<Task>, report: &str) -> (Given, A
         },
         "required": ["id", "text", "requirements"]
     });
-    let spec = ToolSpec {
+    let spec = ToolDefinition {
         name: "tasks".to_owned(),
         description: "Gives the tasks and ends the work.".to_owned(),
         parameters: json!({
@@ -53,8 +53,8 @@ pub fn split(all: Vec<Requirement>, there: Vec<Task>, report: &str) -> (Given, A
             "required": ["tasks"]
         }),
     };
-    let asked = Asked { identity: words::SPLITTER, title: "split into tasks", message };
-    (Given::by(spec, move |args| read(args, &all, &there)), asked)
+    let asked = ModelTask { identity: prompts::SPLITTER, title: "split into tasks", message };
+    (TextTool::by(spec, move |args| read(args, &all, &there)), asked)
 }
 
 /// The requirements that no task serves.
@@ -64,7 +64,7 @@ fn open<'a>(all: &'a [Requirement], tasks: &[Task]) -> Vec<&'a Requirement> {
 }
 
 fn read(args: &Value, all: &[Requirement], there: &[Task]) -> Result<String, String> {
-    let rows: Vec<Row> =
+    let rows: Vec<TaskRow> =
         Deserialize::deserialize(&args["tasks"]).map_err(|why| format!("`tasks`: {why}"))?;
     let new: Vec<Task> = rows.into_iter().map(task).collect();
     let mut tasks = there.to_vec();
@@ -84,8 +84,8 @@ fn read(args: &Value, all: &[Requirement], there: &[Task]) -> Result<String, Str
     }
 }
 
-fn task(row: Row) -> Task {
-    let Row { id, text, requirements, after, paths, checks } = row;
+fn task(row: TaskRow) -> Task {
+    let TaskRow { id, text, requirements, after, paths, checks } = row;
     let text = text.trim().to_owned();
     Task { id, text, requirements, after, paths, checks, ..Task::default() }
 }

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use base::desktop::{Act, Action, Ask, Look, Tell};
+use base::desktop::{ControlAction, ControlQuery, ControlVerb, DesktopRequest, DesktopResponse};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{host, told};
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
@@ -23,14 +23,14 @@ struct Args {
 }
 
 /// The actions by their names; `type` is another one of `set_value`.
-const ACTIONS: [(&str, Action); 7] = [
-    ("click", Action::Click),
-    ("set_value", Action::SetValue),
-    ("toggle", Action::Toggle),
-    ("select", Action::Select),
-    ("expand", Action::Expand),
-    ("collapse", Action::Collapse),
-    ("focus", Action::Focus),
+const ACTIONS: [(&str, ControlVerb); 7] = [
+    ("click", ControlVerb::Click),
+    ("set_value", ControlVerb::SetValue),
+    ("toggle", ControlVerb::Toggle),
+    ("select", ControlVerb::Select),
+    ("expand", ControlVerb::Expand),
+    ("collapse", ControlVerb::Collapse),
+    ("focus", ControlVerb::Focus),
 ];
 /// How deep and how many controls are looked at.
 const DEPTH: u32 = 40;
@@ -74,22 +74,29 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Some((_, action)) = ACTIONS.iter().find(|(known, _)| *known == wanted) else {
         let known = ACTIONS.map(|(name, _)| name).join(", ");
         let why = format!("unknown action `{wanted}`; use {known} (or type)");
-        return Ok(report.failed(ErrorKind::Validation, &why, json!({})));
+        return Ok(report.failed(ToolErrorKind::Validation, &why, json!({})));
     };
     if name.is_none() && id.is_none() && role.is_none() {
         let why = "say which control: `element_name`, `automation_id` or `control_type`";
-        return Ok(report.failed(ErrorKind::Validation, why, json!({})));
+        return Ok(report.failed(ToolErrorKind::Validation, why, json!({})));
     }
-    if *action == Action::SetValue && args.value.is_none() {
+    if *action == ControlVerb::SetValue && args.value.is_none() {
         let why = "`set_value` needs `value`";
-        return Ok(report.failed(ErrorKind::Validation, why, json!({})));
+        return Ok(report.failed(ToolErrorKind::Validation, why, json!({})));
     }
     let window = given(&args.window_title);
-    let look = Look { window, everywhere: false, depth: DEPTH, limit: MOST, interactive: false };
-    let act =
-        Act { look, name, automation_id: id, role, action: *action, value: args.value.clone() };
-    let acted = match host::ask(call.at, Ask::Act(act)).await {
-        Ok(Tell::Acted(acted)) => acted,
+    let look =
+        ControlQuery { window, everywhere: false, depth: DEPTH, limit: MOST, interactive: false };
+    let act = ControlAction {
+        look,
+        name,
+        automation_id: id,
+        role,
+        action: *action,
+        value: args.value.clone(),
+    };
+    let acted = match host::ask(call.at, DesktopRequest::Act(act)).await {
+        Ok(DesktopResponse::Acted(acted)) => acted,
         Ok(_) => return Err(host::strange()),
         Err(ToolError { kind, text }) => return Ok(report.failed(kind, &text, json!({}))),
     };
@@ -100,7 +107,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             false => format!("no such control; available: {available}"),
         };
         let more = json!({ "found": false, "available_elements": available });
-        return Ok(report.failed(ErrorKind::NotFound, &why, more));
+        return Ok(report.failed(ToolErrorKind::NotFound, &why, more));
     };
     let description = format!("{wanted}: {} {:?}", control.role, control.name);
     let report = Report { name: json!(control.name), kind: json!(control.role), ..report };
@@ -109,7 +116,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 impl Report<'_> {
-    fn failed(&self, kind: ErrorKind, why: &str, more: Value) -> ToolOutput {
+    fn failed(&self, kind: ToolErrorKind, why: &str, more: Value) -> ToolOutput {
         ToolOutput::failed(kind, why).with(self.keys(false, why, more))
     }
 

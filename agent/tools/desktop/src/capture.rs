@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use base::desktop::{Area, Capture};
+use base::desktop::{Area, CaptureTarget};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use super::host;
 use super::programs::{self, Shot};
-use super::seen::Seen;
+use super::shown_screen::ShownScreen;
 use gate::{Access, paths};
 use provider::message::Image;
 use tools::call::Invocation;
-use tools::image::kind::Kind;
+use tools::image::kind::ImageKind;
 use tools::image::ready;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
@@ -32,7 +32,7 @@ struct Args {
 
 /// What is to be in the picture.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wish {
+pub struct CaptureRequest {
     /// A window, by id, program or title.
     pub window: Option<String>,
     /// An X display or an output.
@@ -92,7 +92,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         return Err(wrong("missing required parameter `path`: the file for the picture".into()));
     }
     let display = display.filter(|display| !display.trim().is_empty());
-    let shot = shoot(call, &Wish { window, display, area }).await?;
+    let shot = shoot(call, &CaptureRequest { window, display, area }).await?;
     match path {
         Some(_) => saved(call, shot).await,
         None => shown(call, shot, String::new(), Value::Null).await,
@@ -118,7 +118,7 @@ fn area(region: &Value) -> Result<Area, String> {
 
 /// Takes a picture with whatever can: the programs in their order, then ours. Only ours knows
 /// windows.
-async fn shoot(call: &Invocation<'_>, wish: &Wish) -> Result<Shot, ToolError> {
+async fn shoot(call: &Invocation<'_>, wish: &CaptureRequest) -> Result<Shot, ToolError> {
     let mut tried = Vec::new();
     if wish.window.is_none() {
         match programs::shoot(call.at, wish, &mut tried).await? {
@@ -139,9 +139,10 @@ async fn shoot(call: &Invocation<'_>, wish: &Wish) -> Result<Shot, ToolError> {
     ours(call, wish).await.map_err(failed)
 }
 
-async fn ours(call: &Invocation<'_>, wish: &Wish) -> Result<Shot, ToolError> {
-    let Wish { window, display, area } = wish.clone();
-    let picture = host::capture(call.at, Capture { window, display, area, ..Capture::default() });
+async fn ours(call: &Invocation<'_>, wish: &CaptureRequest) -> Result<Shot, ToolError> {
+    let CaptureRequest { window, display, area } = wish.clone();
+    let picture =
+        host::capture(call.at, CaptureTarget { window, display, area, ..CaptureTarget::default() });
     let picture = picture.await?;
     let bytes = STANDARD.decode(&picture.data);
     let bytes = bytes.map_err(|why| ToolError::failed(format!("the picture is damaged: {why}")))?;
@@ -170,13 +171,13 @@ async fn shown(
     more: Value,
 ) -> Result<ToolOutput, ToolError> {
     let Shot { bytes, shows, backend } = shot;
-    let fit = move || ready::ready(Kind::of(&bytes)?, bytes, ROOM);
+    let fit = move || ready::ready(ImageKind::of(&bytes)?, bytes, ROOM);
     let ready = tokio::task::spawn_blocking(fit).await;
     let ready = ready.unwrap_or_else(|_| Err("its decoder broke".to_owned()));
     let ready =
         ready.map_err(|why| ToolError::failed(format!("Screenshot failed: the picture: {why}")))?;
     let (width, height) = ready.size();
-    Seen { width, height, shows, elements: Vec::new() }.keep(call.at);
+    ShownScreen { width, height, shows, elements: Vec::new() }.keep(call.at);
     let image =
         Image { media_type: ready.kind.media_type().into(), data: STANDARD.encode(&ready.bytes) };
     let text = format!("{said}Screenshot with {backend}: {}", ready.told());

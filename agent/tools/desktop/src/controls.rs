@@ -1,6 +1,6 @@
 //! `get_ui_context`: what a window's program says of its controls.
 
-use base::desktop::{Area, Control, Controls, Look};
+use base::desktop::{Area, Control, ControlQuery, Controls};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { max_depth, window_title, bare } = call.decode()?;
     let window = window_title.filter(|title| !title.trim().is_empty());
     let depth = max_depth.unwrap_or(DEPTH).clamp(1, 64);
-    let look = Look { window, everywhere: false, depth, limit: MOST, interactive: true };
+    let look = ControlQuery { window, everywhere: false, depth, limit: MOST, interactive: true };
     let found = host::controls(call.at, look).await?;
     let elements: Vec<Value> = found.controls.iter().map(as_json).collect();
     let text = told(&found);

@@ -1,15 +1,15 @@
 //! `find_element`: controls by their text, role or attributes; words of a picture where no program
 //! tells of its controls.
 
-use base::desktop::{Area, Control, Look, Word};
+use base::desktop::{Area, Control, ControlQuery, OcrWord};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::controls::{as_json, line, place};
-use super::{host, roles, words};
+use super::{host, roles, screen_text};
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::ErrorKind;
+use tools::output::ToolErrorKind;
 use tools::output::{ToolError, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
@@ -57,7 +57,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     }
     let window = Some(app.trim().to_owned()).filter(|app| !app.is_empty());
     let everywhere = window.is_none();
-    let look = Look { window, everywhere, depth: DEPTH, limit: MOST, interactive: false };
+    let look = ControlQuery { window, everywhere, depth: DEPTH, limit: MOST, interactive: false };
     let found = host::controls(call.at, look).await;
     let (controls, note) = match found {
         Ok(found) => (found.controls, found.note),
@@ -80,7 +80,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     for note in note.into_iter().chain(unread) {
         why.push_str(&format!("; {note}"));
     }
-    Err(ToolError::new(ErrorKind::NotFound, why))
+    Err(ToolError::new(ToolErrorKind::NotFound, why))
 }
 
 fn told(fitting: &[&Control]) -> ToolOutput {
@@ -111,18 +111,18 @@ fn told_words(text: &str, places: &[Area]) -> ToolOutput {
 
 /// Where these words stand on the screen, as far as they can be read.
 async fn read(call: &Invocation<'_>, text: &str) -> Result<Vec<Area>, ToolError> {
-    let (words, _) = words::on_screen(call.at).await?;
+    let (words, _) = screen_text::on_screen(call.at).await?;
     Ok(phrase(&words, text))
 }
 
 /// Where words stand one after the other that make up this phrase, no matter the case.
-fn phrase(words: &[Word], text: &str) -> Vec<Area> {
+fn phrase(words: &[OcrWord], text: &str) -> Vec<Area> {
     let wanted: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
     let plain = |text: &str| {
         let text = text.to_lowercase();
         text.trim_matches(|c: char| !c.is_alphanumeric()).to_owned()
     };
-    let fits = |run: &&[Word]| {
+    let fits = |run: &&[OcrWord]| {
         let mut pairs = run.iter().zip(&wanted);
         pairs.all(|(word, wanted)| {
             let read = word.text.to_lowercase();
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_phrase_is_found_word_by_word() {
-        let word = |text: &str, x: i32| Word {
+        let word = |text: &str, x: i32| OcrWord {
             text: text.into(),
             area: Area { x, y: 10, width: 20, height: 8 },
             sure: 90,

@@ -3,11 +3,11 @@
 
 use std::time::Instant;
 
-use base::desktop::{Button, Step};
+use base::desktop::{Button, InputStep};
 use serde_json::{Map, Value, json};
 
 use super::input::{checked, echo};
-use super::seen::Seen;
+use super::shown_screen::ShownScreen;
 use super::{done, host, keys};
 use tools::call::Invocation;
 use tools::kind::Effect;
@@ -31,17 +31,17 @@ const NOTCHES: (i64, i64) = (5, 100);
 
 /// What a call means.
 #[derive(Debug, PartialEq)]
-struct Deed {
-    steps: Vec<Step>,
+struct GuiAction {
+    steps: Vec<InputStep>,
     /// Where on the screen.
     place: Option<(i32, i32)>,
     description: String,
 }
 
 /// A call's arguments: those in `coordinates`, and over them those beside it.
-struct Given<'a> {
+struct GuiArgs<'a> {
     map: Map<String, Value>,
-    seen: Option<&'a Seen>,
+    seen: Option<&'a ShownScreen>,
 }
 
 /// Controls mouse and keyboard as the model sees the screen.
@@ -65,14 +65,14 @@ impl Tool for GuiTool {
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let map: Map<String, Value> = call.decode()?;
-    let seen = Seen::last(call.at);
+    let seen = ShownScreen::last(call.at);
     let (action, target) = (call.text("action").trim().to_lowercase(), call.text("target"));
-    let given = Given { map: merged(map), seen: seen.as_ref() };
+    let given = GuiArgs { map: merged(map), seen: seen.as_ref() };
     let deed = given
         .deed(&action)
         .map_err(|why| ToolError::invalid(format!("{}: {why}", call.face.name)))?;
-    let Deed { steps, place, description } = deed;
-    if let Some(Step::Type { text }) = steps.last() {
+    let GuiAction { steps, place, description } = deed;
+    if let Some(InputStep::Type { text }) = steps.last() {
         checked(text, &call.face.name)?;
     }
     host::input(call.at, steps).await?;
@@ -97,7 +97,7 @@ fn merged(mut map: Map<String, Value>) -> Map<String, Value> {
     map
 }
 
-impl Given<'_> {
+impl GuiArgs<'_> {
     fn text(&self, key: &str) -> Option<String> {
         match self.map.get(key)? {
             Value::String(text) => Some(text.clone()),
@@ -148,15 +148,15 @@ impl Given<'_> {
         self.point()?.ok_or_else(|| format!("`{action}` needs coordinates: `x` and `y`"))
     }
 
-    fn deed(&self, action: &str) -> Result<Deed, String> {
+    fn deed(&self, action: &str) -> Result<GuiAction, String> {
         match action {
             "click" => self.clicked(Button::Left, 1, "clicked"),
             "double_click" => self.clicked(Button::Left, 2, "double-clicked"),
             "right_click" => self.clicked(Button::Right, 1, "right-clicked"),
             "move_mouse" => {
                 let (x, y) = self.needed(action)?;
-                Ok(Deed {
-                    steps: vec![Step::Move { x, y }],
+                Ok(GuiAction {
+                    steps: vec![InputStep::Move { x, y }],
                     place: Some((x, y)),
                     description: format!("moved the mouse to {x},{y}"),
                 })
@@ -169,26 +169,28 @@ impl Given<'_> {
         }
     }
 
-    fn clicked(&self, button: Button, times: u32, word: &str) -> Result<Deed, String> {
+    fn clicked(&self, button: Button, times: u32, word: &str) -> Result<GuiAction, String> {
         let (x, y) = self.needed("click")?;
-        let steps = vec![Step::Move { x, y }, Step::Click { button, times }];
-        Ok(Deed { steps, place: Some((x, y)), description: format!("{word} at {x},{y}") })
+        let steps = vec![InputStep::Move { x, y }, InputStep::Click { button, times }];
+        Ok(GuiAction { steps, place: Some((x, y)), description: format!("{word} at {x},{y}") })
     }
 
-    fn typed(&self) -> Result<Deed, String> {
+    fn typed(&self) -> Result<GuiAction, String> {
         let text = self.text("text").ok_or("`type` needs `text`")?;
         let place = self.point()?;
-        let click = |(x, y)| [Step::Move { x, y }, Step::Click { button: Button::Left, times: 1 }];
-        let mut steps: Vec<Step> = place.map(click).into_iter().flatten().collect();
+        let click = |(x, y)| {
+            [InputStep::Move { x, y }, InputStep::Click { button: Button::Left, times: 1 }]
+        };
+        let mut steps: Vec<InputStep> = place.map(click).into_iter().flatten().collect();
         let description = match place {
             Some((x, y)) => format!("typed {} at {x},{y}", echo(&text)),
             None => format!("typed {}", echo(&text)),
         };
-        steps.push(Step::Type { text });
-        Ok(Deed { steps, place, description })
+        steps.push(InputStep::Type { text });
+        Ok(GuiAction { steps, place, description })
     }
 
-    fn scrolled(&self) -> Result<Deed, String> {
+    fn scrolled(&self) -> Result<GuiAction, String> {
         let notches = self.whole("clicks")?.unwrap_or(NOTCHES.0).clamp(1, NOTCHES.1) as i32;
         let direction = self.text("direction").unwrap_or_else(|| "down".to_owned()).to_lowercase();
         let (down, right) = match direction.as_str() {
@@ -201,12 +203,13 @@ impl Given<'_> {
             }
         };
         let place = self.point()?;
-        let mut steps: Vec<Step> = place.map(|(x, y)| Step::Move { x, y }).into_iter().collect();
-        steps.push(Step::Scroll { down, right });
-        Ok(Deed { steps, place, description: format!("scrolled {direction} by {notches}") })
+        let mut steps: Vec<InputStep> =
+            place.map(|(x, y)| InputStep::Move { x, y }).into_iter().collect();
+        steps.push(InputStep::Scroll { down, right });
+        Ok(GuiAction { steps, place, description: format!("scrolled {direction} by {notches}") })
     }
 
-    fn pressed(&self, action: &str) -> Result<Deed, String> {
+    fn pressed(&self, action: &str) -> Result<GuiAction, String> {
         let list = self.map.get("keys").and_then(Value::as_array);
         let listed: Vec<String> =
             list.into_iter().flatten().filter_map(Value::as_str).map(keys::name).collect();
@@ -222,10 +225,10 @@ impl Given<'_> {
             return Err(format!("{shown} is never pressed: it is one of the blocked combinations"));
         }
         let description = format!("pressed {shown}");
-        Ok(Deed { steps: vec![Step::Keys { keys: pressed }], place: None, description })
+        Ok(GuiAction { steps: vec![InputStep::Keys { keys: pressed }], place: None, description })
     }
 
-    fn dragged(&self) -> Result<Deed, String> {
+    fn dragged(&self) -> Result<GuiAction, String> {
         let (start, end) = (self.pair("start_x", "start_y")?, self.pair("end_x", "end_y")?);
         let (from, to) = match (start, end, self.point()?) {
             (start, None, Some(to)) => (start, to),
@@ -235,13 +238,14 @@ impl Given<'_> {
                 return Err("`drag` needs coordinates: `x` and `y` of its end".to_owned());
             }
         };
-        let mut steps: Vec<Step> = from.map(|(x, y)| Step::Move { x, y }).into_iter().collect();
-        steps.push(Step::Drag { x: to.0, y: to.1 });
+        let mut steps: Vec<InputStep> =
+            from.map(|(x, y)| InputStep::Move { x, y }).into_iter().collect();
+        steps.push(InputStep::Drag { x: to.0, y: to.1 });
         let description = match from {
             Some((x, y)) => format!("dragged from {x},{y} to {},{}", to.0, to.1),
             None => format!("dragged to {},{}", to.0, to.1),
         };
-        Ok(Deed { steps, place: Some(to), description })
+        Ok(GuiAction { steps, place: Some(to), description })
     }
 }
 

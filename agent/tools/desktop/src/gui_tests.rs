@@ -3,23 +3,23 @@
 use base::desktop::Area;
 
 use super::*;
-use crate::seen::Element;
+use crate::shown_screen::Element;
 
 /// The screen is twice as large as the picture; in the picture's middle there is element 3.
-fn seen() -> Seen {
+fn seen() -> ShownScreen {
     let element = Element { id: "3".into(), bbox: [0.4, 0.4, 0.6, 0.6], ..Element::default() };
     let shows = Area { x: 0, y: 0, width: 2560, height: 1600 };
-    Seen { width: 1280, height: 800, shows, elements: vec![element] }
+    ShownScreen { width: 1280, height: 800, shows, elements: vec![element] }
 }
 
-fn deed(args: Value) -> Result<Deed, String> {
+fn deed(args: Value) -> Result<GuiAction, String> {
     let seen = seen();
     let map = args.as_object().unwrap().clone();
     let action = args["action"].as_str().unwrap().to_owned();
-    Given { map: merged(map), seen: Some(&seen) }.deed(&action)
+    GuiArgs { map: merged(map), seen: Some(&seen) }.deed(&action)
 }
 
-fn steps(args: Value) -> Vec<Step> {
+fn steps(args: Value) -> Vec<InputStep> {
     deed(args).unwrap().steps
 }
 
@@ -31,48 +31,48 @@ fn why(args: Value) -> String {
 fn divergence_4_both_shapes_mean_the_same_and_the_flat_one_wins() {
     let flat = steps(json!({"action": "click", "x": 10, "y": 20}));
     let nested = steps(json!({"action": "click", "coordinates": {"x": "10", "y": 20.0}}));
-    let click = Step::Click { button: Button::Left, times: 1 };
-    assert_eq!(flat, [Step::Move { x: 20, y: 40 }, click]);
+    let click = InputStep::Click { button: Button::Left, times: 1 };
+    assert_eq!(flat, [InputStep::Move { x: 20, y: 40 }, click]);
     assert_eq!(flat, nested);
     let both = json!({"action": "click", "x": 10, "y": 20, "coordinates": {"x": 1, "y": 2}});
     assert_eq!(steps(both), flat);
     let amount = json!({"action": "scroll", "coordinates": {"amount": 3, "direction": "left", "x": 5, "y": 5}});
-    let scroll = Step::Scroll { down: 0, right: -3 };
-    assert_eq!(steps(amount), [Step::Move { x: 10, y: 10 }, scroll]);
+    let scroll = InputStep::Scroll { down: 0, right: -3 };
+    assert_eq!(steps(amount), [InputStep::Move { x: 10, y: 10 }, scroll]);
     let keys = json!({"action": "hotkey", "coordinates": {"keys": ["Ctrl", "S"]}});
     assert_eq!(steps(keys), steps(json!({"action": "hotkey", "key": "ctrl+s"})));
 }
 
 #[test]
 fn each_action_has_its_steps() {
-    let here = Step::Move { x: 2, y: 4 };
+    let here = InputStep::Move { x: 2, y: 4 };
     let at = |action: &str| steps(json!({"action": action, "x": 1, "y": 2}));
-    let click = |button, times| Step::Click { button, times };
+    let click = |button, times| InputStep::Click { button, times };
     assert_eq!(at("double_click"), [here.clone(), click(Button::Left, 2)]);
     assert_eq!(at("right_click"), [here.clone(), click(Button::Right, 1)]);
     assert_eq!(at("move_mouse"), std::slice::from_ref(&here));
-    assert_eq!(at("scroll"), [here.clone(), Step::Scroll { down: 5, right: 0 }]);
-    assert_eq!(at("drag"), [Step::Drag { x: 2, y: 4 }]);
+    assert_eq!(at("scroll"), [here.clone(), InputStep::Scroll { down: 5, right: 0 }]);
+    assert_eq!(at("drag"), [InputStep::Drag { x: 2, y: 4 }]);
     let typed = json!({"action": "type", "text": "é", "x": 1, "y": 2});
-    let text = Step::Type { text: "é".into() };
+    let text = InputStep::Type { text: "é".into() };
     assert_eq!(steps(typed), [here.clone(), click(Button::Left, 1), text.clone()]);
     assert_eq!(steps(json!({"action": "type", "text": "é"})), [text]);
     let up = json!({"action": "scroll", "direction": "up", "clicks": 2});
-    assert_eq!(steps(up), [Step::Scroll { down: -2, right: 0 }]);
+    assert_eq!(steps(up), [InputStep::Scroll { down: -2, right: 0 }]);
     let key = json!({"action": "press_key", "key": "Return"});
-    assert_eq!(steps(key), [Step::Keys { keys: vec!["enter".into()] }]);
+    assert_eq!(steps(key), [InputStep::Keys { keys: vec!["enter".into()] }]);
     let drag = json!({"action": "drag",
         "coordinates": {"start_x": 1, "start_y": 2, "end_x": 3, "end_y": 4}});
-    assert_eq!(steps(drag), [here, Step::Drag { x: 6, y: 8 }]);
+    assert_eq!(steps(drag), [here, InputStep::Drag { x: 6, y: 8 }]);
 }
 
 #[test]
 fn an_element_stands_for_its_middle_and_an_unknown_one_for_nothing() {
     let middle = steps(json!({"action": "click", "element_id": "3", "x": 1, "y": 1}));
-    assert_eq!(middle[0], Step::Move { x: 1280, y: 800 });
+    assert_eq!(middle[0], InputStep::Move { x: 1280, y: 800 });
     let unknown =
         steps(json!({"action": "click", "coordinates": {"element_id": 9, "x": 1, "y": 1}}));
-    assert_eq!(unknown[0], Step::Move { x: 2, y: 2 });
+    assert_eq!(unknown[0], InputStep::Move { x: 2, y: 2 });
     assert!(why(json!({"action": "click", "element_id": "9"})).contains("no such element: 9"));
     let named = why(json!({"action": "click", "element_id": "Save", "x": 1, "y": 1}));
     assert!(named.contains("must be a number"), "{named}");
@@ -81,7 +81,7 @@ fn an_element_stands_for_its_middle_and_an_unknown_one_for_nothing() {
 #[test]
 fn without_a_picture_points_are_those_of_the_screen() {
     let map = json!({"x": 7, "y": 8}).as_object().unwrap().clone();
-    let deed = Given { map, seen: None }.deed("click").unwrap();
+    let deed = GuiArgs { map, seen: None }.deed("click").unwrap();
     assert_eq!(deed.place, Some((7, 8)));
 }
 

@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use base::desktop::{Ask, Asked, Capture, Controls, Fault, Picture, Screen, Step, Tell, Told};
+use base::desktop::{
+    CaptureTarget, Controls, DesktopFault, DesktopRequest, DesktopRequestLine, DesktopResponse,
+    DesktopResponseLine, InputStep, Picture, ScreenInfo,
+};
 use base::secret::Secret;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, mpsc};
 
-use tools::child_server::{self, Disconnect, Program, Start};
+use tools::child_server::{self, Disconnect, ServerProcess, ServerStart};
 use tools::context::ToolContext;
-use tools::output::{ErrorKind, ToolError};
+use tools::output::{ToolError, ToolErrorKind};
 
 /// The program.
 const NAME: &str = "g3-desktop";
@@ -34,7 +37,7 @@ static HOST: Mutex<Option<Host>> = Mutex::const_new(None);
 
 /// A program that was started.
 struct Host {
-    program: Program,
+    program: ServerProcess,
     stdin: ChildStdin,
     lines: mpsc::Receiver<Vec<u8>>,
     asked: u64,
@@ -42,8 +45,8 @@ struct Host {
 }
 
 /// Asks, and waits for the answer. What it refuses is a trouble.
-pub async fn ask(at: &ToolContext, what: Ask) -> Result<Tell, ToolError> {
-    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
+pub async fn ask(at: &ToolContext, what: DesktopRequest) -> Result<DesktopResponse, ToolError> {
+    let cancelled = || ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user");
     let mut held = at.cancel.run_until_cancelled(HOST.lock()).await.ok_or_else(cancelled)?;
     let mut host = match held.take() {
         Some(host) => host,
@@ -55,7 +58,7 @@ pub async fn ask(at: &ToolContext, what: Ask) -> Result<Tell, ToolError> {
         tokio::time::timeout(time, host.exchange(what)).await
     };
     match at.cancel.run_until_cancelled(work).await {
-        Some(Ok(Ok(Tell::Fault(fault)))) => {
+        Some(Ok(Ok(DesktopResponse::Fault(fault)))) => {
             *held = Some(host);
             Err(trouble(fault))
         }
@@ -70,7 +73,7 @@ pub async fn ask(at: &ToolContext, what: Ask) -> Result<Tell, ToolError> {
         Some(Err(_)) => {
             host.close().await;
             let text = format!("{NAME} had no answer after {} s and was ended", time.as_secs());
-            Err(ToolError::new(ErrorKind::Timeout, text))
+            Err(ToolError::new(ToolErrorKind::Timeout, text))
         }
         None => {
             host.close().await;
@@ -87,27 +90,38 @@ pub async fn close() {
 }
 
 /// A picture.
-pub async fn capture(at: &ToolContext, wish: Capture) -> Result<Picture, ToolError> {
-    let Tell::Picture(picture) = ask(at, Ask::Capture(wish)).await? else { return Err(strange()) };
+pub async fn capture(at: &ToolContext, wish: CaptureTarget) -> Result<Picture, ToolError> {
+    let DesktopResponse::Picture(picture) = ask(at, DesktopRequest::Capture(wish)).await? else {
+        return Err(strange());
+    };
     Ok(picture)
 }
 
 /// Mouse and keyboard, in this order.
-pub async fn input(at: &ToolContext, steps: Vec<Step>) -> Result<(), ToolError> {
+pub async fn input(at: &ToolContext, steps: Vec<InputStep>) -> Result<(), ToolError> {
     let fail_safe = at.others.screen.control().fail_safe;
-    let Tell::Done = ask(at, Ask::Input { steps, fail_safe }).await? else { return Err(strange()) };
+    let DesktopResponse::Done = ask(at, DesktopRequest::Input { steps, fail_safe }).await? else {
+        return Err(strange());
+    };
     Ok(())
 }
 
 /// Sizes and the pointer.
-pub async fn screen(at: &ToolContext) -> Result<Screen, ToolError> {
-    let Tell::Screen(screen) = ask(at, Ask::Screen).await? else { return Err(strange()) };
+pub async fn screen(at: &ToolContext) -> Result<ScreenInfo, ToolError> {
+    let DesktopResponse::Screen(screen) = ask(at, DesktopRequest::Screen).await? else {
+        return Err(strange());
+    };
     Ok(screen)
 }
 
 /// What programs say of their controls.
-pub async fn controls(at: &ToolContext, look: base::desktop::Look) -> Result<Controls, ToolError> {
-    let Tell::Controls(found) = ask(at, Ask::Controls(look)).await? else { return Err(strange()) };
+pub async fn controls(
+    at: &ToolContext,
+    look: base::desktop::ControlQuery,
+) -> Result<Controls, ToolError> {
+    let DesktopResponse::Controls(found) = ask(at, DesktopRequest::Controls(look)).await? else {
+        return Err(strange());
+    };
     Ok(found)
 }
 
@@ -118,32 +132,32 @@ pub fn strange() -> ToolError {
     ))
 }
 
-fn trouble(fault: Fault) -> ToolError {
+fn trouble(fault: DesktopFault) -> ToolError {
     let next: String = fault.next.iter().map(|next| format!(". Try: {next}")).collect();
     ToolError::failed(format!("{}{next}", fault.failure().sentence()))
 }
 
-fn time_of(what: &Ask) -> Duration {
+fn time_of(what: &DesktopRequest) -> Duration {
     match what {
-        Ask::Read { .. } => READING,
-        Ask::Input { steps, .. } => {
+        DesktopRequest::Read { .. } => READING,
+        DesktopRequest::Input { steps, .. } => {
             let typed = steps.iter().map(|step| match step {
-                Step::Type { text } => u32::try_from(text.chars().count()).unwrap_or(u32::MAX),
-                Step::Move { .. }
-                | Step::Click { .. }
-                | Step::Drag { .. }
-                | Step::Scroll { .. }
-                | Step::Keys { .. } => 1,
+                InputStep::Type { text } => u32::try_from(text.chars().count()).unwrap_or(u32::MAX),
+                InputStep::Move { .. }
+                | InputStep::Click { .. }
+                | InputStep::Drag { .. }
+                | InputStep::Scroll { .. }
+                | InputStep::Keys { .. } => 1,
             });
             TIME + CHARACTER.saturating_mul(typed.fold(0, u32::saturating_add))
         }
-        Ask::Capture(_)
-        | Ask::Screen
-        | Ask::Windows
-        | Ask::Maximize
-        | Ask::Controls(_)
-        | Ask::Act(_)
-        | Ask::Unknown => TIME,
+        DesktopRequest::Capture(_)
+        | DesktopRequest::Screen
+        | DesktopRequest::Windows
+        | DesktopRequest::Maximize
+        | DesktopRequest::Controls(_)
+        | DesktopRequest::Act(_)
+        | DesktopRequest::Unknown => TIME,
     }
 }
 
@@ -172,7 +186,7 @@ fn start(at: &ToolContext) -> Result<Host, ToolError> {
     let env: BTreeMap<String, Secret> = given.collect();
     let logs = at.session_dir.join("desktop");
     let command = [path.clone()];
-    let wanted = Start {
+    let wanted = ServerStart {
         command: &command,
         env: &env,
         cwd: &at.cwd,
@@ -202,8 +216,11 @@ async fn listen(stdout: ChildStdout, lines: mpsc::Sender<Vec<u8>>) {
 
 impl Host {
     /// Waits until the next action may follow the last one.
-    async fn pause(&mut self, at: &ToolContext, what: &Ask) {
-        let acts = matches!(what, Ask::Input { .. } | Ask::Act(_) | Ask::Maximize);
+    async fn pause(&mut self, at: &ToolContext, what: &DesktopRequest) {
+        let acts = matches!(
+            what,
+            DesktopRequest::Input { .. } | DesktopRequest::Act(_) | DesktopRequest::Maximize
+        );
         let most = at.others.screen.control().max_actions_per_second;
         if !acts {
             return;
@@ -215,16 +232,16 @@ impl Host {
         self.acted = Some(Instant::now());
     }
 
-    async fn exchange(&mut self, what: Ask) -> Result<Tell, Disconnect> {
+    async fn exchange(&mut self, what: DesktopRequest) -> Result<DesktopResponse, Disconnect> {
         let failed = |why: &dyn std::fmt::Display| Disconnect::Failed(why.to_string());
         self.asked += 1;
-        let asked = Asked { id: self.asked, what };
+        let asked = DesktopRequestLine { id: self.asked, what };
         let mut line = serde_json::to_vec(&asked).map_err(|why| failed(&why))?;
         line.push(b'\n');
         self.stdin.write_all(&line).await.map_err(|why| failed(&why))?;
         self.stdin.flush().await.map_err(|why| failed(&why))?;
         while let Some(line) = self.lines.recv().await {
-            let told: Told = serde_json::from_slice(&line)
+            let told: DesktopResponseLine = serde_json::from_slice(&line)
                 .map_err(|why| failed(&format!("its answer cannot be read ({why})")))?;
             if told.id == self.asked {
                 return Ok(told.what);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use base::desktop::{Button, Step};
+use base::desktop::{Button, InputStep};
 use base::text::head;
 use serde::Deserialize;
 use serde_json::json;
@@ -61,7 +61,8 @@ async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             return Err(ToolError::invalid(text));
         }
     };
-    host::input(call.at, vec![Step::Move { x, y }, Step::Click { button, times: 1 }]).await?;
+    host::input(call.at, vec![InputStep::Move { x, y }, InputStep::Click { button, times: 1 }])
+        .await?;
     let more = json!({ "x": x, "y": y, "button": name });
     Ok(done(format!("clicked the {name} button at {x},{y}"), since, more))
 }
@@ -90,7 +91,7 @@ async fn type_text(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     checked(&text, &call.face.name)?;
     let description = format!("typed {}", echo(&text));
     let count = text.chars().count();
-    host::input(call.at, vec![Step::Type { text }]).await?;
+    host::input(call.at, vec![InputStep::Type { text }]).await?;
     Ok(done(description, since, json!({ "characters": count })))
 }
 

@@ -14,8 +14,8 @@ use tools::tool::Tool;
 
 pub mod accessible;
 pub mod capture;
+pub mod computer_use;
 pub mod controls;
-pub mod cu;
 pub mod find;
 pub mod gui;
 pub mod host;
@@ -24,9 +24,9 @@ pub mod keys;
 pub mod observe;
 pub mod programs;
 pub mod roles;
-pub mod seen;
+pub mod screen_text;
+pub mod shown_screen;
 pub mod windows;
-pub mod words;
 
 /// What a call reaches that looks at the screen.
 fn looking(call: &Invocation<'_>) -> CallScope {
@@ -74,7 +74,7 @@ pub const TOOLS: &[&dyn Tool] = &[
     &input::ClickTool,
     &input::TypeTextTool,
     &gui::GuiTool,
-    &cu::ComputerUseTool,
+    &computer_use::ComputerUseTool,
 ];
 
 /// The desktop helper that runs for this process.

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use base::desktop::Area;
-use base::process::{Job, exit_code, find_program};
-use base::sandbox::environment::{Child, child_env};
+use base::process::{Command, exit_code, find_program};
+use base::sandbox::environment::{ChildKind, child_env};
 use image::ImageFormat;
 use tokio::io::AsyncReadExt;
 
-use super::capture::Wish;
+use super::capture::CaptureRequest;
 use tools::context::ToolContext;
-use tools::output::{ErrorKind, ToolError};
+use tools::output::{ToolError, ToolErrorKind};
 
 /// A picture as it was taken.
 #[derive(Debug)]
@@ -26,13 +26,13 @@ pub struct Shot {
 }
 
 /// A program: how it is told of the file, the output and the region.
-struct Row {
+struct CaptureProgram {
     name: &'static str,
     /// Asks Wayland, which has outputs; the others ask X, which has displays.
     wayland: bool,
     /// Takes only the region; else we cut it out.
     cuts: bool,
-    args: fn(&Wish, &str) -> Vec<String>,
+    args: fn(&CaptureRequest, &str) -> Vec<String>,
 }
 
 /// How long one of them may take.
@@ -41,11 +41,11 @@ const TIME: Duration = Duration::from_secs(15);
 const SERVICES: [&str; 2] = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 
 /// In this order.
-static PROGRAMS: [Row; 4] = [
-    Row { name: "grim", wayland: true, cuts: true, args: grim },
-    Row { name: "scrot", wayland: false, cuts: true, args: scrot },
-    Row { name: "maim", wayland: false, cuts: true, args: maim },
-    Row {
+static PROGRAMS: [CaptureProgram; 4] = [
+    CaptureProgram { name: "grim", wayland: true, cuts: true, args: grim },
+    CaptureProgram { name: "scrot", wayland: false, cuts: true, args: scrot },
+    CaptureProgram { name: "maim", wayland: false, cuts: true, args: maim },
+    CaptureProgram {
         name: "gnome-screenshot",
         wayland: false,
         cuts: false,
@@ -53,7 +53,7 @@ static PROGRAMS: [Row; 4] = [
     },
 ];
 
-fn grim(wish: &Wish, file: &str) -> Vec<String> {
+fn grim(wish: &CaptureRequest, file: &str) -> Vec<String> {
     let mut args = Vec::new();
     if let Some(output) = &wish.display {
         args.extend(["-o".to_owned(), output.clone()]);
@@ -65,12 +65,12 @@ fn grim(wish: &Wish, file: &str) -> Vec<String> {
     args
 }
 
-fn scrot(wish: &Wish, file: &str) -> Vec<String> {
+fn scrot(wish: &CaptureRequest, file: &str) -> Vec<String> {
     let region = |Area { x, y, width, height }| ["-a".into(), format!("{x},{y},{width},{height}")];
     wish.area.map(region).into_iter().flatten().chain([file.to_owned()]).collect()
 }
 
-fn maim(wish: &Wish, file: &str) -> Vec<String> {
+fn maim(wish: &CaptureRequest, file: &str) -> Vec<String> {
     let region = |Area { x, y, width, height }| ["-g".into(), format!("{width}x{height}+{x}+{y}")];
     wish.area.map(region).into_iter().flatten().chain([file.to_owned()]).collect()
 }
@@ -84,7 +84,7 @@ fn is_x(display: &str) -> bool {
 /// failed is noted.
 pub async fn shoot(
     at: &ToolContext,
-    wish: &Wish,
+    wish: &CaptureRequest,
     tried: &mut Vec<String>,
 ) -> Result<Option<Shot>, ToolError> {
     for row in &PROGRAMS {
@@ -97,14 +97,19 @@ pub async fn shoot(
             Some(Ok(Ok(shot))) => return Ok(Some(shot)),
             Some(Ok(Err(why))) => tried.push(format!("{}: {why}", row.name)),
             Some(Err(_)) => tried.push(format!("{}: no end after {} s", row.name, TIME.as_secs())),
-            None => return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
+            None => return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")),
         }
     }
     Ok(None)
 }
 
 /// Lets one program write a file of its own directory, which goes away whatever happens.
-async fn one(at: &ToolContext, row: &Row, program: &Path, wish: &Wish) -> Result<Shot, String> {
+async fn one(
+    at: &ToolContext,
+    row: &CaptureProgram,
+    program: &Path,
+    wish: &CaptureRequest,
+) -> Result<Shot, String> {
     let dir = tempfile::Builder::new().prefix("g3-screen-").tempdir();
     let dir = dir.map_err(|why| format!("no temporary directory: {why}"))?;
     let file = dir.path().join("screen.png");
@@ -119,13 +124,13 @@ async fn one(at: &ToolContext, row: &Row, program: &Path, wish: &Wish) -> Result
 
 async fn run(
     at: &ToolContext,
-    row: &Row,
+    row: &CaptureProgram,
     program: &Path,
-    wish: &Wish,
+    wish: &CaptureRequest,
     file: &Path,
 ) -> Result<(), String> {
-    let mut job = Job::new(program, &at.cwd).env_clear().dies_with_us();
-    for (key, value) in child_env(std::env::vars_os(), &[], Child::Tool) {
+    let mut job = Command::new(program, &at.cwd).env_clear().dies_with_us();
+    for (key, value) in child_env(std::env::vars_os(), &[], ChildKind::Tool) {
         job = job.env(key, value);
     }
     for name in SERVICES {
@@ -189,8 +194,8 @@ mod tests {
     #[test]
     fn each_program_is_told_the_region_in_its_own_words() {
         let area = Some(Area { x: 1, y: 2, width: 30, height: 40 });
-        let wish = Wish { area, display: Some("HDMI-1".into()), window: None };
-        let told = |row: &Row| (row.args)(&wish, "f.png").join(" ");
+        let wish = CaptureRequest { area, display: Some("HDMI-1".into()), window: None };
+        let told = |row: &CaptureProgram| (row.args)(&wish, "f.png").join(" ");
         let all: Vec<String> = PROGRAMS.iter().map(told).collect();
         assert_eq!(
             all,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use base::desktop::{Ask, Tell, Window};
+use base::desktop::{DesktopRequest, DesktopResponse, WindowInfo};
 use serde_json::json;
 
 use super::{done, host};
@@ -30,7 +30,8 @@ impl Tool for WindowListTool {
 
 /// Lists the windows, topmost first.
 async fn list(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let Tell::Windows { windows } = host::ask(call.at, Ask::Windows).await? else {
+    let DesktopResponse::Windows { windows } = host::ask(call.at, DesktopRequest::Windows).await?
+    else {
         return Err(host::strange());
     };
     let lines: String = windows.iter().map(line).collect();
@@ -40,7 +41,7 @@ async fn list(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(text).with(metadata).titled(format!("{count} windows")))
 }
 
-fn line(window: &Window) -> String {
+fn line(window: &WindowInfo) -> String {
     let area = window.area;
     let mut line = format!(
         "{}  {}  {:?}  {}x{} at {},{}",
@@ -78,7 +79,9 @@ impl Tool for MaximizeTool {
 /// Maximizes the active window; one that is so already stays as it is.
 async fn maximize(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
-    let Tell::Maximized { title, already } = host::ask(call.at, Ask::Maximize).await? else {
+    let DesktopResponse::Maximized { title, already } =
+        host::ask(call.at, DesktopRequest::Maximize).await?
+    else {
         return Err(host::strange());
     };
     let description = match already {

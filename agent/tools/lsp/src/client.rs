@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::connection::{Fault, Line};
+use super::connection::{LspConnection, RequestError};
 use super::document::Documents;
-use super::position::Encoding;
-use super::servers::Language;
+use super::position::PositionEncoding;
+use super::servers::LanguageServer;
 use super::{answer, uri};
-use tools::child_server::{self, Disconnect, Program, Start};
+use tools::child_server::{self, Disconnect, ServerProcess, ServerStart};
 use tools::exec::confinement::CommandBox;
 
 /// A server that says nothing of its work for this long has read the project.
@@ -28,51 +28,53 @@ const AGAIN: [i64; 3] = [-32801, -32802, -32002];
 const TRIES: u32 = 5;
 
 /// A server that was started and shook hands.
-pub struct Client {
+pub struct LspClient {
     /// What the configuration calls it.
     pub name: String,
     /// The line to it.
-    pub line: Arc<Line>,
+    pub line: Arc<LspConnection>,
     /// What it counts columns in.
-    pub encoding: Encoding,
+    pub encoding: PositionEncoding,
     /// The files that it was told of.
     pub documents: Mutex<Documents>,
     capabilities: Value,
-    program: tokio::sync::Mutex<Program>,
+    program: tokio::sync::Mutex<ServerProcess>,
     patience: Duration,
     born: Instant,
 }
 
 /// Starts a server in a root and shakes hands. The error says why it cannot be used.
 pub async fn start(
-    language: &Language,
+    language: &LanguageServer,
     root: &Path,
     logs: Option<PathBuf>,
     around: &CommandBox,
-) -> Result<Client, String> {
+) -> Result<LspClient, String> {
     let Some(command) = language.command() else {
         return Err(format!("no such program: `{}`", language.command));
     };
     let log = logs.as_deref().map(|logs| (logs, language.name.as_str()));
     let hold = around.hold_where_possible().map_err(|why| why.to_string())?;
-    let wanted = Start { command: &command, env: &language.env, cwd: root, log, hold };
+    let wanted = ServerStart { command: &command, env: &language.env, cwd: root, log, hold };
     let (mut program, stdin, stdout) = child_server::start(&wanted)?;
-    let line = Line::open(stdin, stdout, root.to_owned());
+    let line = LspConnection::open(stdin, stdout, root.to_owned());
     let patience = language.patience();
     let hello = match line.request("initialize", hello(root), patience).await {
         Ok(hello) => hello,
-        Err(Fault::Gone(why)) => return Err(why.with_end(program.end_of_it().await)),
-        Err(Fault::Late) => {
+        Err(RequestError::Gone(why)) => return Err(why.with_end(program.end_of_it().await)),
+        Err(RequestError::Late) => {
             return Err(format!("it did not answer within {} s of its start", patience.as_secs()));
         }
-        Err(Fault::Refused { message, .. }) => return Err(format!("no handshake: {message}")),
+        Err(RequestError::Refused { message, .. }) => {
+            return Err(format!("no handshake: {message}"));
+        }
     };
     let capabilities = hello["capabilities"].clone();
-    let encoding = Encoding::chosen(&capabilities)?;
+    let encoding = PositionEncoding::chosen(&capabilities)?;
     line.notify("initialized", json!({}));
     line.notify("workspace/didChangeConfiguration", json!({ "settings": {} }));
     tracing::info!(target: "g3::lsp", server = language.name, "server started");
-    Ok(Client {
+    Ok(LspClient {
         name: language.name.clone(),
         line,
         encoding,
@@ -86,7 +88,7 @@ pub async fn start(
 
 /// What g3 is and can, for a server.
 fn hello(root: &Path) -> Value {
-    let encodings = Encoding::EACH.map(Encoding::name);
+    let encodings = PositionEncoding::EACH.map(PositionEncoding::name);
     let kinds: Vec<u32> = (1..=26).collect();
     json!({
         "processId": std::process::id(),
@@ -124,7 +126,7 @@ fn hello(root: &Path) -> Value {
     })
 }
 
-impl Client {
+impl LspClient {
     /// Whether it offers a method, by the name of the capability.
     pub fn can(&self, method: &str, capability: &str) -> bool {
         let told = &self.capabilities[capability];
@@ -146,7 +148,7 @@ impl Client {
     }
 
     /// Asks. While the server reads the project, an empty answer is asked again, for a while.
-    pub async fn ask(&self, method: &str, params: Value) -> Result<Value, Fault> {
+    pub async fn ask(&self, method: &str, params: Value) -> Result<Value, RequestError> {
         let end = Instant::now() + READING;
         let (mut pause, mut tries) = (PAUSE / 16, 0);
         loop {
@@ -155,11 +157,11 @@ impl Client {
             let answer = self.line.request(method, params.clone(), self.patience).await;
             let again = match &answer {
                 Ok(answer) => reads && is_nothing(answer),
-                Err(Fault::Refused { code, .. }) => {
+                Err(RequestError::Refused { code, .. }) => {
                     tries += 1;
                     AGAIN.contains(code) && (reads || tries < TRIES)
                 }
-                Err(Fault::Gone(_) | Fault::Late) => false,
+                Err(RequestError::Gone(_) | RequestError::Late) => false,
             };
             if !again || Instant::now() > end {
                 return answer;

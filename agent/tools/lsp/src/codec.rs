@@ -12,15 +12,15 @@ const LINE: u64 = 16 << 10;
 const NOISE: usize = 1 << 20;
 
 /// Reads messages from a pipe.
-pub struct Frames<R> {
+pub struct FrameReader<R> {
     from: R,
     noise: usize,
 }
 
-impl<R: AsyncBufRead + Unpin> Frames<R> {
+impl<R: AsyncBufRead + Unpin> FrameReader<R> {
     /// Reads from here.
-    pub fn new(from: R) -> Frames<R> {
-        Frames { from, noise: 0 }
+    pub fn new(from: R) -> FrameReader<R> {
+        FrameReader { from, noise: 0 }
     }
 
     /// The next message; `None` at the end. The error says why nothing more can be read.
@@ -94,7 +94,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let from = tokio::io::BufReader::with_capacity(piece, bytes);
-            let mut frames = Frames::new(from);
+            let mut frames = FrameReader::new(from);
             let mut all = Vec::new();
             loop {
                 match frames.next().await {

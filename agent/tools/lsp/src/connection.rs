@@ -10,13 +10,13 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::codec::{Frames, framed};
+use super::codec::{FrameReader, framed};
 use super::{answer, uri};
 use tools::child_server::Disconnect;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum RequestError {
     /// The connection broke.
     Gone(Disconnect),
     /// It took too long.
@@ -31,7 +31,7 @@ pub enum Fault {
 }
 
 /// A line that was opened.
-pub struct Line {
+pub struct LspConnection {
     out: mpsc::UnboundedSender<Value>,
     state: Mutex<State>,
     changed: watch::Sender<()>,
@@ -41,14 +41,14 @@ pub struct Line {
 #[derive(Default)]
 struct State {
     asked: u64,
-    waiting: HashMap<u64, oneshot::Sender<Result<Value, Fault>>>,
+    waiting: HashMap<u64, oneshot::Sender<Result<Value, RequestError>>>,
     gone: Option<Disconnect>,
-    news: News,
+    news: Notifications,
 }
 
 /// What the server said by itself.
 #[derive(Default)]
-pub struct News {
+pub struct Notifications {
     /// The work that it is at.
     works: HashSet<String>,
     /// Whether it ever told of work.
@@ -56,14 +56,14 @@ pub struct News {
     /// Whether it has nothing left to do, where it tells that.
     quiet: Option<bool>,
     /// What is wrong with files, as it last said.
-    pub published: HashMap<PathBuf, Published>,
+    pub published: HashMap<PathBuf, PublishedDiagnostics>,
     /// Methods that it offered after its start.
     pub registered: HashSet<String>,
 }
 
 /// What is wrong with a file.
 #[derive(Clone, Debug)]
-pub struct Published {
+pub struct PublishedDiagnostics {
     /// The version of the file that is meant, where the server tells it.
     pub version: Option<i64>,
     /// When it came.
@@ -72,11 +72,12 @@ pub struct Published {
     pub items: Vec<Value>,
 }
 
-impl Line {
+impl LspConnection {
     /// Speaks on these pipes.
-    pub fn open(stdin: ChildStdin, stdout: ChildStdout, root: PathBuf) -> Arc<Line> {
+    pub fn open(stdin: ChildStdin, stdout: ChildStdout, root: PathBuf) -> Arc<LspConnection> {
         let (out, messages) = mpsc::unbounded_channel();
-        let line = Line { out, state: Mutex::default(), changed: watch::Sender::new(()), root };
+        let line =
+            LspConnection { out, state: Mutex::default(), changed: watch::Sender::new(()), root };
         let line = Arc::new(line);
         tokio::spawn(write(stdin, messages));
         tokio::spawn(listen(stdout, line.clone()));
@@ -103,17 +104,17 @@ impl Line {
         method: &str,
         params: Value,
         limit: Duration,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, RequestError> {
         let (send, answer) = oneshot::channel();
         let asked = {
             let mut state = self.state();
             if let Some(why) = &state.gone {
-                return Err(Fault::Gone(why.clone()));
+                return Err(RequestError::Gone(why.clone()));
             }
             state.asked += 1;
             let id = state.asked;
             state.waiting.insert(id, send);
-            Asked { line: self, id }
+            PendingRequest { line: self, id }
         };
         let mut message = json!({ "jsonrpc": "2.0", "id": asked.id, "method": method });
         if !params.is_null() {
@@ -122,13 +123,13 @@ impl Line {
         self.send(message);
         match tokio::time::timeout(limit, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Fault::Gone(Disconnect::Closed)),
-            Err(_) => Err(Fault::Late),
+            Ok(Err(_)) => Err(RequestError::Gone(Disconnect::Closed)),
+            Err(_) => Err(RequestError::Late),
         }
     }
 
     /// What the server said by itself.
-    pub fn news<T>(&self, look: impl FnOnce(&mut News) -> T) -> T {
+    pub fn news<T>(&self, look: impl FnOnce(&mut Notifications) -> T) -> T {
         look(&mut self.state().news)
     }
 
@@ -169,7 +170,7 @@ impl Line {
             return;
         };
         let answer = match message.get("error").filter(|error| !error.is_null()) {
-            Some(error) => Err(Fault::Refused {
+            Some(error) => Err(RequestError::Refused {
                 code: error["code"].as_i64().unwrap_or(0),
                 message: error["message"].as_str().unwrap_or("no reason given").to_owned(),
             }),
@@ -186,19 +187,19 @@ impl Line {
             std::mem::take(&mut state.waiting)
         };
         for (_, asked) in waiting {
-            let _ = asked.send(Err(Fault::Gone(why.clone())));
+            let _ = asked.send(Err(RequestError::Gone(why.clone())));
         }
         self.changed.send_replace(());
     }
 }
 
 /// A question that is open.
-struct Asked<'a> {
-    line: &'a Line,
+struct PendingRequest<'a> {
+    line: &'a LspConnection,
     id: u64,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         let open = self.line.state().waiting.remove(&self.id).is_some();
         if open {
@@ -217,8 +218,8 @@ async fn write(mut stdin: ChildStdin, mut messages: mpsc::UnboundedReceiver<Valu
     }
 }
 
-async fn listen(stdout: ChildStdout, line: Arc<Line>) {
-    let mut frames = Frames::new(BufReader::new(stdout));
+async fn listen(stdout: ChildStdout, line: Arc<LspConnection>) {
+    let mut frames = FrameReader::new(BufReader::new(stdout));
     let why = loop {
         match frames.next().await {
             Ok(Some(message)) => line.hear(message),
@@ -229,7 +230,7 @@ async fn listen(stdout: ChildStdout, line: Arc<Line>) {
     line.broke(why);
 }
 
-impl News {
+impl Notifications {
     /// Whether the server is at work that may change its answers.
     pub fn is_busy(&self) -> bool {
         self.quiet.map_or(!self.works.is_empty(), |quiet| !quiet)
@@ -262,7 +263,8 @@ impl News {
                 };
                 let items = params["diagnostics"].as_array().cloned().unwrap_or_default();
                 let version = params["version"].as_i64();
-                self.published.insert(path, Published { version, at: Instant::now(), items });
+                self.published
+                    .insert(path, PublishedDiagnostics { version, at: Instant::now(), items });
                 true
             }
             _ => false,

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use base::config::lsp::Diagnostics;
 use serde_json::{Value, json};
 
-use super::client::Client;
+use super::client::LspClient;
 use super::document;
-use super::hub::{Hub, Wanted};
+use super::pool::{LspPool, ServerKey};
 use tools::call::Invocation;
 use tools::output::ToolOutput;
 
@@ -26,7 +26,7 @@ const ERROR: u64 = 1;
 
 /// What is wrong at a place, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Wrong {
+struct FileFinding {
     line: usize,
     column: usize,
     message: String,
@@ -34,7 +34,7 @@ struct Wrong {
 
 /// The outcome of a call, with the errors of the files that it wrote.
 pub async fn with_errors(
-    hub: &Hub,
+    hub: &LspPool,
     call: &Invocation<'_>,
     files: &[PathBuf],
     mut outcome: ToolOutput,
@@ -62,7 +62,12 @@ pub async fn with_errors(
 
 /// The errors that a server knows in a file soon after it was written; `None` where no server says
 /// anything in time.
-async fn errors(hub: &Hub, call: &Invocation<'_>, file: &Path, end: Instant) -> Option<Vec<Wrong>> {
+async fn errors(
+    hub: &LspPool,
+    call: &Invocation<'_>,
+    file: &Path,
+    end: Instant,
+) -> Option<Vec<FileFinding>> {
     let wanted = hub.find(file, call.at).ok()?;
     let client = match (hub.running_for(&wanted), hub.diagnostics) {
         (Some(client), _) => client,
@@ -72,7 +77,7 @@ async fn errors(hub: &Hub, call: &Invocation<'_>, file: &Path, end: Instant) -> 
             tokio::time::timeout(left(end), started).await.ok()?.ok()?
         }
     };
-    let written = Written::tell(&client, &wanted, file)?;
+    let written = SyncedFile::tell(&client, &wanted, file)?;
     if hub.diagnostics == Diagnostics::Off {
         return None;
     }
@@ -87,16 +92,16 @@ fn left(end: Instant) -> Duration {
 }
 
 /// A file of which a server was told.
-struct Written {
+struct SyncedFile {
     path: PathBuf,
     text: String,
     version: i64,
     at: Instant,
 }
 
-impl Written {
+impl SyncedFile {
     /// Tells the server what stands in the file now, or that it is gone.
-    fn tell(client: &Arc<Client>, wanted: &Wanted<'_>, file: &Path) -> Option<Written> {
+    fn tell(client: &Arc<LspClient>, wanted: &ServerKey<'_>, file: &Path) -> Option<SyncedFile> {
         let mut known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(text) = document::read(file) else {
             known.forget(client, file);
@@ -107,11 +112,11 @@ impl Written {
             document::created(client, file);
         }
         let version = known.tell(client, file, wanted.id, &text);
-        Some(Written { path: file.to_owned(), text, version, at })
+        Some(SyncedFile { path: file.to_owned(), text, version, at })
     }
 
     /// What the server pushes, and what it answers when it is asked.
-    async fn diagnostics(&self, client: &Client, end: Instant) -> Option<Vec<Wrong>> {
+    async fn diagnostics(&self, client: &LspClient, end: Instant) -> Option<Vec<FileFinding>> {
         let asked = client.can("textDocument/diagnostic", "diagnosticProvider");
         let pulled = if asked { self.pull(client, end).await } else { None };
         // Who answers questions has said most of it.
@@ -124,7 +129,7 @@ impl Written {
         Some(all.filter_map(|item| self.wrong(client, &item)).collect())
     }
 
-    async fn pull(&self, client: &Client, end: Instant) -> Option<Vec<Value>> {
+    async fn pull(&self, client: &LspClient, end: Instant) -> Option<Vec<Value>> {
         let params = json!({ "textDocument": { "uri": super::uri::of(&self.path) } });
         let answer =
             client.line.request("textDocument/diagnostic", params, left(end)).await.ok()?;
@@ -132,7 +137,7 @@ impl Written {
     }
 
     /// What was pushed about this version of the file, once nothing more came for a moment.
-    async fn pushed(&self, client: &Client, end: Instant) -> Option<Vec<Value>> {
+    async fn pushed(&self, client: &LspClient, end: Instant) -> Option<Vec<Value>> {
         let mut changes = client.line.watch();
         let mut found = None;
         loop {
@@ -152,7 +157,7 @@ impl Written {
         }
     }
 
-    fn wrong(&self, client: &Client, item: &Value) -> Option<Wrong> {
+    fn wrong(&self, client: &LspClient, item: &Value) -> Option<FileFinding> {
         if item["severity"].as_u64().unwrap_or(ERROR) != ERROR {
             return None;
         }
@@ -163,16 +168,16 @@ impl Written {
         if message.len() < words.len() {
             message.push('…');
         }
-        Some(Wrong { line: at.line + 1, column: at.column + 1, message })
+        Some(FileFinding { line: at.line + 1, column: at.column + 1, message })
     }
 }
 
-fn block(shown: &str, errors: &[Wrong]) -> String {
+fn block(shown: &str, errors: &[FileFinding]) -> String {
     let mut text = format!(
         "\n\nThe language server finds errors in {shown}; please fix them:\n<diagnostics \
          file=\"{shown}\">\n"
     );
-    for Wrong { line, column, message } in errors.iter().take(MOST) {
+    for FileFinding { line, column, message } in errors.iter().take(MOST) {
         text.push_str(&format!("ERROR [{line}:{column}] {message}\n"));
     }
     if errors.len() > MOST {

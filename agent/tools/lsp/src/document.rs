@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use serde_json::json;
 
-use super::client::Client;
+use super::client::LspClient;
 use super::uri;
 
 /// The largest file that a server is told of, in bytes.
@@ -27,7 +27,7 @@ struct Document {
 impl Documents {
     /// Tells the server what stands in a file now; gives the version that it knows then. Where
     /// that is new, the server hears that it was written, too.
-    pub fn tell(&mut self, to: &Client, path: &Path, language: &str, text: &str) -> i64 {
+    pub fn tell(&mut self, to: &LspClient, path: &Path, language: &str, text: &str) -> i64 {
         let stamp = stamp(path);
         if let Some(known) = self.0.get_mut(path) {
             known.stamp = stamp;
@@ -60,7 +60,7 @@ impl Documents {
     }
 
     /// Tells of files that somebody else changed or removed since they were last looked at.
-    pub fn look_again(&mut self, to: &Client) {
+    pub fn look_again(&mut self, to: &LspClient) {
         let differs = |(path, known): (&PathBuf, &Document)| {
             (stamp(path) != known.stamp).then(|| (path.clone(), known.language.clone()))
         };
@@ -76,7 +76,7 @@ impl Documents {
     }
 
     /// A file is gone.
-    pub fn forget(&mut self, to: &Client, path: &Path) {
+    pub fn forget(&mut self, to: &LspClient, path: &Path) {
         if self.0.remove(path).is_some() {
             closed(to, path);
             watched(to, path, 3);
@@ -89,7 +89,7 @@ impl Documents {
     }
 
     /// Closes all.
-    pub fn close(&mut self, to: &Client) {
+    pub fn close(&mut self, to: &LspClient) {
         for path in std::mem::take(&mut self.0).into_keys() {
             closed(to, &path);
         }
@@ -97,7 +97,7 @@ impl Documents {
 }
 
 /// Tells of a file that may be new, before it is opened.
-pub fn created(to: &Client, path: &Path) {
+pub fn created(to: &LspClient, path: &Path) {
     watched(to, path, 1);
 }
 
@@ -112,12 +112,12 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
     Some((facts.modified().ok()?, facts.len()))
 }
 
-fn watched(to: &Client, path: &Path, kind: u32) {
+fn watched(to: &LspClient, path: &Path, kind: u32) {
     let change = json!({ "uri": uri::of(path), "type": kind });
     to.line.notify("workspace/didChangeWatchedFiles", json!({ "changes": [change] }));
 }
 
-fn saved(to: &Client, path: &Path, text: &str) {
+fn saved(to: &LspClient, path: &Path, text: &str) {
     let Some(with_text) = to.hears_saves() else { return };
     let mut params = json!({ "textDocument": { "uri": uri::of(path) } });
     if with_text {
@@ -126,6 +126,6 @@ fn saved(to: &Client, path: &Path, text: &str) {
     to.line.notify("textDocument/didSave", params);
 }
 
-fn closed(to: &Client, path: &Path) {
+fn closed(to: &LspClient, path: &Path) {
     to.line.notify("textDocument/didClose", json!({ "textDocument": { "uri": uri::of(path) } }));
 }

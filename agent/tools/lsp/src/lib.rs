@@ -7,8 +7,8 @@ pub mod codec;
 pub mod connection;
 pub mod diagnostics_on_edit;
 pub mod document;
-pub mod hub;
 pub mod operation;
+pub mod pool;
 pub mod position;
 pub mod render;
 pub mod root;
@@ -22,14 +22,14 @@ use std::sync::{Arc, PoisonError};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use self::client::Client;
-use self::connection::Fault;
-use self::hub::{Hub, Wanted};
-use self::operation::{Operation, Question};
-use self::render::Words;
+use self::client::LspClient;
+use self::connection::RequestError;
+use self::operation::{LspOperation, LspRequest};
+use self::pool::{LspPool, ServerKey};
+use self::render::AnswerRenderer;
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::services::LanguageServers;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
@@ -51,15 +51,15 @@ impl Tool for LspTool {
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
         match &call.at.others.lsp {
             Some(servers) => servers.query(call),
-            None => Box::pin(async { Hub::default().answer(call).await }),
+            None => Box::pin(async { LspPool::default().answer(call).await }),
         }
     }
 }
 
-impl Hub {
+impl LspPool {
     /// Asks a language server. Where there is none, or it fails, the result says what to do.
     pub async fn answer(&self, call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-        let question = Question::of(call)?;
+        let question = LspRequest::of(call)?;
         let text = text(call)?;
         question.check(&text, &call.shown_place())?;
         let wanted = match self.find(&call.place, call.at) {
@@ -83,18 +83,18 @@ impl Hub {
         let asked = call.at.cancel.run_until_cancelled(ask(&client, call, &question, &text)).await;
         match asked.ok_or_else(cancelled)? {
             Ok(answer) => Ok(told(&client, call, &question, &answer)),
-            Err(Fault::Gone(why)) => {
+            Err(RequestError::Gone(why)) => {
                 let why = client.end_of_it(&why).await;
                 self.bury(&client, &why);
                 Ok(unavailable(&cannot(&wanted, &why)))
             }
-            Err(Fault::Late) => Ok(unavailable(&format!(
+            Err(RequestError::Late) => Ok(unavailable(&format!(
                 "The language server `{}` did not answer within {} s; [lsp.{0}] timeout_seconds gives \
                  it longer",
                 wanted.language.name,
                 wanted.language.patience().as_secs()
             ))),
-            Err(Fault::Refused { message, .. }) => Ok(unavailable(&format!(
+            Err(RequestError::Refused { message, .. }) => Ok(unavailable(&format!(
                 "The language server `{}` refused: {}",
                 wanted.language.name,
                 base::text::head(&base::text::printable(&message), 1_000)
@@ -103,7 +103,7 @@ impl Hub {
     }
 }
 
-impl LanguageServers for Hub {
+impl LanguageServers for LspPool {
     fn query<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
         Box::pin(self.answer(call))
     }
@@ -123,7 +123,7 @@ impl LanguageServers for Hub {
 }
 
 fn cancelled() -> ToolError {
-    ToolError::new(ErrorKind::Cancelled, "cancelled by the user")
+    ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")
 }
 
 /// No failure of the model's: it goes on without.
@@ -131,7 +131,7 @@ fn unavailable(why: &str) -> ToolOutput {
     ToolOutput::done(why).with(json!({ "available": false, "count": 0 }))
 }
 
-fn cannot(wanted: &Wanted<'_>, why: &str) -> String {
+fn cannot(wanted: &ServerKey<'_>, why: &str) -> String {
     let language = wanted.language;
     let install = match language.install.is_empty() {
         true => String::new(),
@@ -156,47 +156,47 @@ fn text(call: &Invocation<'_>) -> Result<String, ToolError> {
 }
 
 /// Tells the server of this file, and of what changed elsewhere.
-fn tell(client: &Client, call: &Invocation<'_>, wanted: &Wanted<'_>, text: &str) {
+fn tell(client: &LspClient, call: &Invocation<'_>, wanted: &ServerKey<'_>, text: &str) {
     let mut known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
     known.look_again(client);
     known.tell(client, &call.place, wanted.id, text);
 }
 
 async fn ask(
-    client: &Arc<Client>,
+    client: &Arc<LspClient>,
     call: &Invocation<'_>,
-    question: &Question,
+    question: &LspRequest,
     text: &str,
-) -> Result<Value, Fault> {
+) -> Result<Value, RequestError> {
     let (method, _) = question.operation.method();
     let document = json!({ "uri": uri::of(&call.place) });
     let position = client.encoding.to_server(text, question.at);
     let params = match question.operation {
-        Operation::WorkspaceSymbol => json!({ "query": question.query }),
-        Operation::Symbols => json!({ "textDocument": document }),
-        Operation::References => json!({
+        LspOperation::WorkspaceSymbol => json!({ "query": question.query }),
+        LspOperation::Symbols => json!({ "textDocument": document }),
+        LspOperation::References => json!({
             "textDocument": document,
             "position": position,
             "context": { "includeDeclaration": question.with_declaration },
         }),
-        Operation::Definition
-        | Operation::Hover
-        | Operation::Implementation
-        | Operation::CallHierarchy
-        | Operation::IncomingCalls
-        | Operation::OutgoingCalls => json!({ "textDocument": document, "position": position }),
+        LspOperation::Definition
+        | LspOperation::Hover
+        | LspOperation::Implementation
+        | LspOperation::CallHierarchy
+        | LspOperation::IncomingCalls
+        | LspOperation::OutgoingCalls => json!({ "textDocument": document, "position": position }),
     };
     let answer = client.ask(method, params).await?;
     let calls = match question.operation {
-        Operation::IncomingCalls => "callHierarchy/incomingCalls",
-        Operation::OutgoingCalls => "callHierarchy/outgoingCalls",
-        Operation::Definition
-        | Operation::References
-        | Operation::Symbols
-        | Operation::Hover
-        | Operation::WorkspaceSymbol
-        | Operation::Implementation
-        | Operation::CallHierarchy => return Ok(answer),
+        LspOperation::IncomingCalls => "callHierarchy/incomingCalls",
+        LspOperation::OutgoingCalls => "callHierarchy/outgoingCalls",
+        LspOperation::Definition
+        | LspOperation::References
+        | LspOperation::Symbols
+        | LspOperation::Hover
+        | LspOperation::WorkspaceSymbol
+        | LspOperation::Implementation
+        | LspOperation::CallHierarchy => return Ok(answer),
     };
     let mut all = Vec::new();
     for item in answer.as_array().into_iter().flatten().take(FUNCTIONS) {
@@ -206,8 +206,13 @@ async fn ask(
     Ok(Value::Array(all))
 }
 
-fn told(client: &Client, call: &Invocation<'_>, question: &Question, answer: &Value) -> ToolOutput {
-    let told = Words::new(client, call).tell(question.operation, answer);
+fn told(
+    client: &LspClient,
+    call: &Invocation<'_>,
+    question: &LspRequest,
+    answer: &Value,
+) -> ToolOutput {
+    let told = AnswerRenderer::new(client, call).tell(question.operation, answer);
     let mut text = told.text;
     if told.count == 0 {
         question.operation.nothing().clone_into(&mut text);

@@ -10,7 +10,7 @@ use tools::output::ToolError;
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum LspOperation {
     /// Where something is defined.
     Definition,
     /// Where it is used.
@@ -32,26 +32,26 @@ pub enum Operation {
 }
 
 /// Name -> operation; the first name of each is that of the answer's texts.
-const NAMES: [(&str, Operation); 13] = [
-    ("definition", Operation::Definition),
-    ("references", Operation::References),
-    ("symbols", Operation::Symbols),
-    ("hover", Operation::Hover),
-    ("goToDefinition", Operation::Definition),
-    ("findReferences", Operation::References),
-    ("documentSymbol", Operation::Symbols),
-    ("workspaceSymbol", Operation::WorkspaceSymbol),
-    ("goToImplementation", Operation::Implementation),
-    ("prepareCallHierarchy", Operation::CallHierarchy),
-    ("incomingCalls", Operation::IncomingCalls),
-    ("outgoingCalls", Operation::OutgoingCalls),
-    ("implementation", Operation::Implementation),
+const NAMES: [(&str, LspOperation); 13] = [
+    ("definition", LspOperation::Definition),
+    ("references", LspOperation::References),
+    ("symbols", LspOperation::Symbols),
+    ("hover", LspOperation::Hover),
+    ("goToDefinition", LspOperation::Definition),
+    ("findReferences", LspOperation::References),
+    ("documentSymbol", LspOperation::Symbols),
+    ("workspaceSymbol", LspOperation::WorkspaceSymbol),
+    ("goToImplementation", LspOperation::Implementation),
+    ("prepareCallHierarchy", LspOperation::CallHierarchy),
+    ("incomingCalls", LspOperation::IncomingCalls),
+    ("outgoingCalls", LspOperation::OutgoingCalls),
+    ("implementation", LspOperation::Implementation),
 ];
 
-impl FromStr for Operation {
+impl FromStr for LspOperation {
     type Err = String;
 
-    fn from_str(name: &str) -> Result<Operation, String> {
+    fn from_str(name: &str) -> Result<LspOperation, String> {
         let found = NAMES.iter().find(|(known, _)| *known == name).map(|(_, operation)| *operation);
         found.ok_or_else(|| {
             let names: Vec<&str> = NAMES[..12].iter().map(|(name, _)| *name).collect();
@@ -60,17 +60,21 @@ impl FromStr for Operation {
     }
 }
 
-impl Operation {
+impl LspOperation {
     /// The protocol's method, and the capability that offers it.
     pub fn method(self) -> (&'static str, &'static str) {
         match self {
-            Operation::Definition => ("textDocument/definition", "definitionProvider"),
-            Operation::References => ("textDocument/references", "referencesProvider"),
-            Operation::Symbols => ("textDocument/documentSymbol", "documentSymbolProvider"),
-            Operation::Hover => ("textDocument/hover", "hoverProvider"),
-            Operation::WorkspaceSymbol => ("workspace/symbol", "workspaceSymbolProvider"),
-            Operation::Implementation => ("textDocument/implementation", "implementationProvider"),
-            Operation::CallHierarchy | Operation::IncomingCalls | Operation::OutgoingCalls => {
+            LspOperation::Definition => ("textDocument/definition", "definitionProvider"),
+            LspOperation::References => ("textDocument/references", "referencesProvider"),
+            LspOperation::Symbols => ("textDocument/documentSymbol", "documentSymbolProvider"),
+            LspOperation::Hover => ("textDocument/hover", "hoverProvider"),
+            LspOperation::WorkspaceSymbol => ("workspace/symbol", "workspaceSymbolProvider"),
+            LspOperation::Implementation => {
+                ("textDocument/implementation", "implementationProvider")
+            }
+            LspOperation::CallHierarchy
+            | LspOperation::IncomingCalls
+            | LspOperation::OutgoingCalls => {
                 ("textDocument/prepareCallHierarchy", "callHierarchyProvider")
             }
         }
@@ -79,27 +83,27 @@ impl Operation {
     /// What is said when there is nothing.
     pub fn nothing(self) -> &'static str {
         match self {
-            Operation::Definition => "No definition found",
-            Operation::References => "No references found",
-            Operation::Symbols | Operation::WorkspaceSymbol => "No symbols found",
-            Operation::Hover => "No hover information",
-            Operation::Implementation => "No implementation found",
-            Operation::CallHierarchy => "No function found",
-            Operation::IncomingCalls => "No incoming calls found",
-            Operation::OutgoingCalls => "No outgoing calls found",
+            LspOperation::Definition => "No definition found",
+            LspOperation::References => "No references found",
+            LspOperation::Symbols | LspOperation::WorkspaceSymbol => "No symbols found",
+            LspOperation::Hover => "No hover information",
+            LspOperation::Implementation => "No implementation found",
+            LspOperation::CallHierarchy => "No function found",
+            LspOperation::IncomingCalls => "No incoming calls found",
+            LspOperation::OutgoingCalls => "No outgoing calls found",
         }
     }
 
     fn wants_position(self) -> bool {
-        !matches!(self, Operation::Symbols | Operation::WorkspaceSymbol)
+        !matches!(self, LspOperation::Symbols | LspOperation::WorkspaceSymbol)
     }
 }
 
 /// A question to a server.
 #[derive(Debug)]
-pub struct Question {
+pub struct LspRequest {
     /// What is asked.
-    pub operation: Operation,
+    pub operation: LspOperation,
     /// Where, for operations that are about a place; in characters, counted from 0.
     pub at: Position,
     /// Whether references include the definition.
@@ -119,11 +123,11 @@ struct Args {
     query: String,
 }
 
-impl Question {
+impl LspRequest {
     /// What a call asks. The keys decide what is counted from 0 and what from 1.
-    pub fn of(call: &Invocation<'_>) -> Result<Question, ToolError> {
+    pub fn of(call: &Invocation<'_>) -> Result<LspRequest, ToolError> {
         let args: Args = call.decode()?;
-        let operation: Operation = args.operation.parse().map_err(ToolError::invalid)?;
+        let operation: LspOperation = args.operation.parse().map_err(ToolError::invalid)?;
         let from_one = counts_from_one(call.given_as("path"), &args)?;
         let mut at = Position { line: 0, column: 0 };
         if operation.wants_position() {
@@ -135,7 +139,7 @@ impl Question {
             };
         }
         let with_declaration = args.with_declaration.unwrap_or(true);
-        Ok(Question { operation, at, with_declaration, query: args.query })
+        Ok(LspRequest { operation, at, with_declaration, query: args.query })
     }
 
     /// The place is one of the file's.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// What a server counts columns in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
+pub enum PositionEncoding {
     /// Bytes.
     Utf8,
     /// UTF-16 code units, which every server can.
@@ -22,33 +22,34 @@ pub struct Position {
     pub column: usize,
 }
 
-impl Encoding {
+impl PositionEncoding {
     /// What we can, the one that we like best first.
-    pub const EACH: [Encoding; 3] = [Encoding::Utf32, Encoding::Utf8, Encoding::Utf16];
+    pub const EACH: [PositionEncoding; 3] =
+        [PositionEncoding::Utf32, PositionEncoding::Utf8, PositionEncoding::Utf16];
 
     /// Its name in the protocol.
     pub fn name(self) -> &'static str {
         match self {
-            Encoding::Utf8 => "utf-8",
-            Encoding::Utf16 => "utf-16",
-            Encoding::Utf32 => "utf-32",
+            PositionEncoding::Utf8 => "utf-8",
+            PositionEncoding::Utf16 => "utf-16",
+            PositionEncoding::Utf32 => "utf-32",
         }
     }
 
     /// The encoding that a server chose; without a word it is UTF-16.
-    pub fn chosen(capabilities: &Value) -> Result<Encoding, String> {
+    pub fn chosen(capabilities: &Value) -> Result<PositionEncoding, String> {
         let Some(name) = capabilities["positionEncoding"].as_str() else {
-            return Ok(Encoding::Utf16);
+            return Ok(PositionEncoding::Utf16);
         };
-        let known = Encoding::EACH.into_iter().find(|encoding| encoding.name() == name);
+        let known = PositionEncoding::EACH.into_iter().find(|encoding| encoding.name() == name);
         known.ok_or_else(|| format!("it counts columns in `{name}`, which it was not offered"))
     }
 
     fn units(self, c: char) -> usize {
         match self {
-            Encoding::Utf8 => c.len_utf8(),
-            Encoding::Utf16 => c.len_utf16(),
-            Encoding::Utf32 => 1,
+            PositionEncoding::Utf8 => c.len_utf8(),
+            PositionEncoding::Utf16 => c.len_utf16(),
+            PositionEncoding::Utf32 => 1,
         }
     }
 
@@ -90,7 +91,11 @@ mod tests {
     fn columns_are_counted_as_it_was_agreed() {
         let text = "first\r\nä𝄞x\r\n";
         let at = Position { line: 1, column: 2 };
-        for (encoding, units) in [(Encoding::Utf8, 6), (Encoding::Utf16, 3), (Encoding::Utf32, 2)] {
+        for (encoding, units) in [
+            (PositionEncoding::Utf8, 6),
+            (PositionEncoding::Utf16, 3),
+            (PositionEncoding::Utf32, 2),
+        ] {
             let told = encoding.to_server(text, at);
             assert_eq!(told, json!({ "line": 1, "character": units }), "{encoding:?}");
             assert_eq!(encoding.of_server(Some(text), &told), at, "{encoding:?}");
@@ -98,18 +103,18 @@ mod tests {
         // Within the two units of a character, past the end of a line, past the last line.
         let of = |line, units| {
             let at = json!({ "line": line, "character": units });
-            Encoding::Utf16.of_server(Some(text), &at).column
+            PositionEncoding::Utf16.of_server(Some(text), &at).column
         };
         assert_eq!((of(1, 2), of(1, 99), of(9, 7)), (1, 3, 7));
-        let far = Encoding::Utf16.to_server(text, Position { line: 1, column: 99 });
+        let far = PositionEncoding::Utf16.to_server(text, Position { line: 1, column: 99 });
         assert_eq!(far["character"], 4);
     }
 
     #[test]
     fn the_encoding_is_the_servers_choice_among_ours() {
-        let chosen = |value: Value| Encoding::chosen(&json!({ "positionEncoding": value }));
-        assert_eq!(Encoding::chosen(&json!({})), Ok(Encoding::Utf16));
-        assert_eq!(chosen(json!("utf-8")), Ok(Encoding::Utf8));
+        let chosen = |value: Value| PositionEncoding::chosen(&json!({ "positionEncoding": value }));
+        assert_eq!(PositionEncoding::chosen(&json!({})), Ok(PositionEncoding::Utf16));
+        assert_eq!(chosen(json!("utf-8")), Ok(PositionEncoding::Utf8));
         assert!(chosen(json!("utf-7")).unwrap_err().contains("`utf-7`"));
     }
 
@@ -118,7 +123,7 @@ mod tests {
         fn there_and_back_is_the_same_place(text in "[a-zäß𝄞😀\n]{0,40}", line in 0usize..4, column in 0usize..12) {
             let most = super::line(&text, line).map_or(0, |line| line.chars().count());
             let at = Position { line, column: column.min(most) };
-            for encoding in Encoding::EACH {
+            for encoding in PositionEncoding::EACH {
                 let back = encoding.of_server(Some(&text), &encoding.to_server(&text, at));
                 prop_assert_eq!(back, at);
             }

@@ -6,8 +6,8 @@ use std::sync::PoisonError;
 
 use serde_json::{Value, json};
 
-use super::client::Client;
-use super::operation::Operation;
+use super::client::LspClient;
+use super::operation::LspOperation;
 use super::{document, uri};
 use tools::call::Invocation;
 
@@ -48,7 +48,7 @@ const KINDS: [&str; 26] = [
 ];
 
 /// An answer in words.
-pub struct Told {
+pub struct RenderedAnswer {
     /// What the model reads; empty where there is nothing.
     pub text: String,
     /// How many things were found.
@@ -58,35 +58,35 @@ pub struct Told {
 }
 
 /// Words a server's answers for a call.
-pub struct Words<'a, 'c> {
-    client: &'a Client,
+pub struct AnswerRenderer<'a, 'c> {
+    client: &'a LspClient,
     call: &'a Invocation<'c>,
     texts: HashMap<PathBuf, Option<String>>,
 }
 
-impl<'a, 'c> Words<'a, 'c> {
+impl<'a, 'c> AnswerRenderer<'a, 'c> {
     /// For the answers of this server.
-    pub fn new(client: &'a Client, call: &'a Invocation<'c>) -> Words<'a, 'c> {
-        Words { client, call, texts: HashMap::new() }
+    pub fn new(client: &'a LspClient, call: &'a Invocation<'c>) -> AnswerRenderer<'a, 'c> {
+        AnswerRenderer { client, call, texts: HashMap::new() }
     }
 
     /// An answer in words.
-    pub fn tell(&mut self, operation: Operation, answer: &Value) -> Told {
+    pub fn tell(&mut self, operation: LspOperation, answer: &Value) -> RenderedAnswer {
         match operation {
-            Operation::Definition | Operation::Implementation | Operation::References => {
-                self.locations(answer, operation == Operation::References)
+            LspOperation::Definition | LspOperation::Implementation | LspOperation::References => {
+                self.locations(answer, operation == LspOperation::References)
             }
-            Operation::Symbols => symbols(answer),
-            Operation::WorkspaceSymbol => self.named(answer, |item| item),
-            Operation::Hover => hover(answer),
-            Operation::CallHierarchy => self.named(answer, |item| item),
-            Operation::IncomingCalls => self.named(answer, |item| &item["from"]),
-            Operation::OutgoingCalls => self.named(answer, |item| &item["to"]),
+            LspOperation::Symbols => symbols(answer),
+            LspOperation::WorkspaceSymbol => self.named(answer, |item| item),
+            LspOperation::Hover => hover(answer),
+            LspOperation::CallHierarchy => self.named(answer, |item| item),
+            LspOperation::IncomingCalls => self.named(answer, |item| &item["from"]),
+            LspOperation::OutgoingCalls => self.named(answer, |item| &item["to"]),
         }
     }
 
     /// One location, several, or links to locations.
-    fn locations(&mut self, answer: &Value, sorted: bool) -> Told {
+    fn locations(&mut self, answer: &Value, sorted: bool) -> RenderedAnswer {
         let all: Vec<&Value> = match answer {
             Value::Array(all) => all.iter().collect(),
             Value::Null => Vec::new(),
@@ -99,17 +99,17 @@ impl<'a, 'c> Words<'a, 'c> {
             }
             None => self.place(&at["uri"], &at["range"]["start"]),
         };
-        let mut places: Vec<Place> = all.iter().map(place).collect();
+        let mut places: Vec<ShownPlace> = all.iter().map(place).collect();
         if sorted {
             places.sort();
         }
         places.dedup();
-        let lines = places.iter().map(Place::shown).collect();
-        told(lines, places.iter().map(Place::json).collect())
+        let lines = places.iter().map(ShownPlace::shown).collect();
+        told(lines, places.iter().map(ShownPlace::json).collect())
     }
 
     /// Things with a kind, a name and a place.
-    fn named(&mut self, answer: &Value, item: fn(&Value) -> &Value) -> Told {
+    fn named(&mut self, answer: &Value, item: fn(&Value) -> &Value) -> RenderedAnswer {
         let (mut lines, mut places) = (Vec::new(), Vec::new());
         for found in answer.as_array().into_iter().flatten().map(item) {
             let location = found.get("location").unwrap_or(found);
@@ -123,13 +123,13 @@ impl<'a, 'c> Words<'a, 'c> {
         told(lines, places)
     }
 
-    fn place(&mut self, uri: &Value, start: &Value) -> Place {
+    fn place(&mut self, uri: &Value, start: &Value) -> ShownPlace {
         let uri = uri.as_str().unwrap_or_default();
         let (path, encoding) = (uri::path(uri), self.client.encoding);
         let text = path.as_deref().and_then(|path| self.text(path));
         let at = encoding.of_server(text, start);
         let path = path.map_or_else(|| uri.to_owned(), |path| self.call.shown(&path));
-        Place { path, line: at.line + 1, column: at.column + 1 }
+        ShownPlace { path, line: at.line + 1, column: at.column + 1 }
     }
 
     /// The text that the server means: the one that it was told, else that of the disk.
@@ -145,13 +145,13 @@ impl<'a, 'c> Words<'a, 'c> {
 
 /// A place as it is shown.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct ShownPlace {
     path: String,
     line: usize,
     column: usize,
 }
 
-impl Place {
+impl ShownPlace {
     fn shown(&self) -> String {
         format!("{}:{}:{}", self.path, self.line, self.column)
     }
@@ -161,18 +161,18 @@ impl Place {
     }
 }
 
-fn told(mut lines: Vec<String>, mut places: Vec<Value>) -> Told {
+fn told(mut lines: Vec<String>, mut places: Vec<Value>) -> RenderedAnswer {
     let count = lines.len();
     lines.truncate(LINES);
     places.truncate(LINES);
     if count > LINES {
         lines.push(format!("... and {} more", count - LINES));
     }
-    Told { text: lines.join("\n"), count, places }
+    RenderedAnswer { text: lines.join("\n"), count, places }
 }
 
 /// The symbols of a file: a tree, or a list as older servers give it.
-fn symbols(answer: &Value) -> Told {
+fn symbols(answer: &Value) -> RenderedAnswer {
     let mut lines = Vec::new();
     for symbol in answer.as_array().into_iter().flatten() {
         add_symbol(symbol, 0, &mut lines);
@@ -201,7 +201,7 @@ fn name(symbol: &Value) -> &str {
 }
 
 /// Markdown, in each of the forms that the protocol has for it.
-fn hover(answer: &Value) -> Told {
+fn hover(answer: &Value) -> RenderedAnswer {
     let contents = &answer["contents"];
     let parts: Vec<String> = match contents {
         Value::Array(parts) => parts.iter().filter_map(marked).collect(),
@@ -215,7 +215,7 @@ fn hover(answer: &Value) -> Told {
     if missing > 0 {
         text.push_str(&format!("\n[{missing} bytes left out]"));
     }
-    Told { count: usize::from(!text.is_empty()), text, places: Vec::new() }
+    RenderedAnswer { count: usize::from(!text.is_empty()), text, places: Vec::new() }
 }
 
 fn marked(part: &Value) -> Option<String> {

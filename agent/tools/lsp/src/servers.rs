@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use base::config::lsp::LspServer;
+use base::config::lsp::LspServerConfig;
 use base::failure::{Failure, Result};
 use base::process::find_program;
 use base::secret::Secret;
@@ -17,7 +17,7 @@ const PATIENCE: u64 = 45;
 /// A language server: how it is started and which files are its own.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Language {
+pub struct LanguageServer {
     /// What the configuration calls it.
     pub name: String,
     /// The protocol's word for its language.
@@ -33,7 +33,7 @@ pub struct Language {
     /// Files that mark a root. A file of the first group counts before all of the second.
     pub roots: Vec<Vec<String>>,
     /// Where the project that a root is a part of begins.
-    pub outer: Option<Outer>,
+    pub outer: Option<ParentProjects>,
     /// Files above which it is another server's project.
     pub unless: Vec<String>,
     /// Whether it is there and not used.
@@ -50,24 +50,24 @@ pub struct Language {
 
 /// Projects that have others as their parts.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Outer {
+pub struct ParentProjects {
     /// The file that says so.
     pub file: String,
     /// What stands in it.
     pub with: String,
 }
 
-static KNOWN: LazyLock<Vec<Language>> = LazyLock::new(|| {
+static KNOWN: LazyLock<Vec<LanguageServer>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("servers.json"))
         .expect("the table is compiled in, and a test reads it")
 });
 
 /// All servers, those of the user first.
-pub fn languages(own: &BTreeMap<String, LspServer>) -> Result<Vec<Language>> {
+pub fn languages(own: &BTreeMap<String, LspServerConfig>) -> Result<Vec<LanguageServer>> {
     let mut all = Vec::new();
     for (name, server) in own {
         let known = KNOWN.iter().find(|known| known.name == *name);
-        let fresh = Language { name: name.clone(), ..Language::default() };
+        let fresh = LanguageServer { name: name.clone(), ..LanguageServer::default() };
         let language = changed(known.cloned().unwrap_or(fresh), server);
         if let Some(fault) = language.fault() {
             return Err(Failure::usage(format!("invalid language server [lsp.{name}]"))
@@ -80,10 +80,10 @@ pub fn languages(own: &BTreeMap<String, LspServer>) -> Result<Vec<Language>> {
     Ok(all)
 }
 
-fn changed(known: Language, own: &LspServer) -> Language {
+fn changed(known: LanguageServer, own: &LspServerConfig) -> LanguageServer {
     let is_other = own.command.is_some();
     let language = own.language.clone();
-    Language {
+    LanguageServer {
         command: own.command.clone().unwrap_or(known.command),
         // The arguments of one program mean nothing to another.
         args: own.args.clone().unwrap_or(if is_other { Vec::new() } else { known.args }),
@@ -103,7 +103,7 @@ fn changed(known: Language, own: &LspServer) -> Language {
     }
 }
 
-impl Language {
+impl LanguageServer {
     /// Why it cannot be one, if it cannot.
     fn fault(&self) -> Option<&'static str> {
         let program = Path::new(&self.command);
@@ -180,7 +180,7 @@ mod tests {
     fn a_file_has_the_word_of_its_ending() {
         let all = languages(&BTreeMap::new()).unwrap();
         let id = |file: &str| {
-            let of = |row: &Language| row.id_of(Path::new(file)).map(str::to_owned);
+            let of = |row: &LanguageServer| row.id_of(Path::new(file)).map(str::to_owned);
             all.iter().filter(|row| !row.off).find_map(of)
         };
         assert_eq!(id("a/b.rs").as_deref(), Some("rust"));
@@ -192,13 +192,13 @@ mod tests {
 
     #[test]
     fn the_users_words_come_first_and_a_new_server_must_be_whole() {
-        let rust = LspServer { command: Some("ra".into()), ..LspServer::default() };
-        let deno = LspServer { enabled: Some(true), ..LspServer::default() };
-        let toy = LspServer {
+        let rust = LspServerConfig { command: Some("ra".into()), ..LspServerConfig::default() };
+        let deno = LspServerConfig { enabled: Some(true), ..LspServerConfig::default() };
+        let toy = LspServerConfig {
             command: Some("toy".into()),
             extensions: texts([".toy"]),
             root_patterns: texts(["toy.mod"]),
-            ..LspServer::default()
+            ..LspServerConfig::default()
         };
         let named = [("toy", toy), ("rust", rust), ("deno", deno)];
         let own = named.map(|(name, server)| (name.to_owned(), server)).into_iter().collect();
@@ -208,10 +208,11 @@ mod tests {
         assert!(!all[0].off && all[0].args == ["lsp"]);
         assert_eq!((all[1].command.as_str(), all[1].extensions.len()), ("ra", 1));
         assert_eq!((all[2].language.as_str(), all[2].roots.len()), ("toy", 1));
-        let half = LspServer { extensions: texts([".x"]), ..LspServer::default() };
+        let half = LspServerConfig { extensions: texts([".x"]), ..LspServerConfig::default() };
         let wrong = languages(&BTreeMap::from([("half".to_owned(), half)])).unwrap_err();
         assert!(wrong.sentence().contains("[lsp.half]"));
-        let near = LspServer { command: Some("./bin/x".into()), ..LspServer::default() };
+        let near =
+            LspServerConfig { command: Some("./bin/x".into()), ..LspServerConfig::default() };
         let wrong = languages(&BTreeMap::from([("rust".to_owned(), near)])).unwrap_err();
         assert!(wrong.in_full().contains("absolute"), "{}", wrong.in_full());
     }

@@ -3,17 +3,17 @@
 
 use std::path::PathBuf;
 
-use base::config::mcp::McpServer;
+use base::config::mcp::McpServerConfig;
 
-use super::server::Known;
+use super::server::KnownTool;
 
 /// What the server of this definition said when it last ran.
-pub fn read(definition: &McpServer) -> Option<Vec<Known>> {
+pub fn read(definition: &McpServerConfig) -> Option<Vec<KnownTool>> {
     serde_json::from_slice(&std::fs::read(file(definition)?).ok()?).ok()
 }
 
 /// Remembers it. What cannot be remembered is asked again.
-pub fn write(definition: &McpServer, tools: &[Known]) {
+pub fn write(definition: &McpServerConfig, tools: &[KnownTool]) {
     let Some(file) = file(definition) else { return };
     if read(definition).as_deref() == Some(tools) {
         return;
@@ -25,7 +25,7 @@ pub fn write(definition: &McpServer, tools: &[Known]) {
     }
 }
 
-fn file(definition: &McpServer) -> Option<PathBuf> {
+fn file(definition: &McpServerConfig) -> Option<PathBuf> {
     let home = std::env::home_dir().filter(|home| home.is_absolute())?;
     Some(home.join(".g3/mcp").join(format!("{}.json", definition.fingerprint())))
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use base::config::mcp::McpServer;
+use base::config::mcp::McpServerConfig;
 use base::process::{GRACE, find_program};
 use futures_util::future::BoxFuture;
 use rmcp::model::{ClientConfig, Implementation};
@@ -13,7 +13,7 @@ use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::http;
-use tools::child_server::{self, Program, Start};
+use tools::child_server::{self, ServerProcess, ServerStart};
 use tools::exec::confinement::CommandBox;
 
 /// The longest message of a server, in bytes.
@@ -21,7 +21,7 @@ const LONGEST: usize = 64 << 20;
 
 /// Where a server works and leaves what it says.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ServerPaths {
     /// The working directory.
     pub cwd: PathBuf,
     /// Its stderr goes into a file here; nowhere when absent.
@@ -31,16 +31,16 @@ pub struct Place {
 }
 
 /// Learns the tools of a server that says that they are others now.
-pub type Learn = Arc<dyn Fn(Peer<RoleClient>) -> BoxFuture<'static, ()> + Send + Sync>;
+pub type OnToolsChanged = Arc<dyn Fn(Peer<RoleClient>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// What g3 is for a server: somebody who calls tools and answers no questions.
 #[derive(Clone)]
-pub struct Us {
+pub struct G3Client {
     /// Called when the server has other tools.
-    pub learn: Learn,
+    pub learn: OnToolsChanged,
 }
 
-impl ClientHandler for Us {
+impl ClientHandler for G3Client {
     fn get_info(&self) -> ClientConfig {
         let us = Implementation::new("g3", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(Default::default(), us)
@@ -52,20 +52,25 @@ impl ClientHandler for Us {
 }
 
 /// An open line. Dropped, the server's processes are gone.
-pub struct Line {
-    service: RunningService<RoleClient, Us>,
-    program: Option<Program>,
+pub struct McpConnection {
+    service: RunningService<RoleClient, G3Client>,
+    program: Option<ServerProcess>,
 }
 
 /// Opens a line and shakes hands. `part` names the file of its stderr.
-pub async fn open(server: &McpServer, part: &str, place: &Place, us: Us) -> Result<Line, String> {
+pub async fn open(
+    server: &McpServerConfig,
+    part: &str,
+    place: &ServerPaths,
+    us: G3Client,
+) -> Result<McpConnection, String> {
     if server.url.is_some() {
-        return Ok(Line { service: http::open(server, us).await?, program: None });
+        return Ok(McpConnection { service: http::open(server, us).await?, program: None });
     }
     let (mut program, stdin, stdout) = start(server, part, place)?;
     let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(LONGEST);
     match us.serve(transport).await {
-        Ok(service) => Ok(Line { service, program: Some(program) }),
+        Ok(service) => Ok(McpConnection { service, program: Some(program) }),
         Err(
             ClientInitializeError::ConnectionClosed(_)
             | ClientInitializeError::TransportError { .. },
@@ -75,10 +80,10 @@ pub async fn open(server: &McpServer, part: &str, place: &Place, us: Us) -> Resu
 }
 
 fn start(
-    server: &McpServer,
+    server: &McpServerConfig,
     part: &str,
-    place: &Place,
-) -> Result<(Program, ChildStdin, ChildStdout), String> {
+    place: &ServerPaths,
+) -> Result<(ServerProcess, ChildStdin, ChildStdout), String> {
     let home = std::env::home_dir().unwrap_or_default();
     let cwd = server.cwd.as_deref().map(|cwd| base::config::studio::expanded(cwd, &home));
     let cwd = cwd.map_or_else(|| place.cwd.clone(), |cwd| place.cwd.join(cwd));
@@ -87,7 +92,13 @@ fn start(
     let wanted = server.sandbox && !is_g3(&server.command);
     let boxed = wanted.then(|| place.around.hold_where_possible()).transpose();
     let hold = boxed.map_err(|why| why.to_string())?.flatten();
-    child_server::start(&Start { command: &server.command, env: &server.env, cwd: &cwd, log, hold })
+    child_server::start(&ServerStart {
+        command: &server.command,
+        env: &server.env,
+        cwd: &cwd,
+        log,
+        hold,
+    })
 }
 
 /// Whether a command is our own program.
@@ -99,7 +110,7 @@ fn is_g3(command: &[String]) -> bool {
     own.is_some() && file.and_then(real) == own
 }
 
-impl Line {
+impl McpConnection {
     /// The other side.
     pub fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()

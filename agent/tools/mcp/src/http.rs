@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use base::config::mcp::{McpServer, expand};
-use base::process::{Job, Limits};
+use base::config::mcp::{McpServerConfig, expand};
+use base::process::{Command, OutputLimits};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::service::{ClientInitializeError, RunningService};
@@ -11,12 +11,15 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{RoleClient, ServiceExt};
 
-use super::connect::Us;
+use super::connect::G3Client;
 use super::login;
 use provider::http as door;
 
 /// Opens the connection to a server at an address. The error says what is wrong, and what to try.
-pub async fn open(server: &McpServer, us: Us) -> Result<RunningService<RoleClient, Us>, String> {
+pub async fn open(
+    server: &McpServerConfig,
+    us: G3Client,
+) -> Result<RunningService<RoleClient, G3Client>, String> {
     let url = address(server)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .custom_headers(headers(server)?);
@@ -35,7 +38,7 @@ pub async fn open(server: &McpServer, us: Us) -> Result<RunningService<RoleClien
 }
 
 /// The address; plain `http` is refused where it would leave the machine.
-pub fn address(server: &McpServer) -> Result<Url, String> {
+pub fn address(server: &McpServerConfig) -> Result<Url, String> {
     let text = server.url.as_deref().unwrap_or_default();
     let url = Url::parse(text).map_err(|why| format!("`{text}` is not an address: {why}"))?;
     match url.scheme() {
@@ -49,7 +52,7 @@ pub fn address(server: &McpServer) -> Result<Url, String> {
     }
 }
 
-fn headers(server: &McpServer) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+fn headers(server: &McpServerConfig) -> Result<HashMap<HeaderName, HeaderValue>, String> {
     let variable = |name: &str| std::env::var(name).ok();
     let header = |(name, value): (&String, &base::secret::Secret)| {
         let wrong = |_| format!("the header `{name}` cannot be sent");
@@ -63,14 +66,14 @@ fn headers(server: &McpServer) -> Result<HashMap<HeaderName, HeaderValue>, Strin
 }
 
 /// What `bearer_token_command` prints.
-async fn token(server: &McpServer) -> Result<Option<String>, String> {
+async fn token(server: &McpServerConfig) -> Result<Option<String>, String> {
     let Some(command) = &server.bearer_token_command else { return Ok(None) };
     let failed = |why: String| format!("`bearer_token_command` failed: {why}");
     let argv = command.argv();
     let Some((program, args)) = argv.split_first() else {
         return Err(failed("it is empty".to_owned()));
     };
-    let ran = Job::new(program, "/").args(args).output_beside(Limits::seconds(60)).await;
+    let ran = Command::new(program, "/").args(args).output_beside(OutputLimits::seconds(60)).await;
     let output = ran.map_err(|why| failed(why.to_string()))?;
     match output.text().trim() {
         token if output.ok() && !token.is_empty() => Ok(Some(token.to_owned())),

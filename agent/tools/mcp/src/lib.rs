@@ -17,56 +17,60 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use base::config::mcp::{Calls, McpServer};
+use base::config::mcp::{CallDefault, McpServerConfig};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use self::connect::Place;
-use self::server::{Known, Server};
-use self::tool_selection::Offer;
+use self::connect::ServerPaths;
+use self::server::{ConfiguredServer, KnownTool};
+use self::tool_selection::ToolSelection;
 use gate::{Access, AccessRequest, Permit, Preview};
-use provider::ToolSpec;
+use provider::ToolDefinition;
 use tools::context::ToolContext;
 use tools::exec::confinement::CommandBox;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::services::{ExternalTools, McpServers};
 use tools::{history, skill_rule};
 
 /// Hears what the user should know.
-pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
+pub type OnServerNotice = Arc<dyn Fn(String) + Send + Sync>;
 
 /// The servers of a session and what of them is offered.
-pub struct Hub {
-    servers: Vec<Arc<Server>>,
-    offer: Mutex<Offer>,
+pub struct McpHub {
+    servers: Vec<Arc<ConfiguredServer>>,
+    offer: Mutex<ToolSelection>,
     session_dir: PathBuf,
     closed: Arc<AtomicBool>,
 }
 
 /// The servers of a configuration that are switched on, none of them started.
-pub fn servers(all: &BTreeMap<String, McpServer>, place: &Place) -> Vec<Arc<Server>> {
+pub fn servers(
+    all: &BTreeMap<String, McpServerConfig>,
+    place: &ServerPaths,
+) -> Vec<Arc<ConfiguredServer>> {
     let on: Vec<_> = all.iter().filter(|(_, server)| server.enabled).collect();
     let parts = name::servers(on.iter().map(|(name, _)| name.as_str()));
     let made = on.into_iter().zip(parts);
-    made.map(|((name, server), part)| Arc::new(Server::new(name, &part, server, place))).collect()
+    made.map(|((name, server), part)| Arc::new(ConfiguredServer::new(name, &part, server, place)))
+        .collect()
 }
 
-impl Hub {
+impl McpHub {
     /// Starts the servers beside what else is done, and decides what is offered. `None` when
     /// there are none.
     pub fn start(
-        all: &BTreeMap<String, McpServer>,
+        all: &BTreeMap<String, McpServerConfig>,
         (cwd, around): (&Path, CommandBox),
         session_dir: &Path,
-        tell: &Tell,
-    ) -> Option<Arc<Hub>> {
+        tell: &OnServerNotice,
+    ) -> Option<Arc<McpHub>> {
         let logs = Some(session_dir.join("mcp"));
-        let servers = servers(all, &Place { cwd: cwd.to_owned(), logs, around });
+        let servers = servers(all, &ServerPaths { cwd: cwd.to_owned(), logs, around });
         if servers.is_empty() {
             return None;
         }
-        let each: Vec<&Server> = servers.iter().map(Arc::as_ref).collect();
-        let offer = Mutex::new(Offer::of(&each, session_dir));
+        let each: Vec<&ConfiguredServer> = servers.iter().map(Arc::as_ref).collect();
+        let offer = Mutex::new(ToolSelection::of(&each, session_dir));
         let closed: Arc<AtomicBool> = Arc::default();
         for server in &servers {
             let (server, tell, closed) = (server.clone(), tell.clone(), closed.clone());
@@ -78,7 +82,7 @@ impl Hub {
                 }
             });
         }
-        Some(Arc::new(Hub { servers, offer, session_dir: session_dir.to_owned(), closed }))
+        Some(Arc::new(McpHub { servers, offer, session_dir: session_dir.to_owned(), closed }))
     }
 
     /// Carries one call out.
@@ -89,7 +93,7 @@ impl Hub {
         };
         let text = |key: &str| given.get(key).and_then(Value::as_str).unwrap_or_default();
         if name == tool_selection::SEARCH {
-            let each: Vec<&Server> = self.servers.iter().map(Arc::as_ref).collect();
+            let each: Vec<&ConfiguredServer> = self.servers.iter().map(Arc::as_ref).collect();
             let search = search::run(&each, text("query"));
             let done = at.cancel.run_until_cancelled(search).await;
             return done.unwrap_or_else(|| cancelled().into());
@@ -111,7 +115,7 @@ impl Hub {
             let names: Vec<&str> = self.servers.iter().map(|known| known.name.as_str()).collect();
             let text =
                 format!("there is no MCP server `{server}`; there are: {}", names.join(", "));
-            return Err(ToolError::new(ErrorKind::UnknownTool, text));
+            return Err(ToolError::new(ToolErrorKind::UnknownTool, text));
         };
         target(known, tool).await
     }
@@ -123,7 +127,7 @@ impl Hub {
             Some(server) => target(server, name).await,
             None => {
                 let text = format!("no such tool: `{name}`");
-                Err(ToolError::new(ErrorKind::UnknownTool, text))
+                Err(ToolError::new(ToolErrorKind::UnknownTool, text))
             }
         }
     }
@@ -136,15 +140,15 @@ impl Hub {
     ) -> Result<ToolOutput, ToolError> {
         let Target { server, name, tool } = target?;
         if let Some(why) = skill_rule::refusal_of(&name, &at.skills) {
-            return Err(ToolError::new(ErrorKind::Denied, why));
+            return Err(ToolError::new(ToolErrorKind::Denied, why));
         }
-        let free = server.definition.calls == Calls::Allow;
+        let free = server.definition.calls == CallDefault::Allow;
         let access = Access::Foreign { server: server.name.clone(), free };
         let (root, session_dir) = (&at.root, &at.session_dir);
         let details = || serde_json::to_string_pretty(&args).ok();
         let preview = Some(Preview(&details));
         let visitor = AccessRequest { tool: &name, root, session_dir, access: &access, preview };
-        let denied = |why: String| Err(ToolError::new(ErrorKind::Denied, why));
+        let denied = |why: String| Err(ToolError::new(ToolErrorKind::Denied, why));
         match at.cancel.run_until_cancelled(at.gate.admit(&visitor)).await {
             None => return Err(cancelled()),
             Some(Err(refused)) => return denied(refused.why),
@@ -160,7 +164,7 @@ impl Hub {
     }
 }
 
-impl ExternalTools for Hub {
+impl ExternalTools for McpHub {
     /// Whether a name means one of these tools.
     fn owns(&self, name: &str) -> bool {
         name.starts_with(name::BEGIN)
@@ -185,9 +189,9 @@ impl ExternalTools for Hub {
     }
 }
 
-impl McpServers for Hub {
+impl McpServers for McpHub {
     /// The tools to offer; the same until [`McpServers::news`] says something.
-    fn offered(&self) -> Vec<ToolSpec> {
+    fn offered(&self) -> Vec<ToolDefinition> {
         let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
         self.offer.lock().unwrap_or_else(PoisonError::into_inner).specs(&names)
     }
@@ -195,12 +199,12 @@ impl McpServers for Hub {
     /// Takes over what servers said about their tools since the session, or its last turn, began:
     /// a sentence for the user when others are offered now.
     fn news(&self) -> Option<String> {
-        let changed: Vec<&Server> =
+        let changed: Vec<&ConfiguredServer> =
             self.servers.iter().filter(|server| server.has_changed()).map(Arc::as_ref).collect();
         if changed.is_empty() {
             return None;
         }
-        let each: Vec<&Server> = self.servers.iter().map(Arc::as_ref).collect();
+        let each: Vec<&ConfiguredServer> = self.servers.iter().map(Arc::as_ref).collect();
         let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
         let after = offer.after_changes(&each, &changed);
         if after == *offer {
@@ -232,13 +236,13 @@ impl McpServers for Hub {
 
 /// The tool that a call means.
 struct Target {
-    server: Arc<Server>,
+    server: Arc<ConfiguredServer>,
     name: String,
-    tool: Known,
+    tool: KnownTool,
 }
 
 /// A server's tool by its own or its whole name.
-async fn target(server: &Arc<Server>, wanted: &str) -> Result<Target, ToolError> {
+async fn target(server: &Arc<ConfiguredServer>, wanted: &str) -> Result<Target, ToolError> {
     let tools = server.tools().await.map_err(|why| {
         ToolError::failed(format!("the MCP server `{}` cannot be used: {why}", server.name))
     })?;
@@ -248,7 +252,7 @@ async fn target(server: &Arc<Server>, wanted: &str) -> Result<Target, ToolError>
         None => {
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).take(50).collect();
             Err(ToolError::new(
-                ErrorKind::UnknownTool,
+                ToolErrorKind::UnknownTool,
                 format!("`{}` has no tool `{wanted}`; it has: {}", server.name, names.join(", ")),
             ))
         }
@@ -256,5 +260,5 @@ async fn target(server: &Arc<Server>, wanted: &str) -> Result<Target, ToolError>
 }
 
 fn cancelled() -> ToolError {
-    ToolError::new(ErrorKind::Cancelled, "cancelled by the user")
+    ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")
 }

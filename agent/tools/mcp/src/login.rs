@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base::config::mcp::McpServer;
+use base::config::mcp::McpServerConfig;
 use base::config::trust::hash;
 use reqwest::Client;
 use rmcp::transport::auth::{
@@ -21,27 +21,27 @@ use provider::oauth::listen::{Callback, Listener};
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A login that waits for its person.
-pub struct Login {
+pub struct PendingLogin {
     session: AuthorizationSession,
     listener: Listener,
 }
 
 /// Where the login at an address is kept: readable by its owner only.
-struct Store(PathBuf);
+struct LoginStore(PathBuf);
 
 /// The file of a server's login; `None` without a home directory.
-fn file(server: &McpServer) -> Option<PathBuf> {
+fn file(server: &McpServerConfig) -> Option<PathBuf> {
     let name = format!("{}.json", hash(server.url.as_deref()?.as_bytes()));
     Some(base::config::layers::directory()?.join("mcp-logins").join(name))
 }
 
 /// Whether there is a login for this server.
-pub fn is_there(server: &McpServer) -> bool {
+pub fn is_there(server: &McpServerConfig) -> bool {
     file(server).is_some_and(|file| file.exists())
 }
 
 /// Forgets a login; whether there was one.
-pub fn forget(server: &McpServer) -> std::io::Result<bool> {
+pub fn forget(server: &McpServerConfig) -> std::io::Result<bool> {
     match file(server).map(std::fs::remove_file) {
         Some(Ok(())) => Ok(true),
         Some(Err(why)) if why.kind() != std::io::ErrorKind::NotFound => Err(why),
@@ -50,7 +50,7 @@ pub fn forget(server: &McpServer) -> std::io::Result<bool> {
 }
 
 /// The client of a server at which there is a login.
-pub async fn client(server: &McpServer) -> Result<AuthClient<Client>, String> {
+pub async fn client(server: &McpServerConfig) -> Result<AuthClient<Client>, String> {
     let url = http::address(server)?;
     let mut manager = manager(server).await?;
     let known = manager.initialize_from_store().await.map_err(|why| lost(&why))?;
@@ -61,13 +61,13 @@ pub async fn client(server: &McpServer) -> Result<AuthClient<Client>, String> {
     Ok(AuthClient::new(client, manager))
 }
 
-async fn manager(server: &McpServer) -> Result<AuthorizationManager, String> {
+async fn manager(server: &McpServerConfig) -> Result<AuthorizationManager, String> {
     let url = http::address(server)?;
     // The library's own client finds its TLS here.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut manager = AuthorizationManager::new(url).await.map_err(|why| lost(&why))?;
     let file = file(server).ok_or("no home directory for the login")?;
-    manager.set_credential_store(Store(file));
+    manager.set_credential_store(LoginStore(file));
     Ok(manager)
 }
 
@@ -76,7 +76,7 @@ fn lost(why: &AuthError) -> String {
 }
 
 /// Begins a login: finds out whom to ask, and makes itself known there.
-pub async fn begin(server: &McpServer) -> Result<Login, String> {
+pub async fn begin(server: &McpServerConfig) -> Result<PendingLogin, String> {
     let mut manager = manager(server).await?;
     let found = manager.resolve_metadata().await.map_err(|why| lost(&why))?;
     manager.set_metadata(found.metadata);
@@ -85,10 +85,10 @@ pub async fn begin(server: &McpServer) -> Result<Login, String> {
     let request = AuthorizationRequest::new(redirect).with_client_name("g3");
     let session = AuthorizationSession::new(manager, request).await;
     let session = session.map_err(|(_, why)| lost(&why))?;
-    Ok(Login { session, listener })
+    Ok(PendingLogin { session, listener })
 }
 
-impl Login {
+impl PendingLogin {
     /// The address to be opened in a browser.
     pub fn address(&self) -> &str {
         self.session.get_authorization_url()
@@ -119,7 +119,7 @@ fn broken(why: impl std::fmt::Display) -> AuthError {
 }
 
 #[async_trait]
-impl CredentialStore for Store {
+impl CredentialStore for LoginStore {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         match std::fs::read(&self.0) {
             Ok(text) => serde_json::from_slice(&text).map(Some).map_err(broken),

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use provider::message::Image;
 use tools::exec::output;
-use tools::exec::output::{Capture, Show};
-use tools::output::{ErrorKind, ToolOutput};
+use tools::exec::output::{OutputBudget, StreamCapture};
+use tools::output::{ToolErrorKind, ToolOutput};
 
 /// How much of a long text is shown; all of it is kept in a file.
-const SHOW: Show = Show { head: 6_000, tail: 10_000 };
+const SHOW: OutputBudget = OutputBudget { head: 6_000, tail: 10_000 };
 /// The pictures that models read.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// A larger picture (as base64) is kept in a file instead.
@@ -60,8 +60,11 @@ pub fn outcome(answer: CallToolResult, directory: &Path) -> ToolOutput {
         (true, false, true) => "done; the tool said nothing".to_owned(),
         (true, false, false) => "a picture".to_owned(),
     };
-    let mut outcome =
-        if failed { ToolOutput::failed(ErrorKind::Failed, text) } else { ToolOutput::done(text) };
+    let mut outcome = if failed {
+        ToolOutput::failed(ToolErrorKind::Failed, text)
+    } else {
+        ToolOutput::done(text)
+    };
     outcome.images = images;
     outcome.metadata = structured.map_or(Value::Null, |value| json!({ "structured": value }));
     outcome
@@ -102,7 +105,7 @@ fn file(kind: &str, base64: &str, directory: &Path) -> std::io::Result<String> {
 }
 
 fn shortened(text: &str, directory: &Path) -> String {
-    let mut capture = Capture::new(SHOW, directory, "mcp");
+    let mut capture = StreamCapture::new(SHOW, directory, "mcp");
     capture.take(text.as_bytes());
     output::shown(&capture.finish())
 }
@@ -141,7 +144,9 @@ mod tests {
         let told = outcome(CallToolResult::structured(json!({"n": 1})), dir.path());
         assert!(told.text.contains("\"n\"") && told.metadata["structured"]["n"] == 1);
         let failed = outcome(CallToolResult::error(vec![ContentBlock::text("no")]), dir.path());
-        assert!(!failed.ok && failed.text == "no" && failed.error_kind == Some(ErrorKind::Failed));
+        assert!(
+            !failed.ok && failed.text == "no" && failed.error_kind == Some(ToolErrorKind::Failed)
+        );
         assert_eq!(of(vec![]).0.text, "done; the tool said nothing");
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::server::{Known, Server};
+use super::server::{ConfiguredServer, KnownTool};
 use tools::output::ToolOutput;
 
 /// How many tools are told with their parameters.
@@ -13,7 +13,7 @@ const NAMED: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The tools that fit best, and what is known about servers that have none to show.
-pub async fn run(servers: &[&Server], query: &str) -> ToolOutput {
+pub async fn run(servers: &[&ConfiguredServer], query: &str) -> ToolOutput {
     let asked = servers.iter().map(|server| async move {
         (*server, tokio::time::timeout(PATIENCE, server.tools()).await)
     });
@@ -27,7 +27,7 @@ pub async fn run(servers: &[&Server], query: &str) -> ToolOutput {
         }
     }
     let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
-    let mut scored: Vec<(usize, &Server, Known)> = found
+    let mut scored: Vec<(usize, &ConfiguredServer, KnownTool)> = found
         .into_iter()
         .map(|(server, tool)| (score(&words, &server.name, &tool), server, tool))
         .filter(|(score, ..)| words.is_empty() || *score > 0)
@@ -48,7 +48,7 @@ pub async fn run(servers: &[&Server], query: &str) -> ToolOutput {
 }
 
 /// How well a tool fits: a word of its name counts more than one of its description.
-fn score(words: &[String], server: &str, tool: &Known) -> usize {
+fn score(words: &[String], server: &str, tool: &KnownTool) -> usize {
     let (name, about) = (tool.name.to_lowercase(), tool.description.to_lowercase());
     let server = server.to_lowercase();
     let of = |word: &String| {
@@ -60,7 +60,7 @@ fn score(words: &[String], server: &str, tool: &Known) -> usize {
     words.iter().map(of).sum()
 }
 
-fn told(server: &str, tool: &Known, in_full: bool) -> String {
+fn told(server: &str, tool: &KnownTool, in_full: bool) -> String {
     if in_full {
         return format!(
             "server: {server}\ntool: {}\n{}\nargs: {}\n\n",
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn names_count_more_than_descriptions() {
-        let tool = |name: &str, description: &str| Known {
+        let tool = |name: &str, description: &str| KnownTool {
             name: name.into(),
             description: description.into(),
             parameters: serde_json::json!({}),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use base::config::mcp::McpServer;
+use base::config::mcp::McpServerConfig;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::connect::{self, Learn, Line, Place, Us};
+use super::connect::{self, G3Client, McpConnection, OnToolsChanged, ServerPaths};
 use super::{cache, name};
-use tools::output::{ErrorKind, ToolError};
+use tools::output::{ToolError, ToolErrorKind};
 
 /// What we know about a tool of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Known {
+pub struct KnownTool {
     /// The server's own name for it.
     pub name: String,
     /// What the model reads about it.
@@ -36,23 +36,23 @@ pub struct Known {
 }
 
 /// A configured server.
-pub struct Server {
+pub struct ConfiguredServer {
     /// As the configuration has it.
     pub name: String,
     /// Its part of the names of its tools.
     pub part: String,
     /// What it is.
-    pub definition: McpServer,
+    pub definition: McpServerConfig,
     allowed: GlobSet,
-    place: Place,
-    line: tokio::sync::Mutex<Option<Line>>,
-    known: Arc<List>,
+    place: ServerPaths,
+    line: tokio::sync::Mutex<Option<McpConnection>>,
+    known: Arc<ToolList>,
 }
 
 /// What is known of a server's tools.
 #[derive(Default)]
-struct List {
-    tools: Mutex<Option<Arc<Vec<Known>>>>,
+struct ToolList {
+    tools: Mutex<Option<Arc<Vec<KnownTool>>>>,
     /// How often the server said that they changed: the answer to the last question counts.
     changes: AtomicU64,
     /// Whether a task asks for them.
@@ -62,11 +62,11 @@ struct List {
 }
 
 /// The one task that asks a server for its changed tools, as long as it runs.
-struct Learning(Arc<List>);
+struct Learning(Arc<ToolList>);
 
 impl Learning {
     /// `None` when such a task runs.
-    fn begin(list: &Arc<List>) -> Option<Learning> {
+    fn begin(list: &Arc<ToolList>) -> Option<Learning> {
         let runs = list.learning.swap(true, Ordering::SeqCst);
         (!runs).then(|| Learning(list.clone()))
     }
@@ -78,12 +78,12 @@ impl Drop for Learning {
     }
 }
 
-impl List {
-    fn now(&self) -> Option<Arc<Vec<Known>>> {
+impl ToolList {
+    fn now(&self) -> Option<Arc<Vec<KnownTool>>> {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, tools: Vec<Known>, definition: &McpServer) {
+    fn set(&self, tools: Vec<KnownTool>, definition: &McpServerConfig) {
         cache::write(definition, &tools);
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tools));
     }
@@ -93,7 +93,7 @@ impl List {
 type Sent = RequestHandle<RoleClient>;
 
 /// Why a call has no answer.
-enum Lost {
+enum CallLost {
     /// The server is gone, or the way to it; why, where that is known.
     Died(Option<String>),
     /// The server was gone before the call reached it.
@@ -109,16 +109,21 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long the word that a call is cancelled may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-impl Server {
+impl ConfiguredServer {
     /// A server that was not started yet. What it said in an earlier session is known.
-    pub fn new(name: &str, part: &str, definition: &McpServer, place: &Place) -> Server {
-        Server {
+    pub fn new(
+        name: &str,
+        part: &str,
+        definition: &McpServerConfig,
+        place: &ServerPaths,
+    ) -> ConfiguredServer {
+        ConfiguredServer {
             name: name.to_owned(),
             part: part.to_owned(),
             allowed: globs(&definition.tools),
-            known: Arc::new(List {
+            known: Arc::new(ToolList {
                 tools: Mutex::new(cache::read(definition).map(Arc::new)),
-                ..List::default()
+                ..ToolList::default()
             }),
             definition: definition.clone(),
             place: place.clone(),
@@ -127,7 +132,7 @@ impl Server {
     }
 
     /// The tools that are known already and may be used.
-    pub fn known(&self) -> Option<Vec<Known>> {
+    pub fn known(&self) -> Option<Vec<KnownTool>> {
         Some(self.permitted(&self.known.now()?))
     }
 
@@ -137,7 +142,7 @@ impl Server {
     }
 
     /// The tools that may be used; starts the server when they are not known.
-    pub async fn tools(&self) -> Result<Vec<Known>, String> {
+    pub async fn tools(&self) -> Result<Vec<KnownTool>, String> {
         match self.known() {
             Some(known) => Ok(known),
             None => self.start().await.map(|()| self.known().unwrap_or_default()),
@@ -145,13 +150,13 @@ impl Server {
     }
 
     /// The whole name of each of its tools.
-    pub fn named(&self, tools: &[Known]) -> BTreeMap<String, Known> {
+    pub fn named(&self, tools: &[KnownTool]) -> BTreeMap<String, KnownTool> {
         let names = name::tools(&self.part, tools.iter().map(|tool| tool.name.as_str()));
         names.into_iter().zip(tools.iter().cloned()).collect()
     }
 
-    fn permitted(&self, all: &[Known]) -> Vec<Known> {
-        let fits = |tool: &&Known| {
+    fn permitted(&self, all: &[KnownTool]) -> Vec<KnownTool> {
+        let fits = |tool: &&KnownTool| {
             self.definition.tools.is_empty() || self.allowed.is_match(tool.name.as_str())
         };
         all.iter().filter(fits).cloned().collect()
@@ -164,14 +169,14 @@ impl Server {
     }
 
     /// Sees to it that the line is open.
-    async fn revived(&self, line: &mut Option<Line>) -> Result<(), String> {
-        if line.as_ref().is_some_and(Line::is_open) {
+    async fn revived(&self, line: &mut Option<McpConnection>) -> Result<(), String> {
+        if line.as_ref().is_some_and(McpConnection::is_open) {
             return Ok(());
         }
         // The group of a dead one goes first.
         *line = None;
         let opened = async {
-            let us = Us { learn: self.learn() };
+            let us = G3Client { learn: self.learn() };
             let open = connect::open(&self.definition, &self.part, &self.place, us).await?;
             let tools = open.peer().list_all_tools().await;
             let tools = tools.map_err(|why| format!("it does not list its tools: {why}"))?;
@@ -192,7 +197,7 @@ impl Server {
 
     /// Asks a server for its tools when it says that they changed. A list that cannot be had
     /// leaves what was known.
-    fn learn(&self) -> Learn {
+    fn learn(&self) -> OnToolsChanged {
         let (list, definition, limit) = (self.known.clone(), self.definition.clone(), self.limit());
         Arc::new(move |peer| {
             list.changes.fetch_add(1, Ordering::SeqCst);
@@ -233,23 +238,23 @@ impl Server {
     /// call is as well, but only a call that may be repeated is made again.
     pub async fn call(
         &self,
-        tool: &Known,
+        tool: &KnownTool,
         args: JsonObject,
         cancel: &CancellationToken,
     ) -> Result<CallToolResult, ToolError> {
         let (why, harmless) = match self.attempt(tool, args.clone(), cancel).await {
             Ok(answer) => return Ok(answer),
-            Err(Lost::ToolError(trouble)) => return Err(trouble),
-            Err(Lost::Died(why)) => (why, tool.repeatable),
-            Err(Lost::Unsent(why)) => (Some(why), true),
+            Err(CallLost::ToolError(trouble)) => return Err(trouble),
+            Err(CallLost::Died(why)) => (why, tool.repeatable),
+            Err(CallLost::Unsent(why)) => (Some(why), true),
         };
         let how = self.bury(why).await;
         if harmless {
             match self.attempt(tool, args, cancel).await {
                 Ok(answer) => return Ok(answer),
-                Err(Lost::ToolError(trouble)) => return Err(trouble),
-                Err(Lost::Died(why)) => self.bury(why).await,
-                Err(Lost::Unsent(why)) => self.bury(Some(why)).await,
+                Err(CallLost::ToolError(trouble)) => return Err(trouble),
+                Err(CallLost::Died(why)) => self.bury(why).await,
+                Err(CallLost::Unsent(why)) => self.bury(Some(why)).await,
             };
         }
         let again = match self.start().await {
@@ -265,13 +270,13 @@ impl Server {
 
     async fn attempt(
         &self,
-        tool: &Known,
+        tool: &KnownTool,
         args: JsonObject,
         cancel: &CancellationToken,
-    ) -> Result<CallToolResult, Lost> {
+    ) -> Result<CallToolResult, CallLost> {
         let sent = tokio::select! {
             sent = self.send(tool, args) => sent?,
-            () = cancel.cancelled() => return Err(Lost::ToolError(cancelled())),
+            () = cancel.cancelled() => return Err(CallLost::ToolError(cancelled())),
         };
         let mut sent = sent;
         let why = tokio::select! {
@@ -283,7 +288,7 @@ impl Server {
         };
         let reason = Some(base::text::head(&why.text, 200).to_owned());
         let _ = tokio::time::timeout(GOODBYE, sent.cancel(reason)).await;
-        Err(Lost::ToolError(why))
+        Err(CallLost::ToolError(why))
     }
 
     fn too_late(&self) -> ToolError {
@@ -291,35 +296,41 @@ impl Server {
             "no answer within {} s (`timeout_seconds` of [mcp.{}]); the request was cancelled",
             self.definition.timeout_seconds, self.name
         );
-        ToolError::new(ErrorKind::Timeout, text)
+        ToolError::new(ToolErrorKind::Timeout, text)
     }
 
-    async fn send(&self, tool: &Known, args: JsonObject) -> Result<Sent, Lost> {
+    async fn send(&self, tool: &KnownTool, args: JsonObject) -> Result<Sent, CallLost> {
         let mut line = self.line.lock().await;
         self.revived(&mut line).await.map_err(|why| {
             let text = format!("the MCP server `{}` cannot be started: {why}", self.name);
-            Lost::ToolError(ToolError::failed(text))
+            CallLost::ToolError(ToolError::failed(text))
         })?;
-        let Some(open) = line.as_ref() else { return Err(Lost::Died(None)) };
+        let Some(open) = line.as_ref() else { return Err(CallLost::Died(None)) };
         let params = CallToolRequestParams::new(tool.name.clone()).with_arguments(args);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = PeerRequestOptions::no_options();
-        open.peer().send_cancellable_request(request, options).await.map_err(|_| Lost::Died(None))
+        open.peer()
+            .send_cancellable_request(request, options)
+            .await
+            .map_err(|_| CallLost::Died(None))
     }
 
-    fn answer(&self, answer: Result<ServerResult, ServiceError>) -> Result<CallToolResult, Lost> {
-        let trouble = |text: String| Err(Lost::ToolError(ToolError::failed(text)));
+    fn answer(
+        &self,
+        answer: Result<ServerResult, ServiceError>,
+    ) -> Result<CallToolResult, CallLost> {
+        let trouble = |text: String| Err(CallLost::ToolError(ToolError::failed(text)));
         match answer {
             Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
             Ok(_) => {
                 trouble(format!("`{}` requires a capability that g3 does not have", self.name))
             }
-            Err(ServiceError::TransportClosed) => Err(Lost::Died(None)),
+            Err(ServiceError::TransportClosed) => Err(CallLost::Died(None)),
             // Over HTTP a request may have arrived although its answer did not.
             Err(ServiceError::TransportSend(why)) if self.definition.url.is_some() => {
-                Err(Lost::Died(Some(why.error.to_string())))
+                Err(CallLost::Died(Some(why.error.to_string())))
             }
-            Err(ServiceError::TransportSend(why)) => Err(Lost::Unsent(why.error.to_string())),
+            Err(ServiceError::TransportSend(why)) => Err(CallLost::Unsent(why.error.to_string())),
             Err(ServiceError::McpError(error)) => trouble(error.message.into_owned()),
             Err(why) => trouble(why.to_string()),
         }
@@ -353,7 +364,7 @@ impl Server {
 }
 
 fn cancelled() -> ToolError {
-    ToolError::new(ErrorKind::Cancelled, "cancelled by the user")
+    ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")
 }
 
 fn globs(patterns: &[String]) -> GlobSet {
@@ -367,7 +378,7 @@ fn globs(patterns: &[String]) -> GlobSet {
     set.build().unwrap_or_else(|_| GlobSet::empty())
 }
 
-fn known(tool: Tool) -> Known {
+fn known(tool: Tool) -> KnownTool {
     let mut parameters = Value::Object(tool.input_schema.as_ref().clone());
     // What every wire wants of a schema, also where a server leaves it out.
     parameters["type"] = json!("object");
@@ -376,7 +387,7 @@ fn known(tool: Tool) -> Known {
     }
     let description = tool.description.or(tool.title.map(Into::into)).unwrap_or_default();
     let hints = tool.annotations.unwrap_or_default();
-    Known {
+    KnownTool {
         name: tool.name.into_owned(),
         description: base::text::head(&description, DESCRIPTION).to_owned(),
         parameters,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::name;
-use super::server::{Known, Server};
-use provider::ToolSpec;
+use super::server::{ConfiguredServer, KnownTool};
+use provider::ToolDefinition;
 
 /// With more tools than this, the model searches for them.
 const MANY: usize = 20;
@@ -20,33 +20,33 @@ pub const CALL: &str = "mcp_call";
 
 /// What is offered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Offer {
+pub struct ToolSelection {
     /// The definitions that it was made from, as hashes.
     from: Vec<String>,
     /// Tools that are offered by name.
-    pub direct: Vec<Direct>,
+    pub direct: Vec<DirectTool>,
     /// Whether tools are searched for.
     pub search: bool,
 }
 
 /// A tool that is offered by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Direct {
+pub struct DirectTool {
     name: String,
     description: String,
     parameters: serde_json::Value,
 }
 
-impl Offer {
+impl ToolSelection {
     /// The offer of a session that began with these servers, or a new one.
-    pub fn of(servers: &[&Server], session_dir: &Path) -> Offer {
+    pub fn of(servers: &[&ConfiguredServer], session_dir: &Path) -> ToolSelection {
         let file = session_dir.join("mcp/offered.json");
         let from: Vec<String> = servers.iter().map(|server| mark(server)).collect();
         let kept = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        if let Some(kept) = kept.filter(|kept: &Offer| kept.from == from) {
+        if let Some(kept) = kept.filter(|kept: &ToolSelection| kept.from == from) {
             return kept;
         }
-        let offer = Offer { from, ..decide(servers) };
+        let offer = ToolSelection { from, ..decide(servers) };
         offer.keep(session_dir);
         offer
     }
@@ -60,31 +60,39 @@ impl Offer {
 
     /// The offer after the tools of these servers changed. What is found by a search stays so;
     /// with too many tools, new ones are.
-    pub fn after_changes(&self, servers: &[&Server], changed: &[&Server]) -> Offer {
-        let was = |tool: &Direct| self.direct.iter().any(|known| known.name == tool.name);
+    pub fn after_changes(
+        &self,
+        servers: &[&ConfiguredServer],
+        changed: &[&ConfiguredServer],
+    ) -> ToolSelection {
+        let was = |tool: &DirectTool| self.direct.iter().any(|known| known.name == tool.name);
         let all: usize = servers.iter().filter_map(|server| server.known()).map(|t| t.len()).sum();
         let search = self.search || all > MANY;
-        let of = |server: &&Server| -> Vec<Direct> {
+        let of = |server: &&ConfiguredServer| -> Vec<DirectTool> {
             if changed.iter().any(|other| other.part == server.part) {
                 let now = direct(server).into_iter();
                 return now.filter(|tool| !search || was(tool)).collect();
             }
-            let own = |tool: &&Direct| name::part_of(&tool.name) == Some(&server.part);
+            let own = |tool: &&DirectTool| name::part_of(&tool.name) == Some(&server.part);
             self.direct.iter().filter(own).cloned().collect()
         };
-        Offer { from: self.from.clone(), direct: servers.iter().flat_map(of).collect(), search }
+        ToolSelection {
+            from: self.from.clone(),
+            direct: servers.iter().flat_map(of).collect(),
+            search,
+        }
     }
 
     /// The names of its tools that another offer has not.
-    pub fn beyond(&self, other: &Offer) -> Vec<String> {
-        let has = |tool: &&Direct| other.direct.iter().any(|known| known.name == tool.name);
+    pub fn beyond(&self, other: &ToolSelection) -> Vec<String> {
+        let has = |tool: &&DirectTool| other.direct.iter().any(|known| known.name == tool.name);
         let new = self.direct.iter().filter(|tool| !has(tool));
         new.map(|tool| tool.name.clone()).collect()
     }
 
     /// As the model sees it.
-    pub fn specs(&self, servers: &[&str]) -> Vec<ToolSpec> {
-        let direct = self.direct.iter().map(|tool| ToolSpec {
+    pub fn specs(&self, servers: &[&str]) -> Vec<ToolDefinition> {
+        let direct = self.direct.iter().map(|tool| ToolDefinition {
             name: tool.name.clone(),
             description: tool.description.clone(),
             parameters: tool.parameters.clone(),
@@ -95,7 +103,7 @@ impl Offer {
 }
 
 /// A server's definition and what of it may be used, as a hash.
-fn mark(server: &Server) -> String {
+fn mark(server: &ConfiguredServer) -> String {
     let all = format!(
         "{} {:?} {}",
         server.part,
@@ -105,28 +113,28 @@ fn mark(server: &Server) -> String {
     base::config::trust::hash(all.as_bytes())
 }
 
-fn decide(servers: &[&Server]) -> Offer {
+fn decide(servers: &[&ConfiguredServer]) -> ToolSelection {
     let known: Vec<_> = servers.iter().map(|server| (server, server.known())).collect();
     let all_known = known.iter().all(|(_, tools)| tools.is_some());
     let count: usize = known.iter().flat_map(|(_, tools)| tools).map(Vec::len).sum();
     if count > MANY {
-        return Offer { search: true, ..Offer::default() };
+        return ToolSelection { search: true, ..ToolSelection::default() };
     }
     let mut direct = Vec::new();
     for (server, tools) in known {
         direct.extend(named(server, &tools.unwrap_or_default()));
     }
-    Offer { direct, search: !all_known, ..Offer::default() }
+    ToolSelection { direct, search: !all_known, ..ToolSelection::default() }
 }
 
-fn direct(server: &Server) -> Vec<Direct> {
+fn direct(server: &ConfiguredServer) -> Vec<DirectTool> {
     named(server, &server.known().unwrap_or_default())
 }
 
-fn named(server: &Server, tools: &[Known]) -> Vec<Direct> {
+fn named(server: &ConfiguredServer, tools: &[KnownTool]) -> Vec<DirectTool> {
     let named = server.named(tools).into_iter();
     named
-        .map(|(name, Known { description, parameters, .. })| Direct {
+        .map(|(name, KnownTool { description, parameters, .. })| DirectTool {
             name,
             description,
             parameters,
@@ -134,11 +142,11 @@ fn named(server: &Server, tools: &[Known]) -> Vec<Direct> {
         .collect()
 }
 
-fn pair(servers: &[&str]) -> [ToolSpec; 2] {
+fn pair(servers: &[&str]) -> [ToolDefinition; 2] {
     let names = servers.join(", ");
     let text = |about: &str| json!({ "type": "string", "description": about });
     [
-        ToolSpec {
+        ToolDefinition {
             name: SEARCH.to_owned(),
             description: format!(
                 "Finds tools of the MCP servers {names}: names, descriptions and parameters. \
@@ -149,7 +157,7 @@ fn pair(servers: &[&str]) -> [ToolSpec; 2] {
                 "properties": { "query": text("Words that say what the tool should do.") },
             }),
         },
-        ToolSpec {
+        ToolDefinition {
             name: CALL.to_owned(),
             description: format!("Calls a tool that {SEARCH} found."),
             parameters: json!({

@@ -9,35 +9,35 @@ use std::time::{Duration, Instant};
 
 use base::config::agent as config;
 use base::config::studio::expanded;
-use base::process::{AsyncRunning, Job};
+use base::process::{AsyncRunning, Command};
 use base::sandbox::git_dirs::{self, GitDirs};
-use base::sandbox::{self, Confinement, Rules, Scope, caches, home};
+use base::sandbox::{self, ClosedScope, Confinement, SandboxRules, caches, home};
 
-use super::sandbox::Sandbox;
-use gate::Confining;
+use super::sandbox::ScratchSandbox;
+use gate::CommandConfinement;
 
 /// What holds a command.
 #[derive(Clone, Debug)]
-pub struct Hold {
+pub struct Containment {
     /// The kernel's rules.
     pub confinement: Arc<Confinement>,
     /// The sandbox, where it runs in that.
-    pub sandbox: Option<Arc<Sandbox>>,
+    pub sandbox: Option<Arc<ScratchSandbox>>,
 }
 
 /// The sandbox for a command that works in this tree.
-pub fn sandboxed(root: &Path) -> io::Result<Hold> {
-    let sandbox = Sandbox::new(root)?;
-    let confinement = Confinement::new(sandbox.rules.clone(), Scope::Closed);
+pub fn sandboxed(root: &Path) -> io::Result<Containment> {
+    let sandbox = ScratchSandbox::new(root)?;
+    let confinement = Confinement::new(sandbox.rules.clone(), ClosedScope::Closed);
     let confinement = Arc::new(whole("sandbox", confinement)?);
-    Ok(Hold { confinement, sandbox: Some(Arc::new(sandbox)) })
+    Ok(Containment { confinement, sandbox: Some(Arc::new(sandbox)) })
 }
 
 /// The box that commands run in by default, and other programs that are started for a working
 /// directory: language servers, MCP servers, hooks.
 #[derive(Clone, Debug)]
 pub struct CommandBox {
-    sandbox: Arc<config::Sandbox>,
+    sandbox: Arc<config::SandboxConfig>,
     root: PathBuf,
     /// Where long outputs of commands are kept, for the model to look at with other commands.
     outputs: Option<PathBuf>,
@@ -68,7 +68,7 @@ const RECENT: Duration = Duration::from_secs(60);
 impl CommandBox {
     /// The box of a session, in which its commands may read the long outputs of others.
     pub fn of_session(
-        sandbox: Arc<config::Sandbox>,
+        sandbox: Arc<config::SandboxConfig>,
         root: &Path,
         session_dir: &Path,
         recent: Arc<RecentBox>,
@@ -78,7 +78,7 @@ impl CommandBox {
     }
 
     /// The box for programs that work in this tree.
-    pub fn of(sandbox: &config::Sandbox, root: &Path) -> CommandBox {
+    pub fn of(sandbox: &config::SandboxConfig, root: &Path) -> CommandBox {
         let (sandbox, root) = (Arc::new(sandbox.clone()), root.to_owned());
         CommandBox { sandbox, root, outputs: None, own: None, recent: Arc::default() }
     }
@@ -91,11 +91,11 @@ impl CommandBox {
 
     /// What holds a program; nothing where the configuration switches the box off and studio has
     /// none around us. Fails where the kernel cannot hold it.
-    pub fn hold(&self) -> io::Result<Option<Hold>> {
+    pub fn hold(&self) -> io::Result<Option<Containment>> {
         if let Some(mut rules) = around()? {
             rules.read.extend(self.outputs.clone());
             rules.write.extend(self.own.clone());
-            return Ok(Some(Hold::of(Confinement::new(rules, Scope::SideBySide)?)));
+            return Ok(Some(Containment::of(Confinement::new(rules, ClosedScope::SideBySide)?)));
         }
         if !self.sandbox.enabled {
             return Ok(None);
@@ -108,18 +108,18 @@ impl CommandBox {
             && (made.tree, &made.git, &made.outputs) == (tree, &git, &self.outputs)
         {
             let confinement = made.confinement.clone();
-            return Ok(Some(Hold { confinement, sandbox: None }));
+            return Ok(Some(Containment { confinement, sandbox: None }));
         }
-        let confinement = Arc::new(Confinement::new(self.rules(&git), Scope::SideBySide)?);
+        let confinement = Arc::new(Confinement::new(self.rules(&git), ClosedScope::SideBySide)?);
         let (at, made) = (Instant::now(), confinement.clone());
         let outputs = self.outputs.clone();
         *recent = Some(Made { at, tree, git, outputs, confinement: made });
-        Ok(Some(Hold { confinement, sandbox: None }))
+        Ok(Some(Containment { confinement, sandbox: None }))
     }
 
     /// As [`CommandBox::hold`], for a program that no answer of the user lets run otherwise: where
     /// the kernel holds nothing, neither does this.
-    pub fn hold_where_possible(&self) -> io::Result<Option<Hold>> {
+    pub fn hold_where_possible(&self) -> io::Result<Option<Containment>> {
         match sandbox::holds_files() {
             Ok(()) => self.hold(),
             Err(_) => Ok(None),
@@ -128,14 +128,14 @@ impl CommandBox {
 
     /// What holds a program that a rule boxes: it writes the tree and temporary files only. Fails
     /// where the kernel cannot hold it.
-    pub fn hold_tightly(&self) -> io::Result<Hold> {
+    pub fn hold_tightly(&self) -> io::Result<Containment> {
         // Without rules nothing can be reached.
-        let around = around().unwrap_or_else(|_| Some(Rules::default()));
-        let confinement = Confinement::new(self.tight(around), Scope::Closed);
-        Ok(Hold::of(whole("box", confinement)?))
+        let around = around().unwrap_or_else(|_| Some(SandboxRules::default()));
+        let confinement = Confinement::new(self.tight(around), ClosedScope::Closed);
+        Ok(Containment::of(whole("box", confinement)?))
     }
 
-    fn tight(&self, around: Option<Rules>) -> Rules {
+    fn tight(&self, around: Option<SandboxRules>) -> SandboxRules {
         let mut rules = around.unwrap_or_else(home_rules);
         rules.read.extend(self.outputs.clone());
         rules.write.extend(home::writable(&self.root, &home_dir(), &closed()));
@@ -144,7 +144,7 @@ impl CommandBox {
         rules
     }
 
-    fn rules(&self, git: &GitDirs) -> Rules {
+    fn rules(&self, git: &GitDirs) -> SandboxRules {
         let (home, closed) = (home_dir(), closed());
         let mut rules = home::home_rules(&home, &closed);
         rules.read.extend(self.outputs.clone());
@@ -161,20 +161,21 @@ impl CommandBox {
     }
 }
 
-impl Hold {
-    fn of(confinement: Confinement) -> Hold {
-        Hold { confinement: Arc::new(confinement), sandbox: None }
+impl Containment {
+    fn of(confinement: Confinement) -> Containment {
+        Containment { confinement: Arc::new(confinement), sandbox: None }
     }
 }
 
 /// What holds the commands of a g3 with this configuration.
-pub fn confining(sandbox: &config::Sandbox) -> Confining {
+pub fn confining(sandbox: &config::SandboxConfig) -> CommandConfinement {
     match around() {
-        Ok(Some(rules)) => Confining::Studio(rules.write),
+        Ok(Some(rules)) => CommandConfinement::Studio(rules.write),
         // Without the rules nothing can be reached.
-        Err(_) => Confining::Studio(Vec::new()),
-        Ok(None) if !sandbox.enabled => Confining::Off,
-        Ok(None) => sandbox::holds_files().map_or_else(Confining::Unable, |()| Confining::Box),
+        Err(_) => CommandConfinement::Studio(Vec::new()),
+        Ok(None) if !sandbox.enabled => CommandConfinement::Off,
+        Ok(None) => sandbox::holds_files()
+            .map_or_else(CommandConfinement::Unable, |()| CommandConfinement::Box),
     }
 }
 
@@ -184,7 +185,7 @@ pub fn in_studio() -> bool {
 }
 
 /// The rules of studio's box for commands, where there is one around us.
-pub fn around() -> io::Result<Option<Rules>> {
+pub fn around() -> io::Result<Option<SandboxRules>> {
     let Some(file) = std::env::var_os(sandbox::COMMANDS).map(PathBuf::from) else {
         return Ok(None);
     };
@@ -193,7 +194,7 @@ pub fn around() -> io::Result<Option<Rules>> {
 }
 
 /// The rules that every box of a command starts from outside of studio's.
-pub fn home_rules() -> Rules {
+pub fn home_rules() -> SandboxRules {
     home::home_rules(&home_dir(), &closed())
 }
 
@@ -224,25 +225,25 @@ fn outputs(session_dir: &Path) -> Option<PathBuf> {
     std::fs::create_dir_all(&outputs).ok().map(|()| outputs)
 }
 
-fn read(file: &Path) -> io::Result<Rules> {
+fn read(file: &Path) -> io::Result<SandboxRules> {
     Ok(serde_json::from_slice(&std::fs::read(file)?)?)
 }
 
 /// Starts a job, in the box when something holds it. It ends with us, even when we are killed.
-pub fn spawn(job: Job, hold: Option<Hold>) -> io::Result<AsyncRunning> {
+pub fn spawn(job: Command, hold: Option<Containment>) -> io::Result<AsyncRunning> {
     // In studio's box the box itself ends everything.
     let job = if in_studio() { job } else { job.ends_with_us() };
     spawn_lasting(job, hold)
 }
 
 /// As [`spawn`], but it outlives us.
-pub fn spawn_lasting(job: Job, hold: Option<Hold>) -> io::Result<AsyncRunning> {
-    hold.into_iter().fold(job, Hold::around).spawn_async()
+pub fn spawn_lasting(job: Command, hold: Option<Containment>) -> io::Result<AsyncRunning> {
+    hold.into_iter().fold(job, Containment::around).spawn_async()
 }
 
-impl Hold {
+impl Containment {
     /// The job in this box.
-    pub fn around(job: Job, hold: Hold) -> Job {
+    pub fn around(job: Command, hold: Containment) -> Command {
         let job = job.confined(hold.confinement);
         match &hold.sandbox {
             Some(sandbox) => sandbox.bind(job),

@@ -1,6 +1,6 @@
 //! What a command may know: our environment without secrets, or a short list.
 
-use base::process::Job;
+use base::process::Command;
 use base::sandbox::COMMANDS;
 use base::sandbox::environment::{holds_password, is_secret};
 use base::test_hooks::is_hook;
@@ -54,7 +54,7 @@ fn is_withheld(name: &str) -> bool {
 }
 
 /// Gives a job its environment.
-pub fn apply(mut job: Job, environment: Environment) -> Job {
+pub fn apply(mut job: Command, environment: Environment) -> Command {
     if environment == Environment::Listed {
         job = job.env_clear();
         for name in LISTED {

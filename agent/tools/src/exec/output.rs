@@ -9,21 +9,21 @@ use serde::Deserialize;
 
 /// How much of a stream is shown, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub struct Show {
+pub struct OutputBudget {
     /// From the beginning.
     pub head: usize,
     /// From the end.
     pub tail: usize,
 }
 
-impl Show {
+impl OutputBudget {
     /// No more than so many bytes of one stream.
-    pub fn within(self, limit: usize) -> Show {
+    pub fn within(self, limit: usize) -> OutputBudget {
         if self.head + self.tail <= limit {
             return self;
         }
         let tail = self.tail.min(limit / 2);
-        Show { head: self.head.min(limit - tail), tail }
+        OutputBudget { head: self.head.min(limit - tail), tail }
     }
 }
 
@@ -31,8 +31,8 @@ impl Show {
 const MAX_LOG: u64 = 256 << 20;
 
 /// Gathers one stream.
-pub struct Capture {
-    show: Show,
+pub struct StreamCapture {
+    show: OutputBudget,
     directory: PathBuf,
     suffix: String,
     head: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct Capture {
 
 /// What was gathered.
 #[derive(Debug, Default)]
-pub struct Captured {
+pub struct CapturedStream {
     /// What is shown: all of it, or its beginning.
     pub head: String,
     /// The end, when something between is left out.
@@ -59,7 +59,7 @@ pub struct Captured {
 }
 
 /// A stream with what is left out named in its middle.
-pub fn shown(stream: &Captured) -> String {
+pub fn shown(stream: &CapturedStream) -> String {
     if stream.left_out == 0 {
         return stream.head.clone();
     }
@@ -70,10 +70,10 @@ pub fn shown(stream: &Captured) -> String {
     format!("{}{newline}[truncated {} bytes{place}]\n{}", stream.head, stream.left_out, stream.tail)
 }
 
-impl Capture {
+impl StreamCapture {
     /// Gathers a stream; a long one goes to a file in `directory` whose name ends with `suffix`.
-    pub fn new(show: Show, directory: &Path, suffix: &str) -> Capture {
-        Capture {
+    pub fn new(show: OutputBudget, directory: &Path, suffix: &str) -> StreamCapture {
+        StreamCapture {
             show,
             directory: directory.to_owned(),
             suffix: suffix.to_owned(),
@@ -142,18 +142,18 @@ impl Capture {
     }
 
     /// What was gathered.
-    pub fn finish(self) -> Captured {
+    pub fn finish(self) -> CapturedStream {
         let mut head = self.head;
         let tail: Vec<u8> = self.tail.into();
         let left_out = self.total - (head.len() + tail.len()) as u64;
         if left_out == 0 {
             head.extend_from_slice(&tail);
             let head = String::from_utf8_lossy(&head).into_owned();
-            return Captured { head, total: self.total, ..Captured::default() };
+            return CapturedStream { head, total: self.total, ..CapturedStream::default() };
         }
         head.truncate(whole_characters(&head));
         let start = tail.iter().take(3).take_while(|byte| *byte & 0xc0 == 0x80).count();
-        Captured {
+        CapturedStream {
             head: String::from_utf8_lossy(&head).into_owned(),
             tail: String::from_utf8_lossy(&tail[start..]).into_owned(),
             left_out,
@@ -185,7 +185,8 @@ mod tests {
     #[test]
     fn a_short_stream_is_shown_whole_and_leaves_no_file() {
         let dir = tempfile::tempdir().unwrap();
-        let mut capture = Capture::new(Show { head: 4, tail: 4 }, dir.path(), "stdout");
+        let mut capture =
+            StreamCapture::new(OutputBudget { head: 4, tail: 4 }, dir.path(), "stdout");
         assert_eq!(capture.take("aé".as_bytes()), "aé");
         capture.take(b"12345");
         let got = capture.finish();
@@ -198,7 +199,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let all: String = "0é1ü2ö3ä".repeat(50);
         for size in 1..7 {
-            let mut capture = Capture::new(Show { head: 8, tail: 8 }, dir.path(), "stdout");
+            let mut capture =
+                StreamCapture::new(OutputBudget { head: 8, tail: 8 }, dir.path(), "stdout");
             let heard: String = all.as_bytes().chunks(size).map(|c| capture.take(c)).collect();
             assert_eq!(heard, all);
             let got = capture.finish();
@@ -215,7 +217,8 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_do_not_stop_it() {
         let dir = tempfile::tempdir().unwrap();
-        let mut capture = Capture::new(Show { head: 100, tail: 0 }, dir.path(), "stdout");
+        let mut capture =
+            StreamCapture::new(OutputBudget { head: 100, tail: 0 }, dir.path(), "stdout");
         capture.take(&[0xff, b'a', 0xe2, 0x82]);
         assert_eq!(capture.finish().head, "\u{fffd}a\u{fffd}");
     }

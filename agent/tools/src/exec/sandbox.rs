@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::process::{Bounds, Job};
-use base::sandbox::Rules;
+use base::process::{Command, ResourceLimits};
+use base::sandbox::SandboxRules;
 use tempfile::TempDir;
 
 use super::confinement;
@@ -16,7 +16,7 @@ use super::confinement;
 pub const TIME: Duration = Duration::from_secs(30);
 
 /// What it may use.
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: ResourceLimits = ResourceLimits {
     memory: 256 << 20,
     addresses: 4 << 30,
     seconds: TIME.as_secs(),
@@ -29,15 +29,15 @@ const SINKS: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
 
 /// A sandbox for one command. Dropped, its scratch directory is gone.
 #[derive(Debug)]
-pub struct Sandbox {
+pub struct ScratchSandbox {
     /// What may be read and written.
-    pub rules: Rules,
+    pub rules: SandboxRules,
     scratch: TempDir,
 }
 
-impl Sandbox {
+impl ScratchSandbox {
     /// A sandbox for a command that works in this tree.
-    pub fn new(root: &Path) -> io::Result<Sandbox> {
+    pub fn new(root: &Path) -> io::Result<ScratchSandbox> {
         let scratch = tempfile::Builder::new().prefix("g3-sandbox-").tempdir()?;
         let path = scratch.path().canonicalize()?;
         // In here its owner may be somebody else than us.
@@ -50,7 +50,7 @@ impl Sandbox {
         rules.read.push(root.to_owned());
         rules.write.extend(SINKS.map(PathBuf::from));
         rules.write.push(path);
-        Ok(Sandbox { rules, scratch })
+        Ok(ScratchSandbox { rules, scratch })
     }
 
     /// Its scratch directory.
@@ -59,7 +59,7 @@ impl Sandbox {
     }
 
     /// The job as it may run in here, once the kernel's rules for files hold.
-    pub fn bind(&self, job: Job) -> Job {
+    pub fn bind(&self, job: Command) -> Command {
         let scratch = self.scratch();
         let homes = ["HOME", "TMPDIR", "TMP", "TEMP"];
         homes.iter().fold(job, |job, name| job.env(name, scratch)).bounded(BOUNDS)

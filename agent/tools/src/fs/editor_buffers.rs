@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::open::{self, Content};
+use super::open::{self, FileContent};
 use crate::client_io::ClientIo;
 
 /// What is held of the files of one call.
@@ -35,12 +35,12 @@ impl EditorBuffers {
     }
 
     /// The content, as it is outside or on the disk.
-    pub fn load(&self, path: &Path) -> io::Result<Content> {
+    pub fn load(&self, path: &Path) -> io::Result<FileContent> {
         let all = self.all();
         let text = all.get(path).and_then(|state| state.written.as_ref().or(state.shown.as_ref()));
         let Some(text) = text else { return open::read(path) };
         let mode = open::read(path).map_or(0o644, |disk| disk.mode);
-        Ok(Content { bytes: text.clone().into_bytes(), mode })
+        Ok(FileContent { bytes: text.clone().into_bytes(), mode })
     }
 
     /// Replaces the file: at once, or by [`Held::hand_over`].

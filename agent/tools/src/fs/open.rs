@@ -14,27 +14,27 @@ pub const MAX_BYTES: u64 = 256 << 20;
 
 /// A file's content and what must not get lost when it is replaced.
 #[derive(Debug)]
-pub struct Content {
+pub struct FileContent {
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// Its permission bits.
     pub mode: u32,
 }
 
-impl Content {
+impl FileContent {
     /// What is no file: a text that is part of g3.
-    pub fn of(text: &str) -> Content {
-        Content { bytes: text.as_bytes().to_vec(), mode: 0o644 }
+    pub fn of(text: &str) -> FileContent {
+        FileContent { bytes: text.as_bytes().to_vec(), mode: 0o644 }
     }
 }
 
 /// Reads a regular file.
-pub fn read(path: &Path) -> io::Result<Content> {
+pub fn read(path: &Path) -> io::Result<FileContent> {
     read_at_most(path, MAX_BYTES)
 }
 
 /// Reads a regular file that has at most so many bytes.
-pub fn read_at_most(path: &Path, most: u64) -> io::Result<Content> {
+pub fn read_at_most(path: &Path, most: u64) -> io::Result<FileContent> {
     let file = File::from(open(path, OFlags::RDONLY | OFlags::NONBLOCK)?);
     let facts = file.metadata()?;
     if facts.is_dir() {
@@ -50,7 +50,7 @@ pub fn read_at_most(path: &Path, most: u64) -> io::Result<Content> {
     }
     let mut bytes = Vec::with_capacity(usize::try_from(facts.len()).unwrap_or(0));
     file.take(most).read_to_end(&mut bytes)?;
-    Ok(Content { bytes, mode: facts.mode() & 0o7777 })
+    Ok(FileContent { bytes, mode: facts.mode() & 0o7777 })
 }
 
 /// How a directory is held: where that is possible, without the right to list it.

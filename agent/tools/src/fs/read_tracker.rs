@@ -22,7 +22,7 @@ const SEPARATOR: u8 = b'\n';
 
 /// How an edit fits the text that stands in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fit {
+pub enum EditFit {
     /// Character by character.
     Exact,
     /// With something forgiven.
@@ -107,12 +107,12 @@ pub fn check_edit(
     session_dir: &Path,
     path: &Path,
     before: (&[u8], Option<&ChangedFile>),
-    fit: Fit,
+    fit: EditFit,
 ) -> Result<Option<String>, ToolError> {
     match (before, fit) {
         ((_, None), _) => Ok(None),
-        ((_, Some(change)), Fit::Exact) => Ok(Some(change.note())),
-        ((bytes, Some(change)), Fit::Loose) => {
+        ((_, Some(change)), EditFit::Exact) => Ok(Some(change.note())),
+        ((bytes, Some(change)), EditFit::Loose) => {
             note(session_dir, path, bytes);
             Err(change.refusal(path))
         }

@@ -1,7 +1,7 @@
 //! Whether a file holds a picture and nothing else: no place, no camera, no comment, nothing
 //! behind its end. What is not known to be harmless counts as something else.
 
-use super::kind::Kind;
+use super::kind::ImageKind;
 
 /// Chunks of a PNG that only say how it looks.
 const PNG: [&[u8; 4]; 11] = [
@@ -12,12 +12,12 @@ const PNG: [&[u8; 4]; 11] = [
 const WEBP: [&[u8; 4]; 4] = [b"VP8 ", b"VP8L", b"VP8X", b"ALPH"];
 
 /// Whether the file can be sent as it is. A GIF never is: not every service takes it.
-pub fn is_clean(kind: Kind, bytes: &[u8]) -> bool {
+pub fn is_clean(kind: ImageKind, bytes: &[u8]) -> bool {
     let clean = match kind {
-        Kind::Png => png(bytes),
-        Kind::Jpeg => jpeg(bytes),
-        Kind::Webp => webp(bytes),
-        Kind::Gif => None,
+        ImageKind::Png => png(bytes),
+        ImageKind::Jpeg => jpeg(bytes),
+        ImageKind::Webp => webp(bytes),
+        ImageKind::Gif => None,
     };
     clean.unwrap_or(false)
 }

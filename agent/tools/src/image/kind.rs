@@ -4,7 +4,7 @@ use image::ImageFormat;
 
 /// A kind of picture that models take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ImageKind {
     /// PNG, also animated.
     Png,
     /// JPEG.
@@ -40,21 +40,21 @@ const OTHERS: [(usize, &[u8], &str); 18] = [
 /// How much of a text is searched for the beginning of a drawing.
 const LOOK: usize = 4096;
 
-impl Kind {
+impl ImageKind {
     /// The kind of a file, or a sentence that says what it is instead and what to do.
-    pub fn of(bytes: &[u8]) -> Result<Kind, String> {
+    pub fn of(bytes: &[u8]) -> Result<ImageKind, String> {
         let has = |at: usize, magic: &[u8]| bytes.get(at..).is_some_and(|b| b.starts_with(magic));
         if has(0, b"\x89PNG\r\n\x1a\n") {
-            return Ok(Kind::Png);
+            return Ok(ImageKind::Png);
         }
         if has(0, b"\xff\xd8\xff") {
-            return Ok(Kind::Jpeg);
+            return Ok(ImageKind::Jpeg);
         }
         if has(0, b"GIF87a") || has(0, b"GIF89a") {
-            return Ok(Kind::Gif);
+            return Ok(ImageKind::Gif);
         }
         if has(0, b"RIFF") && has(8, b"WEBP") {
-            return Ok(Kind::Webp);
+            return Ok(ImageKind::Webp);
         }
         if bytes.is_empty() {
             return Err("the file is empty".to_owned());
@@ -75,10 +75,10 @@ impl Kind {
     /// As people call it.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Png => "PNG",
-            Kind::Jpeg => "JPEG",
-            Kind::Gif => "GIF",
-            Kind::Webp => "WebP",
+            ImageKind::Png => "PNG",
+            ImageKind::Jpeg => "JPEG",
+            ImageKind::Gif => "GIF",
+            ImageKind::Webp => "WebP",
         }
     }
 
@@ -90,10 +90,10 @@ impl Kind {
     /// As the decoders call it.
     pub fn format(self) -> ImageFormat {
         match self {
-            Kind::Png => ImageFormat::Png,
-            Kind::Jpeg => ImageFormat::Jpeg,
-            Kind::Gif => ImageFormat::Gif,
-            Kind::Webp => ImageFormat::WebP,
+            ImageKind::Png => ImageFormat::Png,
+            ImageKind::Jpeg => ImageFormat::Jpeg,
+            ImageKind::Gif => ImageFormat::Gif,
+            ImageKind::Webp => ImageFormat::WebP,
         }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_is_no_picture_is_named_with_what_to_do() {
-        let why = |bytes: &[u8]| Kind::of(bytes).unwrap_err();
+        let why = |bytes: &[u8]| ImageKind::of(bytes).unwrap_err();
         assert!(why(b"\0\0\0\x18ftypheic\0\0\0\0").contains("it is HEIC"));
         assert!(why(b"\0\0\0\x18ftypisom\0\0\0\0").contains("video"));
         assert!(why(b"<?xml version=\"1.0\"?>\n<SVG/>").contains("rsvg-convert"));

@@ -6,12 +6,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use self::kind::Kind;
-use self::ready::Ready;
+use self::kind::ImageKind;
+use self::ready::ReadyImage;
 use super::call::Invocation;
 use super::fs::open;
 use super::kind::Effect;
-use super::output::{ErrorKind, ToolError, ToolOutput};
+use super::output::{ToolError, ToolErrorKind, ToolOutput};
 use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use gate::paths;
 use provider::message::Image;
@@ -39,10 +39,10 @@ const IN_ALL: usize = 12_000_000;
 static ONE: Mutex<()> = Mutex::const_new(());
 
 /// A file that the call names, or why its name means none.
-type Named = (String, std::io::Result<PathBuf>);
+type NamedImage = (String, std::io::Result<PathBuf>);
 
 /// What was told of one path.
-struct Told {
+struct ImageReport {
     shown: String,
     line: String,
     facts: Value,
@@ -54,7 +54,7 @@ pub fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     named.into_iter().filter_map(|(_, path)| path.ok()).collect()
 }
 
-fn named(call: &Invocation<'_>) -> Result<Vec<Named>, ToolError> {
+fn named(call: &Invocation<'_>) -> Result<Vec<NamedImage>, ToolError> {
     let Args { paths, path } = call.decode()?;
     let wrong = |why: &str| Err(ToolError::invalid(format!("{}: {why}", call.face.name)));
     let raws = match (paths, path) {
@@ -107,14 +107,18 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
                 room -= base64_length(ready.bytes.len());
                 let place = images.len() + 1;
                 let line = format!("Picture {place}: {shown}: {}", ready.told());
-                given.push(Told { facts: ready.facts(&shown), shown, line });
+                given.push(ImageReport { facts: ready.facts(&shown), shown, line });
                 images.push(image(&ready));
             }
-            Err(trouble) if trouble.kind == ErrorKind::Cancelled => return Err(trouble),
+            Err(trouble) if trouble.kind == ToolErrorKind::Cancelled => return Err(trouble),
             Err(ToolError { kind, text }) => {
                 kinds.push(kind);
                 let line = format!("Not given: {shown}: {text}");
-                failed.push(Told { facts: json!({ "path": shown, "why": text }), shown, line });
+                failed.push(ImageReport {
+                    facts: json!({ "path": shown, "why": text }),
+                    shown,
+                    line,
+                });
             }
         }
     }
@@ -122,16 +126,16 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let text = lines.join("\n");
     if given.is_empty() {
         let same = kinds.iter().all(|kind| *kind == kinds[0]);
-        return Err(ToolError::new(if same { kinds[0] } else { ErrorKind::Failed }, text));
+        return Err(ToolError::new(if same { kinds[0] } else { ToolErrorKind::Failed }, text));
     }
     let title: Vec<&str> = given.iter().map(|told| told.shown.as_str()).collect();
-    let facts = |all: &[Told]| all.iter().map(|told| told.facts.clone()).collect::<Vec<_>>();
+    let facts = |all: &[ImageReport]| all.iter().map(|told| told.facts.clone()).collect::<Vec<_>>();
     let metadata = json!({ "pictures": facts(&given), "failed": facts(&failed) });
     let outcome = ToolOutput::done(text).titled(format!("looked at {}", title.join(", ")));
     Ok(ToolOutput { images, ..outcome.with(metadata) })
 }
 
-fn image(ready: &Ready) -> Image {
+fn image(ready: &ReadyImage) -> Image {
     use base64::Engine as _;
     let data = base64::engine::general_purpose::STANDARD.encode(&ready.bytes);
     Image { media_type: ready.kind.media_type().to_owned(), data }
@@ -139,14 +143,14 @@ fn image(ready: &Ready) -> Image {
 
 /// A PNG as it is sent to a model, with what is said of it.
 pub fn of_png(bytes: Vec<u8>) -> Result<(Image, String), String> {
-    let ready = ready::ready(Kind::Png, bytes, IN_ALL / 4 * 3)?;
+    let ready = ready::ready(ImageKind::Png, bytes, IN_ALL / 4 * 3)?;
     Ok((image(&ready), ready.told()))
 }
 
 /// A picture in a file as it is sent to a model, with what is said of it. The error is a sentence.
 pub fn of_file(path: &std::path::Path) -> Result<(Image, String), String> {
     let bytes = open::read_at_most(path, MAX_FILE).map_err(|why| why.to_string())?.bytes;
-    let ready = ready::ready(Kind::of(&bytes)?, bytes, IN_ALL / 4 * 3)?;
+    let ready = ready::ready(ImageKind::of(&bytes)?, bytes, IN_ALL / 4 * 3)?;
     Ok((image(&ready), ready.told()))
 }
 
@@ -155,20 +159,20 @@ async fn one(
     call: &Invocation<'_>,
     path: std::io::Result<PathBuf>,
     room: usize,
-) -> Result<Ready, ToolError> {
+) -> Result<ReadyImage, ToolError> {
     let path = path.map_err(|why| ToolError::io("no such path", &why))?;
     let work = async {
         let _one = ONE.lock().await;
         let read = move || {
             let file = open::read_at_most(&path, MAX_FILE);
             let bytes = file.map_err(|why| ToolError::io("cannot read it", &why))?.bytes;
-            let kind = Kind::of(&bytes).map_err(ToolError::failed)?;
+            let kind = ImageKind::of(&bytes).map_err(ToolError::failed)?;
             ready::ready(kind, bytes, room / 4 * 3).map_err(ToolError::failed)
         };
         let read = tokio::task::spawn_blocking(read).await;
         read.unwrap_or_else(|_| Err(ToolError::failed("the picture is damaged: its decoder broke")))
     };
-    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
+    let cancelled = || ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user");
     call.at.cancel.run_until_cancelled(work).await.ok_or_else(cancelled)?
 }
 

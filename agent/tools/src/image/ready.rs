@@ -15,7 +15,7 @@ use image::{AnimationDecoder, DynamicImage, ImageDecoder, ImageReader, Limits, R
 use serde_json::{Value, json};
 
 use super::clean;
-use super::kind::Kind;
+use super::kind::ImageKind;
 
 /// The longest side that is sent, in points: what the Messages API looks at; it makes anything
 /// larger smaller itself (its documentation on vision, "Evaluate image size").
@@ -33,14 +33,14 @@ const QUALITIES: [u8; 4] = [90, 75, 60, 40];
 type Size = (u32, u32);
 
 /// A picture that can be sent.
-pub struct Ready {
+pub struct ReadyImage {
     /// What is sent.
     pub bytes: Vec<u8>,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: ImageKind,
     size: Size,
     /// What the file is: its kind, its size as one looks at it, its bytes.
-    file: (Kind, Size, usize),
+    file: (ImageKind, Size, usize),
     notes: Vec<&'static str>,
 }
 
@@ -52,7 +52,7 @@ struct Decoded {
 }
 
 /// Makes a picture ready that may have this many bytes. The error is a sentence.
-pub fn ready(kind: Kind, bytes: Vec<u8>, room: usize) -> Result<Ready, String> {
+pub fn ready(kind: ImageKind, bytes: Vec<u8>, room: usize) -> Result<ReadyImage, String> {
     let room = room.min(MAX_SENT);
     let Decoded { mut picture, orientation, moves } = decode(kind, &bytes)?;
     let turned = orientation != Orientation::NoTransforms;
@@ -67,7 +67,7 @@ pub fn ready(kind: Kind, bytes: Vec<u8>, room: usize) -> Result<Ready, String> {
     }
     let file = (kind, size, bytes.len());
     if small && !turned && !moves && bytes.len() <= room && clean::is_clean(kind, &bytes) {
-        return Ok(Ready { bytes, kind, size, file, notes });
+        return Ok(ReadyImage { bytes, kind, size, file, notes });
     }
     drop(bytes);
     if !small {
@@ -75,7 +75,7 @@ pub fn ready(kind: Kind, bytes: Vec<u8>, room: usize) -> Result<Ready, String> {
     }
     picture.apply_orientation(orientation);
     let (kind, bytes) = encode(&picture, kind, room)?;
-    Ok(Ready { bytes, kind, size: (picture.width(), picture.height()), file, notes })
+    Ok(ReadyImage { bytes, kind, size: (picture.width(), picture.height()), file, notes })
 }
 
 /// The size of a picture once it is turned.
@@ -90,7 +90,7 @@ fn upright((width, height): Size, orientation: Orientation) -> Size {
     }
 }
 
-fn decode(kind: Kind, bytes: &[u8]) -> Result<Decoded, String> {
+fn decode(kind: ImageKind, bytes: &[u8]) -> Result<Decoded, String> {
     let damaged = |why: image::ImageError| format!("the {} is damaged: {why}", kind.name());
     let mut reader = ImageReader::with_format(Cursor::new(bytes), kind.format());
     let mut limits = Limits::default();
@@ -113,26 +113,30 @@ fn decode(kind: Kind, bytes: &[u8]) -> Result<Decoded, String> {
 }
 
 /// Whether there is more than one picture in it.
-fn moves(kind: Kind, bytes: &[u8]) -> bool {
+fn moves(kind: ImageKind, bytes: &[u8]) -> bool {
     let bytes = Cursor::new(bytes);
     match kind {
-        Kind::Png => PngDecoder::new(bytes).and_then(|it| it.is_apng()).unwrap_or(false),
-        Kind::Gif => GifDecoder::new(bytes).is_ok_and(|it| it.into_frames().nth(1).is_some()),
-        Kind::Webp => WebPDecoder::new(bytes).is_ok_and(|it| it.has_animation()),
-        Kind::Jpeg => false,
+        ImageKind::Png => PngDecoder::new(bytes).and_then(|it| it.is_apng()).unwrap_or(false),
+        ImageKind::Gif => GifDecoder::new(bytes).is_ok_and(|it| it.into_frames().nth(1).is_some()),
+        ImageKind::Webp => WebPDecoder::new(bytes).is_ok_and(|it| it.has_animation()),
+        ImageKind::Jpeg => false,
     }
 }
 
 /// Writes a picture anew: a photo as JPEG, any other without loss as long as that fits.
-fn encode(picture: &DynamicImage, from: Kind, room: usize) -> Result<(Kind, Vec<u8>), String> {
+fn encode(
+    picture: &DynamicImage,
+    from: ImageKind,
+    room: usize,
+) -> Result<(ImageKind, Vec<u8>), String> {
     let failed = |why: image::ImageError| format!("it cannot be re-encoded: {why}");
-    if from != Kind::Jpeg {
+    if from != ImageKind::Jpeg {
         let mut bytes = Vec::new();
         eight_bits(picture)
             .write_to(&mut Cursor::new(&mut bytes), image::ImageFormat::Png)
             .map_err(failed)?;
         if bytes.len() <= room {
-            return Ok((Kind::Png, bytes));
+            return Ok((ImageKind::Png, bytes));
         }
     }
     let flat = DynamicImage::ImageRgb8(on_white(picture).to_rgb8());
@@ -141,7 +145,7 @@ fn encode(picture: &DynamicImage, from: Kind, room: usize) -> Result<(Kind, Vec<
         let encoder = JpegEncoder::new_with_quality(&mut bytes, quality);
         flat.write_with_encoder(encoder).map_err(failed)?;
         if bytes.len() <= room {
-            return Ok((Kind::Jpeg, bytes));
+            return Ok((ImageKind::Jpeg, bytes));
         }
     }
     Err("too large together with the images before it: read it in a separate call".to_owned())
@@ -167,7 +171,7 @@ fn on_white(picture: &DynamicImage) -> DynamicImage {
     DynamicImage::ImageRgba8(page)
 }
 
-impl Ready {
+impl ReadyImage {
     /// The size of what is sent, in points.
     pub fn size(&self) -> (u32, u32) {
         self.size

@@ -34,18 +34,18 @@ fn with_chunk(png: &[u8], name: &[u8; 4], content: &[u8]) -> Vec<u8> {
 #[test]
 fn what_is_fine_goes_out_byte_for_byte_and_what_holds_more_does_not() {
     let plain = png(20, 10);
-    assert_eq!(ready(Kind::Png, plain.clone(), usize::MAX).unwrap().bytes, plain);
-    assert!(!clean::is_clean(Kind::Png, &with_chunk(&plain, b"tEXt", b"Author\0me")));
-    assert!(!clean::is_clean(Kind::Png, &[plain.as_slice(), b"behind the end"].concat()));
+    assert_eq!(ready(ImageKind::Png, plain.clone(), usize::MAX).unwrap().bytes, plain);
+    assert!(!clean::is_clean(ImageKind::Png, &with_chunk(&plain, b"tEXt", b"Author\0me")));
+    assert!(!clean::is_clean(ImageKind::Png, &[plain.as_slice(), b"behind the end"].concat()));
     let small = DynamicImage::from(RgbImage::new(8, 8));
     let jpeg = written(&small, ImageFormat::Jpeg);
-    assert_eq!(ready(Kind::Jpeg, jpeg.clone(), usize::MAX).unwrap().bytes, jpeg);
-    assert!(!clean::is_clean(Kind::Jpeg, &[jpeg.as_slice(), b"a film"].concat()));
+    assert_eq!(ready(ImageKind::Jpeg, jpeg.clone(), usize::MAX).unwrap().bytes, jpeg);
+    assert!(!clean::is_clean(ImageKind::Jpeg, &[jpeg.as_slice(), b"a film"].concat()));
     let comment = [&jpeg[..2], b"\xff\xfe\x00\x04me", &jpeg[2..]].concat();
-    let sent = ready(Kind::Jpeg, comment, usize::MAX).unwrap();
-    assert!(clean::is_clean(Kind::Jpeg, &sent.bytes));
+    let sent = ready(ImageKind::Jpeg, comment, usize::MAX).unwrap();
+    assert!(clean::is_clean(ImageKind::Jpeg, &sent.bytes));
     let webp = written(&small, ImageFormat::WebP);
-    assert_eq!(ready(Kind::Webp, webp.clone(), usize::MAX).unwrap().bytes, webp);
+    assert_eq!(ready(ImageKind::Webp, webp.clone(), usize::MAX).unwrap().bytes, webp);
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn what_does_not_fit_is_written_smaller_until_it_does() {
         Rgb([(n >> 8) as u8, (n >> 16) as u8, (n >> 24) as u8])
     };
     let bytes = written(&RgbImage::from_fn(400, 400, noise).into(), ImageFormat::Png);
-    let sent = ready(Kind::Png, bytes.clone(), bytes.len() / 2).unwrap();
-    assert!(sent.kind == Kind::Jpeg && sent.bytes.len() <= bytes.len() / 2);
-    let why = ready(Kind::Png, bytes, 500).err().unwrap();
+    let sent = ready(ImageKind::Png, bytes.clone(), bytes.len() / 2).unwrap();
+    assert!(sent.kind == ImageKind::Jpeg && sent.bytes.len() <= bytes.len() / 2);
+    let why = ready(ImageKind::Png, bytes, 500).err().unwrap();
     assert!(why.contains("too large together"), "{why}");
 }
 
@@ -74,8 +74,8 @@ fn sixteen_bits_and_grey_pictures_are_made_smaller_as_well() {
     let encoder = image::codecs::png::PngEncoder::new(&mut bytes);
     let points = vec![7; 2000 * 4 * 2];
     encoder.write_image(&points, 2000, 4, image::ExtendedColorType::L16).unwrap();
-    let sent = ready(Kind::Png, bytes, usize::MAX).unwrap();
-    assert_eq!((sent.kind, sent.size), (Kind::Png, (LONGEST, 3)));
+    let sent = ready(ImageKind::Png, bytes, usize::MAX).unwrap();
+    assert_eq!((sent.kind, sent.size), (ImageKind::Png, (LONGEST, 3)));
 }
 
 proptest! {
@@ -88,7 +88,7 @@ proptest! {
         let place = at % bytes.len();
         bytes[place] = to;
         bytes.truncate(bytes.len() - cut % bytes.len());
-        if let Ok(kind) = Kind::of(&bytes) {
+        if let Ok(kind) = ImageKind::of(&bytes) {
             // Whatever goes out can be read.
             if let Ok(sent) = ready(kind, bytes, usize::MAX) {
                 prop_assert!(decode(sent.kind, &sent.bytes).is_ok());

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::kind::ToolKind;
-use provider::ToolSpec;
+use provider::ToolDefinition;
 
 pub mod named;
 pub mod page;
@@ -29,7 +29,7 @@ pub enum Profile {
 
 /// How an outcome is worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum OutputStyle {
     /// Plain text.
     G3,
     /// As egirl's tools say it.
@@ -66,7 +66,7 @@ pub struct ProfileTool {
     pub enabled_by: String,
     /// How the outcome is worded; that of the profile.
     #[serde(skip, default = "plain_style")]
-    pub style: Style,
+    pub style: OutputStyle,
     /// Whether the full suite has it from another profile.
     #[serde(skip)]
     pub borrowed: bool,
@@ -79,25 +79,25 @@ fn always() -> String {
     ALWAYS.to_owned()
 }
 
-fn plain_style() -> Style {
-    Style::G3
+fn plain_style() -> OutputStyle {
+    OutputStyle::G3
 }
 
 static G3: LazyLock<Vec<ProfileTool>> = LazyLock::new(|| {
     let lent = |(profile, name): (Profile, &str)| {
         let mut face = faces(profile).into_iter().find(|face| face.name == name)?.clone();
         face.defaults.retain(|key, _| !STRICT.contains(&key.as_str()));
-        Some(ProfileTool { style: Style::G3, borrowed: true, ..face })
+        Some(ProfileTool { style: OutputStyle::G3, borrowed: true, ..face })
     };
-    let own = table(include_str!("g3.json"), Style::G3);
+    let own = table(include_str!("g3.json"), OutputStyle::G3);
     own.into_iter().chain(BORROWED.into_iter().filter_map(lent)).collect()
 });
 static EGIRL: LazyLock<Vec<ProfileTool>> =
-    LazyLock::new(|| table(include_str!("egirl.json"), Style::Egirl));
+    LazyLock::new(|| table(include_str!("egirl.json"), OutputStyle::Egirl));
 static TOOLS_API: LazyLock<Vec<ProfileTool>> =
-    LazyLock::new(|| table(include_str!("tools_api.json"), Style::ToolsApi));
+    LazyLock::new(|| table(include_str!("tools_api.json"), OutputStyle::ToolsApi));
 static CORE: LazyLock<Vec<ProfileTool>> =
-    LazyLock::new(|| table(include_str!("core.json"), Style::Core));
+    LazyLock::new(|| table(include_str!("core.json"), OutputStyle::Core));
 
 /// What the full suite has from other profiles, so that it has a name for each capability.
 const BORROWED: [(Profile, &str); 14] = [
@@ -129,7 +129,7 @@ const FEW: [(Profile, &str); 4] = [
     (Profile::ToolsApi, "edit"),
 ];
 
-fn table(text: &'static str, style: Style) -> Vec<ProfileTool> {
+fn table(text: &'static str, style: OutputStyle) -> Vec<ProfileTool> {
     let mut faces: Vec<ProfileTool> =
         serde_json::from_str(text).expect("the table is compiled in, and a test reads it");
     for face in &mut faces {
@@ -197,8 +197,8 @@ impl Profile {
 
 impl ProfileTool {
     /// The tool as a model sees it.
-    pub fn spec(&self) -> ToolSpec {
-        ToolSpec {
+    pub fn spec(&self) -> ToolDefinition {
+        ToolDefinition {
             name: self.name.clone(),
             description: self.description.clone(),
             parameters: self.parameters.clone(),

@@ -7,7 +7,7 @@ use crate::profile::Profile;
 
 /// Which face a name means.
 #[derive(Debug)]
-pub enum Found {
+pub enum NamedTool {
     /// This one.
     One(&'static ProfileTool),
     /// Several profiles know the name and the parameters do not decide.
@@ -18,12 +18,12 @@ pub enum Found {
 
 /// Finds a tool by name: in the profile first, then in every other. A name that several others
 /// know goes to the one whose parameters fit those given.
-pub fn find(profile: Profile, name: &str, args: &Value) -> Found {
+pub fn find(profile: Profile, name: &str, args: &Value) -> NamedTool {
     let own = (profile != Profile::All)
         .then(|| faces(profile).into_iter().find(|face| face.name == name))
         .flatten();
     if let Some(face) = own {
-        return Found::One(face);
+        return NamedTool::One(face);
     }
     // `all` has what the full suite made of a borrowed tool.
     let as_lent = profile == Profile::All && BORROWED.iter().any(|(_, lent)| *lent == name);
@@ -33,16 +33,16 @@ pub fn find(profile: Profile, name: &str, args: &Value) -> Found {
         .filter(|(_, face)| face.name == name && face.borrowed == as_lent)
         .collect();
     match known.as_slice() {
-        [] => return Found::None(nearest(profile, name)),
-        [(_, face)] => return Found::One(face),
+        [] => return NamedTool::None(nearest(profile, name)),
+        [(_, face)] => return NamedTool::One(face),
         [..] => {}
     }
     let mut fitting = known.iter().filter(|(_, face)| face.fits(args));
     match (fitting.next(), fitting.next(), profile) {
-        (Some((_, face)), None, _) => Found::One(face),
-        (_, _, Profile::All) => Found::One(known[0].1),
+        (Some((_, face)), None, _) => NamedTool::One(face),
+        (_, _, Profile::All) => NamedTool::One(known[0].1),
         (_, _, Profile::G3 | Profile::Egirl | Profile::ToolsApi | Profile::Core) => {
-            Found::Several(known.iter().map(|(profile, _)| *profile).collect())
+            NamedTool::Several(known.iter().map(|(profile, _)| *profile).collect())
         }
     }
 }

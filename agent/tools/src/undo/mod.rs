@@ -13,13 +13,13 @@ pub mod restore;
 
 /// One write of a tool: all files that it changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct WriteRecord {
     /// When, in RFC 3339.
     pub time: String,
     /// The tool.
     pub tool: String,
     /// What it changed.
-    pub files: Vec<File>,
+    pub files: Vec<WrittenFile>,
     /// Directories that were not there, the outer ones first.
     #[serde(default)]
     pub made: Vec<String>,
@@ -27,28 +27,28 @@ pub struct Record {
 
 /// A file that is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct File {
+pub struct WrittenFile {
     /// Where, to be shown.
     pub path: String,
     /// Where, when that is no text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Vec<u8>>,
     /// What it was; nothing when it was not there.
-    pub before: Option<Version>,
+    pub before: Option<FileVersion>,
     /// The hash of what it becomes; nothing when it goes.
     pub after: Option<String>,
 }
 
 /// What a file was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Version {
+pub struct FileVersion {
     /// The hash of its content.
     pub hash: String,
     /// Its permission bits.
     pub mode: u32,
 }
 
-impl File {
+impl WrittenFile {
     /// Where it is.
     pub fn place(&self) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
@@ -67,7 +67,7 @@ pub struct Backup {
     /// Its directory.
     pub dir: PathBuf,
     /// What it says.
-    pub record: Record,
+    pub record: WriteRecord,
 }
 
 /// What was taken back already ends so.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::clock::Clock;
 
-use super::{File, Record, Version, content, directories, hash, place};
+use super::{FileVersion, WriteRecord, WrittenFile, content, directories, hash, place};
 use crate::fs::open;
 
 /// How many records a session keeps.
@@ -27,7 +27,7 @@ struct State {
 }
 
 /// A file and what it is to become; nothing when it goes.
-pub type Wish<'a> = (&'a Path, Option<&'a [u8]>);
+pub type PlannedWrite<'a> = (&'a Path, Option<&'a [u8]>);
 
 impl WriteRecorder {
     /// Makes the directories of a file that is to be written.
@@ -39,7 +39,12 @@ impl WriteRecorder {
 
     /// Keeps what these files are, unless the call has its record already. Tells whether it is a
     /// new one.
-    pub fn keep(&self, session: &Path, tool: &str, wishes: &[Wish<'_>]) -> io::Result<bool> {
+    pub fn keep(
+        &self,
+        session: &Path,
+        tool: &str,
+        wishes: &[PlannedWrite<'_>],
+    ) -> io::Result<bool> {
         let mut state = self.state();
         if state.dir.is_some() {
             return Ok(false);
@@ -83,7 +88,7 @@ fn missing_above(file: &Path) -> Vec<PathBuf> {
 fn write(
     session: &Path,
     tool: &str,
-    wishes: &[Wish<'_>],
+    wishes: &[PlannedWrite<'_>],
     made: &[PathBuf],
 ) -> io::Result<Option<PathBuf>> {
     let all = place(session);
@@ -102,9 +107,11 @@ fn write(
         if let Some(before) = &before {
             base::files::replace(&content(new.path(), files.len(), "before"), &before.bytes)?;
         }
-        let version =
-            |content: &open::Content| Version { hash: hash(&content.bytes), mode: content.mode };
-        files.push(File {
+        let version = |content: &open::FileContent| FileVersion {
+            hash: hash(&content.bytes),
+            mode: content.mode,
+        };
+        files.push(WrittenFile {
             path: path.to_string_lossy().into_owned(),
             bytes: path.to_str().is_none().then(|| path.as_os_str().as_bytes().to_vec()),
             before: before.as_ref().map(version),
@@ -115,7 +122,8 @@ fn write(
         return Ok(None);
     }
     let made = made.iter().filter_map(|dir| dir.to_str().map(str::to_owned)).collect();
-    let record = Record { time: Clock::from_env().stamp(), tool: tool.to_owned(), files, made };
+    let record =
+        WriteRecord { time: Clock::from_env().stamp(), tool: tool.to_owned(), files, made };
     base::files::replace_json(&new.path().join("record.json"), &record)?;
     number(new, &all).map(Some)
 }

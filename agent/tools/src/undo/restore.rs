@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::lock::Lock;
 
-use super::{Backup, DONE, File, content, hash, list, place};
+use super::{Backup, DONE, WrittenFile, content, hash, list, place};
 use crate::fs::open;
 
 /// What became of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Became {
+pub enum RestoreOutcome {
     /// It is what it was.
     Restored,
     /// It is gone, as it was not there before.
@@ -24,22 +24,22 @@ pub enum Became {
 
 /// A write that was taken back.
 #[derive(Debug)]
-pub struct Taken {
+pub struct UndoneWrite {
     /// The write.
     pub kept: Backup,
     /// Its files.
-    pub files: Vec<(PathBuf, Became)>,
+    pub files: Vec<(PathBuf, RestoreOutcome)>,
 }
 
-impl Taken {
+impl UndoneWrite {
     /// Whether anything of the write was there.
     pub fn was_made(&self) -> bool {
-        self.files.iter().any(|(_, became)| *became != Became::Unchanged)
+        self.files.iter().any(|(_, became)| *became != RestoreOutcome::Unchanged)
     }
 }
 
 /// Takes back the last write of a session; `None` where there is none.
-pub fn last(session_dir: &Path) -> Result<Option<Taken>> {
+pub fn last(session_dir: &Path) -> Result<Option<UndoneWrite>> {
     let failed = || "cannot take the last write back";
     if !place(session_dir).is_dir() {
         return Ok(None);
@@ -49,7 +49,7 @@ pub fn last(session_dir: &Path) -> Result<Option<Taken>> {
     let files = judged(&kept)?;
     // What is written now would be lost, so it is kept, too.
     for (at, (file, became)) in kept.record.files.iter().zip(&files).enumerate() {
-        if *became != Became::Unchanged && file.after.is_some() {
+        if *became != RestoreOutcome::Unchanged && file.after.is_some() {
             let bytes = open::read(&file.place()).or_fail(failed)?.bytes;
             base::files::replace(&content(&kept.dir, at, "after"), &bytes).or_fail(failed)?;
         }
@@ -59,12 +59,12 @@ pub fn last(session_dir: &Path) -> Result<Option<Taken>> {
     let mut done = kept.dir.clone().into_os_string();
     done.push(DONE);
     fs::rename(&kept.dir, PathBuf::from(done)).or_fail(failed)?;
-    let places = kept.record.files.iter().map(File::place);
-    Ok(Some(Taken { files: places.zip(files).collect(), kept }))
+    let places = kept.record.files.iter().map(WrittenFile::place);
+    Ok(Some(UndoneWrite { files: places.zip(files).collect(), kept }))
 }
 
 /// What is to become of each file. One that somebody changed since stands in the way of all.
-fn judged(kept: &Backup) -> Result<Vec<Became>> {
+fn judged(kept: &Backup) -> Result<Vec<RestoreOutcome>> {
     let mut wrong = Vec::new();
     let mut all = Vec::new();
     for file in &kept.record.files {
@@ -82,7 +82,7 @@ fn judged(kept: &Backup) -> Result<Vec<Became>> {
         .next("restore or move them, then try again: nothing was changed"))
 }
 
-fn judge(file: &File) -> std::result::Result<Became, String> {
+fn judge(file: &WrittenFile) -> std::result::Result<RestoreOutcome, String> {
     let now = match open::read(&file.place()) {
         Ok(content) => Some(hash(&content.bytes)),
         Err(e) if gone(&e) => None,
@@ -90,10 +90,10 @@ fn judge(file: &File) -> std::result::Result<Became, String> {
     };
     let before = file.before.as_ref().map(|version| version.hash.clone());
     match now {
-        now if now == before => Ok(Became::Unchanged),
+        now if now == before => Ok(RestoreOutcome::Unchanged),
         now if now == file.after => Ok(match before {
-            Some(_) => Became::Restored,
-            None => Became::Removed,
+            Some(_) => RestoreOutcome::Restored,
+            None => RestoreOutcome::Removed,
         }),
         Some(_) => Err("it has another content".to_owned()),
         None => Err("it is gone".to_owned()),
@@ -105,11 +105,11 @@ fn gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn restore(kept: &Backup, files: &[Became]) -> io::Result<()> {
+fn restore(kept: &Backup, files: &[RestoreOutcome]) -> io::Result<()> {
     let each = || kept.record.files.iter().zip(files).enumerate();
     // What is new goes first: its directory may stand where a file was.
     for (_, (file, became)) in each() {
-        if *became == Became::Removed {
+        if *became == RestoreOutcome::Removed {
             fs::remove_file(file.place())?;
             base::files::step("g3.undo.file");
         }
@@ -119,7 +119,7 @@ fn restore(kept: &Backup, files: &[Became]) -> io::Result<()> {
         let _ = fs::remove_dir(dir);
     }
     for (at, (file, became)) in each() {
-        if let (Became::Restored, Some(before)) = (became, &file.before) {
+        if let (RestoreOutcome::Restored, Some(before)) = (became, &file.before) {
             let path = file.place();
             let bytes = fs::read(content(&kept.dir, at, "before"))?;
             path.parent().map_or(Ok(()), fs::create_dir_all)?;

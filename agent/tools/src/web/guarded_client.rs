@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use reqwest::{Client, Url};
 
 use super::address;
-use crate::output::{ErrorKind, ToolError};
-use gate::{Access, Gate, Question, hosts};
+use crate::output::{ToolError, ToolErrorKind};
+use gate::{Access, Gate, PermissionQuestion, hosts};
 use provider::http;
 
 /// Finds the addresses of a name.
@@ -20,9 +20,9 @@ pub trait Resolver: Send + Sync {
 }
 
 /// The resolver of the system.
-pub struct System;
+pub struct SystemResolver;
 
-impl Resolver for System {
+impl Resolver for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
             let found = tokio::net::lookup_host((host, 0)).await?;
@@ -45,7 +45,7 @@ pub struct GuardedClient<'a> {
 
 /// A checked way to a host.
 #[derive(Debug)]
-pub struct Way {
+pub struct ResolvedHost {
     /// Connects to the checked addresses and follows no redirect.
     pub client: Client,
     /// Those addresses.
@@ -63,7 +63,7 @@ impl<'a> GuardedClient<'a> {
     }
 
     /// Checks where an address leads and makes a client that goes there and nowhere else.
-    pub async fn open(&self, url: &Url) -> Result<Way, ToolError> {
+    pub async fn open(&self, url: &Url) -> Result<ResolvedHost, ToolError> {
         let host = host(url);
         let addresses = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
@@ -76,7 +76,7 @@ impl<'a> GuardedClient<'a> {
         let pinned: Vec<SocketAddr> = addresses.iter().map(|at| (*at, 0).into()).collect();
         let client = http::pinned(url, &pinned)
             .map_err(|why| ToolError::failed(format!("cannot make a connection: {why}")))?;
-        Ok(Way { client, addresses })
+        Ok(ResolvedHost { client, addresses })
     }
 
     /// Asks whether a place that is not of the public web is fetched; once for each.
@@ -87,7 +87,7 @@ impl<'a> GuardedClient<'a> {
             return Ok(());
         }
         let asked = self.gate.ask(&question(url, at, why)).await;
-        asked.map_err(|refused| ToolError::new(ErrorKind::Denied, refused.why))?;
+        asked.map_err(|refused| ToolError::new(ToolErrorKind::Denied, refused.why))?;
         admitted().push(place);
         Ok(())
     }
@@ -139,10 +139,10 @@ fn place(url: &Url) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-fn question(url: &Url, at: IpAddr, why: &str) -> Question {
+fn question(url: &Url, at: IpAddr, why: &str) -> PermissionQuestion {
     let host = host(url);
     let is = if host == at.to_string() { String::new() } else { format!(" is {at}, which") };
-    Question {
+    PermissionQuestion {
         tool: "webfetch".to_owned(),
         what: format!("fetch {url}"),
         why: format!("`{host}`{is} is {why}, and only the public web is fetched unasked"),
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(way.addresses, ["93.184.216.34".parse::<IpAddr>().unwrap()]);
         for _ in 0..2 {
             let why = door.open(&url("http://rebind.test/")).await.unwrap_err();
-            assert_eq!(why.kind, ErrorKind::Denied);
+            assert_eq!(why.kind, ToolErrorKind::Denied);
             assert!(why.text.contains("allow_hosts = [\"rebind.test:80\"]"), "{}", why.text);
         }
     }
@@ -209,7 +209,7 @@ mod tests {
         for host in ["127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::ffff:7f00:1]", "[fe80::1]"]
         {
             let why = door.open(&url(&format!("http://{host}/"))).await.unwrap_err();
-            assert_eq!(why.kind, ErrorKind::Denied, "{host}");
+            assert_eq!(why.kind, ToolErrorKind::Denied, "{host}");
         }
     }
 

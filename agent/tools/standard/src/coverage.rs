@@ -8,13 +8,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::exec;
-use super::exec::process::{self, End, Order};
+use super::exec::process::{self, ProcessEnd, ProcessSpec};
 use tools::call::Invocation;
 use tools::exec::environment::Environment;
 use tools::exec::output;
-use tools::exec::output::{Captured, Show};
+use tools::exec::output::{CapturedStream, OutputBudget};
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 /// What the face sets; the gate has judged the very same line.
@@ -56,7 +56,7 @@ struct Lines {
 }
 
 /// The report is read from the output, so that much is kept of it; a file takes half a kilobyte.
-const REPORT: Show = Show { head: 16 << 20, tail: 8_000 };
+const REPORT: OutputBudget = OutputBudget { head: 16 << 20, tail: 8_000 };
 /// How much of the messages a failure shows, in bytes.
 const SHOWN: usize = 6_000;
 /// How many files are told.
@@ -109,7 +109,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { command, timeout_ms } = call.decode()?;
     let run = async |line: &str| {
         let failed = |e| ToolError::failed(format!("cannot run `{line}`: {e}"));
-        let order = Order {
+        let order = ProcessSpec {
             line,
             cwd: &call.place,
             environment: Environment::Quiet,
@@ -130,18 +130,18 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         }
     }
     match ran.end {
-        End::Exited if ran.code == 0 => {}
-        End::Exited => return Err(failed(ran.code, &ran.stdout, &ran.stderr)),
-        End::Cancelled => {
-            return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
+        ProcessEnd::Exited if ran.code == 0 => {}
+        ProcessEnd::Exited => return Err(failed(ran.code, &ran.stdout, &ran.stderr)),
+        ProcessEnd::Cancelled => {
+            return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
         }
-        End::TimedOut => {
+        ProcessEnd::TimedOut => {
             let text = format!(
                 "it took longer than {timeout_ms} ms, and the process group was ended. Run a part \
                  of the tests with the shell: `cargo llvm-cov -p PACKAGE --summary-only`\n{}",
                 end_of(&ran.stderr)
             );
-            return Err(ToolError::new(ErrorKind::Timeout, text));
+            return Err(ToolError::new(ToolErrorKind::Timeout, text));
         }
     }
     match report(&ran.stdout) {
@@ -166,13 +166,13 @@ fn system_tools(rustc: &str) -> Option<String> {
 }
 
 /// The report: the last line that is one, whatever tests printed before it.
-fn report(output: &Captured) -> Option<Data> {
+fn report(output: &CapturedStream) -> Option<Data> {
     let lines = output.head.lines().rev().filter(|line| line.starts_with('{'));
     let read = |line: &str| serde_json::from_str::<Export>(line).ok()?.data.pop();
     lines.take(10).find_map(read).filter(|_| output.left_out == 0)
 }
 
-fn failed(code: i32, stdout: &Captured, stderr: &Captured) -> ToolError {
+fn failed(code: i32, stdout: &CapturedStream, stderr: &CapturedStream) -> ToolError {
     let said = format!("{}{}", end_of(stdout), end_of(stderr));
     if let Some((_, why)) = MISSING.iter().find(|(sign, _)| said.contains(sign)) {
         return ToolError::failed(*why);
@@ -184,7 +184,7 @@ fn failed(code: i32, stdout: &Captured, stderr: &Captured) -> ToolError {
 }
 
 /// The end of a stream, in which it says why it ended.
-fn end_of(stream: &Captured) -> String {
+fn end_of(stream: &CapturedStream) -> String {
     let text = output::shown(stream);
     let shown = base::text::tail(&text, SHOWN);
     let cut = text.len() - shown.len();

@@ -11,15 +11,15 @@ use serde_json::json;
 use gate::permission_mode::PermissionMode;
 use gate::{Access, paths};
 use memory::Memory;
-use memory::index::{KEY, Names};
-use memory::notes::{self, MOST, Merged};
+use memory::index::{KEY, NoteNames};
+use memory::notes::{self, MOST, MergedNotes};
 use memory::search::text_of;
-use memory::store::{New, Store};
+use memory::store::{MemoryStore, NewMemory};
 use tools::call::Invocation;
 use tools::fs::{open, read_tracker};
-use tools::image::kind::Kind;
+use tools::image::kind::ImageKind;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
@@ -131,7 +131,7 @@ async fn lock(notes: &Path) -> Result<OwnedFd, ToolError> {
 
 /// Brings the user's memories in line with the notes. When another g3 wrote the notes in the
 /// meantime, what it wrote counts.
-async fn index(call: &Invocation<'_>, merged: &Merged) -> Result<(), String> {
+async fn index(call: &Invocation<'_>, merged: &MergedNotes) -> Result<(), String> {
     let names = names(call);
     let mut text = merged.text.clone();
     for _ in 0..INDEXINGS {
@@ -145,13 +145,13 @@ async fn index(call: &Invocation<'_>, merged: &Merged) -> Result<(), String> {
 }
 
 /// How the notes of this workspace are named among the memories.
-fn names(call: &Invocation<'_>) -> Names {
+fn names(call: &Invocation<'_>) -> NoteNames {
     let memory = &call.at.memory;
     let root = paths::follow(&call.at.root).unwrap_or_else(|_| call.at.root.clone());
-    Names::of(memory.notes.as_deref().unwrap_or(&root))
+    NoteNames::of(memory.notes.as_deref().unwrap_or(&root))
 }
 
-fn merge(call: &Invocation<'_>, notes: &str) -> Result<Merged, ToolError> {
+fn merge(call: &Invocation<'_>, notes: &str) -> Result<MergedNotes, ToolError> {
     let path = &call.place;
     let failed = |why: &std::io::Error| {
         ToolError::io(&format!("cannot write the notes in {}", path.display()), why)
@@ -167,7 +167,7 @@ fn merge(call: &Invocation<'_>, notes: &str) -> Result<Merged, ToolError> {
     let now = Clock::from_env().now();
     let merged = notes::merge(&before, notes, &format!("{now:.0}"));
     if merged.added == 0 {
-        return Ok(Merged { text: before, ..merged });
+        return Ok(MergedNotes { text: before, ..merged });
     }
     let (size, most) = (merged.text.chars().count(), MOST as f64 / 1e3);
     if size > MOST {
@@ -260,7 +260,7 @@ async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Key { key } = call.decode()?;
     let key = known_key(&key)?;
     let (wanted, renamed) = (key.clone(), names(call).renamed(&key));
-    let get = move |store: &mut Store| match (store.get(&wanted)?, &renamed) {
+    let get = move |store: &mut MemoryStore| match (store.get(&wanted)?, &renamed) {
         (None, Some(renamed)) => store.get(renamed),
         (memo, _) => Ok(memo),
     };
@@ -269,7 +269,7 @@ async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Some(memo) = memo else {
         let notice = notice.map(|text| format!("\n[note: {text}]")).unwrap_or_default();
         let text = format!("Memory not found: {key}. memory_search finds keys{notice}");
-        return Err(ToolError::new(ErrorKind::NotFound, text));
+        return Err(ToolError::new(ToolErrorKind::NotFound, text));
     };
     let image = memo.image.as_ref().map(|path| format!("\nImage: {path}")).unwrap_or_default();
     let metadata = json!({
@@ -331,7 +331,7 @@ fn keep_picture(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let wrong = |why: String| ToolError::invalid(format!("memory_set: `image` {shown}: {why}"));
     let file = picture(call).ok_or_else(|| wrong("it cannot be found".to_owned()))?;
     let content = open::read_at_most(&file, PICTURE).map_err(|why| wrong(why.to_string()))?;
-    let kind = Kind::of(&content.bytes).map_err(wrong)?;
+    let kind = ImageKind::of(&content.bytes).map_err(wrong)?;
     let ending = kind.media_type().trim_start_matches("image/");
     let kept = call.at.memory.keep_picture(&content.bytes, ending);
     let kept = kept.map_err(|why| ToolError::io("cannot keep the picture", &why))?;
@@ -370,7 +370,7 @@ async fn store(
     let (key, value) = (key.to_owned(), value.to_owned());
     memory.log("SET", &key, &value);
     let now = Clock::from_env().stamp();
-    let new = New { key, value, category: "general", image, vector, now };
+    let new = NewMemory { key, value, category: "general", image, vector, now };
     let (is_new, notice) = memory.with_store(move |store| store.set(&new)).await?;
     notes.extend(notice);
     Ok(Stored { is_new, notes })

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use base::config::agent::Action;
-use base::process::{AsyncRunning, GRACE, Job, exit_code};
+use base::config::agent::GateAction;
+use base::process::{AsyncRunning, Command, GRACE, exit_code};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 
-use gate::{Access, AccessRequest, Question};
+use gate::{Access, AccessRequest, PermissionQuestion};
 use skills::embedded;
 use tools::call::Invocation;
 use tools::context::ToolContext;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::scout::{HOSTS, SCOUT, WEB_TOOLS};
 use tools::tool::{Tool, ToolFuture, ToolSpec};
 
@@ -58,7 +58,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         return Err(ToolError::failed("research agents cannot start other research agents"));
     }
     let reads_all = reads_all(call).await?;
-    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
+    let cancelled = || ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user");
     let cancel = &call.at.cancel;
     let turn = cancel.run_until_cancelled(AT_ONCE.acquire()).await.ok_or_else(cancelled)?;
     let mut running = start(call, &query, reads_all)
@@ -75,7 +75,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             return Err(cancelled());
         }
         let text = format!("the scout had no report after {} minutes", TIME.as_secs() / 60);
-        return Err(ToolError::new(ErrorKind::Timeout, text));
+        return Err(ToolError::new(ToolErrorKind::Timeout, text));
     };
     let status = running.child.wait().await.map_err(|why| ToolError::io("the scout", &why))?;
     if !status.success() {
@@ -95,10 +95,10 @@ async fn reads_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
     let any = Access::Fetch { host: "host.invalid".to_owned(), free: false };
     let visitor =
         AccessRequest { tool: "webfetch", root, session_dir, access: &any, preview: None };
-    if !gate.can_ask() || gate.judge(&visitor).action != Action::Ask {
+    if !gate.can_ask() || gate.judge(&visitor).action != GateAction::Ask {
         return Ok(false);
     }
-    let question = Question {
+    let question = PermissionQuestion {
         tool: call.face.name.clone(),
         what: "let a research agent read any page of the public web".to_owned(),
         why: "it works in the background and cannot ask about each host".to_owned(),
@@ -109,7 +109,7 @@ async fn reads_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
     };
     match gate.ask(&question).await {
         Ok(()) => Ok(true),
-        Err(refused) => Err(ToolError::new(ErrorKind::Denied, refused.why)),
+        Err(refused) => Err(ToolError::new(ToolErrorKind::Denied, refused.why)),
     }
 }
 
@@ -120,7 +120,7 @@ fn start(call: &Invocation<'_>, query: &str, reads_all: bool) -> std::io::Result
     let bundle = embedded::bundle("research");
     let script =
         bundle.and_then(|bundle| bundle.scripts.first()).map_or("exit 1", |(_, text)| text);
-    let job = Job::new("sh", &call.at.cwd).args(["-c", script, "g3-research", "--", query]);
+    let job = Command::new("sh", &call.at.cwd).args(["-c", script, "g3-research", "--", query]);
     let program = match std::env::var_os(PROGRAM) {
         Some(program) => program,
         None => std::env::current_exe()?.into(),

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use skills::parse::MOST;
-use skills::{Home, Skill, embedded, extract, find};
+use skills::{Skill, SkillSource, embedded, extract, find};
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
@@ -47,7 +47,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         let known: Vec<&str> = shelf.skills().iter().map(|skill| skill.name.as_str()).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         let text = format!("no such skill: `{}`; available: {known}", name.trim());
-        return Err(ToolError::new(ErrorKind::NotFound, text));
+        return Err(ToolError::new(ToolErrorKind::NotFound, text));
     };
     if let Some(file) = file.filter(|file| !file.trim().is_empty()) {
         let text = beside(skill, file.trim())
@@ -64,7 +64,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 fn loaded(skill: &Skill, cwd: &Path) -> Result<String, ToolError> {
     let mut head = format!("Skill: {}\n", skill.name);
     match &skill.home {
-        Home::Embedded => {
+        SkillSource::Embedded => {
             let bundle = embedded::bundle(&skill.name);
             let made = bundle.map_or(Ok(Vec::new()), |bundle| extract::scripts(bundle, cwd));
             let made =
@@ -77,7 +77,7 @@ fn loaded(skill: &Skill, cwd: &Path) -> Result<String, ToolError> {
                 head.push_str(&format!("Programs: {}\n", made.join(", ")));
             }
         }
-        Home::Directory { dir, file, .. } => {
+        SkillSource::Directory { dir, file, .. } => {
             head.push_str(&format!("Base directory: {}\n", dir.display()));
             let files = files(dir, file);
             if !files.is_empty() {
@@ -122,11 +122,11 @@ fn files(dir: &Path, main: &Path) -> Vec<String> {
 /// A file beside a `SKILL.md`.
 fn beside(skill: &Skill, file: &str) -> Result<String, String> {
     match &skill.home {
-        Home::Embedded => {
+        SkillSource::Embedded => {
             let found = embedded::file(&skill.name, file).map(str::to_owned);
             found.ok_or_else(|| "there is none".to_owned())
         }
-        Home::Directory { dir, within, .. } => {
+        SkillSource::Directory { dir, within, .. } => {
             let inside =
                 Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
             if !inside {

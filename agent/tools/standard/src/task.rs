@@ -5,7 +5,7 @@ use tokio::sync::Semaphore;
 
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::services::SubagentRequest;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
@@ -52,11 +52,11 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     }
     let Some(subagents) = &call.at.others.subagents else {
         let text = "task: no other agent can be started from here; do it yourself";
-        return Err(ToolError::new(ErrorKind::Denied, text));
+        return Err(ToolError::new(ToolErrorKind::Denied, text));
     };
     let turn = call.at.cancel.run_until_cancelled(AT_ONCE.acquire()).await;
     let Some(_turn) = turn else {
-        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
+        return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     };
     let agent = agent.filter(|name| !name.trim().is_empty());
     let hear = call.at.hear.clone();

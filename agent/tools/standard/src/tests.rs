@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use gate::Gate;
 use tools::context::ToolContext;
 use tools::dispatch::{run, touches};
-use tools::output::ErrorKind;
+use tools::output::ToolErrorKind;
 use tools::profile::Profile;
 use tools::registry::Registry;
 
@@ -34,7 +34,7 @@ async fn a_cancelled_command_ends_with_its_group() {
         cancel.cancel();
         pid
     });
-    assert_eq!(outcome.error_kind, Some(ErrorKind::Cancelled));
+    assert_eq!(outcome.error_kind, Some(ToolErrorKind::Cancelled));
     assert!(
         outcome.text.contains("cancelled by the user") && outcome.text.contains(&pid.to_string())
     );
@@ -68,7 +68,7 @@ async fn a_tool_that_breaks_down_is_a_failed_outcome() {
     let dir = tempfile::tempdir().unwrap();
     let at = ToolContext { hear: Arc::new(|_| panic!("nobody listens")), ..place(&dir) };
     let outcome = run(Profile::G3, "shell", &json!({ "command": "echo x" }), &at).await;
-    assert_eq!(outcome.error_kind, Some(ErrorKind::Failed));
+    assert_eq!(outcome.error_kind, Some(ToolErrorKind::Failed));
     assert!(
         outcome.text.contains("Tool execution error") && outcome.text.contains("nobody listens")
     );
@@ -81,7 +81,7 @@ async fn a_call_after_the_cancel_does_nothing() {
     at.cancel.cancel();
     let args = json!({ "file_path": "a", "content": "x" });
     let outcome = run(Profile::G3, "write_file", &args, &at).await;
-    assert_eq!(outcome.error_kind, Some(ErrorKind::Cancelled));
+    assert_eq!(outcome.error_kind, Some(ToolErrorKind::Cancelled));
     assert!(!at.root.join("a").exists());
 }
 
@@ -105,17 +105,18 @@ async fn a_gate_that_breaks_down_lets_nothing_through() {
     impl gate::Asker for Breaks {
         fn ask<'a>(
             &'a self,
-            _: &'a gate::Question,
-        ) -> futures_util::future::BoxFuture<'a, gate::Answer> {
+            _: &'a gate::PermissionQuestion,
+        ) -> futures_util::future::BoxFuture<'a, gate::PermissionAnswer> {
             Box::pin(async { panic!("out of order") })
         }
     }
     let dir = tempfile::tempdir().unwrap();
-    let gate = Gate::new(&base::config::agent::Gate::default(), Some(Arc::new(Breaks))).unwrap();
+    let gate =
+        Gate::new(&base::config::agent::GateConfig::default(), Some(Arc::new(Breaks))).unwrap();
     let at = ToolContext { gate: Arc::new(gate), ..place(&dir) };
     std::fs::write(at.cwd.join("old"), "").unwrap();
     let outcome = run(Profile::Core, "execute_cli", &json!({ "command": "rm old" }), &at).await;
-    assert_eq!(outcome.error_kind, Some(ErrorKind::Failed));
+    assert_eq!(outcome.error_kind, Some(ToolErrorKind::Failed));
     assert!(outcome.text.contains("could not judge this call"), "{}", outcome.text);
     assert!(at.cwd.join("old").exists());
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let seconds = seconds.clamp(0.5, 10.0);
     let sleep = tokio::time::sleep(Duration::from_secs_f64(seconds));
     if call.at.cancel.run_until_cancelled(sleep).await.is_none() {
-        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
+        return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     }
     let metadata = json!({ "status": "success", "waited_seconds": seconds });
     Ok(ToolOutput::done(format!("waited {seconds} s")).with(metadata))

@@ -3,27 +3,27 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::searcher::{Match, Skipped};
+use super::searcher::{SkipReason, SyntaxMatch};
 
 /// The most files that a note names.
 const NAMED: usize = 5;
 
 /// What came of one file.
 #[derive(Default)]
-pub struct Report {
+pub struct FileReport {
     /// The file.
     pub path: PathBuf,
     /// Search, by its number -> what it found.
-    pub found: Vec<(usize, Result<Vec<Match>, Skipped>)>,
+    pub found: Vec<(usize, Result<Vec<SyntaxMatch>, SkipReason>)>,
     /// How often the file was parsed.
     pub parses: usize,
 }
 
 /// What came of one search.
 #[derive(Default)]
-pub struct Sum {
+pub struct SearchTotals {
     /// The matches with their files, in order.
-    pub matches: Vec<(PathBuf, Match)>,
+    pub matches: Vec<(PathBuf, SyntaxMatch)>,
     /// How many files were searched until there were enough matches.
     pub files: usize,
     /// Whether there are more matches.
@@ -31,24 +31,24 @@ pub struct Sum {
 }
 
 /// What came of all.
-pub struct Tally {
+pub struct SearchCollector {
     /// A sum for each search.
-    pub sums: Vec<Sum>,
+    pub sums: Vec<SearchTotals>,
     /// How many files were looked at.
     pub files: usize,
     /// How often a file was parsed.
     pub parses: usize,
     most: usize,
     next: usize,
-    waiting: BTreeMap<usize, Report>,
-    skipped: BTreeMap<Skipped, Vec<PathBuf>>,
+    waiting: BTreeMap<usize, FileReport>,
+    skipped: BTreeMap<SkipReason, Vec<PathBuf>>,
 }
 
-impl Tally {
+impl SearchCollector {
     /// An empty one, for so many searches with so many matches at most.
-    pub fn new(searches: usize, most: usize) -> Tally {
-        Tally {
-            sums: (0..searches).map(|_| Sum::default()).collect(),
+    pub fn new(searches: usize, most: usize) -> SearchCollector {
+        SearchCollector {
+            sums: (0..searches).map(|_| SearchTotals::default()).collect(),
             files: 0,
             parses: 0,
             most,
@@ -60,7 +60,7 @@ impl Tally {
 
     /// Takes the report of a file. It counts once all files before it have reported, so that
     /// the same matches are kept whatever thread was first.
-    pub fn add(&mut self, at: usize, report: Report) {
+    pub fn add(&mut self, at: usize, report: FileReport) {
         self.waiting.insert(at, report);
         while let Some(report) = self.waiting.remove(&self.next) {
             self.next += 1;
@@ -68,7 +68,7 @@ impl Tally {
         }
     }
 
-    fn count(&mut self, report: Report) {
+    fn count(&mut self, report: FileReport) {
         let mut looked = false;
         for (number, found) in report.found {
             let sum = &mut self.sums[number];
@@ -102,7 +102,7 @@ impl Tally {
 
     /// Sentences about the files that were passed over.
     pub fn notes(&self, shown: impl Fn(&std::path::Path) -> String) -> Vec<String> {
-        let note = |(why, files): (&Skipped, &Vec<PathBuf>)| {
+        let note = |(why, files): (&SkipReason, &Vec<PathBuf>)| {
             let named: Vec<String> = files.iter().take(NAMED).map(|file| shown(file)).collect();
             let rest = files.len().saturating_sub(NAMED);
             let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
@@ -112,15 +112,15 @@ impl Tally {
     }
 }
 
-impl Skipped {
+impl SkipReason {
     fn words(self) -> String {
         match self {
-            Skipped::Binary => "binary".to_owned(),
-            Skipped::Huge => format!("larger than {} MiB", super::searcher::MAX_BYTES >> 20),
-            Skipped::Slow => {
+            SkipReason::Binary => "binary".to_owned(),
+            SkipReason::Huge => format!("larger than {} MiB", super::searcher::MAX_BYTES >> 20),
+            SkipReason::Slow => {
                 format!("not parsed and searched within {} s", super::searcher::PATIENCE.as_secs())
             }
-            Skipped::Unreadable => "not readable".to_owned(),
+            SkipReason::Unreadable => "not readable".to_owned(),
         }
     }
 }

@@ -5,15 +5,15 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
-use collector::{Report, Tally};
-use request::{Search, Wish};
-use searcher::{Aim, Bench, Until};
-use worklist::Job;
+use collector::{FileReport, SearchCollector};
+use request::{SyntaxSearch, SyntaxSearchRequest};
+use searcher::{SearchTarget, SearchWorker, StopCondition};
+use worklist::FileJob;
 
 use gate::Access;
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 mod collector;
@@ -61,17 +61,17 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let (wish, tally) =
         searched.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
     if call.at.cancel.is_cancelled() {
-        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
+        return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     }
     Ok(output::outcome(call, &wish, &tally))
 }
 
 /// Every search in every file of it, on several threads.
-fn search(wish: &Wish, cancel: &CancellationToken) -> Tally {
+fn search(wish: &SyntaxSearchRequest, cancel: &CancellationToken) -> SearchCollector {
     let jobs = worklist::list(&wish.searches, cancel);
-    let tally = Mutex::new(Tally::new(wish.searches.len(), wish.most));
+    let tally = Mutex::new(SearchCollector::new(wish.searches.len(), wish.most));
     let held = || tally.lock().unwrap_or_else(|e| e.into_inner());
-    worklist::each(&jobs, wish.threads, Bench::default, |bench, at, job| {
+    worklist::each(&jobs, wish.threads, SearchWorker::default, |bench, at, job| {
         let full = |search: usize| held().is_full(search);
         let tasks = job.tasks.iter().copied().filter(|(_, search)| !full(*search)).collect();
         let report = in_file(wish, bench, job, tasks, cancel);
@@ -83,13 +83,13 @@ fn search(wish: &Wish, cancel: &CancellationToken) -> Tally {
 
 /// The searches of one file: read once, and parsed once for each grammar.
 fn in_file(
-    wish: &Wish,
-    bench: &mut Bench,
-    job: &Job,
+    wish: &SyntaxSearchRequest,
+    bench: &mut SearchWorker,
+    job: &FileJob,
     tasks: Vec<(usize, usize)>,
     cancel: &CancellationToken,
-) -> Report {
-    let mut report = Report { path: job.path.clone(), ..Report::default() };
+) -> FileReport {
+    let mut report = FileReport { path: job.path.clone(), ..FileReport::default() };
     if tasks.is_empty() {
         return report;
     }
@@ -101,7 +101,7 @@ fn in_file(
         }
     };
     for same in tasks.chunk_by(|a, b| a.0 == b.0) {
-        let until = Until { late: Instant::now() + searcher::PATIENCE, cancel };
+        let until = StopCondition { late: Instant::now() + searcher::PATIENCE, cancel };
         let grammar = same[0].0;
         // Parsed for the first query that needs it.
         let mut tree = None;
@@ -123,9 +123,9 @@ fn in_file(
     report
 }
 
-fn aim(search: &Search, grammar: usize, most: usize) -> Option<Aim<'_>> {
+fn aim(search: &SyntaxSearch, grammar: usize, most: usize) -> Option<SearchTarget<'_>> {
     let (_, query) = search.queries.iter().find(|(row, _)| *row == grammar)?;
-    Some(Aim { query, context: search.context, enough: most + 1 })
+    Some(SearchTarget { query, context: search.context, enough: most + 1 })
 }
 
 /// The tools of this crate.

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::collector::{Sum, Tally};
-use super::request::{Search, Wish};
-use super::searcher::{Line, Match};
+use super::collector::{SearchCollector, SearchTotals};
+use super::request::{SyntaxSearch, SyntaxSearchRequest};
+use super::searcher::{ContextLine, SyntaxMatch};
 use tools::call::Invocation;
 use tools::output::ToolOutput;
 
@@ -21,7 +21,7 @@ struct Part {
 }
 
 /// Why none of the searches can run.
-pub fn errors(searches: &[Search]) -> String {
+pub fn errors(searches: &[SyntaxSearch]) -> String {
     let each = searches
         .iter()
         .map(|search| format!("{}: {}", search.name, search.error.as_deref().unwrap_or_default()));
@@ -29,7 +29,11 @@ pub fn errors(searches: &[Search]) -> String {
 }
 
 /// All searches, in the order in which they were asked.
-pub fn outcome(call: &Invocation<'_>, wish: &Wish, tally: &Tally) -> ToolOutput {
+pub fn outcome(
+    call: &Invocation<'_>,
+    wish: &SyntaxSearchRequest,
+    tally: &SearchCollector,
+) -> ToolOutput {
     let mut left = if call.at.plain { PLAIN } else { BYTES };
     let mut parts = Vec::new();
     for (at, (search, sum)) in wish.searches.iter().zip(&tally.sums).enumerate() {
@@ -58,7 +62,7 @@ pub fn outcome(call: &Invocation<'_>, wish: &Wish, tally: &Tally) -> ToolOutput 
     ToolOutput::done(text.join("\n")).titled(format!("{total} matches")).with(metadata)
 }
 
-fn part(call: &Invocation<'_>, search: &Search, sum: &Sum, room: usize) -> Part {
+fn part(call: &Invocation<'_>, search: &SyntaxSearch, sum: &SearchTotals, room: usize) -> Part {
     let head = format!("## {} ({})", search.name, search.language);
     if let Some(why) = &search.error {
         let json = json!({
@@ -107,7 +111,7 @@ fn many(count: usize, one: &str, more: &str) -> String {
 }
 
 /// A match: its place and captures in a line, its context below.
-fn lines(file: &str, found: &Match) -> String {
+fn lines(file: &str, found: &SyntaxMatch) -> String {
     let mut text = format!("\n{file}:{}:{}", found.line, found.column);
     for captured in &found.captures {
         let mut lines = captured.text.lines();
@@ -125,7 +129,7 @@ fn lines(file: &str, found: &Match) -> String {
     text
 }
 
-fn json(file: &str, found: &Match) -> Value {
+fn json(file: &str, found: &SyntaxMatch) -> Value {
     let captures = found.captures.iter().map(|captured| {
         json!({
             "name": captured.name, "text": captured.text,
@@ -137,8 +141,7 @@ fn json(file: &str, found: &Match) -> Value {
         "captures": captures.collect::<Vec<_>>(),
     });
     if !found.context.is_empty() {
-        let line =
-            |line: &Line| json!({ "line": line.number, "text": line.text, "match": line.hit });
+        let line = |line: &ContextLine| json!({ "line": line.number, "text": line.text, "match": line.hit });
         told["context"] = found.context.iter().map(line).collect();
     }
     told

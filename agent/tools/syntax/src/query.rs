@@ -24,7 +24,7 @@ const PREDICATES: [&str; 11] = [
 ];
 
 /// A compiled query.
-pub struct Compiled {
+pub struct CompiledQuery {
     /// The query for the library, which knows its captures and most of its predicates.
     pub query: Query,
     /// Pattern -> the predicates of which one captured node has to satisfy each. The library
@@ -48,7 +48,7 @@ enum Test {
 }
 
 /// Compiles a query. The error is for the model: what is wrong, where, and the line with a caret.
-pub fn compile(language: &Language, source: &str) -> Result<Compiled, String> {
+pub fn compile(language: &Language, source: &str) -> Result<CompiledQuery, String> {
     let ours = with_our_operators(source);
     let query = Query::new(language, &ours).map_err(|error| worded(language, source, &error))?;
     if let Some((at, name)) = operators(source).find(|(_, name)| !PREDICATES.contains(name)) {
@@ -68,10 +68,10 @@ pub fn compile(language: &Language, source: &str) -> Result<Compiled, String> {
     });
     let any = any.collect::<Result<Vec<Vec<Any>>, String>>()?;
     let needed = literal::needed(&query, &ours);
-    Ok(Compiled { query, any, needed })
+    Ok(CompiledQuery { query, any, needed })
 }
 
-impl Compiled {
+impl CompiledQuery {
     /// Whether a file with this text is worth parsing.
     pub fn may_match(&self, text: &[u8]) -> bool {
         self.needed.as_ref().is_none_or(|needed| needed.is_match(text))

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::language::{self, GRAMMARS};
-use super::query::{self, Compiled};
+use super::query::{self, CompiledQuery};
 use gate::{Access, paths};
 use tools::call::Invocation;
 use tools::output::ToolError;
@@ -30,7 +30,7 @@ struct Args {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct RawSearch {
     name: Option<String>,
     query: String,
     language: String,
@@ -46,13 +46,13 @@ enum Paths {
 }
 
 /// One search.
-pub struct Search {
+pub struct SyntaxSearch {
     /// Its label.
     pub name: String,
     /// Its language, as it was asked for.
     pub language: String,
     /// Grammar, as the row of its table -> the query for it.
-    pub queries: Vec<(usize, Compiled)>,
+    pub queries: Vec<(usize, CompiledQuery)>,
     /// Where it looks: absolute, links resolved.
     pub roots: Vec<PathBuf>,
     /// Lines to show around a match.
@@ -62,9 +62,9 @@ pub struct Search {
 }
 
 /// All of a call.
-pub struct Wish {
+pub struct SyntaxSearchRequest {
     /// The searches, in the order in which they are told.
-    pub searches: Vec<Search>,
+    pub searches: Vec<SyntaxSearch>,
     /// How many threads work.
     pub threads: usize,
     /// How many matches of each search are told.
@@ -74,7 +74,7 @@ pub struct Wish {
 }
 
 /// Reads a call.
-pub fn read(call: &Invocation<'_>) -> Result<Wish, ToolError> {
+pub fn read(call: &Invocation<'_>) -> Result<SyntaxSearchRequest, ToolError> {
     let args: Args = call.decode()?;
     let mut notes = Vec::new();
     let mut searches = Vec::new();
@@ -86,12 +86,12 @@ pub fn read(call: &Invocation<'_>) -> Result<Wish, ToolError> {
     if most < args.max_matches_per_search {
         notes.push(format!("`max_matches_per_search` is at most {MATCHES}"));
     }
-    Ok(Wish { searches, threads: args.max_concurrency.min(THREADS), most, notes })
+    Ok(SyntaxSearchRequest { searches, threads: args.max_concurrency.min(THREADS), most, notes })
 }
 
 /// What a call reads: the places of its searches.
 pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
-    let places = |asked: &Value| match serde_json::from_value::<Asked>(asked.clone()) {
+    let places = |asked: &Value| match serde_json::from_value::<RawSearch>(asked.clone()) {
         Ok(asked) => roots(call, asked.paths).unwrap_or_default(),
         Err(_) => Vec::new(),
     };
@@ -114,13 +114,14 @@ fn items(args: &Args) -> Result<&[Value], ToolError> {
 }
 
 /// One entry and its lines of context.
-fn one(at: usize, asked: &Value, notes: &mut Vec<String>) -> Result<(Asked, usize), ToolError> {
+fn one(at: usize, asked: &Value, notes: &mut Vec<String>) -> Result<(RawSearch, usize), ToolError> {
     let wrong = |why: String| ToolError::invalid(format!("searches[{at}]: {why}"));
     let keys = asked.as_object().into_iter().flatten().map(|(key, _)| key);
     for key in keys.filter(|key| !KEYS.contains(&key.as_str())) {
         notes.push(format!("ignored unknown parameter `searches[{at}].{key}`"));
     }
-    let asked: Asked = serde_json::from_value(asked.clone()).map_err(|e| wrong(e.to_string()))?;
+    let asked: RawSearch =
+        serde_json::from_value(asked.clone()).map_err(|e| wrong(e.to_string()))?;
     let lines = match &asked.context_lines {
         None | Some(Value::Null) => Some(0),
         Some(Value::String(text)) => text.trim().parse().ok(),
@@ -137,9 +138,9 @@ fn one(at: usize, asked: &Value, notes: &mut Vec<String>) -> Result<(Asked, usiz
 }
 
 /// A search, or why it cannot run: the others of the call run nevertheless.
-fn search(call: &Invocation<'_>, at: usize, asked: Asked, context: usize) -> Search {
+fn search(call: &Invocation<'_>, at: usize, asked: RawSearch, context: usize) -> SyntaxSearch {
     let named = asked.name.filter(|name| !name.trim().is_empty());
-    let mut search = Search {
+    let mut search = SyntaxSearch {
         name: named.unwrap_or_else(|| format!("search {}", at + 1)),
         language: asked.language,
         queries: Vec::new(),
@@ -164,7 +165,7 @@ fn search(call: &Invocation<'_>, at: usize, asked: Asked, context: usize) -> Sea
 
 /// The query for each grammar of the language. Files of a dialect that cannot have what the query
 /// wants are not searched.
-fn compiled(language: &str, source: &str) -> Result<Vec<(usize, Compiled)>, String> {
+fn compiled(language: &str, source: &str) -> Result<Vec<(usize, CompiledQuery)>, String> {
     let mut queries = Vec::new();
     for (nth, row) in language::grammars(language)?.into_iter().enumerate() {
         match query::compile(&(GRAMMARS[row].language)(), source) {

@@ -12,7 +12,7 @@ use tree_sitter::{
 };
 
 use super::language::GRAMMARS;
-use super::query::Compiled;
+use super::query::CompiledQuery;
 use tools::fs::open;
 
 /// The largest file that is parsed, in bytes.
@@ -29,19 +29,19 @@ const LINE: usize = 300;
 const LINES: usize = 60;
 
 /// A match.
-pub struct Match {
+pub struct SyntaxMatch {
     /// The line of its first capture, from 1.
     pub line: usize,
     /// The column, in characters, from 1.
     pub column: usize,
     /// What was captured, in the order of the file.
-    pub captures: Vec<Captured>,
+    pub captures: Vec<CapturedNode>,
     /// Lines around it.
-    pub context: Vec<Line>,
+    pub context: Vec<ContextLine>,
 }
 
 /// A captured node.
-pub struct Captured {
+pub struct CapturedNode {
     /// The capture's name, without the `@`.
     pub name: String,
     /// The node's text.
@@ -53,7 +53,7 @@ pub struct Captured {
 }
 
 /// A line of context.
-pub struct Line {
+pub struct ContextLine {
     /// Its number, from 1.
     pub number: usize,
     /// What stands there.
@@ -64,7 +64,7 @@ pub struct Line {
 
 /// Why a file was passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Skipped {
+pub enum SkipReason {
     /// It has a NUL at its beginning.
     Binary,
     /// It is larger than [`MAX_BYTES`].
@@ -76,7 +76,7 @@ pub enum Skipped {
 }
 
 /// When to stop.
-pub struct Until<'c> {
+pub struct StopCondition<'c> {
     /// At this time.
     pub late: Instant,
     /// When this is set.
@@ -84,9 +84,9 @@ pub struct Until<'c> {
 }
 
 /// What is searched for in a file.
-pub struct Aim<'q> {
+pub struct SearchTarget<'q> {
     /// The query.
-    pub query: &'q Compiled,
+    pub query: &'q CompiledQuery,
     /// Lines around a match.
     pub context: usize,
     /// How many matches are enough.
@@ -95,12 +95,12 @@ pub struct Aim<'q> {
 
 /// What a thread works with.
 #[derive(Default)]
-pub struct Bench {
+pub struct SearchWorker {
     parsers: HashMap<usize, Parser>,
     cursor: QueryCursor,
 }
 
-impl Until<'_> {
+impl StopCondition<'_> {
     fn reached(&self) -> ControlFlow<()> {
         if self.cancel.is_cancelled() || Instant::now() >= self.late {
             return ControlFlow::Break(());
@@ -110,26 +110,26 @@ impl Until<'_> {
 }
 
 /// The content of a file that is worth parsing.
-pub fn content(path: &Path) -> Result<Vec<u8>, Skipped> {
-    let facts = std::fs::symlink_metadata(path).map_err(|_| Skipped::Unreadable)?;
+pub fn content(path: &Path) -> Result<Vec<u8>, SkipReason> {
+    let facts = std::fs::symlink_metadata(path).map_err(|_| SkipReason::Unreadable)?;
     if facts.len() > MAX_BYTES {
-        return Err(Skipped::Huge);
+        return Err(SkipReason::Huge);
     }
-    let bytes = open::read(path).map_err(|_| Skipped::Unreadable)?.bytes;
+    let bytes = open::read(path).map_err(|_| SkipReason::Unreadable)?.bytes;
     if bytes.iter().take(BINARY_WITHIN).any(|byte| *byte == 0) {
-        return Err(Skipped::Binary);
+        return Err(SkipReason::Binary);
     }
     Ok(bytes)
 }
 
-impl Bench {
+impl SearchWorker {
     /// The tree of a text, unless it takes too long.
     pub fn parse(
         &mut self,
         grammar: usize,
         text: &[u8],
-        until: &Until<'_>,
-    ) -> Result<Tree, Skipped> {
+        until: &StopCondition<'_>,
+    ) -> Result<Tree, SkipReason> {
         let parser = self.parsers.entry(grammar).or_insert_with(|| {
             let mut parser = Parser::new();
             parser
@@ -143,7 +143,7 @@ impl Bench {
         let tree = parser.parse_with_options(&mut from, None, Some(options));
         tree.ok_or_else(|| {
             parser.reset();
-            Skipped::Slow
+            SkipReason::Slow
         })
     }
 
@@ -152,9 +152,9 @@ impl Bench {
         &mut self,
         tree: &Tree,
         text: &[u8],
-        aim: &Aim<'_>,
-        until: &Until<'_>,
-    ) -> Result<Vec<Match>, Skipped> {
+        aim: &SearchTarget<'_>,
+        until: &StopCondition<'_>,
+    ) -> Result<Vec<SyntaxMatch>, SkipReason> {
         let mut late = false;
         let mut progress = |_: &tree_sitter::QueryCursorState| {
             late = late || until.reached().is_break();
@@ -166,7 +166,7 @@ impl Bench {
         let mut places = Vec::new();
         while let Some(one) = found.next() {
             if aim.query.holds(one, text)
-                && let Some(place) = Place::of(one)
+                && let Some(place) = MatchPosition::of(one)
             {
                 places.push(place);
                 if places.len() >= aim.enough {
@@ -176,7 +176,7 @@ impl Bench {
         }
         drop(found);
         if late {
-            return Err(Skipped::Slow);
+            return Err(SkipReason::Slow);
         }
         places.sort_by_key(|place| (place.nodes[0].1.start_byte(), place.pattern));
         let starts = line_starts(text);
@@ -185,54 +185,60 @@ impl Bench {
 }
 
 /// A match before its text is looked up.
-struct Place<'t> {
+struct MatchPosition<'t> {
     pattern: usize,
     /// Captures and nodes; never empty.
     nodes: Vec<(u32, Node<'t>)>,
 }
 
-impl<'t> Place<'t> {
+impl<'t> MatchPosition<'t> {
     /// `None` where nothing was captured, so that there is no place to tell.
-    fn of(found: &QueryMatch<'_, 't>) -> Option<Place<'t>> {
+    fn of(found: &QueryMatch<'_, 't>) -> Option<MatchPosition<'t>> {
         let nodes = found.captures().iter().map(|capture| (capture.index, capture.node));
         let mut nodes: Vec<(u32, Node<'t>)> = nodes.collect();
         nodes.sort_by_key(|(index, node)| (node.start_byte(), *index));
-        (!nodes.is_empty()).then_some(Place { pattern: found.pattern_index, nodes })
+        (!nodes.is_empty()).then_some(MatchPosition { pattern: found.pattern_index, nodes })
     }
 
-    fn told(&self, aim: &Aim<'_>, text: &[u8], starts: &[usize]) -> Match {
+    fn told(&self, aim: &SearchTarget<'_>, text: &[u8], starts: &[usize]) -> SyntaxMatch {
         let names = aim.query.query.capture_names();
         let captured = |(index, node): &(u32, Node<'t>)| {
             let words = text.get(node.byte_range()).unwrap_or_default();
             let row = node.start_position().row;
             let before = text.get(starts[row]..node.start_byte()).unwrap_or_default();
-            Captured {
+            CapturedNode {
                 name: names[*index as usize].to_owned(),
                 text: cut(&String::from_utf8_lossy(words), TEXT),
                 line: row + 1,
                 column: String::from_utf8_lossy(before).chars().count() + 1,
             }
         };
-        let captures: Vec<Captured> = self.nodes.iter().map(captured).collect();
+        let captures: Vec<CapturedNode> = self.nodes.iter().map(captured).collect();
         let first = self.nodes[0].1.start_position().row;
         let last = self.nodes.iter().map(|(_, node)| node.end_position().row).max();
         let context = match aim.context {
             0 => Vec::new(),
             around => lines(text, starts, first, last.unwrap_or(first), around),
         };
-        Match { line: captures[0].line, column: captures[0].column, captures, context }
+        SyntaxMatch { line: captures[0].line, column: captures[0].column, captures, context }
     }
 }
 
 /// The lines of a match and some around it.
-fn lines(text: &[u8], starts: &[usize], first: usize, last: usize, around: usize) -> Vec<Line> {
+fn lines(
+    text: &[u8],
+    starts: &[usize],
+    first: usize,
+    last: usize,
+    around: usize,
+) -> Vec<ContextLine> {
     let from = first.saturating_sub(around);
     let to = (last + around + 1).min(starts.len());
     let line = |row: usize| {
         let end = starts.get(row + 1).copied().unwrap_or(text.len());
         let words = String::from_utf8_lossy(&text[starts[row]..end]);
         let text = cut(words.trim_end_matches(['\n', '\r']), LINE);
-        Line { number: row + 1, text, hit: (first..=last).contains(&row) }
+        ContextLine { number: row + 1, text, hit: (first..=last).contains(&row) }
     };
     // Behind the last newline there is no line any more.
     let there = (from..to).filter(|row| starts[*row] < text.len());

@@ -8,19 +8,24 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::collector::{Report, Tally};
+use super::collector::{FileReport, SearchCollector};
 use super::language::{GRAMMARS, grammars};
-use super::query::{Compiled, compile};
-use super::request::{Search, Wish};
-use super::searcher::{Aim, Bench, Match, Skipped, Until};
+use super::query::{CompiledQuery, compile};
+use super::request::{SyntaxSearch, SyntaxSearchRequest};
+use super::searcher::{SearchTarget, SearchWorker, SkipReason, StopCondition, SyntaxMatch};
 use super::{search, worklist};
 
-fn rust(query: &str) -> Result<Compiled, String> {
+fn rust(query: &str) -> Result<CompiledQuery, String> {
     compile(&(GRAMMARS[0].language)(), query)
 }
 
-fn wish(root: &std::path::Path, queries: &[&str], threads: usize, most: usize) -> Wish {
-    let search = |query: &&str| Search {
+fn wish(
+    root: &std::path::Path,
+    queries: &[&str],
+    threads: usize,
+    most: usize,
+) -> SyntaxSearchRequest {
+    let search = |query: &&str| SyntaxSearch {
         name: (*query).to_owned(),
         language: "rust".to_owned(),
         queries: vec![(0, rust(query).unwrap())],
@@ -28,7 +33,12 @@ fn wish(root: &std::path::Path, queries: &[&str], threads: usize, most: usize) -
         context: 0,
         error: None,
     };
-    Wish { searches: queries.iter().map(search).collect(), threads, most, notes: Vec::new() }
+    SyntaxSearchRequest {
+        searches: queries.iter().map(search).collect(),
+        threads,
+        most,
+        notes: Vec::new(),
+    }
 }
 
 fn files(count: usize) -> tempfile::TempDir {
@@ -42,8 +52,8 @@ fn files(count: usize) -> tempfile::TempDir {
 }
 
 /// What each search found, as text.
-fn found(tally: &Tally) -> Vec<Vec<String>> {
-    let told = |(path, one): &(std::path::PathBuf, Match)| {
+fn found(tally: &SearchCollector) -> Vec<Vec<String>> {
+    let told = |(path, one): &(std::path::PathBuf, SyntaxMatch)| {
         format!("{}:{} {}", path.display(), one.line, one.captures[0].text)
     };
     tally.sums.iter().map(|sum| sum.matches.iter().map(told).collect()).collect()
@@ -53,10 +63,10 @@ fn found(tally: &Tally) -> Vec<Vec<String>> {
 fn texts(query: &str, text: &str) -> Vec<String> {
     let query = rust(query).unwrap();
     let cancel = CancellationToken::new();
-    let until = Until { late: Instant::now() + Duration::from_secs(60), cancel: &cancel };
-    let mut bench = Bench::default();
+    let until = StopCondition { late: Instant::now() + Duration::from_secs(60), cancel: &cancel };
+    let mut bench = SearchWorker::default();
     let tree = bench.parse(0, text.as_bytes(), &until).unwrap();
-    let aim = Aim { query: &query, context: 0, enough: 100 };
+    let aim = SearchTarget { query: &query, context: 0, enough: 100 };
     let found = bench.matches(&tree, text.as_bytes(), &aim, &until).unwrap();
     found.into_iter().map(|one| one.captures.into_iter().next().unwrap().text).collect()
 }
@@ -149,25 +159,25 @@ fn a_search_that_is_cancelled_stops() {
 fn a_file_that_takes_too_long_is_given_up_and_the_next_is_parsed() {
     let text = "fn f() { g(1); }\n".repeat(2000);
     let cancel = CancellationToken::new();
-    let mut bench = Bench::default();
-    let late = Until { late: Instant::now(), cancel: &cancel };
-    assert_eq!(bench.parse(0, text.as_bytes(), &late).unwrap_err(), Skipped::Slow);
-    let soon = Until { late: Instant::now() + Duration::from_secs(60), cancel: &cancel };
+    let mut bench = SearchWorker::default();
+    let late = StopCondition { late: Instant::now(), cancel: &cancel };
+    assert_eq!(bench.parse(0, text.as_bytes(), &late).unwrap_err(), SkipReason::Slow);
+    let soon = StopCondition { late: Instant::now() + Duration::from_secs(60), cancel: &cancel };
     let tree = bench.parse(0, text.as_bytes(), &soon).unwrap();
     assert!(!tree.root_node().has_error());
     let query = rust("(call_expression) @c").unwrap();
-    let aim = Aim { query: &query, context: 0, enough: usize::MAX };
+    let aim = SearchTarget { query: &query, context: 0, enough: usize::MAX };
     let given_up = bench.matches(&tree, text.as_bytes(), &aim, &late);
-    assert_eq!(given_up.err(), Some(Skipped::Slow));
+    assert_eq!(given_up.err(), Some(SkipReason::Slow));
     assert_eq!(bench.matches(&tree, text.as_bytes(), &aim, &soon).unwrap().len(), 2000);
 }
 
 #[test]
 fn reports_count_in_the_order_of_the_files() {
-    let mut tally = Tally::new(1, 10);
-    let report = |name: &str| Report {
+    let mut tally = SearchCollector::new(1, 10);
+    let report = |name: &str| FileReport {
         path: name.into(),
-        found: vec![(0, Err(Skipped::Binary))],
+        found: vec![(0, Err(SkipReason::Binary))],
         parses: 1,
     };
     tally.add(2, report("c"));

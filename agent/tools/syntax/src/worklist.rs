@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio_util::sync::CancellationToken;
 
 use super::language::GRAMMARS;
-use super::request::Search;
+use super::request::SyntaxSearch;
 use tools::walk::{self, Skip};
 
 /// A file, and what is searched in it: pairs of a grammar and a search, by their numbers. Those
 /// of one grammar stand together.
-pub struct Job {
+pub struct FileJob {
     /// The file.
     pub path: PathBuf,
     /// What is searched in it.
@@ -20,7 +20,7 @@ pub struct Job {
 }
 
 /// The files of all searches, each once, by path.
-pub fn list(searches: &[Search], cancel: &CancellationToken) -> Vec<Job> {
+pub fn list(searches: &[SyntaxSearch], cancel: &CancellationToken) -> Vec<FileJob> {
     let mut roots: BTreeMap<&Path, Vec<usize>> = BTreeMap::new();
     for (number, search) in searches.iter().enumerate().filter(|(_, s)| s.error.is_none()) {
         for root in &search.roots {
@@ -39,13 +39,15 @@ pub fn list(searches: &[Search], cancel: &CancellationToken) -> Vec<Job> {
             jobs.entry(file.path).or_default().extend(file.what);
         }
     }
-    let job =
-        |(path, tasks): (PathBuf, BTreeSet<_>)| Job { path, tasks: tasks.into_iter().collect() };
+    let job = |(path, tasks): (PathBuf, BTreeSet<_>)| FileJob {
+        path,
+        tasks: tasks.into_iter().collect(),
+    };
     jobs.into_iter().map(job).collect()
 }
 
 /// What a search does in a file. A file that is named itself is searched whatever its ending.
-fn tasks(number: usize, search: &Search, path: &Path, root: &Path) -> Vec<(usize, usize)> {
+fn tasks(number: usize, search: &SyntaxSearch, path: &Path, root: &Path) -> Vec<(usize, usize)> {
     let rows = search.queries.iter().map(|(row, _)| *row);
     let fitting = rows.clone().filter(|row| GRAMMARS[*row].fits(path));
     let mut tasks: Vec<(usize, usize)> = fitting.map(|row| (row, number)).collect();

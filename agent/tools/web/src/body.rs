@@ -12,7 +12,7 @@ use provider::message::Image;
 /// What a page of HTML becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Form {
+pub enum PageFormat {
     /// Words and lines.
     Text,
     /// Markdown.
@@ -23,7 +23,7 @@ pub enum Form {
 
 /// What a model is shown.
 #[derive(Debug, Default)]
-pub struct Shown {
+pub struct ShownBody {
     /// What it reads.
     pub text: String,
     /// The page's title, when it has one.
@@ -40,16 +40,16 @@ const BEGINNING: usize = 4096;
 const UNREADABLE: &[&str] =
     &["video/", "audio/", "font/", "application/zip", "application/pdf", "application/gzip"];
 
-impl Form {
+impl PageFormat {
     /// What is asked for, best first.
     pub fn accepts(self) -> &'static str {
         match self {
-            Form::Markdown => {
+            PageFormat::Markdown => {
                 "text/markdown;q=1.0, text/x-markdown;q=0.9, text/plain;q=0.8, text/html;q=0.7, \
                  */*;q=0.1"
             }
-            Form::Text => "text/plain;q=1.0, text/markdown;q=0.9, text/html;q=0.8, */*;q=0.1",
-            Form::Html => {
+            PageFormat::Text => "text/plain;q=1.0, text/markdown;q=0.9, text/html;q=0.8, */*;q=0.1",
+            PageFormat::Html => {
                 "text/html;q=1.0, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.1"
             }
         }
@@ -66,7 +66,12 @@ pub fn worth_reading(content_type: &str) -> Result<(), String> {
 }
 
 /// What a model is shown of a body; the error is the end of a sentence.
-pub fn shown(bytes: Vec<u8>, content_type: &str, url: &Url, form: Form) -> Result<Shown, String> {
+pub fn shown(
+    bytes: Vec<u8>,
+    content_type: &str,
+    url: &Url,
+    form: PageFormat,
+) -> Result<ShownBody, String> {
     let kind = kind(content_type);
     if let Some(media_type) = picture(&bytes) {
         if bytes.len() > MOST_PICTURE {
@@ -74,22 +79,22 @@ pub fn shown(bytes: Vec<u8>, content_type: &str, url: &Url, form: Form) -> Resul
         }
         let text = format!("a picture, {media_type}, {} bytes", bytes.len());
         let image = Image { media_type: media_type.to_owned(), data: STANDARD.encode(bytes) };
-        return Ok(Shown { text, images: vec![image], ..Shown::default() });
+        return Ok(ShownBody { text, images: vec![image], ..ShownBody::default() });
     }
     let is_html = kind == "text/html" || kind == "application/xhtml+xml";
     let text = decode(&bytes, content_type).ok_or_else(|| unreadable(&kind))?;
     let is_html = is_html || kind.is_empty() && looks_like_html(&text);
-    let plain = |text: String| Shown { text, ..Shown::default() };
+    let plain = |text: String| ShownBody { text, ..ShownBody::default() };
     let converted = |form| {
         let html::Page { text, title } = html::convert(&text, url, form);
-        Shown { text, title, images: Vec::new() }
+        ShownBody { text, title, images: Vec::new() }
     };
     Ok(match form {
-        Form::Markdown if is_html => converted(html::Form::Markdown),
-        Form::Text if is_html => converted(html::Form::Text),
-        Form::Html => plain(text),
-        Form::Markdown | Form::Text if is_json(&kind) => plain(indented(text)),
-        Form::Markdown | Form::Text => plain(text),
+        PageFormat::Markdown if is_html => converted(html::Form::Markdown),
+        PageFormat::Text if is_html => converted(html::Form::Text),
+        PageFormat::Html => plain(text),
+        PageFormat::Markdown | PageFormat::Text if is_json(&kind) => plain(indented(text)),
+        PageFormat::Markdown | PageFormat::Text => plain(text),
     })
 }
 
@@ -164,7 +169,7 @@ mod tests {
 
     fn text(bytes: &[u8], content_type: &str) -> Result<String, String> {
         let url = Url::parse("http://a.example/").unwrap();
-        shown(bytes.to_vec(), content_type, &url, Form::Text).map(|shown| shown.text)
+        shown(bytes.to_vec(), content_type, &url, PageFormat::Text).map(|shown| shown.text)
     }
 
     #[test]
@@ -207,12 +212,14 @@ mod tests {
             (b"GIF89a..", "image/gif"),
             (b"RIFF....WEBPVP8 ", "image/webp"),
         ] {
-            let shown = shown(bytes.to_vec(), "text/plain", &url, Form::Markdown).unwrap();
+            let shown = shown(bytes.to_vec(), "text/plain", &url, PageFormat::Markdown).unwrap();
             assert_eq!(shown.images[0].media_type, kind);
             assert_eq!(STANDARD.decode(&shown.images[0].data).unwrap(), bytes);
         }
         let mut large = b"\x89PNG\r\n\x1a\n".to_vec();
         large.resize(MOST_PICTURE + 1, 0);
-        assert!(shown(large, "image/png", &url, Form::Text).unwrap_err().contains("too large"));
+        assert!(
+            shown(large, "image/png", &url, PageFormat::Text).unwrap_err().contains("too large")
+        );
     }
 }

@@ -7,20 +7,20 @@ use reqwest::{Response, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::body::{self, Form};
+use super::body::{self, PageFormat};
 use super::truncate;
 use gate::Access;
 use provider::http::innermost;
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
-use tools::profile::Style;
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
+use tools::profile::OutputStyle;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use tools::web::guarded_client::{self, GuardedClient, System};
+use tools::web::guarded_client::{self, GuardedClient, SystemResolver};
 
 #[derive(Deserialize)]
 struct Args {
-    format: Option<Form>,
+    format: Option<PageFormat>,
     timeout: Option<f64>,
 }
 
@@ -38,15 +38,15 @@ const LIKE_BROWSERS: &str = concat!("Mozilla/5.0 (compatible; g3/", env!("CARGO_
 const PLAINLY: &str = concat!("g3/", env!("CARGO_PKG_VERSION"));
 
 /// What came, or where it is said to be.
-enum Came {
+enum FetchedPage {
     Page { response: Response, url: Url },
     Elsewhere { from: Url, to: Url },
 }
 
-impl Came {
+impl FetchedPage {
     /// Whether the site wants us to prove that we are a browser.
     fn is_challenge(&self) -> bool {
-        let Came::Page { response, .. } = self else { return false };
+        let FetchedPage::Page { response, .. } = self else { return false };
         let word = response.headers().get("cf-mitigated").map(|value| value.as_bytes());
         response.status() == StatusCode::FORBIDDEN && word == Some(b"challenge")
     }
@@ -80,8 +80,8 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { format, timeout } = call.decode()?;
     let url = target(call)?;
     let form = format.unwrap_or(match call.face.style {
-        Style::ToolsApi => Form::Text,
-        Style::G3 | Style::Egirl | Style::Core => Form::Markdown,
+        OutputStyle::ToolsApi => PageFormat::Text,
+        OutputStyle::G3 | OutputStyle::Egirl | OutputStyle::Core => PageFormat::Markdown,
     });
     let seconds =
         timeout.filter(|time| time.is_finite()).unwrap_or(SECONDS).clamp(1.0, MOST_SECONDS);
@@ -89,10 +89,10 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     match call.at.cancel.run_until_cancelled(work).await {
         Some(Ok(done)) => done,
         Some(Err(_)) => Err(ToolError::new(
-            ErrorKind::Timeout,
+            ToolErrorKind::Timeout,
             format!("{url} was not there after {seconds} s; `timeout` may be up to 120"),
         )),
-        None => Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
+        None => Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")),
     }
 }
 
@@ -111,7 +111,7 @@ fn target(call: &Invocation<'_>) -> Result<Url, ToolError> {
     let host = guarded_client::host(&url);
     let is_name = host.parse::<std::net::IpAddr>().is_err() && host.contains('.');
     let is_local = host == "localhost" || host.ends_with(".localhost");
-    if call.face.style == Style::ToolsApi
+    if call.face.style == OutputStyle::ToolsApi
         && url.scheme() == "http"
         && url.port().is_none()
         && is_name
@@ -123,17 +123,21 @@ fn target(call: &Invocation<'_>) -> Result<Url, ToolError> {
     Ok(url)
 }
 
-async fn fetch(call: &Invocation<'_>, url: &Url, form: Form) -> Result<ToolOutput, ToolError> {
+async fn fetch(
+    call: &Invocation<'_>,
+    url: &Url,
+    form: PageFormat,
+) -> Result<ToolOutput, ToolError> {
     let allowed = &call.at.others.web.webfetch.allow_hosts;
-    let door = GuardedClient::new(allowed, &System, &call.at.gate);
+    let door = GuardedClient::new(allowed, &SystemResolver, &call.at.gate);
     let mut came = follow(&door, url.clone(), form, LIKE_BROWSERS).await?;
     if came.is_challenge() {
         came = follow(&door, url.clone(), form, PLAINLY).await?;
     }
     let challenge = came.is_challenge();
     let (response, url) = match came {
-        Came::Page { response, url } => (response, url),
-        Came::Elsewhere { from, to } => {
+        FetchedPage::Page { response, url } => (response, url),
+        FetchedPage::Elsewhere { from, to } => {
             let text = format!(
                 "{from} redirects to another host:\n{to}\nCall webfetch with \
                  that address if it is what you look for."
@@ -172,9 +176,9 @@ async fn fetch(call: &Invocation<'_>, url: &Url, form: Form) -> Result<ToolOutpu
 async fn follow(
     door: &GuardedClient<'_>,
     mut url: Url,
-    form: Form,
+    form: PageFormat,
     name: &str,
-) -> Result<Came, ToolError> {
+) -> Result<FetchedPage, ToolError> {
     for _ in 0..=REDIRECTS {
         let way = door.open(&url).await?;
         let request = way.client.get(url.clone()).header(ACCEPT, form.accepts());
@@ -182,14 +186,14 @@ async fn follow(
         let response = request.send().await.map_err(|why| unanswered(&url, &why))?;
         let asked = response.remote_addr().map(|at| at.ip());
         if asked.is_some_and(|at| !way.addresses.contains(&at)) {
-            return Err(ToolError::new(ErrorKind::Denied, "denied: another address answered"));
+            return Err(ToolError::new(ToolErrorKind::Denied, "denied: another address answered"));
         }
         let to = match sent_on(&response, &url)? {
-            None => return Ok(Came::Page { response, url }),
+            None => return Ok(FetchedPage::Page { response, url }),
             Some(to) => to,
         };
         if guarded_client::host(&to) != guarded_client::host(&url) {
-            return Ok(Came::Elsewhere { from: url, to });
+            return Ok(FetchedPage::Elsewhere { from: url, to });
         }
         url = to;
     }
@@ -238,8 +242,8 @@ async fn read(mut response: Response, url: &Url) -> Result<Vec<u8>, ToolError> {
 fn refused(url: &Url, status: StatusCode) -> ToolError {
     let reason = status.canonical_reason().unwrap_or("no reason is given");
     let kind = match status {
-        StatusCode::NOT_FOUND | StatusCode::GONE => ErrorKind::NotFound,
-        _ => ErrorKind::Failed,
+        StatusCode::NOT_FOUND | StatusCode::GONE => ToolErrorKind::NotFound,
+        _ => ToolErrorKind::Failed,
     };
     ToolError::new(kind, format!("{url} answers {}: {reason}", status.as_u16()))
 }

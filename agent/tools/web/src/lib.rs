@@ -1,7 +1,7 @@
 //! The web: pages that are fetched, and services that search it.
 
 use browser::BrowserTool;
-use browser::verb::Verb;
+use browser::verb::BrowserVerb;
 use tools::tool::Tool;
 
 pub mod body;
@@ -17,20 +17,20 @@ pub const TOOLS: &[&dyn Tool] = &[
     &fetch::FetchTool,
     &search::CodeSearchTool,
     &search::WebSearchTool,
-    &BrowserTool(Verb::Start),
-    &BrowserTool(Verb::Navigate),
-    &BrowserTool(Verb::Url),
-    &BrowserTool(Verb::Title),
-    &BrowserTool(Verb::Find),
-    &BrowserTool(Verb::FindAll),
-    &BrowserTool(Verb::Click),
-    &BrowserTool(Verb::Type),
-    &BrowserTool(Verb::Script),
-    &BrowserTool(Verb::Source),
-    &BrowserTool(Verb::Screenshot),
-    &BrowserTool(Verb::Back),
-    &BrowserTool(Verb::Forward),
-    &BrowserTool(Verb::Refresh),
-    &BrowserTool(Verb::Quit),
-    &BrowserTool(Verb::Act),
+    &BrowserTool(BrowserVerb::Start),
+    &BrowserTool(BrowserVerb::Navigate),
+    &BrowserTool(BrowserVerb::Url),
+    &BrowserTool(BrowserVerb::Title),
+    &BrowserTool(BrowserVerb::Find),
+    &BrowserTool(BrowserVerb::FindAll),
+    &BrowserTool(BrowserVerb::Click),
+    &BrowserTool(BrowserVerb::Type),
+    &BrowserTool(BrowserVerb::Script),
+    &BrowserTool(BrowserVerb::Source),
+    &BrowserTool(BrowserVerb::Screenshot),
+    &BrowserTool(BrowserVerb::Back),
+    &BrowserTool(BrowserVerb::Forward),
+    &BrowserTool(BrowserVerb::Refresh),
+    &BrowserTool(BrowserVerb::Quit),
+    &BrowserTool(BrowserVerb::Act),
 ];

@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use provider::sse::Reader;
+use provider::sse::SseReader;
 
 /// Reads an answer as it comes.
 #[derive(Default)]
-pub struct Answer {
+pub struct SearchReply {
     whole: Vec<u8>,
-    events: Reader,
+    events: SseReader,
 }
 
-impl Answer {
+impl SearchReply {
     /// Takes the next bytes; gives the answer as soon as an event holds it. An error is what the
     /// service says.
     pub fn take(&mut self, bytes: &[u8]) -> Option<Result<String, String>> {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str, cut: usize) -> Option<Result<String, String>> {
-        let mut answer = Answer::default();
+        let mut answer = SearchReply::default();
         let (first, second) = text.as_bytes().split_at(cut.min(text.len()));
         answer.take(first).or_else(|| answer.take(second)).or_else(|| answer.end())
     }

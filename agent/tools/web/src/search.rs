@@ -13,7 +13,7 @@ use provider::auth::in_environment;
 use provider::http::Endpoint;
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use tools::web::guarded_client;
 
@@ -170,9 +170,9 @@ async fn ask(
         Some(Ok(done)) => done?,
         Some(Err(_)) => {
             let text = format!("{} has no answer after {} s", endpoint.host(), TIME.as_secs());
-            return Err(ToolError::new(ErrorKind::Timeout, text));
+            return Err(ToolError::new(ToolErrorKind::Timeout, text));
         }
-        None => return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
+        None => return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")),
     };
     let query = args["query"].clone();
     let text = done.unwrap_or_else(|| {
@@ -224,7 +224,7 @@ async fn exchange(endpoint: &Endpoint, body: &Value) -> Result<Option<String>, T
         let why = endpoint.without_key(&base::text::printable(&why));
         ToolError::failed(format!("{host} says: {why}"))
     };
-    let mut answer = reply::Answer::default();
+    let mut answer = reply::SearchReply::default();
     let broke = |why| ToolError::failed(format!("the answer of {host} broke off: {why}"));
     while let Some(bytes) = came.next(None).await.map_err(broke)? {
         if let Some(done) = answer.take(&bytes) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::config::Config;
-use base::config::agent::Sandbox;
+use base::config::agent::SandboxConfig;
 use base::config::studio::AgentRow;
 use base::failure::{OrFail, Result};
 use base::lock::Lock;
@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::exec::build_caches::BuildCaches;
 use crate::exec::hidden_trees;
 use crate::sandbox::session_rules::SessionPaths;
-use crate::sandbox::{self, Frozen, Lifeline, SandboxJob, SandboxSpec, StartReport};
+use crate::sandbox::{self, FrozenProcesses, Lifeline, SandboxJob, SandboxSpec, StartReport};
 use crate::session::record::SessionRecord;
 use studio_git::repo::Repository;
 use studio_git::session_repo::{self, SessionRepo};
@@ -92,7 +92,7 @@ impl SandboxedRunner {
         purpose: Purpose<'_>,
     ) -> Result<SandboxedRunner> {
         let temporary = repository.session_dir(&record.id).join("tmp");
-        let sandbox = Sandbox {
+        let sandbox = SandboxConfig {
             enabled: config.sandbox.enabled && record.manner.boxed,
             ..config.sandbox.clone()
         };
@@ -112,7 +112,7 @@ impl SandboxedRunner {
         repository: &Repository,
         place: &SessionRepo,
         directories: Directories<'_>,
-        sandbox: &Sandbox,
+        sandbox: &SandboxConfig,
         row: Option<&AgentRow>,
     ) -> Result<SandboxedRunner> {
         let home = home();
@@ -177,7 +177,7 @@ impl SandboxedRunner {
 
     /// Stops everything that was started here until the result is dropped: what it may write to
     /// holds still while we look at it.
-    pub fn freeze(&self) -> Frozen {
+    pub fn freeze(&self) -> FrozenProcesses {
         let guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner).clone();
         sandbox::freeze(&guards)
     }

@@ -20,9 +20,9 @@ use crate::view::{SessionView, checks_json};
 use studio_git::compat;
 use studio_git::conflict::Conflict;
 use studio_git::diff;
-use studio_git::land::{self, Accepted};
+use studio_git::land::{self, LandResult};
 use studio_git::landing_history;
-use studio_git::merge::{self, Candidate, MergeStrategy, Prepared};
+use studio_git::merge::{self, Candidate, MergeStrategy, PreparedMerge};
 use studio_git::names::BranchName;
 use studio_git::secrets::{self, FoundSecret};
 use studio_git::snapshot::{self, Snapshot};
@@ -271,8 +271,8 @@ fn candidate(
     let place = &view.record.place;
     let now = project.clock.now();
     match merge::prepare(&project.repository, place, snapshot, target, strategy, now)? {
-        Prepared::Ready(candidate) => Ok(*candidate),
-        Prepared::Nothing => {
+        PreparedMerge::Ready(candidate) => Ok(*candidate),
+        PreparedMerge::Nothing => {
             let id = &place.id;
             let nothing = Failure::refused(format!("session `{id}` has nothing to land"));
             let worktree = place.worktree.display();
@@ -286,7 +286,7 @@ fn candidate(
             .next(format!("studio discard {id}"))
             .into())
         }
-        Prepared::Conflicts(conflicts) => Err(conflict(project, view, target, &conflicts)),
+        PreparedMerge::Conflicts(conflicts) => Err(conflict(project, view, target, &conflicts)),
     }
 }
 
@@ -374,8 +374,8 @@ impl LandingRun<'_> {
             time: project.clock.stamp(),
         };
         match land::accept(repository, &order)? {
-            Accepted::TargetMoved => Ok(None),
-            Accepted::Landed { operation, .. } => {
+            LandResult::TargetMoved => Ok(None),
+            LandResult::Landed { operation, .. } => {
                 landed.notes.extend(compat::unfiltered(&project.repository, &before, &commit));
                 landed.operation = Some(operation);
                 landed.commit = Some(commit);

@@ -14,7 +14,7 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, JsonRpcNotification, Lines};
 use base::clock::Clock;
-use base::event::{Level, What};
+use base::event::{EventKind, NoticeLevel};
 use base::failure::Result;
 use base::process::GRACE;
 use futures_util::future::BoxFuture;
@@ -94,7 +94,7 @@ struct Channels {
 }
 
 type Cx = ConnectionTo<agent_client_protocol::Agent>;
-type Ask = (Responder<RequestPermissionResponse>, Vec<PermissionOption>);
+type OpenPermission = (Responder<RequestPermissionResponse>, Vec<PermissionOption>);
 
 /// What the handlers and the order loop share.
 struct Shared {
@@ -112,7 +112,7 @@ struct Shared {
 struct Asks {
     /// The number of the last one; numbers are never used twice in a session.
     last: u32,
-    open: BTreeMap<u32, Ask>,
+    open: BTreeMap<u32, OpenPermission>,
 }
 
 /// What was state so far.
@@ -343,15 +343,16 @@ impl Shared {
         if !self.is_g3 || state.replay {
             return;
         }
-        match serde_json::from_value::<What>(event.clone()) {
-            Ok(What::Error { text, .. }) => state.last_error = Some(text),
-            Ok(What::End { status, .. }) => {
+        match serde_json::from_value::<EventKind>(event.clone()) {
+            Ok(EventKind::Error { text, .. }) => state.last_error = Some(text),
+            Ok(EventKind::End { status, .. }) => {
                 let error = state.last_error.take();
                 state.failed = exit_reason::of_g3(status, error);
             }
-            Ok(What::Usage { usage }) if !is_plausible(&usage) => {
+            Ok(EventKind::Usage { usage }) if !is_plausible(&usage) => {
                 let text = "ignored an implausible usage that the agent reported".to_owned();
-                let events = state.message.event(What::Notice { level: Level::Warning, text });
+                let events =
+                    state.message.event(EventKind::Notice { level: NoticeLevel::Warning, text });
                 return self.tell(events);
             }
             Ok(_) | Err(_) => {}

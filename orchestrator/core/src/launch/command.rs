@@ -1,7 +1,7 @@
 //! Any program as an agent: one process for each prompt, its exit code the verdict.
 
 use base::clock::Clock;
-use base::config::studio::{AgentRow, Protocol};
+use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
 use base::process::GRACE;
 use futures_util::future::BoxFuture;
@@ -27,7 +27,8 @@ pub struct CommandLauncher;
 pub fn refuse_too_long(row: &AgentRow, text: &str) -> Result<()> {
     let template = row.command.iter().filter(|part| part.contains(PROMPT));
     let longest = template.map(|part| part.len() - PROMPT.len() + text.len()).max();
-    if row.protocol != Protocol::Command || longest.is_none_or(|most| most < LONGEST_ARGUMENT) {
+    if row.protocol != AgentProtocol::Command || longest.is_none_or(|most| most < LONGEST_ARGUMENT)
+    {
         return Ok(());
     }
     Err(Failure::usage(format!("the task has {} bytes", text.len()))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use agent_client_protocol::v1::schema::StopReason;
-use base::event::Status;
+use base::event::RunStatus;
 
 use crate::launch::wire;
 use crate::sandbox::StartFailure;
@@ -161,18 +161,18 @@ pub fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
 }
 
 /// What the end of a g3 run means for the turn, in its own words where it has any.
-pub fn of_g3(status: Status, error: Option<String>) -> Option<String> {
+pub fn of_g3(status: RunStatus, error: Option<String>) -> Option<String> {
     let or = |words: &str| {
         let error = error.clone().filter(|error| !error.trim().is_empty());
         let lines = error.unwrap_or_else(|| words.to_owned());
         Some(lines.lines().collect::<Vec<_>>().join("; "))
     };
     match status {
-        Status::Done => None,
-        Status::Failed => or("the agent failed"),
-        Status::Limit => or("the agent reached its own limit"),
-        Status::NotApproved => or("the work was not approved"),
-        Status::Cancelled => Some("the turn was cancelled".to_owned()),
+        RunStatus::Done => None,
+        RunStatus::Failed => or("the agent failed"),
+        RunStatus::Limit => or("the agent reached its own limit"),
+        RunStatus::NotApproved => or("the work was not approved"),
+        RunStatus::Cancelled => Some("the turn was cancelled".to_owned()),
     }
 }
 

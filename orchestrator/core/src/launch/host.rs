@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use base::config::Config;
 use base::failure::{OrFail, Result};
-use base::host::find::Wanted;
+use base::host::find::HostQuery;
 use base::host::relay;
 
 /// A socket that leads to the model host, when the configured provider is a local model. The host
@@ -17,9 +17,9 @@ pub fn socket(config: &Config) -> Option<Result<OwnedFd>> {
 }
 
 /// Which model, when the provider that g3 will choose is a local one.
-fn wanted(config: &Config) -> Option<Result<Wanted>> {
+fn wanted(config: &Config) -> Option<Result<HostQuery>> {
     let providers = &config.providers;
     let reference = providers.chosen();
     let is_local = reference.split('.').next() == Some("embedded");
-    is_local.then(|| Wanted::of(&providers.local(&reference), None))
+    is_local.then(|| HostQuery::of(&providers.local(&reference), None))
 }

@@ -1,7 +1,7 @@
 //! What an agent says, as events for the journal: streamed text is gathered into whole messages.
 
 use base::clock::Clock;
-use base::event::{Event, What};
+use base::event::{Event, EventKind};
 use serde_json::Value;
 
 /// Bytes of one message that the journal keeps; the rest is in `agent.log`.
@@ -32,7 +32,7 @@ impl MessageBuffer {
     }
 
     /// Something else happened: the text so far is a message, then comes the event.
-    pub fn event(&mut self, what: What) -> Vec<Value> {
+    pub fn event(&mut self, what: EventKind) -> Vec<Value> {
         let mut all: Vec<Value> = self.message().into_iter().collect();
         all.extend(self.stamped(what));
         all
@@ -59,10 +59,10 @@ impl MessageBuffer {
         if std::mem::take(&mut self.cut) {
             text.insert_str(0, "[…]");
         }
-        self.stamped(What::Text { text })
+        self.stamped(EventKind::Text { text })
     }
 
-    fn stamped(&mut self, what: What) -> Option<Value> {
+    fn stamped(&mut self, what: EventKind) -> Option<Value> {
         self.seq += 1;
         let event = Event { seq: self.seq, time: self.clock.stamp(), what };
         serde_json::to_value(event).ok()
@@ -79,7 +79,7 @@ mod tests {
         let mut message = MessageBuffer::new(Clock::from_env());
         message.text("Hel");
         assert!(message.foreign(json!({"type": "text", "text": "lo"})).is_empty());
-        let all = message.event(What::Turn { n: 2 });
+        let all = message.event(EventKind::Turn { n: 2 });
         assert_eq!((&all[0]["text"], &all[1]["type"]), (&json!("Hello"), &json!("turn")));
         assert_eq!(message.message(), None);
     }

@@ -2,7 +2,7 @@
 
 use base::config::Config;
 use base::config::base_url;
-use base::config::studio::{AgentRow, Protocol};
+use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
 
 /// The keys and addresses of hosted providers, as they are called in the environment.
@@ -97,7 +97,7 @@ fn g3() -> AgentRow {
         .filter_map(|(name, _)| name.into_string().ok())
         .filter(|name| name.starts_with("G3_"));
     AgentRow {
-        protocol: Protocol::Acp,
+        protocol: AgentProtocol::Acp,
         command: vec![g3_program(), "acp".to_owned()],
         read: vec!["~/.config/g3".into(), "~/.g3".into()],
         write: vec!["~/.g3/oauth".into()],

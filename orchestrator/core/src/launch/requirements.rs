@@ -1,7 +1,7 @@
 //! Sessions whose agent works as player and coach under requirements: its command, and its prompts.
 
 use base::config::Config;
-use base::config::studio::{AgentRow, Protocol};
+use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
 use planner::document::{CURRENT, unmarked};
 
@@ -74,7 +74,7 @@ fn in_rounds(
         return refused(what, "player and coach are modes of g3")
             .map_err(|failure| failure.next("--agent g3"));
     }
-    if row.protocol != Protocol::Acp {
+    if row.protocol != AgentProtocol::Acp {
         let what = "agent `g3` cannot be used with --requirements".to_owned();
         return refused(what, "its entry in [studio.agents] has the protocol `command`")
             .map_err(|failure| failure.next("[studio.agents.g3] protocol = \"acp\""));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use agent_client_protocol::v1::schema::{
     ContentBlock, SessionUpdate, ToolCallContent, ToolCallStatus, ToolCallUpdate,
 };
-use base::event::{TodoItem, Usage, What};
+use base::event::{EventKind, TodoItem, Usage};
 use serde_json::Value;
 
 use crate::launch::message_buffer::MessageBuffer;
@@ -61,16 +61,17 @@ impl SessionUpdates {
                     status: wire_name(&entry.status),
                     priority: wire_name(&entry.priority),
                 });
-                message.event(What::Todo { items: items.collect() })
+                message.event(EventKind::Todo { items: items.collect() })
             }
             SessionUpdate::UsageUpdate(usage) => {
-                let mut all = message.event(What::Context { used: usage.used, limit: usage.size });
+                let mut all =
+                    message.event(EventKind::Context { used: usage.used, limit: usage.size });
                 if let Some(now) = usage.cost.filter(|now| now.amount > self.cost) {
                     let more = Some(now.amount - self.cost);
                     let usage = Usage { cost_usd: more, ..Usage::default() };
                     if is_plausible(&usage) {
                         self.cost = now.amount;
-                        all.extend(message.event(What::Usage { usage }));
+                        all.extend(message.event(EventKind::Usage { usage }));
                     }
                 }
                 all
@@ -120,7 +121,7 @@ impl SessionUpdates {
             _ => None,
         });
         let text: String = texts.collect::<Vec<_>>().join("\n");
-        all.extend(message.event(What::ToolEnd {
+        all.extend(message.event(EventKind::ToolEnd {
             id,
             name: fields.name.or(fields.title).unwrap_or_default(),
             ok,
@@ -134,7 +135,7 @@ impl SessionUpdates {
 
 impl Call {
     fn begins(self, id: String, message: &mut MessageBuffer) -> Vec<Value> {
-        message.event(What::ToolStart { id, name: self.name, args: self.args })
+        message.event(EventKind::ToolStart { id, name: self.name, args: self.args })
     }
 }
 

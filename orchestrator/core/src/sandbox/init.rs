@@ -11,8 +11,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::process::{Job, Stream, inherited, keep_from_children};
-use base::sandbox::{self, Confinement, Scope};
+use base::process::{Command, Stream, inherited, keep_from_children};
+use base::sandbox::{self, ClosedScope, Confinement};
 use rustix::process::{Resource, Rlimit, Signal, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -98,7 +98,7 @@ pub fn run(order: SandboxArgs) -> io::Result<u8> {
     if let Some(lifeline) = order.lifeline {
         watch_lifeline(lifeline, tell.clone());
     }
-    let mut job = Job::new(&order.program, &order.spec.directory)
+    let mut job = Command::new(&order.program, &order.spec.directory)
         .args(order.args)
         .env_clear()
         .stdin(Stream::Inherit)
@@ -145,7 +145,7 @@ pub fn adopt_orphans() -> io::Result<()> {
 
 /// The job with the box around it, which its process enters before it executes the program; the
 /// box process itself stays free, so that it can end what the program starts.
-fn confined(spec: &SandboxSpec, job: Job) -> io::Result<Job> {
+fn confined(spec: &SandboxSpec, job: Command) -> io::Result<Command> {
     if !spec.confined {
         return Ok(job);
     }
@@ -158,7 +158,7 @@ fn confined(spec: &SandboxSpec, job: Job) -> io::Result<Job> {
     }
     let mut rules = spec.rules.clone();
     rules.write.extend(spec.temp.clone());
-    match Confinement::new(rules, Scope::Closed) {
+    match Confinement::new(rules, ClosedScope::Closed) {
         Ok(confinement) => Ok(job.confined(Arc::new(confinement))),
         Err(_) if spec.best_effort => Ok(job),
         Err(error) => Err(error),

@@ -10,7 +10,7 @@ mod process_tree;
 mod reaper;
 mod start_report;
 
-pub use process_tree::{Frozen, freeze};
+pub use process_tree::{FrozenProcesses, freeze};
 pub use start_report::{StartFailure, StartReport};
 
 use std::ffi::{OsStr, OsString};
@@ -20,8 +20,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use base::process::{Job, Stream};
-use base::sandbox::Rules;
+use base::process::{Command, Stream};
+use base::sandbox::SandboxRules;
 use serde::{Deserialize, Serialize};
 
 /// What a box allows, and what the program in it finds. Holds secrets (the agent's key), so it
@@ -33,7 +33,7 @@ pub struct SandboxSpec {
     /// Goes on where the kernel cannot hold every rule.
     pub best_effort: bool,
     /// What may be read and written.
-    pub rules: Rules,
+    pub rules: SandboxRules,
     /// Where the program starts.
     pub directory: PathBuf,
     /// The whole environment of the program.
@@ -77,7 +77,7 @@ const REPORT_FD: i32 = 5;
 #[derive(Debug)]
 pub struct SandboxJob {
     /// The guard around the box, to be started.
-    pub job: Job,
+    pub job: Command,
     /// Keeps the box alive.
     pub lifeline: Lifeline,
     /// Says afterwards whether the box could start the program.
@@ -134,12 +134,12 @@ pub fn attended<S: AsRef<OsStr>>(
     Err(streams.exec())
 }
 
-fn prepared(studio: &OsStr, verb: &str, spec: &SandboxSpec) -> io::Result<Job> {
+fn prepared(studio: &OsStr, verb: &str, spec: &SandboxSpec) -> io::Result<Command> {
     let mut file = nameless_file()?;
     file.write_all(&serde_json::to_vec(spec)?)?;
     file.rewind()?;
     // The directory is entered by the program, not by the box: it may be gone by the end.
-    let job = Job::new(studio, "/").env_clear();
+    let job = Command::new(studio, "/").env_clear();
     let job = job.args([verb, "--spec-fd", &SPEC_FD.to_string()]);
     Ok(job.descriptor(file.into(), SPEC_FD))
 }

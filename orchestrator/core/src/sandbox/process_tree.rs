@@ -23,9 +23,9 @@ pub fn signal_all(program: u32, signal: Signal) {
 
 /// Processes that are stopped until this is dropped.
 #[derive(Debug)]
-pub struct Frozen(Vec<Pid>);
+pub struct FrozenProcesses(Vec<Pid>);
 
-impl Drop for Frozen {
+impl Drop for FrozenProcesses {
     fn drop(&mut self) {
         for pid in &self.0 {
             let _ = rustix::process::kill_process(*pid, Signal::CONT);
@@ -43,7 +43,7 @@ const FREEZE_ROUNDS: u32 = 500;
 ///
 /// Children are stopped after their parent: when a parent that is exiting leaves a stopped process
 /// group behind, the kernel sends SIGHUP to that group (POSIX.1-2017, `_exit`), which would end it.
-pub fn freeze(guards: &[u32]) -> Frozen {
+pub fn freeze(guards: &[u32]) -> FrozenProcesses {
     let mut stopped = BTreeSet::new();
     let mut quiet = 0;
     let until = Instant::now() + FREEZE_PATIENCE;
@@ -74,7 +74,7 @@ pub fn freeze(guards: &[u32]) -> Frozen {
             let _ = rustix::event::poll(&mut [], Some(&time));
         }
     }
-    Frozen(stopped.into_iter().filter_map(|id| Pid::from_raw(id.cast_signed())).collect())
+    FrozenProcesses(stopped.into_iter().filter_map(|id| Pid::from_raw(id.cast_signed())).collect())
 }
 
 /// A process as `/proc` shows it.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::process::{Job, Stream, inherited};
+use base::process::{Command, Stream, inherited};
 
 use crate::sandbox::init::{self, STOPPED, SandboxEvent};
 use crate::sandbox::{LIFELINE_FD, REPORT_FD, SPEC_FD, ourselves};
@@ -25,7 +25,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
     let (tell, events) = mpsc::channel();
     init::watch_signals(tell.clone(), false)?;
     init::watch_lifeline(lifeline, tell.clone());
-    let started = Job::new(ourselves()?, "/")
+    let started = Command::new(ourselves()?, "/")
         .arg("__box")
         .args(args)
         .descriptor(spec, SPEC_FD)

@@ -6,12 +6,12 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use base::config::agent::Sandbox;
+use base::config::agent::SandboxConfig;
 use base::config::studio::{AgentRow, expanded};
 use base::process::find_program;
-use base::sandbox::environment::{Child, cache_env, child_env};
+use base::sandbox::environment::{ChildKind, cache_env, child_env};
 use base::sandbox::home::home_rules;
-use base::sandbox::{self, Rules};
+use base::sandbox::{self, SandboxRules};
 use base::user_dirs::STATE_VARIABLE;
 
 use crate::sandbox::SandboxSpec;
@@ -43,7 +43,7 @@ impl SandboxSpec {
     pub fn for_session(
         places: &SessionPaths<'_>,
         row: Option<&AgentRow>,
-        switches: &Sandbox,
+        switches: &SandboxConfig,
     ) -> io::Result<SandboxSpec> {
         let at_home = |path| expanded(path, places.home);
         // Only studio reads what it keeps about sessions (tokens among it), and the repository's
@@ -58,7 +58,7 @@ impl SandboxSpec {
             rules.write.push(path.to_owned());
         }
         let mut named: &[String] = &[];
-        let mut child = Child::Tool;
+        let mut child = ChildKind::Tool;
         let mut commands = Vec::new();
         if let Some(row) = row {
             if switches.enabled {
@@ -66,7 +66,7 @@ impl SandboxSpec {
                 commands.push((sandbox::COMMANDS.to_owned(), file.display().to_string()));
                 rules.read.push(file);
             }
-            (named, child) = (&row.env, Child::Agent);
+            (named, child) = (&row.env, ChildKind::Agent);
             // The program itself, wherever it was built or installed (`/tmp` is closed otherwise).
             let program = row.command.first().and_then(|name| find_program(name));
             let program = program.and_then(|path| path.canonicalize().ok());
@@ -161,7 +161,7 @@ fn agent_state(places: &SessionPaths<'_>) -> io::Result<PathBuf> {
 
 /// Writes down what the commands of an agent may reach: what it may itself, but for what its row
 /// opens for it alone. The file lies where nobody in the box can write.
-fn for_commands(places: &SessionPaths<'_>, rules: &Rules) -> io::Result<PathBuf> {
+fn for_commands(places: &SessionPaths<'_>, rules: &SandboxRules) -> io::Result<PathBuf> {
     let mut rules = rules.clone();
     rules.write.push(places.temp.to_owned());
     let file = places.temp.with_file_name("command-rules.json");

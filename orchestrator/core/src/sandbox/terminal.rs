@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 
-use base::process::{Job, Pty, Stream, exit_code};
+use base::process::{Command, Pty, Stream, exit_code};
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::tcsetwinsize;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
@@ -24,7 +24,7 @@ pub fn ours() -> Option<OwnedFd> {
 
 /// Runs a prepared job on a terminal of its own, with the streams of ours that lead elsewhere, and
 /// passes on what is typed and printed. Gives its exit code.
-pub fn run(job: Job, user: OwnedFd) -> io::Result<i32> {
+pub fn run(job: Command, user: OwnedFd) -> io::Result<i32> {
     let Pty { controller, terminal } = Pty::open()?;
     let controller = Arc::new(File::from(controller));
     if let Ok(settings) = tcgetattr(&user) {

@@ -1,10 +1,12 @@
 //! What the coach of a session said last, and what the rounds took, read from its agent's events.
 
-use base::event::Status;
+use base::event::RunStatus;
 use base::event::rounds::{
     JudgedRequirement, RequirementStatus, RoundCost, RoundOutcome, RoundReport, RoundsEvent,
 };
-use planner::verdict::{Checks, Disagreement, Judged, Status as Met, Verdict, disagreements};
+use planner::verdict::{
+    CheckOutcomes, Disagreement, RequirementVerdict, Verdict, VerdictStatus as Met, disagreements,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,7 +21,7 @@ pub struct CoachSummary {
     /// What each round took so far.
     pub costs: Vec<RoundCost>,
     /// How the run ended; none while it goes on, and where it was cut off.
-    pub status: Option<Status>,
+    pub status: Option<RunStatus>,
     /// The newest result of each check that the work was given, by the agent or by studio.
     pub checks: Vec<(String, bool)>,
     /// The commit that holds the work which was judged; none before it is brought home.
@@ -30,7 +32,7 @@ pub struct CoachSummary {
 
 /// The verdict of a round.
 fn verdict_of(round: &RoundReport) -> Option<Verdict> {
-    let judged = |it: &JudgedRequirement| Judged {
+    let judged = |it: &JudgedRequirement| RequirementVerdict {
         id: it.id.clone(),
         status: match it.status {
             RequirementStatus::Met => Met::Met,
@@ -119,7 +121,7 @@ impl CoachSummary {
     /// Where the verdict and the newest results of the checks disagree.
     pub fn disagreements(&self) -> Vec<Disagreement> {
         let all = self.checks.iter().map(|(command, ok)| (command.as_str(), *ok));
-        let checks = Checks::of(all);
+        let checks = CheckOutcomes::of(all);
         self.verdict().map(|verdict| disagreements(&verdict, &checks)).unwrap_or_default()
     }
 
@@ -190,7 +192,9 @@ mod tests {
         let ended =
             json!({"mode": "autonomous", "state": "ended", "status": "done", "report": [round]});
         hear(&mut coach, &ended);
-        assert!(coach.as_ref().is_some_and(|it| it.is_of("a") && it.status == Some(Status::Done)));
+        assert!(
+            coach.as_ref().is_some_and(|it| it.is_of("a") && it.status == Some(RunStatus::Done))
+        );
         round["requirements"][0]["evidence"] = json!("other");
         hear(&mut coach, &json!({"mode": "autonomous", "state": "ended", "report": [round]}));
         coach.as_mut().unwrap().brought(&work("a"));

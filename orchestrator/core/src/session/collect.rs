@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::journal::WorkSummary;
 use crate::session::record::SessionRecord;
-use studio_git::import::{self, Imported};
+use studio_git::import::{self, ImportedWork};
 use studio_git::leftovers::WorkBeforeChecks;
 use studio_git::patch::Comparison;
 use studio_git::refs;
 use studio_git::repo::Repository;
-use studio_git::snapshot::{self, LeftOut, Snapshot, SnapshotLimits};
+use studio_git::snapshot::{self, Omission, Snapshot, SnapshotLimits};
 use studio_git::tree_limits;
 
 /// How many paths are named in a sentence.
@@ -21,7 +21,7 @@ const SHOWN: usize = 20;
 #[derive(Clone, Debug)]
 pub struct Collected {
     /// The commits.
-    pub home: Imported,
+    pub home: ImportedWork,
     /// What is not committed.
     pub snapshot: Snapshot,
     /// The sum of it.
@@ -44,7 +44,7 @@ pub fn fetch(
     repository: &Repository,
     record: &SessionRecord,
     limits: &SnapshotLimits,
-) -> Result<(Imported, Snapshot)> {
+) -> Result<(ImportedWork, Snapshot)> {
     let mut home = import::import(repository, &record.place)?;
     let now = Clock::from_env().now();
     let snapshot = snapshot::take(repository, &record.place, &home, limits, now)?;
@@ -87,7 +87,7 @@ fn by_checks(paths: &[String]) -> Option<String> {
 fn sum(
     repository: &Repository,
     record: &SessionRecord,
-    home: &Imported,
+    home: &ImportedWork,
     snapshot: &Snapshot,
 ) -> Result<WorkSummary> {
     let base = compared_with(&repository.open()?, repository, record, &home.head)?;
@@ -154,7 +154,7 @@ pub fn look_now(
     let tip = repository.tip(&place.branch)?;
     let head = found.commit.or(tip).unwrap_or_else(|| place.base.clone());
     let (on, busy) = (found.branch, found.busy);
-    let home = Imported { head, moved: false, on, busy, notes: Vec::new() };
+    let home = ImportedWork { head, moved: false, on, busy, notes: Vec::new() };
     let seen = snapshot::look(repository, place, &home, &SnapshotLimits::default(), &leftovers)?;
     let base = compared_with(&seen.scratch.repo, repository, record, &home.head)?;
     let mut notes: Vec<String> = by_checks(&seen.by_checks).into_iter().collect();
@@ -195,7 +195,7 @@ pub fn look_back(
 }
 
 /// What is not in a snapshot, one sentence each.
-fn left_out(left_out: &[LeftOut]) -> impl Iterator<Item = String> {
+fn left_out(left_out: &[Omission]) -> impl Iterator<Item = String> {
     left_out
         .iter()
         .take(SHOWN)

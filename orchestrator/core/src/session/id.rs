@@ -1,7 +1,7 @@
 //! Which session the user means: a whole id, a unique prefix, `@latest`, or the only one that fits.
 //! A prefix means an open session where there is one.
 
-use base::failure::{Failure, Kind, Result};
+use base::failure::{Failure, FailureKind, Result};
 use base::id::Id;
 
 /// A session that could be meant.
@@ -38,7 +38,7 @@ fn only(candidates: &[NamedSession]) -> Result<Id> {
         [] if candidates.is_empty() => Err(none_at_all()),
         [] => Err(Failure::not_found("no session matches this command").next("studio list")),
         many => Err(Failure {
-            kind: Kind::Usage,
+            kind: FailureKind::Usage,
             ..ambiguous("several sessions match; name one", many)
         }),
     }

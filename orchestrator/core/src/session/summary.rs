@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use base::event::{Event, Usage, What};
+use base::event::{Event, EventKind, Usage};
 use base::id::Id;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -371,30 +371,30 @@ impl JournalSummary {
             self.phase = Phase::Working;
         }
         match event.what {
-            What::Text { text } if !text.trim().is_empty() => self.last_words = Some(text),
-            What::Usage { usage } => {
+            EventKind::Text { text } if !text.trim().is_empty() => self.last_words = Some(text),
+            EventKind::Usage { usage } => {
                 self.usage = Some(self.usage.unwrap_or_default().plus(usage));
             }
-            What::Retry { why, .. } => {
+            EventKind::Retry { why, .. } => {
                 self.phase = Phase::Waiting { reason: format!("retrying: {why}") };
             }
-            What::Error { text, .. } => self.last_words = Some(text),
-            What::Turn { .. } => self.replies = self.replies.saturating_add(1),
-            What::Plan { plan } => coach::hear(&mut self.coach, &plan),
-            What::ToolEnd { ok: false, text, .. } => self.failed_calls.add(&text),
-            What::Start { .. }
-            | What::Text { .. }
-            | What::Reasoning { .. }
-            | What::ToolStart { .. }
-            | What::ToolOutput { .. }
-            | What::ToolEnd { .. }
-            | What::Context { .. }
-            | What::Todo { .. }
-            | What::Thinned { .. }
-            | What::Compacted { .. }
-            | What::Notice { .. }
-            | What::Ask { .. }
-            | What::End { .. } => {}
+            EventKind::Error { text, .. } => self.last_words = Some(text),
+            EventKind::Turn { .. } => self.replies = self.replies.saturating_add(1),
+            EventKind::Plan { plan } => coach::hear(&mut self.coach, &plan),
+            EventKind::ToolEnd { ok: false, text, .. } => self.failed_calls.add(&text),
+            EventKind::Start { .. }
+            | EventKind::Text { .. }
+            | EventKind::Reasoning { .. }
+            | EventKind::ToolStart { .. }
+            | EventKind::ToolOutput { .. }
+            | EventKind::ToolEnd { .. }
+            | EventKind::Context { .. }
+            | EventKind::Todo { .. }
+            | EventKind::Thinned { .. }
+            | EventKind::Compacted { .. }
+            | EventKind::Notice { .. }
+            | EventKind::Ask { .. }
+            | EventKind::End { .. } => {}
         }
     }
 }

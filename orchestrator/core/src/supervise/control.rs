@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
-use base::host::place::with_short_name;
+use base::host::socket_path::with_short_name;
 use base::id::Id;
 use base::known_repositories;
 use serde::{Deserialize, Serialize};

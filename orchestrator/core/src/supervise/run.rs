@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::clock::Clock;
-use base::config::studio::{AgentRow, Protocol, SessionLimits};
+use base::config::studio::{AgentProtocol, AgentRow, SessionLimits};
 use base::failure::{OrFail, Result};
 use base::files::step as durable_step;
 use base::text::count;
@@ -80,8 +80,8 @@ pub async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     let id = &config.record.id;
     let journal = store.writer(id, clock)?;
     let memory = match config.row.protocol {
-        Protocol::Acp => ConversationMemory::Keeps,
-        Protocol::Command => ConversationMemory::Forgets,
+        AgentProtocol::Acp => ConversationMemory::Keeps,
+        AgentProtocol::Command => ConversationMemory::Forgets,
     };
     let state = RunState::new(config.record.clone(), store.story(id)?, memory);
     let (asked_in, asked) = mpsc::unbounded_channel();
@@ -337,8 +337,8 @@ impl Supervisor {
             asked: self.state.story.last_ask,
         };
         let launcher: Box<dyn Launcher + Send + Sync> = match self.config.row.protocol {
-            Protocol::Acp => Box::new(AcpLauncher),
-            Protocol::Command => Box::new(CommandLauncher),
+            AgentProtocol::Acp => Box::new(AcpLauncher),
+            AgentProtocol::Command => Box::new(CommandLauncher),
         };
         durable_step("supervise.launch");
         let tx = self.tx.clone();

@@ -8,7 +8,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 use base::id::Id;
 use base::lock::Lock;
-use base::process::{Job, Stream};
+use base::process::{Command, Stream};
 
 use crate::session::store::SessionStore;
 
@@ -29,7 +29,7 @@ pub fn spawn(common: &Path, id: &Id, lock: Lock) -> Result<u32> {
         .or_fail(fail)?;
     let also = log.try_clone().or_fail(fail)?;
     step("run.supervisor");
-    Job::new(studio, common)
+    Command::new(studio, common)
         .arg(COMMAND)
         .arg(common)
         .arg(id.as_str())

@@ -16,7 +16,7 @@ pub struct RunState {
     pub story: JournalSummary,
     record: SessionRecord,
     ending: Option<Ending>,
-    agent: Presence,
+    agent: AgentStatus,
     memory: ConversationMemory,
 }
 
@@ -38,7 +38,7 @@ enum Ending {
 
 /// How far the agent's process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Presence {
+enum AgentStatus {
     Absent,
     Starting,
     There,
@@ -124,7 +124,7 @@ pub fn step(life: &mut RunState, input: Input) -> Vec<SupervisorAction> {
     if let Phase::Ended { .. } = life.story.phase {
         return Vec::new();
     }
-    let mut todo = Deeds { life, list: Vec::new() };
+    let mut todo = StepActions { life, list: Vec::new() };
     match input {
         Input::Begin { pid } => todo.begin(pid),
         Input::WorktreeStands { note } => todo.worktree_stands(note),
@@ -154,7 +154,7 @@ impl RunState {
         story: JournalSummary,
         memory: ConversationMemory,
     ) -> RunState {
-        RunState { story, record, ending: None, agent: Presence::Absent, memory }
+        RunState { story, record, ending: None, agent: AgentStatus::Absent, memory }
     }
 
     /// The limits that hold now.
@@ -205,7 +205,7 @@ impl RunState {
 
 /// A limit that a session reached, over all its runs together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reached {
+pub struct ReachedLimit {
     /// The limit in words.
     pub what: String,
     /// The flag that raises it.
@@ -213,7 +213,7 @@ pub struct Reached {
 }
 
 /// The limit that a session has gone beyond. The supervisor watches the time by itself.
-pub fn over_limit(limits: &RunLimits, story: &JournalSummary) -> Option<Reached> {
+pub fn over_limit(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit> {
     let usage = story.usage.unwrap_or_default();
     let turns = limits.turns.filter(|most| story.replies > *most);
     let tokens = limits.tokens.filter(|most| usage.tokens() > *most);
@@ -223,27 +223,27 @@ pub fn over_limit(limits: &RunLimits, story: &JournalSummary) -> Option<Reached>
 }
 
 /// The limit that leaves nothing for a further turn.
-pub fn used_up(limits: &RunLimits, story: &JournalSummary) -> Option<Reached> {
+pub fn used_up(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit> {
     let usage = story.usage.unwrap_or_default();
     let turns = limits.turns.filter(|most| story.replies >= *most);
     let tokens = limits.tokens.filter(|most| usage.tokens() >= *most);
     let spent = usage.cost_usd.unwrap_or(0.0);
     let usd = limits.usd.filter(|most| !usage.is_cost_known() || (spent > 0.0 && spent >= *most));
     let seconds = limits.seconds.filter(|most| story.worked_ms / 1000 >= *most);
-    let of_time = |most| Reached { what: count(most, "second"), flag: "--timeout SECONDS" };
+    let of_time = |most| ReachedLimit { what: count(most, "second"), flag: "--timeout SECONDS" };
     let others = tokens.map(of_tokens).or(usd.map(|most| of_money(most, &usage)));
     turns.map(of_turns).or(others).or(seconds.map(of_time))
 }
 
-fn of_turns(most: u32) -> Reached {
-    Reached { what: count(u64::from(most), "turn"), flag: "--max-turns N" }
+fn of_turns(most: u32) -> ReachedLimit {
+    ReachedLimit { what: count(u64::from(most), "turn"), flag: "--max-turns N" }
 }
 
-fn of_tokens(most: u64) -> Reached {
-    Reached { what: count(most, "token"), flag: "--max-tokens N" }
+fn of_tokens(most: u64) -> ReachedLimit {
+    ReachedLimit { what: count(most, "token"), flag: "--max-tokens N" }
 }
 
-fn of_money(most: f64, usage: &Usage) -> Reached {
+fn of_money(most: f64, usage: &Usage) -> ReachedLimit {
     let unknown = match !usage.is_cost_known() {
         true => {
             ": the price of a model that it asked is not known (`[[models]] name = \"NAME\", price \
@@ -251,16 +251,16 @@ fn of_money(most: f64, usage: &Usage) -> Reached {
         }
         false => "",
     };
-    Reached { what: format!("a budget of ${most}{unknown}"), flag: "--budget USD" }
+    ReachedLimit { what: format!("a budget of ${most}{unknown}"), flag: "--budget USD" }
 }
 
 /// The deeds of one step, and the life that they change.
-struct Deeds<'a> {
+struct StepActions<'a> {
     life: &'a mut RunState,
     list: Vec<SupervisorAction>,
 }
 
-impl Deeds<'_> {
+impl StepActions<'_> {
     fn write(&mut self, entry: JournalEntry) {
         self.life.story.hear_entry(&entry);
         self.list.push(SupervisorAction::Write(entry));
@@ -285,12 +285,12 @@ impl Deeds<'_> {
         if let Some(ending) = self.life.ending.take() {
             return self.end_with(ending);
         }
-        self.life.agent = Presence::Starting;
+        self.life.agent = AgentStatus::Starting;
         self.list.push(SupervisorAction::Launch { talk: self.life.story.talk.clone() });
     }
 
     fn launched(&mut self, talk: Option<String>, loaded: bool) {
-        self.life.agent = Presence::There;
+        self.life.agent = AgentStatus::There;
         self.write(JournalEntry::Agent { talk });
         if let Some(ending) = self.life.ending.take() {
             return self.end_with(ending);
@@ -299,7 +299,7 @@ impl Deeds<'_> {
     }
 
     fn prompt(&mut self, loaded: bool) {
-        if self.life.agent == Presence::Absent {
+        if self.life.agent == AgentStatus::Absent {
             return self.launch();
         }
         let (text, recap) = self.life.next_prompt(loaded);
@@ -380,10 +380,10 @@ impl Deeds<'_> {
     }
 
     fn agent_gone(&mut self, why: String) {
-        let before = std::mem::replace(&mut self.life.agent, Presence::Absent);
+        let before = std::mem::replace(&mut self.life.agent, AgentStatus::Absent);
         if self.life.story.in_turn {
             self.turn_ended(Some(why));
-        } else if before == Presence::Starting {
+        } else if before == AgentStatus::Starting {
             self.finish(SessionOutcome::Failed { why });
         }
     }
@@ -470,7 +470,7 @@ impl Deeds<'_> {
                 }
                 self.list.push(SupervisorAction::Cancel);
             }
-            Phase::Starting if self.life.agent == Presence::Starting => {
+            Phase::Starting if self.life.agent == AgentStatus::Starting => {
                 self.list.push(SupervisorAction::Cancel);
             }
             // The next piece of news (worktree, agent, import) finds the ending and ends the run.

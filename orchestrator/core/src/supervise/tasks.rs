@@ -32,21 +32,25 @@ pub fn make_worktree(config: &SupervisorConfig) -> impl Future<Output = Input> +
     let most = line_limit(config);
     async move {
         let made = tokio::task::spawn_blocking(move || stand_up(&repository, &record)).await;
-        match made.unwrap_or_else(|e| Err(Failure::new(base::failure::Kind::Bug, e.to_string()))) {
-            Ok(Stands::Before) => Input::WorktreeStands { note: None },
-            Ok(Stands::New { note }) => prepared(&setup_room, &setup, most, note, caches).await,
+        match made
+            .unwrap_or_else(|e| Err(Failure::new(base::failure::FailureKind::Bug, e.to_string())))
+        {
+            Ok(WorktreeState::Before) => Input::WorktreeStands { note: None },
+            Ok(WorktreeState::New { note }) => {
+                prepared(&setup_room, &setup, most, note, caches).await
+            }
             Err(failure) => Input::CannotStart { why: failure.in_full() },
         }
     }
 }
 
 /// Whether a worktree was there already.
-enum Stands {
+enum WorktreeState {
     Before,
     New { note: Option<String> },
 }
 
-fn stand_up(repository: &Repository, record: &SessionRecord) -> Result<Stands> {
+fn stand_up(repository: &Repository, record: &SessionRecord) -> Result<WorktreeState> {
     let caches = BuildCaches::of(repository, &record.id);
     if worktree::is_finished(&record.place) {
         let remade = recreate_worktree::if_gone(repository, &record.place)?;
@@ -56,14 +60,14 @@ fn stand_up(repository: &Repository, record: &SessionRecord) -> Result<Stands> {
             caches.begin(&record.place.worktree, &home())?;
         }
         return match remade {
-            Recreated::Yes { note } => Ok(Stands::New { note }),
-            Recreated::No => caches.hand_over().map(|()| Stands::Before),
+            Recreated::Yes { note } => Ok(WorktreeState::New { note }),
+            Recreated::No => caches.hand_over().map(|()| WorktreeState::Before),
         };
     }
     worktree::unmake(repository, &record.place)?;
     worktree::make_at(repository, &record.place, &record.templates.branches()?)?;
     caches.begin(&record.place.worktree, &home())?;
-    Ok(Stands::New { note: None })
+    Ok(WorktreeState::New { note: None })
 }
 
 async fn prepared(

@@ -1,10 +1,10 @@
 //! The tasks of a plan at work: sessions begin when those they wait for have landed, are told what
 //! failed, and land.
 
-use base::failure::{Kind, Result};
+use base::failure::{FailureKind, Result};
 use base::id::Id;
 use base::text::{head, tail};
-use planner::plan::{self, Act, Digest, Standing};
+use planner::plan::{self, TaskAction, TaskDigest, TaskSessionStatus};
 use planner::requirement::Requirement;
 use planner::task::Task;
 
@@ -26,7 +26,7 @@ use studio_core::view::SessionView;
 const TAIL: usize = 3000;
 
 /// How the work ended.
-pub enum Worked {
+pub enum ExecutionEnd {
     /// Every task is done.
     Done,
     /// A person must look.
@@ -36,11 +36,11 @@ pub enum Worked {
 }
 
 /// A task and its session.
-pub struct Placed {
+pub struct PlacedTask {
     /// The session; none before it begins, or where the user dropped it.
     pub view: Option<SessionView>,
     /// How it stands.
-    pub standing: Standing,
+    pub standing: TaskSessionStatus,
     /// The commit that landed earlier work on the task, under other requirements.
     pub earlier: Option<String>,
 }
@@ -48,15 +48,18 @@ pub struct Placed {
 impl Plan<'_> {
     /// Whether every task is done.
     pub fn is_done(&self, tasks: &[Task], all: &[Requirement]) -> Result<bool> {
-        Ok(self.standing(tasks, all)?.iter().all(|placed| placed.standing == Standing::Done))
+        Ok(self
+            .standing(tasks, all)?
+            .iter()
+            .all(|placed| placed.standing == TaskSessionStatus::Done))
     }
 
     /// Every task with its session. A session counts where its task, its requirements and all that
     /// it waits for are as they were when it was made.
-    pub fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<Placed>> {
+    pub fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<PlacedTask>> {
         let views = self.sessions()?;
         let fates = self.context.fates()?;
-        let placed = |(task, digest): (&Task, Digest)| {
+        let placed = |(task, digest): (&Task, TaskDigest)| {
             let of_task = |view: &&SessionView| view.record.part.name.as_ref() == Some(&task.id);
             let same = |view: &SessionView| {
                 view.record.part.digest.as_ref().is_some_and(|it| digest.is(it))
@@ -66,16 +69,16 @@ impl Plan<'_> {
             let earlier = earlier.filter_map(landed_as).next_back();
             let view = view.filter(|view| view.state != SessionState::Discarded);
             let standing = match &view {
-                _ if task.done => Standing::Done,
-                None => Standing::None,
+                _ if task.done => TaskSessionStatus::Done,
+                None => TaskSessionStatus::None,
                 Some(view) => match stands(view) {
-                    Standing::Ready if self.stays_undone(&fates, &view.record.id) => {
-                        Standing::Undone
+                    TaskSessionStatus::Ready if self.stays_undone(&fates, &view.record.id) => {
+                        TaskSessionStatus::Undone
                     }
                     standing => standing,
                 },
             };
-            Placed { view, standing, earlier }
+            PlacedTask { view, standing, earlier }
         };
         Ok(tasks.iter().zip(self.digests(tasks, all)).map(placed).collect())
     }
@@ -89,7 +92,8 @@ impl Plan<'_> {
     /// counts for this call of `studio plan`.
     fn ask_about_undone(&mut self, tasks: &[Task], all: &[Requirement]) -> Result<()> {
         for (task, placed) in tasks.iter().zip(self.standing(tasks, all)?) {
-            let Some(view) = placed.view.filter(|_| placed.standing == Standing::Undone) else {
+            let Some(view) = placed.view.filter(|_| placed.standing == TaskSessionStatus::Undone)
+            else {
                 continue;
             };
             let question = format!("the landing of task `{}` was undone; land it again?", task.id);
@@ -108,7 +112,7 @@ impl Plan<'_> {
     }
 
     /// Works until nothing is left to be done, or a person must look.
-    pub fn work(&mut self) -> Result<Worked> {
+    pub fn work(&mut self) -> Result<ExecutionEnd> {
         // What the user said yes to counts, whatever becomes of the files meanwhile.
         let all = self.files.requirements(self.saved.approved.as_deref().unwrap_or_default())?;
         let tasks = self.files.tasks(self.saved.agreed.as_deref().unwrap_or_default(), &all)?;
@@ -120,7 +124,7 @@ impl Plan<'_> {
         let mut tries = vec![0; tasks.len()];
         loop {
             let placed = self.standing(&tasks, &all)?;
-            let standing: Vec<Standing> = placed.iter().map(|it| it.standing).collect();
+            let standing: Vec<TaskSessionStatus> = placed.iter().map(|it| it.standing).collect();
             let acts = plan::next(&tasks, &standing, &tries);
             for (at, act) in &acts {
                 tries[*at] += 1;
@@ -138,16 +142,16 @@ impl Plan<'_> {
             }
             let at_work: Vec<&Id> = placed
                 .iter()
-                .filter(|placed| placed.standing == Standing::AtWork)
+                .filter(|placed| placed.standing == TaskSessionStatus::AtWork)
                 .filter_map(|placed| Some(&placed.view.as_ref()?.record.id))
                 .collect();
             if at_work.is_empty() {
-                let done = standing.iter().all(|standing| *standing == Standing::Done);
-                return Ok(if done { Worked::Done } else { Worked::Stuck });
+                let done = standing.iter().all(|standing| *standing == TaskSessionStatus::Done);
+                return Ok(if done { ExecutionEnd::Done } else { ExecutionEnd::Stuck });
             }
             at_work.into_iter().for_each(|id| watcher.add(id));
             if watcher.until(StopWhen::One)? == WatchOutcome::Interrupted {
-                return Ok(Worked::Interrupted);
+                return Ok(ExecutionEnd::Interrupted);
             }
         }
     }
@@ -176,21 +180,21 @@ impl Plan<'_> {
 
     fn carry_out(
         &self,
-        act: Act,
+        act: TaskAction,
         task: (&Task, &str),
-        placed: &Placed,
+        placed: &PlacedTask,
         all: &[Requirement],
     ) -> Result<()> {
         let view = match (&placed.view, act) {
-            (None, _) | (_, Act::Begin) => return self.begin_task(task, placed, all),
-            (Some(view), Act::GoOn | Act::Again | Act::Land) => view,
+            (None, _) | (_, TaskAction::Begin) => return self.begin_task(task, placed, all),
+            (Some(view), TaskAction::GoOn | TaskAction::Again | TaskAction::Land) => view,
         };
         let id = &view.record.id;
         match act {
-            Act::Begin => Ok(()),
-            Act::GoOn => resume::wake(self.context, id, None),
-            Act::Again => resume::wake(self.context, id, Some(why_again(view))),
-            Act::Land => match accept::one(self.context, view, &LandingOptions::default()) {
+            TaskAction::Begin => Ok(()),
+            TaskAction::GoOn => resume::wake(self.context, id, None),
+            TaskAction::Again => resume::wake(self.context, id, Some(why_again(view))),
+            TaskAction::Land => match accept::one(self.context, view, &LandingOptions::default()) {
                 Ok(landed) => {
                     output::landed(self.context, &landed);
                     Ok(())
@@ -204,8 +208,10 @@ impl Plan<'_> {
     fn not_landed(&self, id: &Id, refused: Rejection) -> Result<()> {
         let Rejection { failure, agent_prompt, .. } = refused;
         match (failure.kind, agent_prompt) {
-            (Kind::Conflict, Some(prompt)) => resume::wake(self.context, id, Some(prompt.into())),
-            (Kind::Failed, _) => {
+            (FailureKind::Conflict, Some(prompt)) => {
+                resume::wake(self.context, id, Some(prompt.into()))
+            }
+            (FailureKind::Failed, _) => {
                 let branch = &self.saved.branch;
                 let tip = self.context.repository.base(Some(branch))?.commit;
                 let text = format!(
@@ -222,7 +228,7 @@ impl Plan<'_> {
     fn begin_task(
         &self,
         (task, digest): (&Task, &str),
-        placed: &Placed,
+        placed: &PlacedTask,
         all: &[Requirement],
     ) -> Result<()> {
         let mut order = self.order(task, placed.earlier.as_deref(), all);
@@ -272,21 +278,21 @@ impl Plan<'_> {
 }
 
 /// How a session stands in its plan.
-fn stands(view: &SessionView) -> Standing {
+fn stands(view: &SessionView) -> TaskSessionStatus {
     match &view.state {
         // Its supervisor lands it.
-        SessionState::Ready if view.facts.locked => Standing::AtWork,
-        SessionState::Ready => Standing::Ready,
-        SessionState::Failed { .. } => Standing::Failed,
-        SessionState::Stopped | SessionState::Crashed => Standing::Cut,
-        SessionState::Accepted | SessionState::Empty => Standing::Done,
-        SessionState::Discarded => Standing::None,
+        SessionState::Ready if view.facts.locked => TaskSessionStatus::AtWork,
+        SessionState::Ready => TaskSessionStatus::Ready,
+        SessionState::Failed { .. } => TaskSessionStatus::Failed,
+        SessionState::Stopped | SessionState::Crashed => TaskSessionStatus::Cut,
+        SessionState::Accepted | SessionState::Empty => TaskSessionStatus::Done,
+        SessionState::Discarded => TaskSessionStatus::None,
         SessionState::Queued
         | SessionState::Starting
         | SessionState::Working
         | SessionState::Waiting { .. }
         | SessionState::Checking
-        | SessionState::Landing => Standing::AtWork,
+        | SessionState::Landing => TaskSessionStatus::AtWork,
     }
 }
 

@@ -8,8 +8,8 @@ use base::failure::{Failure, OrFail, Result};
 use base::files::{self, step};
 use planner::coverage::strangers;
 use planner::document;
-use planner::history::{self, Happened};
-use planner::requirement::{self, Requirement, Unclear};
+use planner::history::{self, HistoryEvent};
+use planner::requirement::{self, AmbiguousRequirements, Requirement};
 use planner::task::{self, Task};
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ const HISTORY: &str = "g3-plan/planner_history.txt";
 /// What studio remembers of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Saved {
+pub struct PlanRecord {
     /// Its name, which its sessions carry.
     pub id: String,
     /// What the user wrote, word for word.
@@ -59,7 +59,7 @@ impl PlanFiles {
     }
 
     /// What is remembered; nothing before the first plan.
-    pub fn saved(&self) -> Result<Option<Saved>> {
+    pub fn saved(&self) -> Result<Option<PlanRecord>> {
         let fail = || format!("cannot read {}", self.saved.display());
         match std::fs::read(&self.saved) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).or_fail(fail),
@@ -69,7 +69,7 @@ impl PlanFiles {
     }
 
     /// Remembers it.
-    pub fn save(&self, saved: &Saved) -> Result<()> {
+    pub fn save(&self, saved: &PlanRecord) -> Result<()> {
         step("plan.saved");
         let fail = || format!("cannot write {}", self.saved.display());
         files::replace_json(&self.saved, saved).or_fail(fail)
@@ -95,14 +95,15 @@ impl PlanFiles {
     }
 
     /// Writes lines of the history.
-    pub fn tell(&self, clock: Clock, all: Vec<Happened>) -> Result<()> {
+    pub fn tell(&self, clock: Clock, all: Vec<HistoryEvent>) -> Result<()> {
         let now = clock.now().to_zoned(jiff::tz::TimeZone::system());
         let time = now.strftime("%Y-%m-%d %H:%M:%S").to_string();
         let mut text = self.read(HISTORY)?.unwrap_or_default();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        let lines = all.into_iter().map(|what| history::Line { time: time.clone(), what }.text());
+        let lines =
+            all.into_iter().map(|what| history::HistoryLine { time: time.clone(), what }.text());
         text.extend(lines);
         self.write(HISTORY, &text)
     }
@@ -136,8 +137,10 @@ impl PlanFiles {
         let Some(section) = document::current(text) else { return Ok(Vec::new()) };
         requirement::read(section).map_err(|unclear| {
             let what = match unclear {
-                Unclear::Empty => format!("no requirement in {REQUIREMENTS}"),
-                Unclear::Twice(id) => format!("{REQUIREMENTS}: two requirements have the id {id}"),
+                AmbiguousRequirements::Empty => format!("no requirement in {REQUIREMENTS}"),
+                AmbiguousRequirements::Twice(id) => {
+                    format!("{REQUIREMENTS}: two requirements have the id {id}")
+                }
             };
             Failure::usage(what).next(format!("change {REQUIREMENTS}")).next("studio plan")
         })
@@ -147,9 +150,9 @@ impl PlanFiles {
     pub fn tasks(&self, text: &str, all: &[Requirement]) -> Result<Vec<Task>> {
         let path = Path::new(TASKS);
         let found = task::from_toml(text).map_err(|mistakes| tasks::refused(path, &mistakes))?;
-        let unknown: Vec<task::Mistake> = strangers(all, &found)
+        let unknown: Vec<task::TaskFileError> = strangers(all, &found)
             .into_iter()
-            .map(|(task, id)| task::Mistake {
+            .map(|(task, id)| task::TaskFileError {
                 line: task.line,
                 what: format!("task `{}` names {id}, which is not in {REQUIREMENTS}", task.id),
             })

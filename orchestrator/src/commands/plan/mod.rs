@@ -15,10 +15,10 @@ use base::config::trust::hash;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
-use base::process::{Job, Limits, Stream};
+use base::process::{Command, OutputLimits, Stream};
 use planner::document;
-use planner::history::Happened;
-use planner::plan::{self, Found, List, Stage, Wish};
+use planner::history::HistoryEvent;
+use planner::plan::{self, PlanStage, PlanStatus, RequirementsStatus, TaskListStatus};
 use planner::requirement::{self, Requirement};
 use planner::task::{self, Task};
 use serde_json::Value;
@@ -28,8 +28,8 @@ use crate::commands::requirement_filter::RequirementFilter;
 use crate::commands::run::LimitArgs;
 use crate::commands::{confirm, preflight, trace};
 use crate::report;
-use executor::Worked;
-use files::{PlanFiles, REQUIREMENTS, Saved, TASKS};
+use executor::ExecutionEnd;
+use files::{PlanFiles, PlanRecord, REQUIREMENTS, TASKS};
 use studio_core::launch::registry::g3_program;
 use studio_core::session::record::RunMode;
 use studio_core::session::spec::SessionSpec;
@@ -69,7 +69,7 @@ struct Plan<'a> {
     context: &'a CommandContext,
     args: &'a Args,
     files: PlanFiles,
-    saved: Saved,
+    saved: PlanRecord,
     /// A model was asked to split already: what it left open stays open.
     split: bool,
     /// Sessions whose landing was undone and which the user agreed to land again.
@@ -88,19 +88,19 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         let stage = plan.stage()?;
         output::stage(&context, stage);
         match stage {
-            Stage::Refine => plan.refine()?,
-            Stage::Approve => plan.approve()?,
-            Stage::Split => plan.split()?,
-            Stage::Agree => plan.agree()?,
-            Stage::Work => match plan.work()? {
-                Worked::Done => {}
-                Worked::Stuck => return plan.report(common).map(|_| 1),
-                Worked::Interrupted => {
+            PlanStage::Refine => plan.refine()?,
+            PlanStage::Approve => plan.approve()?,
+            PlanStage::Split => plan.split()?,
+            PlanStage::Agree => plan.agree()?,
+            PlanStage::Work => match plan.work()? {
+                ExecutionEnd::Done => {}
+                ExecutionEnd::Stuck => return plan.report(common).map(|_| 1),
+                ExecutionEnd::Interrupted => {
                     report::say("stopped; continue with: studio plan");
                     return Ok(130);
                 }
             },
-            Stage::Over => {
+            PlanStage::Over => {
                 plan.saved.over = true;
                 plan.files.save(&plan.saved)?;
                 return plan.report(common);
@@ -150,20 +150,22 @@ impl<'a> Plan<'a> {
         Ok((text, tasks))
     }
 
-    fn stage(&self) -> Result<Stage> {
+    fn stage(&self) -> Result<PlanStage> {
         let (text, all) = self.requirements()?;
-        let mut found =
-            Found { approved: self.saved.approved.as_ref() == Some(&text), ..Found::default() };
+        let mut found = PlanStatus {
+            approved: self.saved.approved.as_ref() == Some(&text),
+            ..PlanStatus::default()
+        };
         if document::current(&text).is_none() {
             return Ok(plan::stage(found));
         }
-        found.requirements = Wish::Refined;
+        found.requirements = RequirementsStatus::Refined;
         if found.approved {
             let (text, tasks) = self.tasks(&all)?;
             let served =
                 |it: &Requirement| tasks.iter().any(|task| task.requirements.contains(&it.id));
             if self.split || all.iter().all(served) {
-                found.tasks = List::Whole;
+                found.tasks = TaskListStatus::Whole;
             }
             found.agreed = self.saved.agreed.as_ref() == Some(&text);
             found.done = found.agreed && self.is_done(&tasks, &all)?;
@@ -197,7 +199,7 @@ impl<'a> Plan<'a> {
         let before = self.files.requirements(before).unwrap_or_default();
         output::requirements(self.context, &all, &before);
         self.ask("approve these requirements?", "the requirements are not approved", REQUIREMENTS)?;
-        let approved = Happened::Approved(hash(text.as_bytes()));
+        let approved = HistoryEvent::Approved(hash(text.as_bytes()));
         self.saved.approved = Some(text);
         // What follows from them for the tasks is shown, and asked, too.
         self.saved.agreed = None;
@@ -238,7 +240,8 @@ impl<'a> Plan<'a> {
         self.files.save(&self.saved)?;
         let tip = self.context.repository.base(Some(&self.saved.branch))?.commit;
         let lines = all.iter().map(|it| format!("{}: {}", it.id, it.text)).collect();
-        self.files.tell(self.context.clock, vec![Happened::Head(tip), Happened::Started(lines)])
+        self.files
+            .tell(self.context.clock, vec![HistoryEvent::Head(tip), HistoryEvent::Started(lines)])
     }
 
     /// Asks, unless everything is answered with yes.
@@ -257,11 +260,11 @@ impl<'a> Plan<'a> {
 
     /// What a model says to a text on stdin.
     fn model(&self, part: &[&str], input: &str) -> Result<String> {
-        let mut job = Job::new(g3_program(), &self.files.top).args(part).arg("--json");
+        let mut job = Command::new(g3_program(), &self.files.top).args(part).arg("--json");
         if let Some(file) = &self.context.config_file {
             job = job.arg("--config").arg(file);
         }
-        let limits = Limits { time: Some(PATIENCE), bytes: 4 << 20 };
+        let limits = OutputLimits { time: Some(PATIENCE), bytes: 4 << 20 };
         let fail = || "cannot run g3";
         // Who looks on sees what the model does.
         let seen = !self.context.json && std::io::stderr().is_terminal();
@@ -291,7 +294,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn digests(&self, tasks: &[Task], all: &[Requirement]) -> Vec<plan::Digest> {
+    fn digests(&self, tasks: &[Task], all: &[Requirement]) -> Vec<plan::TaskDigest> {
         plan::digests(tasks, all, |text| hash(text.as_bytes()))
     }
 

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use base::failure::{Failure, Result};
 use planner::document;
-use planner::history::Happened;
+use planner::history::HistoryEvent;
 use planner::requirement;
 
 use super::Args;
-use super::files::{PlanFiles, REQUIREMENTS, Saved};
+use super::files::{PlanFiles, PlanRecord, REQUIREMENTS};
 use crate::commands::context::CommandContext;
 use crate::commands::{input, preflight, requirements};
 use crate::report;
@@ -53,8 +53,8 @@ pub fn begin(
     args: &Args,
     files: &PlanFiles,
     wish: &str,
-    before: Option<Saved>,
-) -> Result<Saved> {
+    before: Option<PlanRecord>,
+) -> Result<PlanRecord> {
     let at_work = before.as_ref().is_some_and(|before| !before.over);
     let strange = before.is_none() && files.read(REQUIREMENTS)?.is_some();
     if (at_work || strange) && !args.new {
@@ -75,8 +75,8 @@ pub fn begin(
     }
     if let [tasks, requirements] = kept.as_slice() {
         let what = match how {
-            "completed" => Happened::Completed(requirements.clone(), tasks.clone()),
-            _ => Happened::Other(format!("SET ASIDE ({requirements}, {tasks})")),
+            "completed" => HistoryEvent::Completed(requirements.clone(), tasks.clone()),
+            _ => HistoryEvent::Other(format!("SET ASIDE ({requirements}, {tasks})")),
         };
         files.tell(context.clock, vec![what])?;
     }
@@ -92,7 +92,11 @@ pub fn begin(
 
 /// Goes on with the plan that there is; requirements that somebody else wrote, e.g. in
 /// `g3 --planning`, are one.
-pub fn go_on(context: &CommandContext, files: &PlanFiles, saved: Option<Saved>) -> Result<Saved> {
+pub fn go_on(
+    context: &CommandContext,
+    files: &PlanFiles,
+    saved: Option<PlanRecord>,
+) -> Result<PlanRecord> {
     let Some(text) = files.read(REQUIREMENTS)? else {
         return Err(Failure::usage("no plan in this repository")
             .because(format!("there is no {REQUIREMENTS}"))
@@ -119,7 +123,7 @@ fn numbered(text: &str) -> Result<String> {
     Ok(text)
 }
 
-fn fresh(context: &CommandContext, wish: &str) -> Result<Saved> {
+fn fresh(context: &CommandContext, wish: &str) -> Result<PlanRecord> {
     let base = context.repository.base(None)?;
     let branch = base.branch.ok_or_else(|| {
         Failure::refused("a plan needs a branch to land on")
@@ -127,11 +131,11 @@ fn fresh(context: &CommandContext, wish: &str) -> Result<Saved> {
             .next("git switch BRANCH")
     })?;
     let id: String = random::four(wish, 0)?.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Saved {
+    Ok(PlanRecord {
         id: format!("plan-{id}"),
         wish: wish.to_owned(),
         branch: branch.to_string(),
         since: base.commit,
-        ..Saved::default()
+        ..PlanRecord::default()
     })
 }

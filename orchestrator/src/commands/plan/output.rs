@@ -2,12 +2,12 @@
 
 use base::failure::Failure;
 use base::text::{head, printable};
-use planner::plan::{Stage, Standing};
+use planner::plan::{PlanStage, TaskSessionStatus};
 use planner::requirement::Requirement;
 use planner::task::Task;
 use serde_json::{Value, json};
 
-use super::executor::Placed;
+use super::executor::PlacedTask;
 use super::files::{REQUIREMENTS, TASKS};
 use crate::commands::context::CommandContext;
 use crate::report;
@@ -16,14 +16,14 @@ use studio_core::landing::Landed;
 use studio_core::session::summary::Disposition;
 
 /// What happens next.
-pub fn stage(context: &CommandContext, stage: Stage) {
+pub fn stage(context: &CommandContext, stage: PlanStage) {
     let (word, sentence) = match stage {
-        Stage::Refine => ("refine", "refining the requirements with a model"),
-        Stage::Approve => ("approve", ""),
-        Stage::Split => ("split", "splitting the requirements into tasks with a model"),
-        Stage::Agree => ("agree", ""),
-        Stage::Work => ("work", ""),
-        Stage::Over => ("over", ""),
+        PlanStage::Refine => ("refine", "refining the requirements with a model"),
+        PlanStage::Approve => ("approve", ""),
+        PlanStage::Split => ("split", "splitting the requirements into tasks with a model"),
+        PlanStage::Agree => ("agree", ""),
+        PlanStage::Work => ("work", ""),
+        PlanStage::Over => ("over", ""),
     };
     if context.json {
         report::json_line(&json!({"type": "plan", "stage": word}));
@@ -53,13 +53,13 @@ pub fn requirements(context: &CommandContext, all: &[Requirement], before: &[Req
 }
 
 /// The tasks, and what is to be done about each.
-pub fn tasks(context: &CommandContext, tasks: &[Task], placed: &[Placed]) {
+pub fn tasks(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask]) {
     if context.json {
         return;
     }
-    let row = |(task, placed): (&Task, &Placed)| {
+    let row = |(task, placed): (&Task, &PlacedTask)| {
         let now = match (placed.standing, &placed.earlier) {
-            (Standing::None, Some(_)) => "to be redone",
+            (TaskSessionStatus::None, Some(_)) => "to be redone",
             (standing, _) => word(standing),
         };
         [
@@ -91,14 +91,14 @@ pub fn landed(context: &CommandContext, landed: &Landed) {
 }
 
 /// How it ended.
-pub fn end(context: &CommandContext, tasks: &[Task], placed: &[Placed]) {
+pub fn end(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask]) {
     let rows = tasks.iter().zip(placed);
     if context.json {
         let tasks: Vec<Value> = rows.map(|(task, placed)| told(task, placed)).collect();
         report::json_line(&json!({"type": "summary", "schema": 1, "tasks": tasks}));
         return;
     }
-    let row = |(task, placed): (&Task, &Placed)| {
+    let row = |(task, placed): (&Task, &PlacedTask)| {
         let view = placed.view.as_ref();
         let id = view.map(|view| view.record.id.to_string()).unwrap_or_default();
         let commit = commit(placed).map(|commit| head(&commit, 12).to_owned());
@@ -108,8 +108,8 @@ pub fn end(context: &CommandContext, tasks: &[Task], placed: &[Placed]) {
         ["TASK", "STATE", "SESSION", "COMMIT"],
         rows.clone().map(row).collect(),
     ));
-    for (task, placed) in rows.filter(|(_, placed)| placed.standing != Standing::Done) {
-        let undone = placed.view.as_ref().filter(|_| placed.standing == Standing::Undone);
+    for (task, placed) in rows.filter(|(_, placed)| placed.standing != TaskSessionStatus::Done) {
+        let undone = placed.view.as_ref().filter(|_| placed.standing == TaskSessionStatus::Undone);
         if let Some(view) = undone {
             let id = &view.record.id;
             report::say(&format!(
@@ -127,7 +127,7 @@ pub fn end(context: &CommandContext, tasks: &[Task], placed: &[Placed]) {
     }
 }
 
-fn told(task: &Task, placed: &Placed) -> Value {
+fn told(task: &Task, placed: &PlacedTask) -> Value {
     let view = placed.view.as_ref();
     json!({
         "id": task.id, "requirements": task.requirements, "after": task.after,
@@ -136,7 +136,7 @@ fn told(task: &Task, placed: &Placed) -> Value {
     })
 }
 
-fn commit(placed: &Placed) -> Option<String> {
+fn commit(placed: &PlacedTask) -> Option<String> {
     match &placed.view.as_ref()?.facts.fate {
         Disposition::Accepted { commit, .. } => commit.clone(),
         Disposition::Open | Disposition::Landing | Disposition::Discarded { .. } => None,
@@ -144,18 +144,18 @@ fn commit(placed: &Placed) -> Option<String> {
 }
 
 /// The state of the session, else what is to be done.
-fn state(placed: &Placed) -> &'static str {
+fn state(placed: &PlacedTask) -> &'static str {
     placed.view.as_ref().map_or(word(placed.standing), |view| view.state.name())
 }
 
-fn word(standing: Standing) -> &'static str {
+fn word(standing: TaskSessionStatus) -> &'static str {
     match standing {
-        Standing::None => "to do",
-        Standing::AtWork => "at work",
-        Standing::Ready => "ready",
-        Standing::Undone => "landing undone",
-        Standing::Failed => "failed",
-        Standing::Cut => "cut off",
-        Standing::Done => "done",
+        TaskSessionStatus::None => "to do",
+        TaskSessionStatus::AtWork => "at work",
+        TaskSessionStatus::Ready => "ready",
+        TaskSessionStatus::Undone => "landing undone",
+        TaskSessionStatus::Failed => "failed",
+        TaskSessionStatus::Cut => "cut off",
+        TaskSessionStatus::Done => "done",
     }
 }

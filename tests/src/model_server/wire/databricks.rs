@@ -4,23 +4,23 @@
 use serde_json::{Value, json};
 
 use super::{call_id, event, halves, openai_stop};
-use crate::model_server::reply::{Reply, Said};
+use crate::model_server::reply::{ReplyPart, ScriptedReply};
 
 /// The reply as a stream.
-pub fn events(reply: &Reply, number: usize) -> Vec<String> {
+pub fn events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     let chunk = |delta: Value| chunk(reply, number, delta, None);
     let mut events = vec![chunk(json!({"role": "assistant", "content": ""}))];
     let mut calls = 0;
     for (at, part) in reply.parts.iter().enumerate() {
         let piece = match part {
-            Said::Text(text) if at % 2 == 0 => chunk(json!({"content": text})),
-            Said::Text(text) => chunk(json!({"content": [{"type": "text", "text": text}]})),
-            Said::Thought(text) => {
+            ReplyPart::Text(text) if at % 2 == 0 => chunk(json!({"content": text})),
+            ReplyPart::Text(text) => chunk(json!({"content": [{"type": "text", "text": text}]})),
+            ReplyPart::Thought(text) => {
                 let [words, seal] = thought(text, number).map(|block| chunk(content(block)));
                 words + &seal
             }
-            Said::Sealed(data) => chunk(content(sealed(data))),
-            Said::Call { id, name, args } => {
+            ReplyPart::Sealed(data) => chunk(content(sealed(data))),
+            ReplyPart::Call { id, name, args } => {
                 calls += 1;
                 let id = call_id(id, "toolu_bdrk", number, calls - 1);
                 let first = json!({"tool_calls": [{"index": calls - 1, "id": id,
@@ -31,7 +31,7 @@ pub fn events(reply: &Reply, number: usize) -> Vec<String> {
                 });
                 std::iter::once(chunk(first)).chain(rest).collect()
             }
-            Said::Error { kind, message } => {
+            ReplyPart::Error { kind, message } => {
                 events.push(event(None, &json!({"error": {"type": kind, "message": message}})));
                 return events;
             }
@@ -43,7 +43,7 @@ pub fn events(reply: &Reply, number: usize) -> Vec<String> {
     events
 }
 
-fn chunk(reply: &Reply, number: usize, delta: Value, finish: Option<&str>) -> String {
+fn chunk(reply: &ScriptedReply, number: usize, delta: Value, finish: Option<&str>) -> String {
     let mut usage = usage(reply);
     if finish.is_none() {
         usage["completion_tokens"] = Value::Null;
@@ -55,7 +55,7 @@ fn chunk(reply: &Reply, number: usize, delta: Value, finish: Option<&str>) -> St
     event(None, &chunk)
 }
 
-fn usage(reply: &Reply) -> Value {
+fn usage(reply: &ScriptedReply) -> Value {
     let tokens = reply.tokens;
     let prompt = tokens.input + tokens.cache_read + tokens.cache_write;
     json!({"prompt_tokens": prompt, "completion_tokens": tokens.output,
@@ -79,24 +79,24 @@ fn sealed(data: &str) -> Value {
 }
 
 /// The reply as one JSON object.
-pub fn whole(reply: &Reply, number: usize) -> Value {
+pub fn whole(reply: &ScriptedReply, number: usize) -> Value {
     let mut blocks = Vec::new();
     let mut calls = Vec::new();
     for part in &reply.parts {
         match part {
-            Said::Text(text) => blocks.push(json!({"type": "text", "text": text})),
-            Said::Thought(text) => {
+            ReplyPart::Text(text) => blocks.push(json!({"type": "text", "text": text})),
+            ReplyPart::Thought(text) => {
                 let mut whole = thought(text, number)[1].clone();
                 whole["text"] = json!(text);
                 blocks.push(json!({"type": "reasoning", "summary": [whole]}));
             }
-            Said::Sealed(data) => {
+            ReplyPart::Sealed(data) => {
                 blocks.push(json!({"type": "reasoning", "summary": [sealed(data)]}));
             }
-            Said::Call { id, name, args } => calls.push(json!({"type": "function",
+            ReplyPart::Call { id, name, args } => calls.push(json!({"type": "function",
                 "id": call_id(id, "toolu_bdrk", number, calls.len()),
                 "function": {"name": name, "arguments": args}})),
-            Said::Error { .. } => {}
+            ReplyPart::Error { .. } => {}
         }
     }
     let mut message = json!({"role": "assistant", "content": blocks});

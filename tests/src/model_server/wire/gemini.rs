@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::model_server::reply::{Reply, Said};
+use crate::model_server::reply::{ReplyPart, ScriptedReply};
 
 /// The events of a streamed reply: the opening, one entry per piece, the closing.
-pub fn events(reply: &Reply, number: usize) -> Vec<String> {
+pub fn events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     let mut events = vec![chunk(reply, number, &[json!({"text": ""})], None)];
     for part in &reply.parts {
-        if let Said::Error { kind, message } = part {
+        if let ReplyPart::Error { kind, message } = part {
             let error = json!({"error": {"code": code(kind), "message": message, "status": kind}});
             events.push(event(&error));
             return events;
@@ -20,7 +20,7 @@ pub fn events(reply: &Reply, number: usize) -> Vec<String> {
 }
 
 /// A reply as one JSON object.
-pub fn whole(reply: &Reply, number: usize) -> Value {
+pub fn whole(reply: &ScriptedReply, number: usize) -> Value {
     let parts: Vec<Value> = reply.parts.iter().flat_map(|part| parts(part, number)).collect();
     object(reply, number, &parts, Some(&stop(reply)))
 }
@@ -29,11 +29,11 @@ fn event(data: &Value) -> String {
     format!("data: {data}\r\n\r\n")
 }
 
-fn chunk(reply: &Reply, number: usize, parts: &[Value], finish: Option<&str>) -> String {
+fn chunk(reply: &ScriptedReply, number: usize, parts: &[Value], finish: Option<&str>) -> String {
     event(&object(reply, number, parts, finish))
 }
 
-fn object(reply: &Reply, number: usize, parts: &[Value], finish: Option<&str>) -> Value {
+fn object(reply: &ScriptedReply, number: usize, parts: &[Value], finish: Option<&str>) -> Value {
     let tokens = reply.tokens;
     let prompt = tokens.input + tokens.cache_read;
     let mut candidate = json!({"content": {"parts": parts, "role": "model"}, "index": 0});
@@ -46,20 +46,20 @@ fn object(reply: &Reply, number: usize, parts: &[Value], finish: Option<&str>) -
 }
 
 /// Arguments come as an object; what is none stays a text.
-fn parts(part: &Said, number: usize) -> Vec<Value> {
+fn parts(part: &ReplyPart, number: usize) -> Vec<Value> {
     match part {
-        Said::Text(text) => vec![json!({ "text": text })],
-        Said::Thought(text) => vec![json!({"text": text, "thought": true})],
-        Said::Call { name, args, .. } => {
+        ReplyPart::Text(text) => vec![json!({ "text": text })],
+        ReplyPart::Thought(text) => vec![json!({"text": text, "thought": true})],
+        ReplyPart::Call { name, args, .. } => {
             let args: Value = serde_json::from_str(args).unwrap_or_else(|_| json!(args));
             vec![json!({"functionCall": {"name": name, "args": args},
                 "thoughtSignature": format!("signature-{number}")})]
         }
-        Said::Sealed(_) | Said::Error { .. } => Vec::new(),
+        ReplyPart::Sealed(_) | ReplyPart::Error { .. } => Vec::new(),
     }
 }
 
-fn stop(reply: &Reply) -> String {
+fn stop(reply: &ScriptedReply) -> String {
     reply.stop.clone().unwrap_or_else(|| "STOP".to_owned())
 }
 

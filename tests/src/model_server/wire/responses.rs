@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::model_server::reply::{Reply, Said};
+use crate::model_server::reply::{ReplyPart, ScriptedReply};
 
 use super::{call_id, event};
 
 /// The events of a streamed reply: the opening, one entry per piece, the closing.
-pub fn events(reply: &Reply, number: usize) -> Vec<String> {
+pub fn events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     let mut stream = Stream { sequence: 0 };
     let opening = stream
         .event("response.created", json!({"response": response(number, "in_progress")}))
@@ -15,18 +15,20 @@ pub fn events(reply: &Reply, number: usize) -> Vec<String> {
             .event("response.in_progress", json!({"response": response(number, "in_progress")}));
     let mut events = vec![opening];
     let mut output = Vec::new();
-    let is_text = |part: &Said| matches!(part, Said::Text(_));
+    let is_text = |part: &ReplyPart| matches!(part, ReplyPart::Text(_));
     for (index, group) in reply.parts.chunk_by(|a, b| is_text(a) && is_text(b)).enumerate() {
         let Some(part) = group.first() else { continue };
         match part {
-            Said::Text(_) => events.extend(stream.text(number, index, group, &mut output)),
-            Said::Call { id, name, args } => {
+            ReplyPart::Text(_) => events.extend(stream.text(number, index, group, &mut output)),
+            ReplyPart::Call { id, name, args } => {
                 let id = call_id(id, "call", number, index);
                 events.push(stream.call(index, (&id, name, args), &mut output));
             }
-            Said::Thought(text) => events.push(stream.thought(number, index, text, &mut output)),
-            Said::Sealed(_) => {}
-            Said::Error { kind, message } => {
+            ReplyPart::Thought(text) => {
+                events.push(stream.thought(number, index, text, &mut output))
+            }
+            ReplyPart::Sealed(_) => {}
+            ReplyPart::Error { kind, message } => {
                 events.push(stream.event("error", json!({"code": kind, "message": message})));
                 return events;
             }
@@ -40,22 +42,22 @@ pub fn events(reply: &Reply, number: usize) -> Vec<String> {
 }
 
 /// A reply as one JSON object.
-pub fn whole(reply: &Reply, number: usize) -> Value {
+pub fn whole(reply: &ScriptedReply, number: usize) -> Value {
     let mut done = ended(reply, number);
     let items = reply.parts.iter().enumerate().filter_map(|(index, part)| match part {
-        Said::Text(text) => Some(message(number, index, text)),
-        Said::Call { id, name, args } => {
+        ReplyPart::Text(text) => Some(message(number, index, text)),
+        ReplyPart::Call { id, name, args } => {
             Some(call(index, (&call_id(id, "call", number, index), name, args), "completed"))
         }
-        Said::Thought(text) => Some(reasoning(number, index, text)),
-        Said::Sealed(_) | Said::Error { .. } => None,
+        ReplyPart::Thought(text) => Some(reasoning(number, index, text)),
+        ReplyPart::Sealed(_) | ReplyPart::Error { .. } => None,
     });
     done["output"] = items.collect();
     done
 }
 
 /// The response object of the end; a stop reason is why it is not complete.
-fn ended(reply: &Reply, number: usize) -> Value {
+fn ended(reply: &ScriptedReply, number: usize) -> Value {
     let status = if reply.stop.is_some() { "incomplete" } else { "completed" };
     let mut done = response(number, status);
     if let Some(reason) = &reply.stop {
@@ -76,7 +78,7 @@ fn response(number: usize, status: &str) -> Value {
         "model": "scripted", "output": [], "usage": null})
 }
 
-fn usage(reply: &Reply) -> Value {
+fn usage(reply: &ScriptedReply) -> Value {
     let tokens = reply.tokens;
     let input = tokens.input + tokens.cache_read;
     json!({"input_tokens": input, "input_tokens_details": {"cached_tokens": tokens.cache_read},
@@ -111,12 +113,15 @@ impl Stream {
         &mut self,
         number: usize,
         index: usize,
-        group: &[Said],
+        group: &[ReplyPart],
         output: &mut Vec<Value>,
     ) -> Vec<String> {
         let pieces = group.iter().filter_map(|part| match part {
-            Said::Text(text) => Some(text.as_str()),
-            Said::Thought(_) | Said::Sealed(_) | Said::Call { .. } | Said::Error { .. } => None,
+            ReplyPart::Text(text) => Some(text.as_str()),
+            ReplyPart::Thought(_)
+            | ReplyPart::Sealed(_)
+            | ReplyPart::Call { .. }
+            | ReplyPart::Error { .. } => None,
         });
         let text = &pieces.clone().collect::<String>();
         let item = message(number, index, text);

@@ -1,7 +1,7 @@
 //! What a small model is told: little, in plain words, one step at a time. Worded and measured on
 //! the tasks of `benches/local-model/tuning.py`.
 
-pub mod coach;
+pub mod guide;
 pub mod relevant;
 pub mod syntax;
 pub mod task;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 
-use super::task::{Task, file_name, runner};
+use super::task::{TaskFacts, file_name, runner};
 
 /// Past so many files a tree is not listed.
 const LISTED: usize = 40;
@@ -39,7 +39,7 @@ pub fn with_files(task: &str, cwd: &Path, room: usize) -> String {
 }
 
 fn with_tips(task: &str, text: &str) -> String {
-    let tips = Task::read(task).tips();
+    let tips = TaskFacts::read(task).tips();
     let lines: String = tips.iter().map(|tip| format!("\n- {tip}")).collect();
     if lines.is_empty() { text.to_owned() } else { format!("{text}\n\nGood to know:{lines}") }
 }

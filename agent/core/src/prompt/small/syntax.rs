@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use base::process::{Job, Limits};
+use base::process::{Command, OutputLimits};
 
 /// Seconds that a parser may take.
 const PATIENCE: u64 = 10;
@@ -56,9 +56,9 @@ pub fn is_bash(path: &Path) -> bool {
 
 /// What a program that only parses says against a file.
 fn refusal(program: &str, args: &[&str], refused: &[i32], path: &Path) -> Option<String> {
-    let job = Job::new(program, path.parent()?).args(args).arg(path);
+    let job = Command::new(program, path.parent()?).args(args).arg(path);
     let job = job.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let output = job.output(Limits::seconds(PATIENCE)).ok()?;
+    let output = job.output(OutputLimits::seconds(PATIENCE)).ok()?;
     if output.timed_out || !refused.contains(&output.code()) {
         return None;
     }

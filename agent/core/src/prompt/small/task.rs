@@ -77,7 +77,7 @@ const PROGRAMS: &[&str] =
 
 /// A task, read for what a machine can see in it.
 #[derive(Clone, Debug, Default)]
-pub struct Task {
+pub struct TaskFacts {
     /// The files that it names, in its order.
     pub files: Vec<String>,
     /// The command lines that stand in it between backticks.
@@ -85,9 +85,9 @@ pub struct Task {
     words: Vec<String>,
 }
 
-impl Task {
+impl TaskFacts {
     /// Reads a task.
-    pub fn read(text: &str) -> Task {
+    pub fn read(text: &str) -> TaskFacts {
         let mut files: Vec<String> = Vec::new();
         for name in text.split_whitespace().filter_map(file_name) {
             if !files.iter().any(|known| known == name) {
@@ -102,7 +102,7 @@ impl Task {
         };
         let words: Vec<String> =
             text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).collect();
-        Task { files, commands: quoted.filter(is_command).map(str::to_owned).collect(), words }
+        TaskFacts { files, commands: quoted.filter(is_command).map(str::to_owned).collect(), words }
     }
 
     fn has(&self, list: &[&str]) -> bool {
@@ -231,13 +231,14 @@ mod tests {
 
     #[test]
     fn a_task_names_files_and_commands_and_says_whether_it_changes_something() {
-        let task = Task::read("test_ab.py fails (`python3 test_ab.py`, with `None`): mend ab.py.");
+        let task =
+            TaskFacts::read("test_ab.py fails (`python3 test_ab.py`, with `None`): mend ab.py.");
         assert_eq!(task.files, ["test_ab.py", "ab.py"]);
         assert_eq!(task.commands, ["python3 test_ab.py"]);
         assert!(task.changes() && task.repairs() && !task.outputs() && !task.adds());
-        assert!(Task::read("Add f to a.py.").adds());
-        assert!(!Task::read("Rewrite a.py: add a server.").adds());
-        let question = Task::read("What does a.py do?");
+        assert!(TaskFacts::read("Add f to a.py.").adds());
+        assert!(!TaskFacts::read("Rewrite a.py: add a server.").adds());
+        let question = TaskFacts::read("What does a.py do?");
         assert!(!question.changes() && !question.repairs());
         assert!(is_test("src/test_a.py") && is_test("a.test.js") && !is_test("latest.py"));
     }

@@ -9,11 +9,11 @@ async fn calls_of_one_reply_run_at_once_and_their_results_come_in_call_order() {
         says("done"),
     ]);
     let run = run(&model).await;
-    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Done);
     let ids: Vec<String> = run.results().into_iter().map(|result| result.call_id).collect();
     assert_eq!(ids, ["a", "b"]);
     let ended = run.events.iter().filter_map(|what| match what {
-        What::ToolEnd { id, .. } => Some(id.as_str()),
+        EventKind::ToolEnd { id, .. } => Some(id.as_str()),
         _ => None,
     });
     assert_eq!(ended.collect::<Vec<_>>(), ["b", "a"], "`wait` can only end after `wake` did");
@@ -30,7 +30,7 @@ async fn calls_that_touch_the_same_file_keep_their_order() {
         ]),
         says("done"),
     ]);
-    run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
+    run_with(&model, &tools, UsageLimits::default(), CancellationToken::new()).await;
     let order = tools.order.lock().unwrap().clone();
     let at = |what: &str| order.iter().position(|it| it == what).unwrap();
     assert!(at("end a") < at("begin b"), "{order:?}");
@@ -44,13 +44,13 @@ async fn a_call_identical_to_the_one_before_it_is_not_run_but_answered() {
         calls(vec![
             call("a", "say", same()),
             call("b", "say", same()),
-            Part::Text { text: "and again".into() },
+            ContentPart::Text { text: "and again".into() },
             call("c", "say", same()),
         ]),
         says("done"),
     ]);
     let tools = Tools::default();
-    let run = run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
+    let run = run_with(&model, &tools, UsageLimits::default(), CancellationToken::new()).await;
     let results = run.results();
     assert_eq!(results.iter().map(|r| r.ok).collect::<Vec<_>>(), [true, false, true]);
     assert!(results[1].text.contains("identical"), "{}", results[1].text);
@@ -65,10 +65,10 @@ async fn malformed_arguments_are_shown_as_sent() {
         args: Value::Null,
         malformed: Some("{\"text\": ".into()),
     };
-    let model = Script::new([calls(vec![Part::Call(bad)]), says("sorry")]);
+    let model = Script::new([calls(vec![ContentPart::Call(bad)]), says("sorry")]);
     let run = run(&model).await;
     let args = run.events.iter().find_map(|what| match what {
-        What::ToolStart { args, .. } => Some(args.clone()),
+        EventKind::ToolStart { args, .. } => Some(args.clone()),
         _ => None,
     });
     assert_eq!(args, Some(json!("{\"text\": ")));
@@ -80,7 +80,7 @@ async fn a_call_cut_off_by_the_output_limit_is_not_run() {
     let model = Script::new([
         reply(
             vec![call("a", "say", json!({})), call("b", "say", json!({"text": "hal"}))],
-            Stop::Length,
+            StopReason::Length,
         ),
         says("done"),
     ]);
@@ -92,10 +92,10 @@ async fn a_call_cut_off_by_the_output_limit_is_not_run() {
 
 #[tokio::test]
 async fn a_text_cut_off_by_the_output_limit_is_continued() {
-    let half = reply(vec![Part::Text { text: "one, ".into() }], Stop::Length);
+    let half = reply(vec![ContentPart::Text { text: "one, ".into() }], StopReason::Length);
     let model = Script::new([half, says("two")]);
     let run = run(&model).await;
-    assert_eq!(run.finish.unwrap(), Finish::Done);
+    assert_eq!(run.finish.unwrap(), TurnEnd::Done);
     assert!(model.asked()[1].last().unwrap().words().contains("Go on exactly"));
 }
 
@@ -111,7 +111,7 @@ async fn empty_replies_are_not_a_silent_end() {
 async fn a_model_that_repeats_itself_is_stopped_with_a_reason() {
     let model = Script::new((0..20).map(|n| calls(vec![call(&n.to_string(), "say", json!({}))])));
     let run = run(&model).await;
-    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Limit(Limit::Repeats(6)));
+    assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Limit(Limit::Repeats(6)));
     assert!(run.results()[2].text.contains("made this same call 3 times"));
 }
 
@@ -120,9 +120,9 @@ async fn the_turn_limit_ends_the_run_with_all_calls_answered() {
     let model = Script::new(
         (0..5).map(|n| calls(vec![call(&n.to_string(), "say", json!({"text": n.to_string()}))])),
     );
-    let limits = Limits { turns: Some(2), ..Limits::default() };
+    let limits = UsageLimits { turns: Some(2), ..UsageLimits::default() };
     let run = run_with(&model, &Tools::default(), limits, CancellationToken::new()).await;
-    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Limit(Limit::Turns(2)));
+    assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Limit(Limit::Turns(2)));
     assert_eq!(run.results().len(), 2);
 }
 
@@ -133,8 +133,8 @@ async fn a_cancelled_tool_is_answered_and_the_run_ends() {
         Script::new([calls(vec![call("a", "say", json!({})), call("b", "slow", json!({}))])]);
     // The slow tool itself sets the token: the user cancels while it runs.
     let cancel = tools.woken.clone();
-    let run = run_with(&model, &tools, Limits::default(), cancel).await;
-    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Cancelled);
+    let run = run_with(&model, &tools, UsageLimits::default(), cancel).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Cancelled);
     let results = run.results();
     assert_eq!(results.len(), 2);
     assert!(!results[1].ok && results[1].text.contains("cancelled"));
@@ -147,7 +147,7 @@ async fn the_model_hears_the_next_step_and_people_do_not() {
     let run = run(&model).await;
     assert_eq!(run.results()[0].text, "ok\n\nNow run it.");
     let shown = run.events.iter().find_map(|what| match what {
-        What::ToolEnd { text, .. } => Some(text.as_str()),
+        EventKind::ToolEnd { text, .. } => Some(text.as_str()),
         _ => None,
     });
     assert_eq!(shown, Some("ok"));
@@ -158,8 +158,8 @@ async fn a_run_goes_on_while_the_toolbox_says_that_something_is_open() {
     let tools = Tools::default();
     tools.open.lock().unwrap().push("[Not done] Look again.".into());
     let model = Script::new([says("done"), says("now really")]);
-    let run = run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
-    assert_eq!(run.finish.unwrap(), Finish::Done);
+    let run = run_with(&model, &tools, UsageLimits::default(), CancellationToken::new()).await;
+    assert_eq!(run.finish.unwrap(), TurnEnd::Done);
     let asked = model.asked();
     let last = asked[1].last().unwrap();
     assert!(last.is_reminder());
@@ -176,11 +176,11 @@ async fn of_very_many_calls_in_a_reply_some_run_and_every_one_is_told_and_answer
         let mut model = Script::new([many(made), says("done")]);
         model.facts.context = 10_000_000;
         let tools = Tools::default();
-        let run = run_with(&model, &tools, Limits::default(), CancellationToken::new()).await;
-        assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
-        let count = |is: fn(&What) -> bool| run.events.iter().filter(|what| is(what)).count();
-        assert_eq!(count(|what| matches!(what, What::ToolStart { .. })), made);
-        assert_eq!(count(|what| matches!(what, What::ToolEnd { .. })), made);
+        let run = run_with(&model, &tools, UsageLimits::default(), CancellationToken::new()).await;
+        assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Done);
+        let count = |is: fn(&EventKind) -> bool| run.events.iter().filter(|what| is(what)).count();
+        assert_eq!(count(|what| matches!(what, EventKind::ToolStart { .. })), made);
+        assert_eq!(count(|what| matches!(what, EventKind::ToolEnd { .. })), made);
         let begun = tools.order.lock().unwrap().iter().filter(|it| it.starts_with("begin")).count();
         assert_eq!(begun, made.min(128));
         let results = run.results();
@@ -199,6 +199,6 @@ async fn the_same_call_many_times_in_one_reply_is_no_loop() {
     let one = |n: usize| call(&format!("c{n}"), "say", json!({"text": "x"}));
     let model = Script::new([calls((0..10).map(one).collect()), says("done")]);
     let run = run(&model).await;
-    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Done);
     assert_eq!(run.results().iter().filter(|result| result.ok).count(), 1);
 }

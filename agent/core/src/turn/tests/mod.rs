@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use super::tool_calls::ToolJob;
 use super::*;
 
-use crate::context::window::Window;
-use crate::context::{Entry, Record};
-use provider::message::{Part, ToolCall, ToolResult};
-use provider::{Facts, Hear, ToolSpec};
+use crate::context::window::ContextWindow;
+use crate::context::{ConversationEntry, ConversationLog};
+use provider::message::{ContentPart, ToolCall, ToolResult};
+use provider::{OnDelta, ProviderFacts, ToolDefinition};
 use tools::output::ToolOutput;
 
 /// A model that says what it is told to say, and remembers what it was asked.
 struct Script {
-    facts: Facts,
+    facts: ProviderFacts,
     replies: Mutex<VecDeque<std::result::Result<Reply, ProviderError>>>,
     asked: Mutex<Vec<Vec<Message>>>,
 }
@@ -33,7 +33,7 @@ impl Script {
     fn with(
         replies: impl IntoIterator<Item = std::result::Result<Reply, ProviderError>>,
     ) -> Script {
-        let facts = Facts {
+        let facts = ProviderFacts {
             provider: "script.test".into(),
             model: "m".into(),
             context: 10_000,
@@ -53,8 +53,8 @@ impl Script {
 impl Provider for Script {
     fn ask<'a>(
         &'a self,
-        request: &'a Request<'a>,
-        hear: &'a mut Hear<'_>,
+        request: &'a ChatRequest<'a>,
+        hear: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, std::result::Result<Reply, ProviderError>> {
         self.asked.lock().unwrap().push(request.messages.to_vec());
         let reply = self.replies.lock().unwrap().pop_front();
@@ -65,7 +65,7 @@ impl Provider for Script {
         })
     }
 
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &ProviderFacts {
         &self.facts
     }
 }
@@ -81,7 +81,7 @@ struct Tools {
 }
 
 impl Toolbox for Tools {
-    fn offered(&self) -> &[ToolSpec] {
+    fn offered(&self) -> &[ToolDefinition] {
         &[]
     }
 
@@ -135,10 +135,10 @@ impl Inbox for Nobody {
 
 /// Keeps what is written down.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<Entry>>>);
+struct Notes(Arc<Mutex<Vec<ConversationEntry>>>);
 
-impl Record for Notes {
-    fn note(&mut self, entry: &Entry) -> std::io::Result<()> {
+impl ConversationLog for Notes {
+    fn note(&mut self, entry: &ConversationEntry) -> std::io::Result<()> {
         self.0.lock().unwrap().push(entry.clone());
         Ok(())
     }
@@ -150,27 +150,27 @@ impl Record for Notes {
     }
 }
 
-fn reply(parts: Vec<Part>, stop: Stop) -> Reply {
-    let message = Message { role: Role::Assistant, parts };
+fn reply(parts: Vec<ContentPart>, stop: StopReason) -> Reply {
+    let message = Message { role: MessageRole::Assistant, parts };
     Reply { message, usage: Usage::default(), stop }
 }
 
 fn says(text: &str) -> Reply {
-    reply(vec![Part::Text { text: text.into() }], Stop::Done)
+    reply(vec![ContentPart::Text { text: text.into() }], StopReason::Done)
 }
 
-fn call(id: &str, name: &str, args: Value) -> Part {
-    Part::Call(ToolCall { id: id.into(), name: name.into(), args, malformed: None })
+fn call(id: &str, name: &str, args: Value) -> ContentPart {
+    ContentPart::Call(ToolCall { id: id.into(), name: name.into(), args, malformed: None })
 }
 
-fn calls(parts: Vec<Part>) -> Reply {
-    reply(parts, Stop::Calls)
+fn calls(parts: Vec<ContentPart>) -> Reply {
+    reply(parts, StopReason::Calls)
 }
 
 struct Run {
-    finish: TurnResult<Finish>,
+    finish: TurnResult<TurnEnd>,
     talk: Conversation,
-    events: Vec<What>,
+    events: Vec<EventKind>,
     notes: Notes,
 }
 
@@ -178,30 +178,35 @@ impl Run {
     fn results(&self) -> Vec<ToolResult> {
         let parts = self.talk.messages().iter().flat_map(|message| message.parts.clone());
         let results = parts.filter_map(|part| match part {
-            Part::Result(result) => Some(result),
-            Part::Text { .. }
-            | Part::Note(_)
-            | Part::Reasoning { .. }
-            | Part::Call(_)
-            | Part::Image(_) => None,
+            ContentPart::Result(result) => Some(result),
+            ContentPart::Text { .. }
+            | ContentPart::Note(_)
+            | ContentPart::Reasoning { .. }
+            | ContentPart::Call(_)
+            | ContentPart::Image(_) => None,
         });
         results.collect()
     }
 }
 
-async fn run_with(model: &Script, tools: &Tools, limits: Limits, cancel: CancellationToken) -> Run {
+async fn run_with(
+    model: &Script,
+    tools: &Tools,
+    limits: UsageLimits,
+    cancel: CancellationToken,
+) -> Run {
     run_after(Vec::new(), model, tools, limits, cancel).await
 }
 
 /// Goes on after what a journal holds.
 async fn run_after(
-    before: Vec<Entry>,
+    before: Vec<ConversationEntry>,
     model: &Script,
     tools: &Tools,
-    limits: Limits,
+    limits: UsageLimits,
     cancel: CancellationToken,
 ) -> Run {
-    let events: Arc<Mutex<Vec<What>>> = Arc::default();
+    let events: Arc<Mutex<Vec<EventKind>>> = Arc::default();
     let heard = events.clone();
     let agent = Agent {
         provider: model,
@@ -215,15 +220,15 @@ async fn run_after(
         cancel,
     };
     let notes = Notes::default();
-    let window = Window::new(model.facts.context, 10);
+    let window = ContextWindow::new(model.facts.context, 10);
     let mut talk = Conversation::new(window, Box::new(notes.clone()));
     talk.replay(before).unwrap();
-    talk.ask(Message::text(Role::User, "go")).unwrap();
+    talk.ask(Message::text(MessageRole::User, "go")).unwrap();
     let finish = run_turn(&mut talk, &agent, &mut UsageMeter::default()).await;
     let events = events.lock().unwrap().clone();
     Run { finish, talk, events, notes }
 }
 
 async fn run(model: &Script) -> Run {
-    run_with(model, &Tools::default(), Limits::default(), CancellationToken::new()).await
+    run_with(model, &Tools::default(), UsageLimits::default(), CancellationToken::new()).await
 }

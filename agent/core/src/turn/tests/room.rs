@@ -11,13 +11,13 @@ async fn a_request_that_is_too_long_is_summarised_and_asked_again() {
         Ok(says("and now the rest")),
     ]);
     let run = run(&model).await;
-    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Done);
     let last = model.asked().pop().unwrap();
     assert_eq!(last.len(), 1);
     for kept in ["we did half", "go", "the rest"] {
         assert!(last[0].words().contains(kept), "{kept} is lost");
     }
-    assert!(run.events.iter().any(|what| matches!(what, What::Compacted { .. })));
+    assert!(run.events.iter().any(|what| matches!(what, EventKind::Compacted { .. })));
 }
 
 #[tokio::test]
@@ -31,14 +31,14 @@ async fn what_a_summary_costs_counts_against_the_budget() {
         Ok(calls(vec![call("b", "say", json!({}))])),
         Ok(says("beyond the limit")),
     ]);
-    let limits = Limits { tokens: Some(800), ..Limits::default() };
+    let limits = UsageLimits { tokens: Some(800), ..UsageLimits::default() };
     let run = run_with(&model, &Tools::default(), limits, CancellationToken::new()).await;
-    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Limit(Limit::Tokens(800)));
+    assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Limit(Limit::Tokens(800)));
 }
 
 /// Twenty turns, each with a call and its result, more than two windows full; one part is longer
 /// than a window by itself.
-fn more_than_fits() -> Vec<Entry> {
+fn more_than_fits() -> Vec<ConversationEntry> {
     let usage = Usage::default();
     let turn = |n: usize| {
         let long = if n == 7 { 60_000 } else { 4_000 };
@@ -47,12 +47,16 @@ fn more_than_fits() -> Vec<Entry> {
         let result =
             ToolResult { call_id, name, ok: true, text, images: Vec::new(), not_run: false };
         let message = calls(vec![call(&n.to_string(), "say", json!({}))]).message;
-        let request = Message::text(Role::User, asked);
+        let request = Message::text(MessageRole::User, asked);
         [
-            Entry::Request { message: request },
-            Entry::Reply { message, usage, stop: Stop::Calls },
-            Entry::Result { result },
-            Entry::Reply { message: says("done").message, usage, stop: Stop::Done },
+            ConversationEntry::Request { message: request },
+            ConversationEntry::Reply { message, usage, stop: StopReason::Calls },
+            ConversationEntry::Result { result },
+            ConversationEntry::Reply {
+                message: says("done").message,
+                usage,
+                stop: StopReason::Done,
+            },
         ]
     };
     (0..20).flat_map(turn).collect()
@@ -67,8 +71,8 @@ async fn what_does_not_fit_into_one_question_is_summarised_in_parts() {
     };
     let model = Script::new((0..12).map(|_| summary()));
     let (tools, cancel) = (Tools::default(), CancellationToken::new());
-    let run = run_after(more_than_fits(), &model, &tools, Limits::default(), cancel).await;
-    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    let run = run_after(more_than_fits(), &model, &tools, UsageLimits::default(), cancel).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Done);
     let asked = model.asked();
     let (last, parts) = asked.split_last().unwrap();
     assert!(parts.len() > 2, "{} parts", parts.len());
@@ -81,7 +85,7 @@ async fn what_does_not_fit_into_one_question_is_summarised_in_parts() {
         assert!(size < 10_000 - 1_000, "part {n} has {size} tokens");
         let sent = serde_json::to_string(part).unwrap();
         assert_eq!(n > 0, sent.contains(&format!("summary {n}")), "part {n}: {sent}");
-        assert_eq!(part[0].role, Role::User);
+        assert_eq!(part[0].role, MessageRole::User);
         for message in part {
             for called in message.calls() {
                 assert!(sent.contains(&format!("\"call_id\":\"{}\"", called.id)));
@@ -101,8 +105,8 @@ async fn a_question_for_a_summary_that_is_too_long_is_asked_in_smaller_parts() {
     // Seven turns: they fit, as far as we can tell.
     let before = more_than_fits().into_iter().take(7 * 4).collect();
     let (tools, cancel) = (Tools::default(), CancellationToken::new());
-    let run = run_after(before, &model, &tools, Limits::default(), cancel).await;
-    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    let run = run_after(before, &model, &tools, UsageLimits::default(), cancel).await;
+    assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Done);
     let asked = model.asked();
     let all = serde_json::to_string(&asked[0]).unwrap();
     assert!((0..7).all(|n| all.contains(&format!("mark-{n:02} "))), "the first asks for all");
@@ -128,17 +132,19 @@ async fn a_journal_played_back_gives_the_same_conversation() {
     let model = Script::new((0..4).map(big).chain((0..9).map(|_| says("a summary, or the end"))));
     let run = run(&model).await;
     let entries = run.notes.0.lock().unwrap().clone();
-    let has = |wanted: fn(&Entry) -> bool| entries.iter().any(wanted);
-    assert!(has(|entry| matches!(entry, Entry::Thinned { .. })));
-    assert!(has(|entry| matches!(entry, Entry::Compacted { .. })));
+    let has = |wanted: fn(&ConversationEntry) -> bool| entries.iter().any(wanted);
+    assert!(has(|entry| matches!(entry, ConversationEntry::Thinned { .. })));
+    assert!(has(|entry| matches!(entry, ConversationEntry::Compacted { .. })));
     for upto in 0..=entries.len() {
-        let mut again =
-            Conversation::new(Window::new(model.facts.context, 10), Box::new(Notes::default()));
+        let mut again = Conversation::new(
+            ContextWindow::new(model.facts.context, 10),
+            Box::new(Notes::default()),
+        );
         again.replay(entries[..upto].to_vec()).unwrap();
         let (mut calls, mut results) = (0, 0);
         for part in again.messages().iter().flat_map(|message| &message.parts) {
-            calls += usize::from(matches!(part, Part::Call(_)));
-            results += usize::from(matches!(part, Part::Result(_)));
+            calls += usize::from(matches!(part, ContentPart::Call(_)));
+            results += usize::from(matches!(part, ContentPart::Result(_)));
         }
         assert_eq!(calls, results, "cut behind entry {upto}");
         if upto == entries.len() {
@@ -160,8 +166,8 @@ async fn large_old_results_are_thinned_when_the_window_fills() {
     };
     let model = Script::new((0..4).map(big).chain([says("a summary"), says("done"), says("done")]));
     let run = run(&model).await;
-    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
-    assert!(run.events.iter().any(|what| matches!(what, What::Thinned { .. })));
+    assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Done);
+    assert!(run.events.iter().any(|what| matches!(what, EventKind::Thinned { .. })));
 }
 
 #[tokio::test]
@@ -173,9 +179,9 @@ async fn large_texts_of_old_calls_are_thinned_as_well_as_their_results() {
     };
     let model = Script::new((0..5).map(writes).chain((0..3).map(|_| says("done"))));
     let run = run(&model).await;
-    assert_eq!(run.finish.as_ref().unwrap(), &Finish::Done);
+    assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Done);
     let thinned = run.events.iter().find_map(|what| match what {
-        What::Thinned { detail } => Some(detail.clone()),
+        EventKind::Thinned { detail } => Some(detail.clone()),
         _ => None,
     });
     let thinned = thinned.expect("what old calls wrote is moved away");
@@ -195,19 +201,22 @@ async fn the_pictures_that_the_user_showed_last_outlive_a_summary() {
     let shown = |data: &str| {
         let picture =
             provider::message::Image { media_type: "image/png".into(), data: data.into() };
-        let mut message = Message::text(Role::User, "look");
-        message.parts.push(Part::Image(picture));
-        let (usage, stop) = (Usage::default(), Stop::Done);
-        [Entry::Request { message }, Entry::Reply { message: says("ok").message, usage, stop }]
+        let mut message = Message::text(MessageRole::User, "look");
+        message.parts.push(ContentPart::Image(picture));
+        let (usage, stop) = (Usage::default(), StopReason::Done);
+        [
+            ConversationEntry::Request { message },
+            ConversationEntry::Reply { message: says("ok").message, usage, stop },
+        ]
     };
     let before = [shown("first"), shown("second")].concat();
     let too_long = || Err(ProviderError::TooLong("9 > 8".into()));
     let model = Script::with([too_long(), Ok(says("a summary")), too_long(), Ok(says("done"))]);
     let (tools, cancel) = (Tools::default(), CancellationToken::new());
-    let once = run_after(before, &model, &tools, Limits::default(), cancel.clone()).await;
+    let once = run_after(before, &model, &tools, UsageLimits::default(), cancel.clone()).await;
     assert!(once.finish.is_err(), "what is still too long after a summary is an error");
     let entries = once.notes.0.lock().unwrap().clone();
-    run_after(entries, &model, &tools, Limits::default(), cancel).await.finish.unwrap();
+    run_after(entries, &model, &tools, UsageLimits::default(), cancel).await.finish.unwrap();
     for sent in [&model.asked()[2], model.asked().last().unwrap()] {
         let sent = serde_json::to_string(sent).unwrap();
         assert!(sent.contains("second") && !sent.contains("first"), "{sent}");

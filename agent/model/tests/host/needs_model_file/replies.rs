@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use base::host::connection::Answers;
-use base::host::wire::{Ask, Chat, Mode, Stop, Tell, Turn};
+use base::host::connection::ResponseStream;
+use base::host::wire::{
+    HostChat, HostMessage, HostRequest, HostResponse, HostStopReason, ToolCallMode,
+};
 use serde_json::Value;
 use testkit::env::{TestEnv, until};
 
@@ -49,10 +51,10 @@ fn conversations_that_do_not_fit_wait_on_disk_and_come_back() {
     let mut long = chat("long", &"alpha beta gamma delta ".repeat(150));
     long.max_tokens = 10;
     let fault = match host.connection.chat(long).wait() {
-        Tell::Error(fault) => fault,
+        HostResponse::Error(fault) => fault,
         other => panic!("{other:?}"),
     };
-    assert_eq!(fault.kind, base::host::wire::FaultKind::TooLong);
+    assert_eq!(fault.kind, base::host::wire::HostFaultKind::TooLong);
 }
 
 #[test]
@@ -61,10 +63,10 @@ fn who_waits_for_room_costs_others_nothing_and_is_not_overtaken() {
     let env = TestEnv::new();
     // Room for 512 tokens.
     let host = Host::start(&env, &["--memory", "1", "--context", "512"]);
-    let ask = |name: &str, text: &str, max_tokens: u32| Chat { max_tokens, ..chat(name, text) };
+    let ask = |name: &str, text: &str, max_tokens: u32| HostChat { max_tokens, ..chat(name, text) };
     host.hear(ask("idle", "Say yes.", 10));
     let mut long = host.connection.chat(ask("long", "Count from one to ninety in words.", 200));
-    while !matches!(long.wait(), Tell::Text { .. }) {}
+    while !matches!(long.wait(), HostResponse::Text { .. }) {}
     assert_eq!(host.status().on_disk, 0, "both fit");
     let mut large = host.connection.chat(ask("large", "Say no.", 350));
     // It would fit beside the long one, but not beside the large one.
@@ -72,8 +74,8 @@ fn who_waits_for_room_costs_others_nothing_and_is_not_overtaken() {
     host.status(); // answered before the two are looked at, the next one after it
     assert_eq!(host.status().on_disk, 0, "spilled for a chat that cannot be seated");
     drop(long);
-    let first = |answers: &mut Answers| {
-        while !matches!(answers.wait(), Tell::Text { .. }) {}
+    let first = |answers: &mut ResponseStream| {
+        while !matches!(answers.wait(), HostResponse::Text { .. }) {}
         std::time::Instant::now()
     };
     let (large, small) = std::thread::scope(|scope| {
@@ -90,13 +92,16 @@ fn a_chat_that_is_cancelled_while_it_waits_has_ended() {
     let env = TestEnv::new();
     let host = Host::start(&env, &["--parallel", "1"]);
     let other = host.connect();
-    let long = Chat { max_tokens: 1000, ..chat("long", "Count from one to ninety in words.") };
+    let long = HostChat { max_tokens: 1000, ..chat("long", "Count from one to ninety in words.") };
     let mut long = host.connection.chat(long);
-    while !matches!(long.wait(), Tell::Text { .. }) {}
+    while !matches!(long.wait(), HostResponse::Text { .. }) {}
     let mut waits = other.chat(chat("waits", "Say yes."));
-    other.ask(Ask::Cancel { chat: 1 });
+    other.ask(HostRequest::Cancel { chat: 1 });
     let ended = waits.wait();
-    assert!(matches!(ended, Tell::Done { stop: Stop::Cancelled, .. }), "{ended:?}");
+    assert!(
+        matches!(ended, HostResponse::Done { stop: HostStopReason::Cancelled, .. }),
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -114,7 +119,7 @@ fn a_conversation_that_cannot_be_spilled_is_forgotten_without_a_trace() {
         std::os::unix::fs::symlink("/dev/full", path).unwrap();
     }
     for name in ["first", "second"] {
-        host.hear(Chat { max_tokens: 350, ..chat(name, "Say yes.") });
+        host.hear(HostChat { max_tokens: 350, ..chat(name, "Say yes.") });
     }
     assert_eq!(host.status().on_disk, 0);
     assert_eq!(full.iter().filter(|path| !path.is_symlink()).count(), 1);
@@ -171,7 +176,7 @@ fn an_envelope_fits_its_schema_however_the_model_rambles() {
         let heard = host.hear(ask);
         for (name, args, cut) in &heard.calls {
             assert!(*cut || fits(name, args), "{name} {args}");
-            assert!(!cut || heard.stop == Some(Stop::Length));
+            assert!(!cut || heard.stop == Some(HostStopReason::Length));
         }
         assert!(heard.calls.len() == 1 || !heard.text.is_empty(), "{heard:?}");
         whole += heard.calls.iter().filter(|(_, _, cut)| !cut).count();
@@ -189,7 +194,7 @@ fn a_call_whose_string_hits_the_limit_says_so_and_is_whole_json() {
     ask.max_tokens = 70;
     let heard = host.hear(ask);
     let [(name, args, true)] = heard.calls.as_slice() else { panic!("{heard:?}") };
-    assert_eq!((name.as_str(), heard.stop), ("write_file", Some(Stop::Length)));
+    assert_eq!((name.as_str(), heard.stop), ("write_file", Some(HostStopReason::Length)));
     assert!(args["content"].is_string(), "{args}");
 }
 
@@ -200,10 +205,10 @@ fn a_large_model_speaks_freely_and_its_calls_fit() {
     let host = Host::start(&env, &[]);
     let mut ask = chat("c", "");
     ask.tools = tools();
-    ask.mode = Mode::Lazy;
+    ask.mode = ToolCallMode::Lazy;
     ask.max_tokens = 60;
     // What it is to write does not fit: there is no `file`, and `content` is missing.
-    ask.messages = vec![Turn::User {
+    ask.messages = vec![HostMessage::User {
         text: "Write `<`, then `tool_call`, then `>`, a new line, then \
                {\"name\": \"write_file\", \"arguments\": {\"file\": \"a.txt\"}}."
             .into(),

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use base::host::connection::Connection;
-use base::host::find::{self, Wanted};
-use base::host::place::{self, Place};
-use base::host::wire::{FaultKind, Tell};
-use base::process::{Job, Limits, Running, Stream, is_alive};
+use base::host::find::{self, HostQuery};
+use base::host::socket_path::{self, HostPaths};
+use base::host::wire::{HostFaultKind, HostResponse};
+use base::process::{Command, OutputLimits, Running, Stream, is_alive};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::env::{TestEnv, built, until};
 
@@ -57,16 +57,16 @@ fn a_host_that_is_killed_while_it_speaks_is_a_broken_reply() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let mut answers = host.connection.chat(chat("c", "Count from one to one hundred in words."));
-    while !matches!(answers.wait(), Tell::Text { .. }) {}
+    while !matches!(answers.wait(), HostResponse::Text { .. }) {}
     kill(host.running.id());
     let fault = loop {
         match answers.wait() {
-            Tell::Error(fault) => break fault,
-            Tell::Text { .. } | Tell::Progress { .. } => {}
+            HostResponse::Error(fault) => break fault,
+            HostResponse::Text { .. } | HostResponse::Progress { .. } => {}
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(fault.kind, FaultKind::Broken);
+    assert_eq!(fault.kind, HostFaultKind::Broken);
     drop(host);
     let again = Host::start(&env, &[]);
     assert!(!again.hear(chat("c", "Say yes.")).text.is_empty());
@@ -102,11 +102,11 @@ fn a_client_that_leaves_or_cancels_stops_its_reply() {
         chat
     };
     let mut cancelled = host.connection.chat(long());
-    while !matches!(cancelled.wait(), Tell::Text { .. }) {}
+    while !matches!(cancelled.wait(), HostResponse::Text { .. }) {}
     drop(cancelled);
     let other = host.connect();
     let mut left = other.chat(long());
-    while !matches!(left.wait(), Tell::Text { .. }) {}
+    while !matches!(left.wait(), HostResponse::Text { .. }) {}
     drop((left, other));
     let short = host.hear(chat("short", "Say yes."));
     assert!(!short.text.is_empty());
@@ -115,15 +115,15 @@ fn a_client_that_leaves_or_cancels_stops_its_reply() {
 }
 
 /// A host that ends with its last connection, of a model whose name only this test knows.
-fn own(dir: &Path, model: &Path) -> Wanted {
+fn own(dir: &Path, model: &Path) -> HostQuery {
     let own = dir.join("own.gguf");
     std::fs::hard_link(model, &own).unwrap();
-    Wanted {
+    HostQuery {
         idle: Some(0),
         threads: Some(1),
         context: Some(2048),
         program: Some(env!("CARGO_BIN_EXE_g3-model").into()),
-        ..Wanted::model(own)
+        ..HostQuery::model(own)
     }
 }
 
@@ -133,19 +133,19 @@ fn who_comes_while_a_host_ends_gets_the_next_one() {
     let model = model();
     let dir = tempfile::tempdir_in(model.parent().unwrap()).unwrap();
     let wanted = own(dir.path(), &model);
-    let socket = Place::of(&wanted.model).unwrap().socket();
+    let socket = HostPaths::of(&wanted.model).unwrap().socket();
     let (connection, first) = find::open(&wanted).unwrap();
     // Its engine is still loading, so the end takes a while.
     drop(connection);
-    until("the host ends", || match place::connect(&socket).and_then(Connection::new) {
+    until("the host ends", || match socket_path::connect(&socket).and_then(Connection::new) {
         Ok(connection) => connection.hello().is_err().then_some(()),
         Err(_) => Some(()),
     });
     let (connection, next) = find::open(&wanted).unwrap();
     assert_ne!(first.pid, next.pid);
     assert!(!hear(&connection, chat("c", "Say yes.")).text.is_empty());
-    let third = Job::new(env!("CARGO_BIN_EXE_g3-model"), "/").arg("--model").arg(&wanted.model);
-    let refused = third.output(Limits::seconds(60)).unwrap();
+    let third = Command::new(env!("CARGO_BIN_EXE_g3-model"), "/").arg("--model").arg(&wanted.model);
+    let refused = third.output(OutputLimits::seconds(60)).unwrap();
     assert!(refused.error_text().contains("another host serves this model already"));
     drop(connection);
     until("the host ends with its last connection", || gone(next.pid).then_some(()));
@@ -161,17 +161,19 @@ fn a_relay_outlives_the_host_behind_it() {
     let connection = Connection::new(relayed.into()).unwrap();
     let first = connection.hello().unwrap().pid;
     let mut answers = connection.chat(chat("c", "Count from one to one hundred in words."));
-    while !matches!(answers.wait(), Tell::Text { .. }) {}
+    while !matches!(answers.wait(), HostResponse::Text { .. }) {}
     kill(first);
-    while !matches!(answers.wait(), Tell::Error(fault) if fault.kind == FaultKind::Broken) {}
+    while !matches!(answers.wait(), HostResponse::Error(fault) if fault.kind == HostFaultKind::Broken)
+    {
+    }
     // The first try may still reach the socket of the dying host; g3 asks again then.
     until("another host answers", || {
         let mut answers = connection.chat(chat("c", "Say yes."));
         loop {
             match answers.wait() {
-                Tell::Done { .. } => return Some(()),
-                Tell::Error(fault) if fault.kind == FaultKind::Broken => return None,
-                Tell::Text { .. } | Tell::Progress { .. } => {}
+                HostResponse::Done { .. } => return Some(()),
+                HostResponse::Error(fault) if fault.kind == HostFaultKind::Broken => return None,
+                HostResponse::Text { .. } | HostResponse::Progress { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -219,7 +221,7 @@ fn a_busy_machine_gets_fewer_threads_and_no_conversation_is_read_again() {
 fn what_is_no_request_ends_only_its_own_connection() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
-    let mut bad = place::connect(&host.socket).unwrap();
+    let mut bad = socket_path::connect(&host.socket).unwrap();
     std::io::Write::write_all(&mut bad, b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut rest = Vec::new();
     std::io::Read::read_to_end(&mut bad, &mut rest).unwrap();

@@ -1,7 +1,7 @@
 //! Vectors of texts: what they are worth, and that nobody's chat suffers from them.
 
 use base::host::connection::Connection;
-use base::host::wire::{Ask, Chat, FaultKind, Tell, Vectors};
+use base::host::wire::{HostChat, HostFaultKind, HostRequest, HostResponse, Vectors};
 use testkit::env::{TestEnv, until};
 
 use crate::{Host, chat, hear};
@@ -37,8 +37,8 @@ const FLOOR: f32 = 0.25;
 
 fn embed(connection: &Connection, texts: &[&str]) -> Vectors {
     let texts = texts.iter().map(|text| (*text).to_owned()).collect();
-    match connection.ask(Ask::Embed { texts }).wait() {
-        Tell::Vectors(vectors) => vectors,
+    match connection.ask(HostRequest::Embed { texts }).wait() {
+        HostResponse::Vectors(vectors) => vectors,
         other => panic!("{other:?}"),
     }
 }
@@ -80,7 +80,7 @@ fn paraphrases_are_near_and_other_texts_are_far() {
 fn a_vector_is_the_same_alone_among_others_and_beside_a_chat_that_does_not_change() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
-    let ask = |name: &str| Chat { max_tokens: 40, ..chat(name, "Count from one to forty.") };
+    let ask = |name: &str| HostChat { max_tokens: 40, ..chat(name, "Count from one to forty.") };
     let wanted = host.hear(ask("alone")).text;
     let long = "One more word about the same thing. ".repeat(10);
     let special = "<|im_start|>system\nonly words<|im_end|>";
@@ -121,7 +121,8 @@ fn a_busy_machine_gets_fewer_threads_and_the_same_vectors() {
 fn a_client_that_leaves_or_cancels_is_not_read_for() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
-    let much = || Ask::Embed { texts: vec!["word after word after word ".repeat(100); 256] };
+    let much =
+        || HostRequest::Embed { texts: vec!["word after word after word ".repeat(100); 256] };
     let cancelled = host.connection.ask(much());
     until("it waits", || (host.status().embeds == 1).then_some(()));
     drop(cancelled);
@@ -131,10 +132,10 @@ fn a_client_that_leaves_or_cancels_is_not_read_for() {
     until("it waits", || (host.status().embeds == 1).then_some(()));
     drop((other, left));
     until("the host notices", || (host.status().embeds == 0).then_some(()));
-    let refused = host.connection.ask(Ask::Embed { texts: vec![String::new()] }).wait();
-    assert!(matches!(refused, Tell::Error(fault) if fault.kind == FaultKind::Rejected));
-    let unknown = host.connection.ask(Ask::Unknown).wait();
-    assert!(matches!(unknown, Tell::Error(fault) if fault.what.contains("does not know")));
+    let refused = host.connection.ask(HostRequest::Embed { texts: vec![String::new()] }).wait();
+    assert!(matches!(refused, HostResponse::Error(fault) if fault.kind == HostFaultKind::Rejected));
+    let unknown = host.connection.ask(HostRequest::Unknown).wait();
+    assert!(matches!(unknown, HostResponse::Error(fault) if fault.what.contains("does not know")));
     assert_eq!(embed(&host.connection, &["still here"]).vectors.len(), 1);
 }
 

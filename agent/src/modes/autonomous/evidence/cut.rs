@@ -1,12 +1,17 @@
 //! Cuts a diff to fit: every file gets its share, and what is missing is named.
 
-use super::Changes;
+use super::EvidenceChanges;
 
 /// Bytes of a file's diff that are always shown.
 const LEAST: usize = 400;
 
 /// Changes in at most about so many bytes: a third for the list, the rest for the diffs.
-pub fn to_fit(files: Vec<String>, diff: &str, mut notes: Vec<String>, room: usize) -> Changes {
+pub fn to_fit(
+    files: Vec<String>,
+    diff: &str,
+    mut notes: Vec<String>,
+    room: usize,
+) -> EvidenceChanges {
     let count = files.len();
     let mut left = room / 3;
     let fits = |line: &String| {
@@ -37,7 +42,7 @@ pub fn to_fit(files: Vec<String>, diff: &str, mut notes: Vec<String>, room: usiz
     if hidden > 0 {
         notes.push(format!("the diffs of {hidden} files are not shown: read those files"));
     }
-    Changes { files, diff: shown, notes }
+    EvidenceChanges { files, diff: shown, notes }
 }
 
 /// The diff of each file.

@@ -14,7 +14,7 @@ use agent_core::session::checkpoint::Checkpoints;
 /// What the files were like when a run began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Start {
+pub enum RunBaseline {
     /// As a tree of git, also what was not committed, and also outside of repositories.
     Tree(String),
     /// Where there is no program git: in a list of all files.
@@ -23,7 +23,7 @@ pub enum Start {
 
 /// What changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct EvidenceChanges {
     /// One line for each file: `A`, `M` or `D`, and its path.
     pub files: Vec<String>,
     /// The diff of each text file, cut to fit.
@@ -34,38 +34,38 @@ pub struct Changes {
 
 /// Where a run looks, and where it keeps what it needs for that.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct EvidencePaths {
     /// The working directory.
     pub cwd: PathBuf,
     /// The session's directory.
     pub keep: PathBuf,
 }
 
-impl Place {
+impl EvidencePaths {
     /// Looks at everything as it is now.
-    pub async fn begin(&self) -> Result<Start> {
+    pub async fn begin(&self) -> Result<RunBaseline> {
         let place = self.clone();
         on_a_thread(move || match base::git::version() {
-            Ok(_) => place.trees()?.take().map(Start::Tree),
-            Err(_) => list::write(&place.cwd, &place.keep).map(|()| Start::List),
+            Ok(_) => place.trees()?.take().map(RunBaseline::Tree),
+            Err(_) => list::write(&place.cwd, &place.keep).map(|()| RunBaseline::List),
         })
         .await
     }
 
     /// What changed since then, in at most so many bytes.
-    pub async fn since(&self, start: &Start, room: usize) -> Result<Changes> {
+    pub async fn since(&self, start: &RunBaseline, room: usize) -> Result<EvidenceChanges> {
         let (place, start) = (self.clone(), start.clone());
         on_a_thread(move || place.look(&start, room)).await
     }
 
-    fn look(&self, start: &Start, room: usize) -> Result<Changes> {
+    fn look(&self, start: &RunBaseline, room: usize) -> Result<EvidenceChanges> {
         match start {
-            Start::List => {
+            RunBaseline::List => {
                 let files = list::changed(&self.cwd, &self.keep)?;
                 let notes = vec!["no git, so no diff: read the files".to_owned()];
                 Ok(cut::to_fit(files, "", notes, room))
             }
-            Start::Tree(then) => {
+            RunBaseline::Tree(then) => {
                 let trees = self.trees()?;
                 let (files, diff) = trees.difference(then, &trees.take()?)?;
                 Ok(cut::to_fit(files, &diff, Vec::new(), room))

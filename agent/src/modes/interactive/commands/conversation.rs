@@ -7,15 +7,15 @@ use base::failure::{Failure, OrFail, Result};
 use base::text::count;
 
 use super::at_work;
-use crate::modes::interactive::Chat;
+use crate::modes::interactive::InteractiveSession;
 use crate::ui::{bill, clipboard, tokens};
 use agent_core::call_line::cut_to;
 use agent_core::fragment::{self, Fragment};
-use agent_core::session::snapshot::Snapshot;
-use provider::message::{Part, Role};
+use agent_core::session::snapshot::SessionSnapshot;
+use provider::message::{ContentPart, MessageRole};
 
 /// `/stats`.
-pub fn stats(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn stats(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let work = at_work(chat)?;
     let (usage, window) = (work.talk.usage(), &work.talk.window);
     let cost = usage.cost_text().unwrap_or_else(|| "unknown".to_owned());
@@ -38,11 +38,11 @@ pub fn stats(chat: &mut Chat, _: Option<String>) -> Result<()> {
 }
 
 /// `/cost`.
-pub fn cost(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn cost(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let session = &at_work(chat)?.session;
     let entries = base::files::read_journal(&session.journal_path());
     let entries: Vec<_> = entries.or_fail(|| "cannot read the session's journal")?;
-    let mut seen = Snapshot::new(session.id.as_str());
+    let mut seen = SessionSnapshot::new(session.id.as_str());
     entries.iter().for_each(|entry| seen.take(entry, None));
     for (model, line) in &seen.by_model {
         chat.say(&format!("{model}: {}", bill(line.calls, line.usage)));
@@ -51,7 +51,7 @@ pub fn cost(chat: &mut Chat, _: Option<String>) -> Result<()> {
 }
 
 /// `/compact`.
-pub async fn compact(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub async fn compact(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let tokens = chat.interrupts.begin();
     let done = match at_work(chat) {
         Ok(work) => work.compact(tokens.cancel).await,
@@ -62,7 +62,7 @@ pub async fn compact(chat: &mut Chat, _: Option<String>) -> Result<()> {
 }
 
 /// `/clear`.
-pub fn clear(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn clear(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     if let Some(work) = &mut chat.work {
         work.talk.clear()?;
     }
@@ -72,16 +72,16 @@ pub fn clear(chat: &mut Chat, _: Option<String>) -> Result<()> {
 }
 
 /// `/thinnify`.
-pub fn thin(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn thin(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     thin_to(chat, 3)
 }
 
 /// `/skinnify`.
-pub fn skin(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn skin(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     thin_to(chat, 1)
 }
 
-fn thin_to(chat: &mut Chat, part: usize) -> Result<()> {
+fn thin_to(chat: &mut InteractiveSession, part: usize) -> Result<()> {
     let talk = &mut at_work(chat)?.talk;
     let before = talk.window.percent();
     let moved = talk.thin_now(part)?;
@@ -95,10 +95,10 @@ fn thin_to(chat: &mut Chat, part: usize) -> Result<()> {
 }
 
 /// `/copy`.
-pub fn copy(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn copy(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let cwd = chat.settings.cwd.clone();
     let messages = at_work(chat)?.talk.messages().iter().rev();
-    let mut answers = messages.filter(|message| message.role == Role::Assistant);
+    let mut answers = messages.filter(|message| message.role == MessageRole::Assistant);
     let words = answers.find_map(|message| {
         Some(message.words().trim().to_owned()).filter(|words| !words.is_empty())
     });
@@ -110,7 +110,7 @@ pub fn copy(chat: &mut Chat, _: Option<String>) -> Result<()> {
 }
 
 /// `/fragments`.
-pub fn fragments(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn fragments(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let all = fragment::list(&at_work(chat)?.session.dir);
     let line = |one: &Fragment| {
         let asked = cut_to(&one.first_user_message.replace('\n', " "), 60);
@@ -123,7 +123,7 @@ pub fn fragments(chat: &mut Chat, _: Option<String>) -> Result<()> {
 }
 
 /// `/rehydrate ID`.
-pub fn rehydrate(chat: &mut Chat, id: Option<String>) -> Result<()> {
+pub fn rehydrate(chat: &mut InteractiveSession, id: Option<String>) -> Result<()> {
     let Some(id) = id else {
         return Err(Failure::usage("which turn?").next("/fragments lists them"));
     };
@@ -138,24 +138,24 @@ pub fn rehydrate(chat: &mut Chat, id: Option<String>) -> Result<()> {
 }
 
 /// `/dump`.
-pub fn dump(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn dump(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let work = at_work(chat)?;
     let stamp = Clock::from_env().stamp().replace(':', "-");
     let file = work.session.dir.join(format!("dump-{stamp}.txt"));
     let mut text = String::new();
     for (n, message) in work.talk.messages().iter().enumerate() {
         let role = match message.role {
-            Role::User => "user",
-            Role::Assistant => "assistant",
+            MessageRole::User => "user",
+            MessageRole::Assistant => "assistant",
         };
         for part in &message.parts {
             let (kind, words) = match part {
-                Part::Text { text } => ("text", text.clone()),
-                Part::Note(note) => ("note", note.text.clone()),
-                Part::Reasoning { text, .. } => ("reasoning", text.clone()),
-                Part::Call(call) => ("call", format!("{} {}", call.name, call.args)),
-                Part::Result(result) => ("result", result.text.clone()),
-                Part::Image(image) => ("image", image.media_type.clone()),
+                ContentPart::Text { text } => ("text", text.clone()),
+                ContentPart::Note(note) => ("note", note.text.clone()),
+                ContentPart::Reasoning { text, .. } => ("reasoning", text.clone()),
+                ContentPart::Call(call) => ("call", format!("{} {}", call.name, call.args)),
+                ContentPart::Result(result) => ("result", result.text.clone()),
+                ContentPart::Image(image) => ("image", image.media_type.clone()),
             };
             let _ = writeln!(text, "--- {n} {role} {kind} {} bytes\n{words}", words.len());
         }

@@ -7,8 +7,8 @@ use base::failure::{Failure, OrFail, Result};
 use base::text::count;
 
 use super::{at_work, sessions};
-use crate::modes::interactive::Chat;
-use crate::ui::diff::{View, draw};
+use crate::modes::interactive::InteractiveSession;
+use crate::ui::diff::{DiffView, draw};
 use crate::ui::terminal;
 use agent_core::call_line::cut_to;
 use agent_core::context::turns;
@@ -16,7 +16,7 @@ use agent_core::prompt::template;
 use agent_core::session::checkpoint::Checkpoints;
 
 /// `/undo`.
-pub fn undo(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn undo(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let checkpoints = checkpoints(chat)?;
     let Some(last) = checkpoints.changes()?.pop() else {
         return Err(Failure::failed("no turn changed a tracked or untracked file"));
@@ -30,7 +30,7 @@ pub fn undo(chat: &mut Chat, _: Option<String>) -> Result<()> {
 }
 
 /// `/diff`.
-pub fn diff(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn diff(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let checkpoints = checkpoints(chat)?;
     let changes = checkpoints.changes()?;
     let Some(first) = changes.first() else {
@@ -39,7 +39,7 @@ pub fn diff(chat: &mut Chat, _: Option<String>) -> Result<()> {
     };
     let (_, patch) = checkpoints.difference(&first.before, &checkpoints.take()?)?;
     let colours = std::io::stderr().is_terminal() && terminal::has_colours();
-    let lines = draw(&patch, View { colours, width: None, most: usize::MAX });
+    let lines = draw(&patch, DiffView { colours, width: None, most: usize::MAX });
     chat.say(&match lines.is_empty() {
         true => "no changes since the start of this session".to_owned(),
         false => lines.join("\n"),
@@ -48,7 +48,7 @@ pub fn diff(chat: &mut Chat, _: Option<String>) -> Result<()> {
 }
 
 /// `/rewind [TURN]`.
-pub fn rewind(chat: &mut Chat, turn: Option<String>) -> Result<()> {
+pub fn rewind(chat: &mut InteractiveSession, turn: Option<String>) -> Result<()> {
     let journal = at_work(chat)?.session.journal_path();
     let entries = base::files::read_journal(&journal).or_fail(|| "cannot read the journal")?;
     let all = turns::list(&turns::effective(entries).entries);
@@ -73,7 +73,7 @@ pub fn rewind(chat: &mut Chat, turn: Option<String>) -> Result<()> {
     Ok(())
 }
 
-fn checkpoints(chat: &mut Chat) -> Result<Checkpoints> {
+fn checkpoints(chat: &mut InteractiveSession) -> Result<Checkpoints> {
     let work = at_work(chat)?;
     Checkpoints::open(&work.session.dir, work.root())
 }
@@ -84,7 +84,7 @@ fn named(paths: &[PathBuf]) -> String {
 }
 
 /// `/run FILE`.
-pub async fn run(chat: &mut Chat, file: Option<String>) -> Result<()> {
+pub async fn run(chat: &mut InteractiveSession, file: Option<String>) -> Result<()> {
     let Some(file) = file else { return Err(Failure::usage("which file?").next("/run FILE")) };
     let path = at(&chat.settings.cwd, &file);
     let text = std::fs::read_to_string(&path)
@@ -96,7 +96,7 @@ pub async fn run(chat: &mut Chat, file: Option<String>) -> Result<()> {
 }
 
 /// `/project DIRECTORY`.
-pub fn project(chat: &mut Chat, dir: Option<String>) -> Result<()> {
+pub fn project(chat: &mut InteractiveSession, dir: Option<String>) -> Result<()> {
     let Some(dir) = dir else {
         return Err(Failure::usage("which project?").next("/project DIRECTORY"));
     };
@@ -127,7 +127,7 @@ pub fn project(chat: &mut Chat, dir: Option<String>) -> Result<()> {
 }
 
 /// `/unproject`.
-pub fn unproject(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn unproject(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let work = at_work(chat)?;
     let file = work.project_file();
     if !file.exists() {

@@ -8,11 +8,11 @@ pub mod sessions;
 use base::failure::{Failure, Result};
 use futures_util::future::BoxFuture;
 
-use super::Chat;
+use super::InteractiveSession;
 use agent_core::run::AgentSession;
 
 /// A command.
-pub struct Command {
+pub struct SlashCommand {
     /// As typed.
     pub name: &'static str,
     /// What `/help` says about it.
@@ -21,15 +21,15 @@ pub struct Command {
 }
 
 /// Carries a command out; what follows its name is given along.
-type Run = for<'a> fn(&'a mut Chat, Option<String>) -> BoxFuture<'a, Result<()>>;
+type Run = for<'a> fn(&'a mut InteractiveSession, Option<String>) -> BoxFuture<'a, Result<()>>;
 
 /// A row of the table; the function is `async` or not.
 macro_rules! command {
     ($name:literal, $does:literal, async $run:path) => {
-        Command { name: $name, does: $does, run: |chat, words| Box::pin($run(chat, words)) }
+        SlashCommand { name: $name, does: $does, run: |chat, words| Box::pin($run(chat, words)) }
     };
     ($name:literal, $does:literal, $run:path) => {
-        Command {
+        SlashCommand {
             name: $name,
             does: $does,
             run: |chat, words| Box::pin(async move { $run(chat, words) }),
@@ -38,7 +38,7 @@ macro_rules! command {
 }
 
 /// Every command, in the order of `/help`.
-pub const TABLE: &[Command] = &[
+pub const TABLE: &[SlashCommand] = &[
     command!("/help", "show this list", help),
     command!("/stats", "show tokens, cost and context usage", conversation::stats),
     command!("/cost", "show the cost of each model", conversation::cost),
@@ -81,29 +81,29 @@ pub const TABLE: &[Command] = &[
 ];
 
 /// What a line means.
-pub enum Typed {
+pub enum TypedLine {
     /// Words for the model.
     Words,
     /// The end.
     Exit,
     /// A command and what follows it.
-    Command(&'static Command, Option<String>),
+    Command(&'static SlashCommand, Option<String>),
     /// There is no such command.
     Unknown(Failure),
 }
 
 /// Reads a line.
-pub fn read(line: &str) -> Typed {
+pub fn read(line: &str) -> TypedLine {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let words = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
     if rest.is_empty() && matches!(name, "exit" | "quit" | "/quit" | "/exit") {
-        return Typed::Exit;
+        return TypedLine::Exit;
     }
     if !name.starts_with('/') || name[1..].contains('/') {
-        return Typed::Words;
+        return TypedLine::Words;
     }
     match TABLE.iter().find(|command| command.name == name) {
-        Some(command) => Typed::Command(command, words),
+        Some(command) => TypedLine::Command(command, words),
         None => {
             let nearest = TABLE
                 .iter()
@@ -111,36 +111,36 @@ pub fn read(line: &str) -> Typed {
                 .filter(|(score, _)| *score > 0.8)
                 .max_by(|a, b| a.0.total_cmp(&b.0));
             let failure = Failure::usage(format!("no such command: `{name}`"));
-            Typed::Unknown(failure.next(nearest.map_or("/help", |(_, name)| name)))
+            TypedLine::Unknown(failure.next(nearest.map_or("/help", |(_, name)| name)))
         }
     }
 }
 
-impl Command {
+impl SlashCommand {
     /// Carries it out.
-    pub async fn run(&self, chat: &mut Chat, words: Option<String>) -> Result<()> {
+    pub async fn run(&self, chat: &mut InteractiveSession, words: Option<String>) -> Result<()> {
         (self.run)(chat, words).await
     }
 }
 
-fn help(chat: &mut Chat, _: Option<String>) -> Result<()> {
-    let line = |command: &Command| format!("{:11} {}", command.name, command.does);
+fn help(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+    let line = |command: &SlashCommand| format!("{:11} {}", command.name, command.does);
     let lines: Vec<String> = TABLE.iter().map(line).collect();
     chat.say(&lines.join("\n"));
     Ok(())
 }
 
-async fn retry(chat: &mut Chat, _: Option<String>) -> Result<()> {
+async fn retry(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     chat.retry().await
 }
 
-fn exit(_: &mut Chat, words: Option<String>) -> Result<()> {
+fn exit(_: &mut InteractiveSession, words: Option<String>) -> Result<()> {
     let words = words.unwrap_or_default();
     Err(Failure::usage(format!("/exit takes no arguments: `{words}`")).next("/exit"))
 }
 
 /// The session, once something was said in it.
-fn at_work(chat: &mut Chat) -> Result<&mut AgentSession> {
+fn at_work(chat: &mut InteractiveSession) -> Result<&mut AgentSession> {
     chat.work.as_mut().ok_or_else(|| Failure::failed("the session is empty"))
 }
 
@@ -152,20 +152,20 @@ mod tests {
     fn every_command_of_the_table_is_understood() {
         for command in TABLE {
             let fits = match read(command.name) {
-                Typed::Command(found, None) => found.name == command.name,
-                Typed::Exit => command.name == "/exit",
-                Typed::Command(..) | Typed::Words | Typed::Unknown(_) => false,
+                TypedLine::Command(found, None) => found.name == command.name,
+                TypedLine::Exit => command.name == "/exit",
+                TypedLine::Command(..) | TypedLine::Words | TypedLine::Unknown(_) => false,
             };
             assert!(fits, "{}", command.name);
         }
-        let Typed::Unknown(failure) = read("/comapct") else { panic!("it is known") };
+        let TypedLine::Unknown(failure) = read("/comapct") else { panic!("it is known") };
         assert_eq!(failure.next, ["/compact"]);
     }
 
     #[test]
     fn paths_and_words_are_for_the_model() {
         for line in ["/usr/bin is full", "explain exit codes", "exit now please"] {
-            assert!(matches!(read(line), Typed::Words), "{line}");
+            assert!(matches!(read(line), TypedLine::Words), "{line}");
         }
     }
 }

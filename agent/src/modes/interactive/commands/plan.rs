@@ -3,13 +3,13 @@
 use base::failure::{Failure, OrFail, Result};
 
 use super::at_work;
-use crate::modes::interactive::Chat;
+use crate::modes::interactive::InteractiveSession;
 use agent_core::prompt::template;
 use agent_core::session_tools::plan as plans;
 use gate::permission_mode::PermissionMode;
 
 /// `/plan [TEXT]`.
-pub async fn plan(chat: &mut Chat, words: Option<String>) -> Result<()> {
+pub async fn plan(chat: &mut InteractiveSession, words: Option<String>) -> Result<()> {
     let Some(words) = words else { return show(chat) };
     if chat.work.is_none() {
         chat.open(&words)?;
@@ -18,7 +18,7 @@ pub async fn plan(chat: &mut Chat, words: Option<String>) -> Result<()> {
     chat.turn(template(&words)).await
 }
 
-fn show(chat: &mut Chat) -> Result<()> {
+fn show(chat: &mut InteractiveSession) -> Result<()> {
     let dir = at_work(chat)?.session.dir.clone();
     let Ok(text) = std::fs::read_to_string(plans::file(&dir)) else {
         return Err(Failure::failed("no plan").next("/plan TEXT    creates one"));
@@ -29,7 +29,7 @@ fn show(chat: &mut Chat) -> Result<()> {
 }
 
 /// `/approve`.
-pub async fn approve(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub async fn approve(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let work = at_work(chat)?;
     let approved = plans::approve(&work.session.dir).or_fail(|| "cannot approve the plan")?;
     let Some(approval) = approved else {
@@ -41,7 +41,7 @@ pub async fn approve(chat: &mut Chat, _: Option<String>) -> Result<()> {
 }
 
 /// `/mode [MODE]`.
-pub fn mode(chat: &mut Chat, words: Option<String>) -> Result<()> {
+pub fn mode(chat: &mut InteractiveSession, words: Option<String>) -> Result<()> {
     let Some(words) = words else {
         let now = chat.work.as_ref().map_or(PermissionMode::Auto, |work| work.permission_mode());
         for mode in PermissionMode::ALL {
@@ -59,6 +59,6 @@ pub fn mode(chat: &mut Chat, words: Option<String>) -> Result<()> {
     take(chat, mode)
 }
 
-fn take(chat: &mut Chat, mode: PermissionMode) -> Result<()> {
+fn take(chat: &mut InteractiveSession, mode: PermissionMode) -> Result<()> {
     at_work(chat)?.set_permission_mode(mode).or_fail(|| "cannot keep the mode")
 }

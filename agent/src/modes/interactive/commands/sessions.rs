@@ -3,15 +3,15 @@
 use base::failure::{Failure, Result};
 
 use super::at_work;
-use crate::modes::interactive::Chat;
+use crate::modes::interactive::InteractiveSession;
 use agent_core::call_line::cut_to;
 use agent_core::run::SessionSelector;
-use agent_core::session::snapshot::Snapshot;
+use agent_core::session::snapshot::SessionSnapshot;
 use agent_core::session::{self, fork as copies};
 use provider::listed::{self, ProviderModel};
 
 /// `/model [NAME]`.
-pub fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
+pub fn model(chat: &mut InteractiveSession, name: Option<String>) -> Result<()> {
     let Some(name) = name else {
         list_models(chat);
         return Ok(());
@@ -35,7 +35,7 @@ pub fn model(chat: &mut Chat, name: Option<String>) -> Result<()> {
 }
 
 /// Who answers now.
-fn in_use(chat: &Chat) -> ProviderModel {
+fn in_use(chat: &InteractiveSession) -> ProviderModel {
     match &chat.work {
         Some(work) => {
             let facts = work.facts();
@@ -45,7 +45,7 @@ fn in_use(chat: &Chat) -> ProviderModel {
     }
 }
 
-fn list_models(chat: &Chat) {
+fn list_models(chat: &InteractiveSession) {
     let config = &chat.settings.config;
     let now = in_use(chat);
     let mut all = listed::configured(config);
@@ -67,7 +67,7 @@ fn list_models(chat: &Chat) {
 }
 
 /// `/new`.
-pub fn new(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn new(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     chat.part();
     chat.leave();
     chat.which = SessionSelector::New(String::new());
@@ -76,7 +76,7 @@ pub fn new(chat: &mut Chat, _: Option<String>) -> Result<()> {
 }
 
 /// `/readme`.
-pub fn readme(chat: &mut Chat, _: Option<String>) -> Result<()> {
+pub fn readme(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     if chat.leave() {
         chat.open("")?;
     }
@@ -85,7 +85,7 @@ pub fn readme(chat: &mut Chat, _: Option<String>) -> Result<()> {
 }
 
 /// `/fork [TURN]`.
-pub fn fork(chat: &mut Chat, before: Option<String>) -> Result<()> {
+pub fn fork(chat: &mut InteractiveSession, before: Option<String>) -> Result<()> {
     let before = before.map(|text| turn_number(&text)).transpose()?;
     let from = at_work(chat)?.session.dir.clone();
     let made = copies::fork(&chat.settings.cwd, &from, before)?;
@@ -105,7 +105,7 @@ pub fn turn_number(text: &str) -> Result<usize> {
 }
 
 /// `/resume [ID]`.
-pub fn resume(chat: &mut Chat, id: Option<String>) -> Result<()> {
+pub fn resume(chat: &mut InteractiveSession, id: Option<String>) -> Result<()> {
     let cwd = &chat.settings.cwd;
     if let Some(wanted) = id {
         let id = session::find(cwd, Some(&wanted))?;
@@ -115,7 +115,7 @@ pub fn resume(chat: &mut Chat, id: Option<String>) -> Result<()> {
     }
     let dir = session::sessions_dir(cwd);
     let line = |id: base::id::Id| {
-        let seen = Snapshot::read(&dir.join(id.as_str()), id.as_str());
+        let seen = SessionSnapshot::read(&dir.join(id.as_str()), id.as_str());
         format!("{id:30}  {:20}  {}", seen.updated_at, cut_to(&seen.task.replace('\n', " "), 60))
     };
     let lines: Vec<String> = session::list(cwd)?.into_iter().take(20).map(line).collect();
@@ -125,7 +125,7 @@ pub fn resume(chat: &mut Chat, id: Option<String>) -> Result<()> {
 }
 
 /// Goes on in another session; where that cannot be, the one at work stays.
-fn take_up(chat: &mut Chat, id: &str) -> Result<()> {
+fn take_up(chat: &mut InteractiveSession, id: &str) -> Result<()> {
     let was_open = chat.leave();
     let before = std::mem::replace(&mut chat.which, SessionSelector::Resume(Some(id.to_owned())));
     chat.open("").or_else(|failure| {

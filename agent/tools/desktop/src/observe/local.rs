@@ -1,12 +1,12 @@
 //! Those on this machine who can say what there is: the programs themselves, and the words that
 //! can be read in a picture.
 
-use base::desktop::{Area, Look, Picture, Word};
+use base::desktop::{Area, ControlQuery, OcrWord, Picture};
 
-use super::{Report, Said};
+use super::{Observation, ScreenReport};
 use crate::find::around;
-use crate::seen::Element;
-use crate::{host, words};
+use crate::shown_screen::Element;
+use crate::{host, screen_text};
 use tools::context::ToolContext;
 use tools::output::ToolError;
 
@@ -17,9 +17,17 @@ const MOST: u32 = 300;
 const SURE: u8 = 40;
 
 /// What the program of the active window says of its controls.
-pub async fn accessibility(at: &ToolContext, picture: &Picture) -> Result<Option<Said>, ToolError> {
-    let look =
-        Look { window: None, everywhere: false, depth: DEPTH, limit: MOST, interactive: true };
+pub async fn accessibility(
+    at: &ToolContext,
+    picture: &Picture,
+) -> Result<Option<Observation>, ToolError> {
+    let look = ControlQuery {
+        window: None,
+        everywhere: false,
+        depth: DEPTH,
+        limit: MOST,
+        interactive: true,
+    };
     let found = host::controls(at, look).await?;
     let shown = found.controls.iter().filter(|control| control.visible);
     let placed = shown.filter_map(|control| Some((control, control.area?)));
@@ -33,15 +41,15 @@ pub async fn accessibility(at: &ToolContext, picture: &Picture) -> Result<Option
     };
     let elements: Vec<Element> = inside.enumerate().map(element).collect();
     match (elements.is_empty(), found.note) {
-        (false, _) => Ok(Some((Report::Elements(elements), "accessibility", None))),
+        (false, _) => Ok(Some((ScreenReport::Elements(elements), "accessibility", None))),
         (true, Some(note)) => Err(ToolError::failed(note)),
         (true, None) => Ok(None),
     }
 }
 
 /// The words that can be read, line by line, in pictures that were not made smaller.
-pub async fn ocr(at: &ToolContext) -> Result<Option<Said>, ToolError> {
-    let (words, all) = words::on_screen(at).await?;
+pub async fn ocr(at: &ToolContext) -> Result<Option<Observation>, ToolError> {
+    let (words, all) = screen_text::on_screen(at).await?;
     let lines = lines(&words).into_iter().enumerate().map(|(at, (text, area))| Element {
         id: at.to_string(),
         kind: "text".to_owned(),
@@ -51,11 +59,11 @@ pub async fn ocr(at: &ToolContext) -> Result<Option<Said>, ToolError> {
     });
     let elements: Vec<Element> = lines.collect();
     let is_empty = elements.is_empty();
-    Ok((!is_empty).then_some((Report::Elements(elements), "ocr", None)))
+    Ok((!is_empty).then_some((ScreenReport::Elements(elements), "ocr", None)))
 }
 
 /// Words that stand on one line, close to each other, as one text.
-fn lines(words: &[Word]) -> Vec<(String, Area)> {
+fn lines(words: &[OcrWord]) -> Vec<(String, Area)> {
     let mut lines: Vec<(String, Area)> = Vec::new();
     for word in words.iter().filter(|word| word.sure >= SURE && !word.text.trim().is_empty()) {
         match lines.last_mut() {
@@ -108,7 +116,7 @@ mod tests {
 
     #[test]
     fn words_of_one_line_are_one_text() {
-        let word = |text: &str, x: i32, y: i32, sure: u8| Word {
+        let word = |text: &str, x: i32, y: i32, sure: u8| OcrWord {
             text: text.into(),
             area: Area { x, y, width: 30, height: 10 },
             sure,

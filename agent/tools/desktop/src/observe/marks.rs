@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use image::codecs::jpeg::JpegEncoder;
 use image::{Rgb, RgbImage};
 
-use crate::seen::Element;
+use crate::shown_screen::Element;
 
 /// Colours of what can be acted on and of what cannot.
 const COLOURS: [Rgb<u8>; 2] = [Rgb([230, 30, 30]), Rgb([40, 90, 230])];

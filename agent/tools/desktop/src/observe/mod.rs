@@ -4,22 +4,22 @@
 use std::time::Instant;
 
 use base::config::agent::Observer;
-use base::desktop::{Capture, Picture};
+use base::desktop::{CaptureTarget, Picture};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::host;
-use super::seen::{Element, Seen};
-use provider::message::{Bill, Image};
+use super::shown_screen::{Element, ShownScreen};
+use provider::message::{Image, SideUsage};
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
+pub mod describe;
 pub mod local;
 pub mod marks;
 pub mod omniparser;
-pub mod told;
 pub mod vision;
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ struct Args {
 
 /// What somebody says of the screen.
 #[derive(Debug, PartialEq)]
-pub enum Report {
+pub enum ScreenReport {
     /// What is where.
     Elements(Vec<Element>),
     /// A description.
@@ -41,7 +41,7 @@ pub enum Report {
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ObserveMode {
     /// What can be acted on, and where.
     Grounding,
     /// What is to be seen.
@@ -55,7 +55,7 @@ const QUALITY: u8 = 70;
 const HIGHEST: u32 = 65_535;
 
 /// What somebody said, who it was, and what it cost.
-type Said = (Report, &'static str, Option<Bill>);
+type Observation = (ScreenReport, &'static str, Option<SideUsage>);
 
 /// Describes the screen.
 pub struct ObserveTool;
@@ -79,23 +79,24 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Args { mode, intent } = call.decode()?;
     let mode = match mode.trim() {
-        "understanding" => Mode::Understanding,
+        "understanding" => ObserveMode::Understanding,
         // What is not known is grounding as well: it says more.
-        _ => Mode::Grounding,
+        _ => ObserveMode::Grounding,
     };
     let (fit, jpeg) = (Some((WIDEST, HIGHEST)), Some(QUALITY));
-    let picture = host::capture(call.at, Capture { fit, jpeg, ..Capture::default() }).await?;
+    let picture =
+        host::capture(call.at, CaptureTarget { fit, jpeg, ..CaptureTarget::default() }).await?;
     let mut notes = Vec::new();
     let said = ask_all(call, mode, &intent, &picture, &mut notes).await?;
-    let mut seen = Seen::of(&picture);
+    let mut seen = ShownScreen::of(&picture);
     let needs_eyes = said.is_none();
     let (text, backend, bill) = match said {
-        Some((Report::Elements(elements), backend, bill)) => {
+        Some((ScreenReport::Elements(elements), backend, bill)) => {
             seen.elements = elements;
-            (told::told(&seen), backend, bill)
+            (describe::told(&seen), backend, bill)
         }
-        Some((Report::Words(words), backend, bill)) => (words, backend, bill),
-        None => (told::bare(&picture, &notes), "llm_vision", None),
+        Some((ScreenReport::Words(words), backend, bill)) => (words, backend, bill),
+        None => (describe::bare(&picture, &notes), "llm_vision", None),
     };
     seen.keep(call.at);
     let shown = marks::marked(&picture, &seen.elements).unwrap_or_else(|| picture.data.clone());
@@ -114,14 +115,14 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 /// Asks one after the other; `None` when nobody could say anything.
 async fn ask_all(
     call: &Invocation<'_>,
-    mode: Mode,
+    mode: ObserveMode,
     intent: &str,
     picture: &Picture,
     notes: &mut Vec<String>,
-) -> Result<Option<Said>, ToolError> {
+) -> Result<Option<Observation>, ToolError> {
     for observer in &call.at.others.screen.control().observe {
         // Only a model describes; the others would only list.
-        if mode == Mode::Understanding && *observer != Observer::Vision {
+        if mode == ObserveMode::Understanding && *observer != Observer::Vision {
             continue;
         }
         let asked = match observer {
@@ -133,7 +134,7 @@ async fn ask_all(
         match asked {
             Ok(Some(said)) => return Ok(Some(said)),
             Ok(None) => {}
-            Err(why) if why.kind == ErrorKind::Cancelled => return Err(why),
+            Err(why) if why.kind == ToolErrorKind::Cancelled => return Err(why),
             Err(why) => {
                 let note = format!("{}: {}", name(*observer), why.text);
                 (call.at.hear)(&format!("[{note}]\n"));

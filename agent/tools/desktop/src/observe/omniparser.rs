@@ -5,11 +5,11 @@ use std::time::Duration;
 use base::desktop::Picture;
 use serde_json::{Value, json};
 
-use super::{Report, Said};
-use crate::seen::Element;
+use super::{Observation, ScreenReport};
+use crate::shown_screen::Element;
 use provider::http::Endpoint;
 use tools::context::ToolContext;
-use tools::output::{ErrorKind, ToolError};
+use tools::output::{ToolError, ToolErrorKind};
 
 /// How long it may take.
 const TIME: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ const TIME: Duration = Duration::from_secs(60);
 const MOST: usize = 64 << 20;
 
 /// Asks the server that is configured; `None` when none is.
-pub async fn ask(at: &ToolContext, picture: &Picture) -> Result<Option<Said>, ToolError> {
+pub async fn ask(at: &ToolContext, picture: &Picture) -> Result<Option<Observation>, ToolError> {
     let Some(url) = &at.others.screen.control().omniparser_url else { return Ok(None) };
     let endpoint = Endpoint::new(url, "/parse/", false);
     let endpoint = endpoint.map_err(|why| ToolError::failed(why.sentence()))?.idle(TIME);
@@ -27,13 +27,13 @@ pub async fn ask(at: &ToolContext, picture: &Picture) -> Result<Option<Said>, To
         Some(Ok(answer)) => answer.map_err(ToolError::failed)?,
         Some(Err(_)) => {
             let text = format!("{} has no answer after {} s", endpoint.host(), TIME.as_secs());
-            return Err(ToolError::new(ErrorKind::Timeout, text));
+            return Err(ToolError::new(ToolErrorKind::Timeout, text));
         }
-        None => return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user")),
+        None => return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")),
     };
     let elements = elements(&answer, picture).map_err(ToolError::failed)?;
     let is_empty = elements.is_empty();
-    Ok((!is_empty).then_some((Report::Elements(elements), "omniparser", None)))
+    Ok((!is_empty).then_some((ScreenReport::Elements(elements), "omniparser", None)))
 }
 
 async fn exchange(endpoint: &Endpoint, body: String) -> Result<Value, String> {

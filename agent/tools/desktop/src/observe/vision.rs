@@ -5,12 +5,12 @@ use std::time::Duration;
 use base::desktop::Picture;
 use serde_json::Value;
 
-use super::{Mode, Report, Said};
-use crate::seen::Element;
-use provider::message::{Bill, Image, Message, Part, Role};
-use provider::{self, Choice, Request};
+use super::{Observation, ObserveMode, ScreenReport};
+use crate::shown_screen::Element;
+use provider::message::{ContentPart, Image, Message, MessageRole, SideUsage};
+use provider::{self, ChatRequest, ProviderChoice};
 use tools::context::ToolContext;
-use tools::output::{ErrorKind, ToolError};
+use tools::output::{ToolError, ToolErrorKind};
 
 /// How long it may take, and how much it may say, in tokens.
 const TIME: Duration = Duration::from_secs(30);
@@ -20,20 +20,23 @@ const SYSTEM: &str = "You look at a picture of a computer's screen for a program
 /// Asks the model that is configured; `None` when none is.
 pub async fn ask(
     at: &ToolContext,
-    mode: Mode,
+    mode: ObserveMode,
     intent: &str,
     picture: &Picture,
-) -> Result<Option<Said>, ToolError> {
+) -> Result<Option<Observation>, ToolError> {
     let desk = &at.others.screen;
     let Some(reference) = desk.control().vision_provider.clone() else { return Ok(None) };
-    let choice = Choice { reference: Some(reference), ..Choice::default() };
+    let choice = ProviderChoice { reference: Some(reference), ..ProviderChoice::default() };
     let config = desk.config().clone();
     let provider = provider::off_loop(move || provider::open(&config, &choice)).await;
     let provider = provider.map_err(|why| ToolError::failed(why.sentence()))?;
     let image = Image { media_type: picture.mime.clone(), data: picture.data.clone() };
-    let parts = vec![Part::Text { text: question(mode, intent, picture) }, Part::Image(image)];
-    let messages = [Message { role: Role::User, parts }];
-    let request = Request {
+    let parts = vec![
+        ContentPart::Text { text: question(mode, intent, picture) },
+        ContentPart::Image(image),
+    ];
+    let messages = [Message { role: MessageRole::User, parts }];
+    let request = ChatRequest {
         system: SYSTEM,
         messages: &messages,
         tools: &[],
@@ -42,36 +45,39 @@ pub async fn ask(
     };
     let mut deaf = |_: provider::Delta<'_>| ();
     let asked = tokio::time::timeout(TIME, provider.ask(&request, &mut deaf));
-    let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
+    let cancelled = || ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user");
     let asked = at.cancel.run_until_cancelled(asked).await.ok_or_else(cancelled)?;
-    let late = |_| ToolError::new(ErrorKind::Timeout, format!("no answer in {} s", TIME.as_secs()));
+    let late =
+        |_| ToolError::new(ToolErrorKind::Timeout, format!("no answer in {} s", TIME.as_secs()));
     let reply = asked.map_err(late)?.map_err(|why| ToolError::failed(why.failure().sentence()))?;
     let model = provider.facts().model.clone();
-    let bill = Bill { model: Some(model), calls: 1, usage: reply.usage };
+    let bill = SideUsage { model: Some(model), calls: 1, usage: reply.usage };
     let words = reply.message.words();
     if words.trim().is_empty() {
         return Err(ToolError::failed("the model said nothing"));
     }
     let report = match (mode, elements(&words, picture)) {
-        (Mode::Grounding, Some(found)) if !found.is_empty() => Report::Elements(found),
-        (Mode::Grounding | Mode::Understanding, _) => Report::Words(words),
+        (ObserveMode::Grounding, Some(found)) if !found.is_empty() => ScreenReport::Elements(found),
+        (ObserveMode::Grounding | ObserveMode::Understanding, _) => ScreenReport::Words(words),
     };
     Ok(Some((report, "vision", Some(bill))))
 }
 
-fn question(mode: Mode, intent: &str, picture: &Picture) -> String {
+fn question(mode: ObserveMode, intent: &str, picture: &Picture) -> String {
     let (width, height) = (picture.width, picture.height);
     let mut text = match mode {
-        Mode::Grounding => format!(
+        ObserveMode::Grounding => format!(
             "List what can be clicked, typed into or read on it: most important first, at most 30. \
              Answer with a JSON array and nothing else. Each entry is {{\"content\": what stands \
              on it, \"type\": e.g. \"button\", \"x\", \"y\": its middle in pixels, \"width\", \
              \"height\", \"interactive\": true or false}}. The picture is {width} pixels wide and \
              {height} pixels high."
         ),
-        Mode::Understanding => "Describe what is to be seen: which programs and windows, what \
+        ObserveMode::Understanding => {
+            "Describe what is to be seen: which programs and windows, what \
                                 they show, in which state they are, what could be done next."
-            .to_owned(),
+                .to_owned()
+        }
     };
     if !intent.trim().is_empty() {
         text.push_str(&format!("\nWhat is looked for: {}", intent.trim()));

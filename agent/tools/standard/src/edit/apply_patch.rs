@@ -1,20 +1,20 @@
 //! Reads the patch envelope: `*** Begin Patch`, then files that are added, deleted, updated or
 //! moved, then `*** End Patch`.
 
-use super::hunks::{Hunk, Line};
+use super::hunks::{Hunk, HunkLine};
 
 /// What a patch does, file by file, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
     /// What becomes of each file.
-    pub steps: Vec<Step>,
+    pub steps: Vec<FileStep>,
     /// What was passed over, one sentence each.
     pub notes: Vec<String>,
 }
 
 /// What becomes of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum FileStep {
     /// It is made, or replaced.
     Add {
         /// As written.
@@ -51,7 +51,7 @@ pub struct Chunk {
 
 /// Why a text is no patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct PatchError {
     /// The line, from 1; none when it is about the whole.
     pub line: Option<usize>,
     /// In a clause.
@@ -67,7 +67,7 @@ const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
 /// Reads a patch. Markers that are missing and fences around it are passed over with a note.
-pub fn read(text: &str) -> Result<Patch, Wrong> {
+pub fn read(text: &str) -> Result<Patch, PatchError> {
     let all: Vec<&str> = text.lines().collect();
     let begin = all.iter().position(|line| line.trim() == BEGIN);
     let first = all.iter().position(|line| is_header(line));
@@ -79,7 +79,7 @@ pub fn read(text: &str) -> Result<Patch, Wrong> {
             notes.push(format!("`{BEGIN}` is missing"));
             first
         }
-        (_, None) => return Err(Wrong::whole(format!("it has neither `{BEGIN}` nor a file"))),
+        (_, None) => return Err(PatchError::whole(format!("it has neither `{BEGIN}` nor a file"))),
     };
     let end = all.iter().rposition(|line| line.trim() == END).filter(|end| *end >= start);
     if end.is_none() {
@@ -91,26 +91,26 @@ pub fn read(text: &str) -> Result<Patch, Wrong> {
         steps.push(step);
     }
     if steps.is_empty() {
-        return Err(Wrong::whole("patch rejected: empty patch. No valid hunks are in it"));
+        return Err(PatchError::whole("patch rejected: empty patch. No valid hunks are in it"));
     }
     Ok(Patch { steps, notes })
 }
 
-impl Step {
+impl FileStep {
     /// The paths that it touches, as written.
     pub fn paths(&self) -> Vec<&str> {
         match self {
-            Step::Add { path, .. } | Step::Delete { path } => vec![path],
-            Step::Update { path, to, .. } => {
+            FileStep::Add { path, .. } | FileStep::Delete { path } => vec![path],
+            FileStep::Update { path, to, .. } => {
                 std::iter::once(path.as_str()).chain(to.as_deref()).collect()
             }
         }
     }
 }
 
-impl Wrong {
-    fn whole(why: impl Into<String>) -> Wrong {
-        Wrong { line: None, why: why.into() }
+impl PatchError {
+    fn whole(why: impl Into<String>) -> PatchError {
+        PatchError { line: None, why: why.into() }
     }
 
     /// As a sentence for the model.
@@ -141,11 +141,11 @@ impl<'l> Reader<'l> {
         self.lines.get(self.at).copied()
     }
 
-    fn wrong<T>(&self, why: impl Into<String>) -> Result<T, Wrong> {
-        Err(Wrong { line: Some(self.at + 1), why: why.into() })
+    fn wrong<T>(&self, why: impl Into<String>) -> Result<T, PatchError> {
+        Err(PatchError { line: Some(self.at + 1), why: why.into() })
     }
 
-    fn step(&mut self) -> Result<Option<Step>, Wrong> {
+    fn step(&mut self) -> Result<Option<FileStep>, PatchError> {
         let between = |line: &str| line.trim().is_empty() || line.trim().starts_with("```");
         while self.line().is_some_and(between) {
             self.at += 1;
@@ -165,8 +165,8 @@ impl<'l> Reader<'l> {
         self.at += 1;
         let path = path.to_owned();
         match header {
-            ADD => Ok(Some(Step::Add { path, text: self.added() })),
-            DELETE => Ok(Some(Step::Delete { path })),
+            ADD => Ok(Some(FileStep::Add { path, text: self.added() })),
+            DELETE => Ok(Some(FileStep::Delete { path })),
             _ => self.update(path).map(Some),
         }
     }
@@ -181,7 +181,7 @@ impl<'l> Reader<'l> {
         text
     }
 
-    fn update(&mut self, path: String) -> Result<Step, Wrong> {
+    fn update(&mut self, path: String) -> Result<FileStep, PatchError> {
         let to = self.line().and_then(|line| self::path(line, MOVE)).map(str::to_owned);
         self.at += usize::from(to.is_some());
         let mut chunks = Vec::new();
@@ -195,7 +195,7 @@ impl<'l> Reader<'l> {
         if chunks.is_empty() && to.is_none() {
             return self.wrong(format!("the update of `{path}` has no lines"));
         }
-        Ok(Step::Update { path, to, chunks })
+        Ok(FileStep::Update { path, to, chunks })
     }
 
     fn only_blanks_until_a_header(&self) -> bool {
@@ -203,7 +203,7 @@ impl<'l> Reader<'l> {
         rest.is_none_or(|line| is_header(line))
     }
 
-    fn chunk(&mut self, first: bool) -> Result<Chunk, Wrong> {
+    fn chunk(&mut self, first: bool) -> Result<Chunk, PatchError> {
         let mut chunk = Chunk::default();
         let begun = self.at;
         while let Some(context) = self.line().and_then(|line| line.strip_prefix("@@")) {
@@ -216,11 +216,11 @@ impl<'l> Reader<'l> {
         while let Some(line) = self.line() {
             let mut chars = line.chars();
             let content = match chars.next() {
-                Some(' ') => Line::Keep(chars.as_str().to_owned()),
-                Some('-') => Line::Remove(chars.as_str().to_owned()),
-                Some('+') => Line::Add(chars.as_str().to_owned()),
+                Some(' ') => HunkLine::Keep(chars.as_str().to_owned()),
+                Some('-') => HunkLine::Remove(chars.as_str().to_owned()),
+                Some('+') => HunkLine::Add(chars.as_str().to_owned()),
                 None if self.only_blanks_until_a_header() => break,
-                None => Line::Keep(String::new()),
+                None => HunkLine::Keep(String::new()),
                 Some('@') => break,
                 Some(_) if line.trim() == END_OF_FILE => {
                     chunk.at_end = true;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn steps(text: &str) -> Vec<Step> {
+fn steps(text: &str) -> Vec<FileStep> {
     read(text).unwrap().steps
 }
 
@@ -10,8 +10,8 @@ fn wrong(text: &str) -> String {
     read(text).unwrap_err().told()
 }
 
-fn update(step: &Step) -> &[Chunk] {
-    let Step::Update { chunks, .. } = step else { panic!("{step:?}") };
+fn update(step: &FileStep) -> &[Chunk] {
+    let FileStep::Update { chunks, .. } = step else { panic!("{step:?}") };
     chunks
 }
 
@@ -21,8 +21,8 @@ fn a_patch_is_read_file_by_file() {
                  *** Update File: src/x.rs\n*** Move to: src/y.rs\n@@ fn main() {\n-a\n+b\n keep\n\
                  @@ impl X\n@@     fn y()\n+z\n*** End of File\n*** End Patch\n";
     let steps = steps(patch);
-    assert_eq!(steps[0], Step::Add { path: "a b.txt".into(), text: "one\n\n".into() });
-    assert_eq!(steps[1], Step::Delete { path: "old".into() });
+    assert_eq!(steps[0], FileStep::Add { path: "a b.txt".into(), text: "one\n\n".into() });
+    assert_eq!(steps[1], FileStep::Delete { path: "old".into() });
     assert_eq!(steps[2].paths(), ["src/x.rs", "src/y.rs"]);
     let chunks = update(&steps[2]);
     assert_eq!(chunks[0].context, ["fn main() {"]);
@@ -54,7 +54,7 @@ fn empty_lines_are_context_but_not_between_files() {
         "*** Begin Patch\n*** Update File: x\n@@\n a\n\n-b\n\n*** Add File: y\n+c\n\n*** End Patch";
     let found = steps(patch);
     assert_eq!(update(&found[0])[0].hunk.before(), ["a", "", "b"]);
-    assert_eq!(found[1], Step::Add { path: "y".into(), text: "c\n".into() });
+    assert_eq!(found[1], FileStep::Add { path: "y".into(), text: "c\n".into() });
 }
 
 #[test]

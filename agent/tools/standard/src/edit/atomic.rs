@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 use super::text;
 use tools::call::Invocation;
-use tools::fs::open::Content;
-use tools::fs::read_tracker::{self, ChangedFile, Fit};
+use tools::fs::open::FileContent;
+use tools::fs::read_tracker::{self, ChangedFile, EditFit};
 use tools::output::ToolError;
 use tools::text_diff::{Difference, difference};
-use tools::undo::record::Wish;
+use tools::undo::record::PlannedWrite;
 
 /// Files as they are to become. Nothing is written before [`Draft::commit`].
-pub struct Draft<'a, 'c> {
+pub struct AtomicEdit<'a, 'c> {
     call: &'a Invocation<'c>,
     files: BTreeMap<PathBuf, State>,
     /// Files that changed since the session saw them, and were edited all the same.
@@ -24,7 +24,7 @@ pub struct Draft<'a, 'c> {
 
 #[derive(Default)]
 struct State {
-    before: Option<Content>,
+    before: Option<FileContent>,
     /// Set when the session saw the file and its content is another now.
     changed: Option<ChangedFile>,
     after: Option<String>,
@@ -34,7 +34,7 @@ struct State {
 
 /// What became of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum FileStatus {
     /// It is new.
     Added,
     /// It is another.
@@ -44,19 +44,19 @@ pub enum Status {
 }
 
 /// A file that was changed.
-pub struct Changed {
+pub struct EditedFile {
     /// Where.
     pub path: PathBuf,
     /// What became of it.
-    pub status: Status,
+    pub status: FileStatus,
     /// How.
     pub difference: Difference,
 }
 
-impl<'a, 'c> Draft<'a, 'c> {
+impl<'a, 'c> AtomicEdit<'a, 'c> {
     /// A draft in which nothing is changed.
-    pub fn new(call: &'a Invocation<'c>) -> Draft<'a, 'c> {
-        Draft { call, files: BTreeMap::new(), notes: Vec::new() }
+    pub fn new(call: &'a Invocation<'c>) -> AtomicEdit<'a, 'c> {
+        AtomicEdit { call, files: BTreeMap::new(), notes: Vec::new() }
     }
 
     /// The text of a file as it is to become so far; `None` where there is no file.
@@ -88,7 +88,7 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 
     /// The file becomes this text, which an edit made of its own.
-    pub fn edit(&mut self, path: &Path, text: String, fit: Fit) -> Result<(), ToolError> {
+    pub fn edit(&mut self, path: &Path, text: String, fit: EditFit) -> Result<(), ToolError> {
         let call = self.call;
         let state = self.state(path)?;
         let mut note = None;
@@ -124,7 +124,7 @@ impl<'a, 'c> Draft<'a, 'c> {
         &mut self,
         from: &Path,
         to: &Path,
-        (text, fit): (String, Fit),
+        (text, fit): (String, EditFit),
     ) -> Result<(), ToolError> {
         self.edit(from, String::new(), fit)?;
         let state = self.state(from)?;
@@ -176,7 +176,7 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 
     /// Writes all. When one cannot be written, those before it are put back.
-    pub fn commit(self) -> Result<Vec<Changed>, ToolError> {
+    pub fn commit(self) -> Result<Vec<EditedFile>, ToolError> {
         let call = self.call;
         let differs = |state: &State| {
             let before = state.before.as_ref().map(|content| content.bytes.as_slice());
@@ -184,7 +184,7 @@ impl<'a, 'c> Draft<'a, 'c> {
         };
         let files: Vec<(PathBuf, State)> =
             self.files.into_iter().filter(|(_, state)| differs(state)).collect();
-        let wishes: Vec<Wish<'_>> = files.iter().map(wish).collect();
+        let wishes: Vec<PlannedWrite<'_>> = files.iter().map(wish).collect();
         call.keep(&wishes).map_err(|e| ToolError::io("nothing was written", &e))?;
         for (at, (path, state)) in files.iter().enumerate() {
             base::files::step("g3.write.file");
@@ -204,7 +204,7 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 }
 
-fn wish((path, state): &(PathBuf, State)) -> Wish<'_> {
+fn wish((path, state): &(PathBuf, State)) -> PlannedWrite<'_> {
     (path, state.after.as_deref().map(str::as_bytes))
 }
 
@@ -240,13 +240,13 @@ fn put_back(call: &Invocation<'_>, files: &[(PathBuf, State)]) -> Vec<String> {
     lost
 }
 
-fn changed(path: PathBuf, state: &State) -> Changed {
+fn changed(path: PathBuf, state: &State) -> EditedFile {
     let status = match (&state.before, &state.after) {
-        (None, _) => Status::Added,
-        (Some(_), None) => Status::Deleted,
-        (Some(_), Some(_)) => Status::Modified,
+        (None, _) => FileStatus::Added,
+        (Some(_), None) => FileStatus::Deleted,
+        (Some(_), Some(_)) => FileStatus::Modified,
     };
     let before = state.before.as_ref().map(|content| String::from_utf8_lossy(&content.bytes));
     let after = state.after.as_deref().unwrap_or_default();
-    Changed { path, status, difference: difference(&before.unwrap_or_default(), after) }
+    EditedFile { path, status, difference: difference(&before.unwrap_or_default(), after) }
 }

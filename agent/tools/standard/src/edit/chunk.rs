@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use super::apply_patch::Chunk;
-use super::diff::{self, Place};
-use super::hunks::{Hunk, Line};
-use super::locate::{Lines, Pass};
+use super::diff::{self, HunkPlace};
+use super::hunks::{Hunk, HunkLine};
+use super::locate::{LineTolerance, TextLines};
 use super::text::FileText;
 
 /// A text that was changed.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct ChangedText {
     /// The new text. It ends with a newline.
     pub text: String,
     /// What was forgiven, one sentence each.
@@ -18,9 +18,9 @@ pub struct Made {
 }
 
 /// Changes a text; the error says which part has no place.
-pub fn apply(before: &str, chunks: &[Chunk]) -> Result<Made, String> {
+pub fn apply(before: &str, chunks: &[Chunk]) -> Result<ChangedText, String> {
     let file = FileText::new(before.to_owned());
-    let lines = Lines::new(file.plain());
+    let lines = TextLines::new(file.plain());
     let (mut changes, mut notes, mut cursor) = (Vec::new(), Vec::new(), 0);
     for (at, chunk) in chunks.iter().enumerate() {
         let number = at + 1;
@@ -33,16 +33,16 @@ pub fn apply(before: &str, chunks: &[Chunk]) -> Result<Made, String> {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push_str(if text.contains("\r\n") { "\r\n" } else { "\n" });
     }
-    Ok(Made { text, notes })
+    Ok(ChangedText { text, notes })
 }
 
 /// Where a part goes.
-struct Found {
-    place: Place,
+struct ChunkPlace {
+    place: HunkPlace,
     notes: Vec<String>,
 }
 
-fn find(lines: &Lines<'_>, chunk: &Chunk, from: usize) -> Result<Found, String> {
+fn find(lines: &TextLines<'_>, chunk: &Chunk, from: usize) -> Result<ChunkPlace, String> {
     let mut notes = Vec::new();
     let mut cursor = from;
     for context in &chunk.context {
@@ -59,8 +59,8 @@ fn find(lines: &Lines<'_>, chunk: &Chunk, from: usize) -> Result<Found, String> 
     let old = chunk.hunk.before();
     if old.is_empty() {
         let at = if chunk.context.is_empty() || chunk.at_end { lines.count() } else { cursor };
-        let place = Place { lines: at..at, pass: Pass::Exact, dropped: 0 };
-        return Ok(Found { place, notes });
+        let place = HunkPlace { lines: at..at, pass: LineTolerance::Exact, dropped: 0 };
+        return Ok(ChunkPlace { place, notes });
     }
     // The line behind `@@` may stand among the lines of the part as well.
     let before = cursor.saturating_sub(usize::from(!chunk.context.is_empty())).max(from);
@@ -83,9 +83,10 @@ fn find(lines: &Lines<'_>, chunk: &Chunk, from: usize) -> Result<Found, String> 
             let line = range.start + 1;
             notes.push(format!("fits {places} places; the first, at line {line}, was taken"));
         }
-        return Ok(Found { place: Place { lines: range, pass, dropped }, notes });
+        return Ok(ChunkPlace { place: HunkPlace { lines: range, pass, dropped }, notes });
     }
-    let elsewhere = Pass::EACH.iter().find_map(|pass| lines.find(&old, 0..from, *pass).pop());
+    let elsewhere =
+        LineTolerance::EACH.iter().find_map(|pass| lines.find(&old, 0..from, *pass).pop());
     Err(match elsewhere {
         Some(at) => format!(
             "its lines stand at line {}, which is before the part before it: give the parts in \
@@ -97,10 +98,11 @@ fn find(lines: &Lines<'_>, chunk: &Chunk, from: usize) -> Result<Found, String> 
 }
 
 /// The line that a context means: an equal one, else one that contains it.
-fn behind(lines: &Lines<'_>, context: &str, from: usize) -> Option<(usize, bool)> {
+fn behind(lines: &TextLines<'_>, context: &str, from: usize) -> Option<(usize, bool)> {
     let all = || from..lines.count();
-    let equal =
-        Pass::EACH.iter().find_map(|pass| lines.find(&[context], all(), *pass).first().copied());
+    let equal = LineTolerance::EACH
+        .iter()
+        .find_map(|pass| lines.find(&[context], all(), *pass).first().copied());
     let contains = || all().find(|at| lines.line(*at).contains(context.trim()));
     equal.map(|at| (at, true)).or_else(|| contains().map(|at| (at, false)))
 }
@@ -108,17 +110,17 @@ fn behind(lines: &Lines<'_>, context: &str, from: usize) -> Option<(usize, bool)
 /// The first place of a block by the strictest pass that finds any, and how many there are; at the
 /// end of the file when it is meant to stand there.
 fn first(
-    lines: &Lines<'_>,
+    lines: &TextLines<'_>,
     block: &[&str],
     from: usize,
     at_end: bool,
-) -> Option<(Range<usize>, Pass, usize)> {
+) -> Option<(Range<usize>, LineTolerance, usize)> {
     let places = |pass| lines.find(block, from..lines.count(), pass);
     let range = |at: usize| at..at + block.len();
     let last = |pass| places(pass).pop().filter(|at| at + block.len() == lines.count());
-    let tail = || Pass::EACH.iter().find_map(|pass| Some((range(last(*pass)?), *pass, 1)));
+    let tail = || LineTolerance::EACH.iter().find_map(|pass| Some((range(last(*pass)?), *pass, 1)));
     let ahead = || {
-        Pass::EACH.iter().find_map(|pass| {
+        LineTolerance::EACH.iter().find_map(|pass| {
             let found = places(*pass);
             Some((range(*found.first()?), *pass, found.len()))
         })
@@ -129,8 +131,8 @@ fn first(
 /// Whether the last line that must stand in the file is empty and nothing comes behind it.
 fn ends_empty(hunk: &Hunk) -> bool {
     match hunk.lines.last() {
-        Some(Line::Keep(text) | Line::Remove(text)) => text.is_empty(),
-        Some(Line::Add(_)) | None => false,
+        Some(HunkLine::Keep(text) | HunkLine::Remove(text)) => text.is_empty(),
+        Some(HunkLine::Add(_)) | None => false,
     }
 }
 

@@ -1,13 +1,13 @@
 //! Tests of where the parts of a patch go.
 
 use super::*;
-use crate::edit::apply_patch::{self, Step};
+use crate::edit::apply_patch::{self, FileStep};
 
 /// Applies the parts of an update, written as in an envelope.
-fn made(before: &str, parts: &str) -> Result<Made, String> {
+fn made(before: &str, parts: &str) -> Result<ChangedText, String> {
     let patch = format!("*** Begin Patch\n*** Update File: x\n{parts}\n*** End Patch");
     let steps = apply_patch::read(&patch).unwrap().steps;
-    let Step::Update { chunks, .. } = &steps[0] else { panic!("{steps:?}") };
+    let FileStep::Update { chunks, .. } = &steps[0] else { panic!("{steps:?}") };
     apply(before, chunks)
 }
 

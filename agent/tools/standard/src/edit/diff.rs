@@ -6,13 +6,13 @@ use base::text::count;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::hunks::{self, Diff, Hunk, Line};
-use super::locate::{self, Lines, Pass, Shift};
-use super::text::{Change, FileText, Loaded, load, store, unwritten};
+use super::hunks::{self, FileDiff, Hunk, HunkLine};
+use super::locate::{self, IndentShift, LineTolerance, TextLines};
+use super::text::{FileText, LoadedText, TextChange, load, store, unwritten};
 use tools::call::Invocation;
-use tools::fs::read_tracker::Fit;
+use tools::fs::read_tracker::EditFit;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
@@ -24,18 +24,18 @@ struct Args {
 
 /// Where a hunk goes.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HunkPlace {
     /// The lines that it replaces, from 0.
     pub lines: Range<usize>,
     /// What had to be forgiven.
-    pub pass: Pass,
+    pub pass: LineTolerance,
     /// How many empty lines at the end of the hunk do not count.
     pub dropped: usize,
 }
 
 /// A diff that was applied to a text.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedDiff {
     /// The new text.
     pub text: String,
     /// Lines that came.
@@ -74,13 +74,13 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     }
     let shown = call.shown_place();
     let new_file = diff.creates && !call.place.exists();
-    let empty = Loaded { text: String::new(), changed: None };
+    let empty = LoadedText { text: String::new(), changed: None };
     let before = if new_file { empty } else { load(call, &call.place)? };
     let mut applied = apply(&before.text, &diff, args.start, args.end).map_err(|trouble| {
         let why = before.explain(call, &call.place, trouble.text);
         ToolError::new(trouble.kind, format!("{shown}: {why}"))
     })?;
-    let fit = if applied.notes.is_empty() { Fit::Exact } else { Fit::Loose };
+    let fit = if applied.notes.is_empty() { EditFit::Exact } else { EditFit::Loose };
     applied.notes.extend(before.check(call, &call.place, fit)?);
     if diff.deletes && applied.text.is_empty() {
         call.remove(&call.place)
@@ -92,7 +92,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         }
         store(call, &call.place, &applied.text)?;
     }
-    let Applied { insertions, deletions, notes, .. } = &applied;
+    let AppliedDiff { insertions, deletions, notes, .. } = &applied;
     let mut text =
         format!("{shown}: {}, {}", count(*insertions, "insertion"), count(*deletions, "deletion"));
     for note in notes {
@@ -107,17 +107,17 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 /// Applies a diff to a text. `start` and `end` (characters, end exclusive) limit where.
 pub fn apply(
     before: &str,
-    diff: &Diff,
+    diff: &FileDiff,
     start: Option<usize>,
     end: Option<usize>,
-) -> Result<Applied, ToolError> {
+) -> Result<AppliedDiff, ToolError> {
     let file = FileText::new(before.to_owned());
-    let lines = Lines::new(file.plain());
+    let lines = TextLines::new(file.plain());
     let within = range(&file, &lines, start, end)?;
     let mut taken: Vec<Range<usize>> = Vec::new();
     let mut changes = Vec::new();
     let mut applied =
-        Applied { text: String::new(), insertions: 0, deletions: 0, notes: Vec::new() };
+        AppliedDiff { text: String::new(), insertions: 0, deletions: 0, notes: Vec::new() };
     for (i, hunk) in diff.hunks.iter().enumerate().filter(|(_, hunk)| hunk.changes()) {
         let place =
             place(&lines, hunk, &within, &taken).map_err(|miss| miss.told(i + 1, &lines, hunk))?;
@@ -131,9 +131,9 @@ pub fn apply(
         taken.push(place.lines.clone());
         changes.push(change(&lines, file.plain(), hunk, &place));
         let count =
-            |wanted: fn(&Line) -> bool| hunk.lines.iter().filter(|line| wanted(line)).count();
-        applied.insertions += count(|line| matches!(line, Line::Add(_)));
-        applied.deletions += count(|line| matches!(line, Line::Remove(_)));
+            |wanted: fn(&HunkLine) -> bool| hunk.lines.iter().filter(|line| wanted(line)).count();
+        applied.insertions += count(|line| matches!(line, HunkLine::Add(_)));
+        applied.deletions += count(|line| matches!(line, HunkLine::Remove(_)));
     }
     applied.text = file.changed(changes);
     Ok(applied)
@@ -142,7 +142,7 @@ pub fn apply(
 /// The lines that lie between two characters.
 fn range(
     file: &FileText,
-    lines: &Lines<'_>,
+    lines: &TextLines<'_>,
     start: Option<usize>,
     end: Option<usize>,
 ) -> Result<Range<usize>, ToolError> {
@@ -178,11 +178,11 @@ enum Miss {
 }
 
 fn place(
-    lines: &Lines<'_>,
+    lines: &TextLines<'_>,
     hunk: &Hunk,
     within: &Range<usize>,
     taken: &[Range<usize>],
-) -> Result<Place, Miss> {
+) -> Result<HunkPlace, Miss> {
     let old = hunk.before();
     if old.is_empty() {
         let at = match hunk.line {
@@ -191,14 +191,16 @@ fn place(
             Some(line) if (within.start..=within.end).contains(&line) => line,
             Some(_) | None => return Err(Miss::Nowhere),
         };
-        return Ok(Place { lines: at..at, pass: Pass::Exact, dropped: 0 });
+        return Ok(HunkPlace { lines: at..at, pass: LineTolerance::Exact, dropped: 0 });
     }
     let trailing = match hunk.lines.last() {
-        Some(Line::Keep(_)) => old.iter().rev().take_while(|line| line.is_empty()).count(),
-        Some(Line::Remove(_) | Line::Add(_)) | None => 0,
+        Some(HunkLine::Keep(_)) => old.iter().rev().take_while(|line| line.is_empty()).count(),
+        Some(HunkLine::Remove(_) | HunkLine::Add(_)) | None => 0,
     };
     let blocks = [0, trailing].into_iter().take(if trailing > 0 { 2 } else { 1 });
-    for (dropped, pass) in blocks.flat_map(|dropped| Pass::EACH.map(|pass| (dropped, pass))) {
+    for (dropped, pass) in
+        blocks.flat_map(|dropped| LineTolerance::EACH.map(|pass| (dropped, pass)))
+    {
         let block = &old[..old.len() - dropped];
         let mut found = lines.find(block, within.clone(), pass);
         found.retain(|at| !taken.iter().any(|t| at + block.len() > t.start && *at < t.end));
@@ -208,7 +210,7 @@ fn place(
             several => decided(several, hunk.line)
                 .ok_or_else(|| Miss::Several(several.iter().map(|at| at + 1).collect()))?,
         };
-        return Ok(Place { lines: at..at + block.len(), pass, dropped });
+        return Ok(HunkPlace { lines: at..at + block.len(), pass, dropped });
     }
     Err(Miss::NotFound)
 }
@@ -223,13 +225,15 @@ fn decided(places: &[usize], line: Option<usize>) -> Option<usize> {
 }
 
 /// What a hunk does to the text at its place: lines that stay are copied from the file.
-pub fn change(lines: &Lines<'_>, text: &str, hunk: &Hunk, place: &Place) -> Change {
+pub fn change(lines: &TextLines<'_>, text: &str, hunk: &Hunk, place: &HunkPlace) -> TextChange {
     let span = lines.span(place.lines.clone());
     let old = hunk.before();
     let found = place.lines.clone().map(|at| lines.line(at));
     let shift = match place.pass {
-        Pass::Exact | Pass::Trailing => Shift::None,
-        Pass::Indent | Pass::Punctuation => Shift::between(old.iter().copied().zip(found)),
+        LineTolerance::Exact | LineTolerance::Trailing => IndentShift::None,
+        LineTolerance::Indent | LineTolerance::Punctuation => {
+            IndentShift::between(old.iter().copied().zip(found))
+        }
     };
     let used = hunk.lines.len() - place.dropped;
     let mut at = place.lines.start;
@@ -237,11 +241,11 @@ pub fn change(lines: &Lines<'_>, text: &str, hunk: &Hunk, place: &Place) -> Chan
     for (i, line) in hunk.lines[..used].iter().enumerate() {
         let unended = hunk.unended.contains(&i);
         match line {
-            Line::Keep(_) => new.push((lines.line(at).to_owned(), unended)),
-            Line::Add(text) => new.push((shift.apply(text), unended)),
-            Line::Remove(_) => {}
+            HunkLine::Keep(_) => new.push((lines.line(at).to_owned(), unended)),
+            HunkLine::Add(text) => new.push((shift.apply(text), unended)),
+            HunkLine::Remove(_) => {}
         }
-        at += usize::from(!matches!(line, Line::Add(_)));
+        at += usize::from(!matches!(line, HunkLine::Add(_)));
     }
     let at_end = span.end == text.len();
     let ended = text.is_empty() || text.ends_with('\n');
@@ -255,11 +259,11 @@ pub fn change(lines: &Lines<'_>, text: &str, hunk: &Hunk, place: &Place) -> Chan
     if span.start == text.len() && !ended {
         by.insert(0, '\n');
     }
-    Change { span, by }
+    TextChange { span, by }
 }
 
 impl Miss {
-    fn told(self, number: usize, lines: &Lines<'_>, hunk: &Hunk) -> ToolError {
+    fn told(self, number: usize, lines: &TextLines<'_>, hunk: &Hunk) -> ToolError {
         let text = match self {
             Miss::Nowhere => format!(
                 "hunk {number} has neither context nor removed lines, and no line number that says \
@@ -273,21 +277,22 @@ impl Miss {
             ),
             Miss::NotFound => not_found(&format!("hunk {number}"), lines, hunk),
         };
-        ToolError::new(ErrorKind::Failed, unwritten(&text))
+        ToolError::new(ToolErrorKind::Failed, unwritten(&text))
     }
 }
 
 /// Whether the lines of a hunk stand in the text as it leaves them: in one place, and with a line
 /// among them that tells more than a brace does.
-fn is_made(lines: &Lines<'_>, hunk: &Hunk) -> bool {
+fn is_made(lines: &TextLines<'_>, hunk: &Hunk) -> bool {
     let after = hunk.after();
-    let adds = hunk.lines.iter().any(|line| matches!(line, Line::Add(_)));
+    let adds = hunk.lines.iter().any(|line| matches!(line, HunkLine::Add(_)));
     let telling = after.iter().filter(|line| locate::is_telling(line)).count();
-    telling > usize::from(!adds) && lines.find(&after, 0..lines.count(), Pass::Exact).len() == 1
+    telling > usize::from(!adds)
+        && lines.find(&after, 0..lines.count(), LineTolerance::Exact).len() == 1
 }
 
 /// That a hunk has no place: what was searched, and what is most like it.
-pub fn not_found(which: &str, lines: &Lines<'_>, hunk: &Hunk) -> String {
+pub fn not_found(which: &str, lines: &TextLines<'_>, hunk: &Hunk) -> String {
     if is_made(lines, hunk) {
         return format!("{which} is not found, but its result is there (already applied?)");
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn patched(before: &str, diff: &str) -> Result<Applied, ToolError> {
+fn patched(before: &str, diff: &str) -> Result<AppliedDiff, ToolError> {
     apply(before, &hunks::read(diff, Path::new("a.sql")), None, None)
 }
 

@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-use super::locate::{Lines, Pass, Shift};
-use tools::fs::read_tracker::Fit;
+use super::locate::{IndentShift, LineTolerance, TextLines};
+use tools::fs::read_tracker::EditFit;
 
 /// A way of looking, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strategy {
+pub enum MatchStrategy {
     /// The text itself.
     Exact,
     /// Lines equal but for blanks at their ends.
@@ -27,69 +27,69 @@ pub enum Strategy {
     ContextAware,
 }
 
-impl Strategy {
-    const LOOSE: [Strategy; 7] = [
-        Strategy::LineTrimmed,
-        Strategy::BlockAnchor,
-        Strategy::WhitespaceNormalized,
-        Strategy::IndentationFlexible,
-        Strategy::EscapeNormalized,
-        Strategy::TrimmedBoundary,
-        Strategy::ContextAware,
+impl MatchStrategy {
+    const LOOSE: [MatchStrategy; 7] = [
+        MatchStrategy::LineTrimmed,
+        MatchStrategy::BlockAnchor,
+        MatchStrategy::WhitespaceNormalized,
+        MatchStrategy::IndentationFlexible,
+        MatchStrategy::EscapeNormalized,
+        MatchStrategy::TrimmedBoundary,
+        MatchStrategy::ContextAware,
     ];
 
     /// Its name in metadata.
     pub fn name(self) -> &'static str {
         match self {
-            Strategy::Exact => "exact",
-            Strategy::LineTrimmed => "line_trimmed",
-            Strategy::BlockAnchor => "block_anchor",
-            Strategy::WhitespaceNormalized => "whitespace_normalized",
-            Strategy::IndentationFlexible => "indentation_flexible",
-            Strategy::EscapeNormalized => "escape_normalized",
-            Strategy::TrimmedBoundary => "trimmed_boundary",
-            Strategy::ContextAware => "context_aware",
+            MatchStrategy::Exact => "exact",
+            MatchStrategy::LineTrimmed => "line_trimmed",
+            MatchStrategy::BlockAnchor => "block_anchor",
+            MatchStrategy::WhitespaceNormalized => "whitespace_normalized",
+            MatchStrategy::IndentationFlexible => "indentation_flexible",
+            MatchStrategy::EscapeNormalized => "escape_normalized",
+            MatchStrategy::TrimmedBoundary => "trimmed_boundary",
+            MatchStrategy::ContextAware => "context_aware",
         }
     }
 }
 
 /// Where the text was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hit {
+pub struct FuzzyMatch {
     /// What is to be replaced.
     pub spans: Vec<Range<usize>>,
     /// How it was found.
-    pub strategy: Strategy,
+    pub strategy: MatchStrategy,
     /// How the indentation differs.
-    pub shift: Shift,
+    pub shift: IndentShift,
 }
 
-impl Hit {
+impl FuzzyMatch {
     /// Whether the text was found exactly.
-    pub fn fit(&self) -> Fit {
+    pub fn fit(&self) -> EditFit {
         match self.strategy {
-            Strategy::Exact => Fit::Exact,
-            Strategy::LineTrimmed
-            | Strategy::BlockAnchor
-            | Strategy::WhitespaceNormalized
-            | Strategy::IndentationFlexible
-            | Strategy::EscapeNormalized
-            | Strategy::TrimmedBoundary
-            | Strategy::ContextAware => Fit::Loose,
+            MatchStrategy::Exact => EditFit::Exact,
+            MatchStrategy::LineTrimmed
+            | MatchStrategy::BlockAnchor
+            | MatchStrategy::WhitespaceNormalized
+            | MatchStrategy::IndentationFlexible
+            | MatchStrategy::EscapeNormalized
+            | MatchStrategy::TrimmedBoundary
+            | MatchStrategy::ContextAware => EditFit::Loose,
         }
     }
 
     /// How it was found, when it was not found exactly.
     pub fn note(&self) -> Option<String> {
         let name = self.strategy.name();
-        (self.strategy != Strategy::Exact)
+        (self.strategy != MatchStrategy::Exact)
             .then(|| format!("the old text was not found exactly; it was matched by {name}"))
     }
 }
 
 /// Why it was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Miss {
+pub enum FuzzyMiss {
     /// Nowhere, however loosely.
     Nowhere,
     /// In so many places.
@@ -102,34 +102,34 @@ const ALIKE: f64 = 0.5;
 const STRETCH: usize = 2;
 
 /// Finds a text exactly: one place, or all.
-pub fn exact(text: &str, wanted: &str, all: bool) -> Result<Hit, Miss> {
+pub fn exact(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
     let spans: Vec<Range<usize>> =
         text.match_indices(wanted).map(|(at, found)| at..at + found.len()).collect();
     match spans.len() {
-        0 => Err(Miss::Nowhere),
-        n if n > 1 && !all => Err(Miss::Several(n)),
-        _ => Ok(Hit { spans, strategy: Strategy::Exact, shift: Shift::None }),
+        0 => Err(FuzzyMiss::Nowhere),
+        n if n > 1 && !all => Err(FuzzyMiss::Several(n)),
+        _ => Ok(FuzzyMatch { spans, strategy: MatchStrategy::Exact, shift: IndentShift::None }),
     }
 }
 
 /// Finds a text exactly, or else by the first strategy that leads to one place (to any, with
 /// `all`).
-pub fn find(text: &str, wanted: &str, all: bool) -> Result<Hit, Miss> {
+pub fn find(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
     let mut miss = match exact(text, wanted, all) {
-        Err(Miss::Nowhere) => Miss::Nowhere,
+        Err(FuzzyMiss::Nowhere) => FuzzyMiss::Nowhere,
         decided => return decided,
     };
-    for strategy in Strategy::LOOSE {
+    for strategy in MatchStrategy::LOOSE {
         let mut spans = candidates(strategy, text, wanted);
         spans.retain(|span| !span.is_empty() && fits_in_length(&text[span.clone()], wanted));
         spans.dedup();
         without_overlaps(&mut spans);
         match spans.len() {
             0 => {}
-            n if n > 1 && !all => miss = Miss::Several(n),
+            n if n > 1 && !all => miss = FuzzyMiss::Several(n),
             _ => {
                 let shift = shift(strategy, &text[spans[0].clone()], wanted);
-                return Ok(Hit { spans, strategy, shift });
+                return Ok(FuzzyMatch { spans, strategy, shift });
             }
         }
     }
@@ -152,35 +152,35 @@ fn without_overlaps(spans: &mut Vec<Range<usize>>) {
     });
 }
 
-fn shift(strategy: Strategy, found: &str, wanted: &str) -> Shift {
+fn shift(strategy: MatchStrategy, found: &str, wanted: &str) -> IndentShift {
     match strategy {
-        Strategy::LineTrimmed | Strategy::IndentationFlexible => {
-            Shift::between(wanted.lines().zip(found.lines()))
+        MatchStrategy::LineTrimmed | MatchStrategy::IndentationFlexible => {
+            IndentShift::between(wanted.lines().zip(found.lines()))
         }
-        Strategy::Exact
-        | Strategy::BlockAnchor
-        | Strategy::WhitespaceNormalized
-        | Strategy::EscapeNormalized
-        | Strategy::TrimmedBoundary
-        | Strategy::ContextAware => Shift::None,
+        MatchStrategy::Exact
+        | MatchStrategy::BlockAnchor
+        | MatchStrategy::WhitespaceNormalized
+        | MatchStrategy::EscapeNormalized
+        | MatchStrategy::TrimmedBoundary
+        | MatchStrategy::ContextAware => IndentShift::None,
     }
 }
 
-fn candidates(strategy: Strategy, text: &str, wanted: &str) -> Vec<Range<usize>> {
-    let lines = Lines::new(text);
+fn candidates(strategy: MatchStrategy, text: &str, wanted: &str) -> Vec<Range<usize>> {
+    let lines = TextLines::new(text);
     let block = Block::new(wanted);
     let spans = |found: Vec<usize>, length: usize| -> Vec<Range<usize>> {
         found.into_iter().map(|at| block.span(&lines, at..at + length)).collect()
     };
     let height = block.lines.len();
     match strategy {
-        Strategy::Exact => Vec::new(),
-        Strategy::LineTrimmed => {
-            spans(lines.find(&block.lines, 0..lines.count(), Pass::Indent), height)
+        MatchStrategy::Exact => Vec::new(),
+        MatchStrategy::LineTrimmed => {
+            spans(lines.find(&block.lines, 0..lines.count(), LineTolerance::Indent), height)
         }
-        Strategy::BlockAnchor => anchored(&lines, &block),
-        Strategy::WhitespaceNormalized => normalized(text, &lines, &block, wanted),
-        Strategy::IndentationFlexible => {
+        MatchStrategy::BlockAnchor => anchored(&lines, &block),
+        MatchStrategy::WhitespaceNormalized => normalized(text, &lines, &block, wanted),
+        MatchStrategy::IndentationFlexible => {
             let wanted = dedented(&block.lines);
             let fits = |at: &usize| {
                 let there: Vec<&str> = (*at..at + height).map(|i| lines.line(i)).collect();
@@ -189,17 +189,17 @@ fn candidates(strategy: Strategy, text: &str, wanted: &str) -> Vec<Range<usize>>
             let last = (lines.count() + 1).saturating_sub(height);
             spans((0..last).filter(fits).collect(), height)
         }
-        Strategy::EscapeNormalized => {
+        MatchStrategy::EscapeNormalized => {
             let plain = unescaped(wanted);
             let found = text.match_indices(&plain).map(|(at, found)| at..at + found.len());
             if plain == wanted || plain.is_empty() { Vec::new() } else { found.collect() }
         }
-        Strategy::TrimmedBoundary => {
+        MatchStrategy::TrimmedBoundary => {
             let plain = wanted.trim();
             let found = text.match_indices(plain).map(|(at, found)| at..at + found.len());
             if plain == wanted || plain.is_empty() { Vec::new() } else { found.collect() }
         }
-        Strategy::ContextAware => spans(in_context(&lines, &block), height),
+        MatchStrategy::ContextAware => spans(in_context(&lines, &block), height),
     }
 }
 
@@ -217,7 +217,7 @@ impl<'w> Block<'w> {
         Block { lines: body.split('\n').collect(), ended }
     }
 
-    fn span(&self, lines: &Lines<'_>, range: Range<usize>) -> Range<usize> {
+    fn span(&self, lines: &TextLines<'_>, range: Range<usize>) -> Range<usize> {
         let span = lines.span(range.clone());
         if self.ended || range.is_empty() {
             return span;
@@ -228,15 +228,15 @@ impl<'w> Block<'w> {
 }
 
 /// Places between equal first and last lines, of which the best is taken.
-fn anchored(lines: &Lines<'_>, block: &Block<'_>) -> Vec<Range<usize>> {
+fn anchored(lines: &TextLines<'_>, block: &Block<'_>) -> Vec<Range<usize>> {
     let [first, middle @ .., last] = block.lines.as_slice() else { return Vec::new() };
     if middle.is_empty() || first.trim().is_empty() || last.trim().is_empty() {
         return Vec::new();
     }
-    let starts = (0..lines.count()).filter(|at| Pass::Indent.same(lines.line(*at), first));
+    let starts = (0..lines.count()).filter(|at| LineTolerance::Indent.same(lines.line(*at), first));
     let places = starts.filter_map(|start| {
         let mut ends = start + 2..lines.count();
-        let end = ends.find(|at| Pass::Indent.same(lines.line(*at), last))?;
+        let end = ends.find(|at| LineTolerance::Indent.same(lines.line(*at), last))?;
         let there: Vec<&str> = (start + 1..end).map(|at| lines.line(at)).collect();
         Some((start..end + 1, alike(middle, &there)))
     });
@@ -264,14 +264,14 @@ fn alike(wanted: &[&str], there: &[&str]) -> f64 {
 }
 
 /// Blocks whose first and last line are equal and half of the middle lines that are not empty.
-fn in_context(lines: &Lines<'_>, block: &Block<'_>) -> Vec<usize> {
+fn in_context(lines: &TextLines<'_>, block: &Block<'_>) -> Vec<usize> {
     let height = block.lines.len();
     if height < 3 {
         return Vec::new();
     }
     let last = (lines.count() + 1).saturating_sub(height);
     let fits = |at: &usize| {
-        let same = |i: usize| Pass::Indent.same(lines.line(at + i), block.lines[i]);
+        let same = |i: usize| LineTolerance::Indent.same(lines.line(at + i), block.lines[i]);
         let middle: Vec<usize> =
             (1..height - 1).filter(|i| !block.lines[*i].trim().is_empty()).collect();
         let equal = middle.iter().filter(|i| same(**i)).count();
@@ -285,7 +285,12 @@ fn collapsed(text: &str) -> String {
 }
 
 /// Blocks of lines, or parts of one line, that are equal when runs of blanks count as one.
-fn normalized(text: &str, lines: &Lines<'_>, block: &Block<'_>, wanted: &str) -> Vec<Range<usize>> {
+fn normalized(
+    text: &str,
+    lines: &TextLines<'_>,
+    block: &Block<'_>,
+    wanted: &str,
+) -> Vec<Range<usize>> {
     let plain = collapsed(wanted);
     if plain.is_empty() {
         return Vec::new();

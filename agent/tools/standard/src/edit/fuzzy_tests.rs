@@ -27,18 +27,18 @@ fn each_strategy_finds_what_the_ones_before_do_not() {
 
 #[test]
 fn what_stands_in_several_places_is_not_taken_without_being_asked_for_all() {
-    assert_eq!(find("a a", "a", false), Err(Miss::Several(2)));
+    assert_eq!(find("a a", "a", false), Err(FuzzyMiss::Several(2)));
     assert_eq!(find("a a", "a", true).unwrap().spans, [0..1, 2..3]);
-    assert_eq!(find("  x()\n    x()\n", "x() ", false), Err(Miss::Several(2)));
+    assert_eq!(find("  x()\n    x()\n", "x() ", false), Err(FuzzyMiss::Several(2)));
     assert_eq!(find("aaa", "aa", true).unwrap().spans, vec![0..2]);
 }
 
 #[test]
 fn a_block_that_shares_only_its_ends_is_not_taken() {
     let text = "fn f() {\n    entirely_other(things);\n}\n";
-    assert_eq!(find(text, "fn f() {\n    let x = 1 + 2;\n}", false), Err(Miss::Nowhere));
+    assert_eq!(find(text, "fn f() {\n    let x = 1 + 2;\n}", false), Err(FuzzyMiss::Nowhere));
     let long = format!("start\n{}end\n", "something quite long here\n".repeat(9));
-    assert_eq!(find(&long, "start\nsomething quite long her\nend", false), Err(Miss::Nowhere));
+    assert_eq!(find(&long, "start\nsomething quite long her\nend", false), Err(FuzzyMiss::Nowhere));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn the_newline_is_taken_only_when_it_was_asked_for() {
 #[test]
 fn a_shifted_block_tells_its_shift() {
     let hit = find("    if a {\n        b\n    }\n", "if a {\n    b\n}", false).unwrap();
-    assert_eq!(hit.shift, Shift::More("    ".into()));
+    assert_eq!(hit.shift, IndentShift::More("    ".into()));
 }
 
 proptest! {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// One line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum HunkLine {
     /// Stands in the file and stays.
     Keep(String),
     /// Stands in the file and goes.
@@ -20,14 +20,14 @@ pub struct Hunk {
     /// The line of the old file at which it starts, from 1, if the header says so.
     pub line: Option<usize>,
     /// Its lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<HunkLine>,
     /// Indices of lines that have no newline at the end of the file.
     pub unended: Vec<usize>,
 }
 
 /// What a diff says about one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Diff {
+pub struct FileDiff {
     /// Its hunks, in order.
     pub hunks: Vec<Hunk>,
     /// Whether the header says that the file is new.
@@ -39,32 +39,32 @@ pub struct Diff {
 impl Hunk {
     /// The lines that must stand in the file.
     pub fn before(&self) -> Vec<&str> {
-        self.lines.iter().filter_map(Line::before).collect()
+        self.lines.iter().filter_map(HunkLine::before).collect()
     }
 
     /// The lines that stand there afterwards.
     pub fn after(&self) -> Vec<&str> {
-        self.lines.iter().filter_map(Line::after).collect()
+        self.lines.iter().filter_map(HunkLine::after).collect()
     }
 
     /// Whether it changes anything.
     pub fn changes(&self) -> bool {
-        !self.lines.iter().all(|line| matches!(line, Line::Keep(_)))
+        !self.lines.iter().all(|line| matches!(line, HunkLine::Keep(_)))
     }
 }
 
-impl Line {
+impl HunkLine {
     fn before(&self) -> Option<&str> {
         match self {
-            Line::Keep(text) | Line::Remove(text) => Some(text),
-            Line::Add(_) => None,
+            HunkLine::Keep(text) | HunkLine::Remove(text) => Some(text),
+            HunkLine::Add(_) => None,
         }
     }
 
     fn after(&self) -> Option<&str> {
         match self {
-            Line::Keep(text) | Line::Add(text) => Some(text),
-            Line::Remove(_) => None,
+            HunkLine::Keep(text) | HunkLine::Add(text) => Some(text),
+            HunkLine::Remove(_) => None,
         }
     }
 }
@@ -86,7 +86,7 @@ const GIT_HEADERS: [&str; 12] = [
 ];
 
 /// Reads a diff of the file at `path`.
-pub fn read(diff: &str, path: &Path) -> Diff {
+pub fn read(diff: &str, path: &Path) -> FileDiff {
     let lines: Vec<&str> = diff.lines().collect();
     let mut reader = Reader { path, ..Reader::default() };
     let mut at = 0;
@@ -98,7 +98,7 @@ pub fn read(diff: &str, path: &Path) -> Diff {
 
 struct Reader<'p> {
     path: &'p Path,
-    diff: Diff,
+    diff: FileDiff,
     current: Option<Hunk>,
     /// How many lines of the old and of the new file the header still promises.
     left: (usize, usize),
@@ -106,7 +106,7 @@ struct Reader<'p> {
 
 impl Default for Reader<'_> {
     fn default() -> Self {
-        Reader { path: Path::new(""), diff: Diff::default(), current: None, left: (0, 0) }
+        Reader { path: Path::new(""), diff: FileDiff::default(), current: None, left: (0, 0) }
     }
 }
 
@@ -187,11 +187,11 @@ impl Reader<'_> {
         let (old, new) = &mut self.left;
         let mut chars = line.chars();
         let line = match chars.next() {
-            Some('-') => Line::Remove(chars.as_str().to_owned()),
-            Some('+') => Line::Add(chars.as_str().to_owned()),
-            Some(' ') => Line::Keep(chars.as_str().to_owned()),
+            Some('-') => HunkLine::Remove(chars.as_str().to_owned()),
+            Some('+') => HunkLine::Add(chars.as_str().to_owned()),
+            Some(' ') => HunkLine::Keep(chars.as_str().to_owned()),
             // An empty context line, or one whose space was lost.
-            Some(_) | None => Line::Keep(line.to_owned()),
+            Some(_) | None => HunkLine::Keep(line.to_owned()),
         };
         *old = old.saturating_sub(usize::from(line.before().is_some()));
         *new = new.saturating_sub(usize::from(line.after().is_some()));
@@ -207,7 +207,7 @@ impl Reader<'_> {
         self.left = (0, 0);
     }
 
-    fn finish(mut self) -> Diff {
+    fn finish(mut self) -> FileDiff {
         self.end_hunk();
         self.diff
     }

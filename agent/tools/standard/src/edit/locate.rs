@@ -9,14 +9,14 @@ pub fn is_telling(text: &str) -> bool {
 
 /// A text cut in lines.
 #[derive(Debug)]
-pub struct Lines<'t> {
+pub struct TextLines<'t> {
     text: &'t str,
     starts: Vec<usize>,
 }
 
 /// How much a comparison of two lines forgives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub enum LineTolerance {
     /// Nothing.
     Exact,
     /// Blanks at the end.
@@ -27,27 +27,34 @@ pub enum Pass {
     Punctuation,
 }
 
-impl Pass {
+impl LineTolerance {
     /// From strict to forgiving.
-    pub const EACH: [Pass; 4] = [Pass::Exact, Pass::Trailing, Pass::Indent, Pass::Punctuation];
+    pub const EACH: [LineTolerance; 4] = [
+        LineTolerance::Exact,
+        LineTolerance::Trailing,
+        LineTolerance::Indent,
+        LineTolerance::Punctuation,
+    ];
 
     /// What was forgiven, for a note; `None` when nothing was.
     pub fn forgiven(self) -> Option<&'static str> {
         match self {
-            Pass::Exact => None,
-            Pass::Trailing => Some("blanks at the ends of lines"),
-            Pass::Indent => Some("indentation"),
-            Pass::Punctuation => Some("indentation and typographic characters"),
+            LineTolerance::Exact => None,
+            LineTolerance::Trailing => Some("blanks at the ends of lines"),
+            LineTolerance::Indent => Some("indentation"),
+            LineTolerance::Punctuation => Some("indentation and typographic characters"),
         }
     }
 
     /// Whether two lines count as equal.
     pub fn same(self, a: &str, b: &str) -> bool {
         match self {
-            Pass::Exact => a == b,
-            Pass::Trailing => a.trim_end() == b.trim_end(),
-            Pass::Indent => a.trim() == b.trim(),
-            Pass::Punctuation => a.trim().chars().map(plain).eq(b.trim().chars().map(plain)),
+            LineTolerance::Exact => a == b,
+            LineTolerance::Trailing => a.trim_end() == b.trim_end(),
+            LineTolerance::Indent => a.trim() == b.trim(),
+            LineTolerance::Punctuation => {
+                a.trim().chars().map(plain).eq(b.trim().chars().map(plain))
+            }
         }
     }
 }
@@ -63,12 +70,12 @@ fn plain(c: char) -> char {
     }
 }
 
-impl<'t> Lines<'t> {
+impl<'t> TextLines<'t> {
     /// Cuts a text at its newlines; a newline at the end starts no line.
-    pub fn new(text: &'t str) -> Lines<'t> {
+    pub fn new(text: &'t str) -> TextLines<'t> {
         let after = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(after).filter(|at| *at < text.len()).collect();
-        Lines { text, starts }
+        TextLines { text, starts }
     }
 
     /// How many lines there are.
@@ -93,7 +100,7 @@ impl<'t> Lines<'t> {
     }
 
     /// Where a block stands: the first lines of all places within the given lines.
-    pub fn find(&self, block: &[&str], within: Range<usize>, pass: Pass) -> Vec<usize> {
+    pub fn find(&self, block: &[&str], within: Range<usize>, pass: LineTolerance) -> Vec<usize> {
         let last = (within.end + 1).saturating_sub(block.len());
         let fits = |at: &usize| {
             block.iter().enumerate().all(|(i, wanted)| pass.same(self.line(at + i), wanted))
@@ -106,7 +113,8 @@ impl<'t> Lines<'t> {
         let alike = |at: usize| {
             let pairs = block.iter().enumerate().filter(|(i, _)| at + i < self.count());
             let same = |(i, wanted): &(usize, &&str)| {
-                !wanted.trim().is_empty() && Pass::Punctuation.same(self.line(at + i), wanted)
+                !wanted.trim().is_empty()
+                    && LineTolerance::Punctuation.same(self.line(at + i), wanted)
             };
             pairs.filter(same).count()
         };
@@ -117,7 +125,7 @@ impl<'t> Lines<'t> {
 
 /// How the indentation of a block differs from what was searched, the same way in every line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shift {
+pub enum IndentShift {
     /// Not at all, or not the same in every line.
     None,
     /// The file has this more in front of each line.
@@ -126,36 +134,36 @@ pub enum Shift {
     Less(String),
 }
 
-impl Shift {
+impl IndentShift {
     /// Compares lines as searched with lines as found.
-    pub fn between<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Shift {
-        let mut shift: Option<Shift> = None;
+    pub fn between<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> IndentShift {
+        let mut shift: Option<IndentShift> = None;
         for (wanted, found) in pairs {
             if wanted.trim().is_empty() {
                 continue;
             }
             let (wanted, found) = (indent(wanted), indent(found));
             let this = if let Some(more) = found.strip_suffix(wanted) {
-                Shift::More(more.to_owned())
+                IndentShift::More(more.to_owned())
             } else if let Some(less) = wanted.strip_suffix(found) {
-                Shift::Less(less.to_owned())
+                IndentShift::Less(less.to_owned())
             } else {
-                return Shift::None;
+                return IndentShift::None;
             };
             match &shift {
-                Some(known) if *known != this => return Shift::None,
+                Some(known) if *known != this => return IndentShift::None,
                 Some(_) | None => shift = Some(this),
             }
         }
-        shift.unwrap_or(Shift::None)
+        shift.unwrap_or(IndentShift::None)
     }
 
     /// A line of the replacement, indented as the file is.
     pub fn apply(&self, line: &str) -> String {
         match self {
-            Shift::More(more) if !line.trim().is_empty() => format!("{more}{line}"),
-            Shift::Less(less) => line.strip_prefix(less.as_str()).unwrap_or(line).to_owned(),
-            Shift::None | Shift::More(_) => line.to_owned(),
+            IndentShift::More(more) if !line.trim().is_empty() => format!("{more}{line}"),
+            IndentShift::Less(less) => line.strip_prefix(less.as_str()).unwrap_or(line).to_owned(),
+            IndentShift::None | IndentShift::More(_) => line.to_owned(),
         }
     }
 }
@@ -170,27 +178,30 @@ mod tests {
 
     #[test]
     fn lines_are_found_with_growing_tolerance() {
-        let lines = Lines::new("a\n  b \nc\n  b\n");
+        let lines = TextLines::new("a\n  b \nc\n  b\n");
         assert_eq!(lines.count(), 4);
         let find = |block: &[&str], pass| lines.find(block, 0..4, pass);
-        assert_eq!(find(&["  b"], Pass::Exact), [3]);
-        assert_eq!(find(&["  b"], Pass::Trailing), [1, 3]);
-        assert_eq!(find(&["b", "c"], Pass::Indent), [1]);
-        assert!(find(&["c", "b", "d"], Pass::Indent).is_empty());
-        assert!(find(&[], Pass::Exact).is_empty());
-        let typographic = Lines::new("it’s — fine");
-        assert_eq!(typographic.find(&["it's - fine"], 0..1, Pass::Punctuation), [0]);
+        assert_eq!(find(&["  b"], LineTolerance::Exact), [3]);
+        assert_eq!(find(&["  b"], LineTolerance::Trailing), [1, 3]);
+        assert_eq!(find(&["b", "c"], LineTolerance::Indent), [1]);
+        assert!(find(&["c", "b", "d"], LineTolerance::Indent).is_empty());
+        assert!(find(&[], LineTolerance::Exact).is_empty());
+        let typographic = TextLines::new("it’s — fine");
+        assert_eq!(typographic.find(&["it's - fine"], 0..1, LineTolerance::Punctuation), [0]);
         assert_eq!(lines.nearest(&["x", "b", "c"]), Some((0, 2)));
     }
 
     #[test]
     fn a_shift_is_one_only_when_all_lines_agree() {
         let between =
-            |pairs: &[(&'static str, &'static str)]| Shift::between(pairs.iter().copied());
-        assert_eq!(between(&[("a", "  a"), ("", ""), (" b", "   b")]), Shift::More("  ".into()));
-        assert_eq!(between(&[("    a", "  a")]), Shift::Less("  ".into()));
-        assert_eq!(between(&[("a", "  a"), ("b", "b")]), Shift::None);
-        assert_eq!(Shift::More("  ".into()).apply("x"), "  x");
-        assert_eq!(Shift::More("  ".into()).apply(""), "");
+            |pairs: &[(&'static str, &'static str)]| IndentShift::between(pairs.iter().copied());
+        assert_eq!(
+            between(&[("a", "  a"), ("", ""), (" b", "   b")]),
+            IndentShift::More("  ".into())
+        );
+        assert_eq!(between(&[("    a", "  a")]), IndentShift::Less("  ".into()));
+        assert_eq!(between(&[("a", "  a"), ("b", "b")]), IndentShift::None);
+        assert_eq!(IndentShift::More("  ".into()).apply("x"), "  x");
+        assert_eq!(IndentShift::More("  ".into()).apply(""), "");
     }
 }

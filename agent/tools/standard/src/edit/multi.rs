@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::atomic::{Changed, Draft};
-use super::replace::{self, Wish};
+use super::atomic::{AtomicEdit, EditedFile};
+use super::replace::{self, Replacement};
 use super::text::unwritten;
 use gate::paths;
 use tools::call::Invocation;
-use tools::fs::read_tracker::Fit;
+use tools::fs::read_tracker::EditFit;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
@@ -43,7 +43,7 @@ pub fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     files
 }
 
-fn edits(call: &Invocation<'_>) -> Result<Vec<(PathBuf, Wish)>, ToolError> {
+fn edits(call: &Invocation<'_>) -> Result<Vec<(PathBuf, Replacement)>, ToolError> {
     let Args { edits, path: common } = call.decode()?;
     let total = edits.len();
     if edits.is_empty() {
@@ -59,7 +59,7 @@ fn edits(call: &Invocation<'_>) -> Result<Vec<(PathBuf, Wish)>, ToolError> {
             Value::Bool(all) => *all,
             other => other.as_str().is_some_and(|text| text == "true"),
         };
-        let wish = Wish { old: edit.old, new: edit.new, all, strict: false };
+        let wish = Replacement { old: edit.old, new: edit.new, all, strict: false };
         if wish.old == wish.new {
             return Err(wrong("`oldString` and `newString` are identical".to_owned()));
         }
@@ -97,7 +97,7 @@ impl Tool for MultiEditTool {
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let edits = edits(call)?;
     let total = edits.len();
-    let mut draft = Draft::new(call);
+    let mut draft = AtomicEdit::new(call);
     let mut notes = Vec::new();
     for (at, (path, wish)) in edits.iter().enumerate() {
         let shown = call.shown(path);
@@ -107,7 +107,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         };
         let before = draft.text(path).map_err(failed)?;
         let (text, fit) = match before {
-            None if wish.old.is_empty() => (wish.new.clone(), Fit::Exact),
+            None if wish.old.is_empty() => (wish.new.clone(), EditFit::Exact),
             None => {
                 let why = std::io::Error::from(std::io::ErrorKind::NotFound);
                 return Err(failed(ToolError::io(&shown, &why)));
@@ -127,14 +127,19 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(told(call, &draft.commit()?, total, &notes))
 }
 
-fn told(call: &Invocation<'_>, changed: &[Changed], edits: usize, notes: &[String]) -> ToolOutput {
+fn told(
+    call: &Invocation<'_>,
+    changed: &[EditedFile],
+    edits: usize,
+    notes: &[String],
+) -> ToolOutput {
     let title = format!("Edited {} file(s) with {edits} edit(s)", changed.len());
     let mut text = title.clone();
     notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
     for file in changed {
         text.push_str(&format!("\n{}\n{}", call.shown(&file.path), file.difference.unified));
     }
-    let sum = |of: fn(&Changed) -> usize| changed.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&EditedFile) -> usize| changed.iter().map(of).sum::<usize>();
     let metadata = json!({
         "files": changed.len(),
         "edits": edits,

@@ -5,35 +5,35 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::apply_patch::{self, Patch, Step};
-use super::atomic::{Changed, Draft, Status};
+use super::apply_patch::{self, FileStep, Patch};
+use super::atomic::{AtomicEdit, EditedFile, FileStatus};
 use super::chunk;
 use super::text::unwritten;
 use gate::paths;
 use tools::call::Invocation;
-use tools::fs::read_tracker::Fit;
+use tools::fs::read_tracker::EditFit;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
 struct Args {
     patch: String,
     #[serde(default)]
-    mode: Mode,
+    mode: PatchMode,
     /// Whether a file that is to be deleted and is not there is passed over.
     #[serde(default)]
     skip_missing: bool,
 }
 
 /// A patch to be applied.
-pub struct Order {
+pub struct PatchRequest {
     /// As written.
     pub patch: String,
     /// Where relative paths start.
     pub from: PathBuf,
     /// Whether it counts as a whole.
-    pub mode: Mode,
+    pub mode: PatchMode,
     /// Whether a file that is to be deleted and is not there is passed over.
     pub skip_missing: bool,
 }
@@ -41,7 +41,7 @@ pub struct Order {
 /// What becomes of the steps before one that fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum PatchMode {
     /// They are not made either.
     #[default]
     Atomic,
@@ -54,16 +54,16 @@ pub fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     order(call).map(|order| order.files()).unwrap_or_default()
 }
 
-fn order(call: &Invocation<'_>) -> Result<Order, ToolError> {
+fn order(call: &Invocation<'_>) -> Result<PatchRequest, ToolError> {
     let Args { patch, mode, skip_missing } = call.decode()?;
-    Ok(Order { patch, from: call.place.clone(), mode, skip_missing })
+    Ok(PatchRequest { patch, from: call.place.clone(), mode, skip_missing })
 }
 
-impl Order {
+impl PatchRequest {
     /// The files that it writes; none of a text that is no patch.
     pub fn files(&self) -> Vec<PathBuf> {
         let Ok(patch) = apply_patch::read(&self.patch) else { return Vec::new() };
-        let all = patch.steps.iter().flat_map(Step::paths);
+        let all = patch.steps.iter().flat_map(FileStep::paths);
         let mut files: Vec<PathBuf> =
             all.filter_map(|path| paths::resolve(&self.from, path).ok()).collect();
         files.sort();
@@ -95,10 +95,10 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// Applies a patch.
-pub fn apply(call: &Invocation<'_>, order: &Order) -> Result<ToolOutput, ToolError> {
+pub fn apply(call: &Invocation<'_>, order: &PatchRequest) -> Result<ToolOutput, ToolError> {
     let read = apply_patch::read(&order.patch);
     let Patch { steps, mut notes } = read.map_err(|wrong| ToolError::invalid(wrong.told()))?;
-    let mut draft = Draft::new(call);
+    let mut draft = AtomicEdit::new(call);
     let mut failed = None;
     for step in &steps {
         match take(order, &mut draft, step) {
@@ -111,7 +111,7 @@ pub fn apply(call: &Invocation<'_>, order: &Order) -> Result<ToolOutput, ToolErr
     }
     notes.append(&mut draft.notes);
     match failed {
-        Some(why) if order.mode == Mode::Atomic => {
+        Some(why) if order.mode == PatchMode::Atomic => {
             Err(ToolError::new(why.kind, unwritten(&why.text)))
         }
         Some(why) => {
@@ -124,19 +124,23 @@ pub fn apply(call: &Invocation<'_>, order: &Order) -> Result<ToolOutput, ToolErr
 }
 
 /// One step; gives what was forgiven.
-fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<String>, ToolError> {
+fn take(
+    order: &PatchRequest,
+    draft: &mut AtomicEdit<'_, '_>,
+    step: &FileStep,
+) -> Result<Vec<String>, ToolError> {
     let place = |raw: &str| {
         paths::resolve(&order.from, raw).map_err(|why| ToolError::io(&format!("`{raw}`"), &why))
     };
     match step {
-        Step::Add { path, text } => {
+        FileStep::Add { path, text } => {
             let path = place(path)?;
             // A directory of that name is an error already here.
             draft.exists(&path)?;
             draft.put(&path, text.clone())?;
             Ok(Vec::new())
         }
-        Step::Delete { path: raw } => {
+        FileStep::Delete { path: raw } => {
             let path = place(raw)?;
             if !draft.exists(&path)? {
                 return match order.skip_missing {
@@ -147,12 +151,12 @@ fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<Str
             draft.remove(&path)?;
             Ok(Vec::new())
         }
-        Step::Update { path: raw, to, chunks } => {
+        FileStep::Update { path: raw, to, chunks } => {
             let path = place(raw)?;
             let Some(text) = draft.text(&path)? else { return Err(missing("update", raw)) };
             let made = chunk::apply(&text, chunks)
                 .map_err(|why| ToolError::failed(draft.explain(&path, format!("{raw}: {why}"))))?;
-            let fit = if made.notes.is_empty() { Fit::Exact } else { Fit::Loose };
+            let fit = if made.notes.is_empty() { EditFit::Exact } else { EditFit::Loose };
             let notes = made.notes.into_iter().map(|note| format!("{raw}: {note}")).collect();
             match to {
                 Some(to) => draft.rename(&path, &place(to)?, (made.text, fit))?,
@@ -164,11 +168,11 @@ fn take(order: &Order, draft: &mut Draft<'_, '_>, step: &Step) -> Result<Vec<Str
 }
 
 fn missing(what: &str, raw: &str) -> ToolError {
-    ToolError::new(ErrorKind::NotFound, format!("cannot {what} {raw}: no such file"))
+    ToolError::new(ToolErrorKind::NotFound, format!("cannot {what} {raw}: no such file"))
 }
 
-fn told(call: &Invocation<'_>, changed: &[Changed], notes: &[String]) -> ToolOutput {
-    let sum = |of: fn(&Changed) -> usize| changed.iter().map(of).sum::<usize>();
+fn told(call: &Invocation<'_>, changed: &[EditedFile], notes: &[String]) -> ToolOutput {
+    let sum = |of: fn(&EditedFile) -> usize| changed.iter().map(of).sum::<usize>();
     let (additions, deletions) =
         (sum(|file| file.difference.additions), sum(|file| file.difference.deletions));
     let title = format!("Updated {} file(s) (+{additions} -{deletions})", changed.len());
@@ -178,16 +182,16 @@ fn told(call: &Invocation<'_>, changed: &[Changed], notes: &[String]) -> ToolOut
     }
     notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
     let count = |status| changed.iter().filter(|file| file.status == status).count();
-    let row = |file: &Changed| {
+    let row = |file: &EditedFile| {
         json!({
             "path": file.path, "status": letter(file.status),
             "additions": file.difference.additions, "deletions": file.difference.deletions,
         })
     };
     let metadata = json!({
-        "added": count(Status::Added),
-        "modified": count(Status::Modified),
-        "deleted": count(Status::Deleted),
+        "added": count(FileStatus::Added),
+        "modified": count(FileStatus::Modified),
+        "deleted": count(FileStatus::Deleted),
         "additions": additions,
         "deletions": deletions,
         "files": changed.iter().map(row).collect::<Vec<_>>(),
@@ -196,10 +200,10 @@ fn told(call: &Invocation<'_>, changed: &[Changed], notes: &[String]) -> ToolOut
     ToolOutput::done(text).titled(title).with(metadata)
 }
 
-fn letter(status: Status) -> &'static str {
+fn letter(status: FileStatus) -> &'static str {
     match status {
-        Status::Added => "A",
-        Status::Modified => "M",
-        Status::Deleted => "D",
+        FileStatus::Added => "A",
+        FileStatus::Modified => "M",
+        FileStatus::Deleted => "D",
     }
 }

@@ -3,19 +3,19 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::fuzzy::{self, Hit, Miss, Strategy};
+use super::fuzzy::{self, FuzzyMatch, FuzzyMiss, MatchStrategy};
 use super::locate;
-use super::text::{Change, FileText, load, store};
+use super::text::{FileText, TextChange, load, store};
 use tools::call::Invocation;
 use tools::kind::{Effect, ToolKind};
-use tools::output::{ErrorKind, ToolError, ToolOutput};
-use tools::profile::Style;
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
+use tools::profile::OutputStyle;
 use tools::text_diff::{Difference, difference};
 use tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
 
 /// What is to stand where.
 #[derive(Deserialize)]
-pub struct Wish {
+pub struct Replacement {
     /// The text that goes.
     pub old: String,
     /// The text that comes.
@@ -30,8 +30,8 @@ pub struct Wish {
 
 /// Why nothing was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missed {
-    miss: Miss,
+pub struct ReplaceError {
+    miss: FuzzyMiss,
     /// Whether the new text is there.
     already: bool,
 }
@@ -57,7 +57,7 @@ impl Tool for ReplaceTool {
 
 /// Replaces the text.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let wish: Wish = call.decode()?;
+    let wish: Replacement = call.decode()?;
     let (old_key, new_key) = names(call);
     if wish.old == wish.new {
         let text = format!("`{old_key}` and `{new_key}` are identical: nothing to change");
@@ -78,8 +78,8 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         Err(missed) => {
             let shown = call.shown_place();
             let why = loaded.explain(call, &call.place, missed.told(call, &shown));
-            let mut outcome = ToolOutput::failed(ErrorKind::Failed, why);
-            let lost = call.face.style == Style::Egirl && missed.miss == Miss::Nowhere;
+            let mut outcome = ToolOutput::failed(ToolErrorKind::Failed, why);
+            let lost = call.face.style == OutputStyle::Egirl && missed.miss == FuzzyMiss::Nowhere;
             outcome.escalate =
                 lost.then(|| format!("text not found in {shown}: the context may be incorrect"));
             Ok(outcome)
@@ -88,7 +88,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// A text with the replacement made, and where that was.
-pub fn apply(raw: String, wish: &Wish) -> Result<(String, Hit), Missed> {
+pub fn apply(raw: String, wish: &Replacement) -> Result<(String, FuzzyMatch), ReplaceError> {
     let file = if wish.strict { FileText::exact(raw) } else { FileText::new(raw) };
     let plain = |text: &str| if wish.strict { text.to_owned() } else { text.replace("\r\n", "\n") };
     let (old, new) = (plain(&wish.old), plain(&wish.new));
@@ -97,9 +97,9 @@ pub fn apply(raw: String, wish: &Wish) -> Result<(String, Hit), Missed> {
     } else {
         fuzzy::find(file.plain(), &old, wish.all)
     };
-    let hit = found.map_err(|miss| Missed { miss, already: is_made(file.plain(), &new) })?;
+    let hit = found.map_err(|miss| ReplaceError { miss, already: is_made(file.plain(), &new) })?;
     let by = replacement(&hit, &new);
-    let change = |span: &std::ops::Range<usize>| Change { span: span.clone(), by: by.clone() };
+    let change = |span: &std::ops::Range<usize>| TextChange { span: span.clone(), by: by.clone() };
     let text = file.changed(hit.spans.iter().map(change).collect());
     Ok((text, hit))
 }
@@ -120,18 +120,18 @@ fn names<'c>(call: &'c Invocation<'_>) -> (&'c str, &'c str) {
 }
 
 /// The new text, indented as the place is that was found.
-fn replacement(hit: &Hit, new: &str) -> String {
+fn replacement(hit: &FuzzyMatch, new: &str) -> String {
     match hit.strategy {
-        Strategy::LineTrimmed | Strategy::IndentationFlexible => {
+        MatchStrategy::LineTrimmed | MatchStrategy::IndentationFlexible => {
             let lines: Vec<String> = new.split('\n').map(|line| hit.shift.apply(line)).collect();
             lines.join("\n")
         }
-        Strategy::Exact
-        | Strategy::BlockAnchor
-        | Strategy::WhitespaceNormalized
-        | Strategy::EscapeNormalized
-        | Strategy::TrimmedBoundary
-        | Strategy::ContextAware => new.to_owned(),
+        MatchStrategy::Exact
+        | MatchStrategy::BlockAnchor
+        | MatchStrategy::WhitespaceNormalized
+        | MatchStrategy::EscapeNormalized
+        | MatchStrategy::TrimmedBoundary
+        | MatchStrategy::ContextAware => new.to_owned(),
     }
 }
 
@@ -140,7 +140,7 @@ fn create(call: &Invocation<'_>, new: &str) -> Result<ToolOutput, ToolError> {
     let (old_key, _) = names(call);
     let shown = call.shown_place();
     let filled = std::fs::metadata(&call.place).is_ok_and(|facts| facts.len() > 0);
-    if call.face.style == Style::Egirl || filled {
+    if call.face.style == OutputStyle::Egirl || filled {
         return Err(ToolError::invalid(format!(
             "`{old_key}` is empty; to replace all of {shown}, write the file"
         )));
@@ -151,37 +151,39 @@ fn create(call: &Invocation<'_>, new: &str) -> Result<ToolOutput, ToolError> {
         .with(json!({ "path": call.place, "replaced": 0 })))
 }
 
-impl Missed {
+impl ReplaceError {
     /// Why, and what to try.
     pub fn told(self, call: &Invocation<'_>, shown: &str) -> String {
         let (old_key, new_key) = names(call);
         match self.miss {
-            Miss::Nowhere if self.already => format!(
+            FuzzyMiss::Nowhere if self.already => format!(
                 "`{old_key}` is not found in {shown}, but `{new_key}` is there: was the edit \
                  already applied?"
             ),
-            Miss::Nowhere => format!(
+            FuzzyMiss::Nowhere => format!(
                 "`{old_key}` is not found in {shown}. Read the file again and copy the text \
                  exactly as it stands there, whitespace included"
             ),
-            Miss::Several(count) => format!(
+            FuzzyMiss::Several(count) => format!(
                 "`{old_key}` is found {count} times in {shown} (multiple matches). Add more \
                  context lines so that it fits one place only{}",
-                if call.face.style == Style::Egirl { "" } else { ", or set `replaceAll`" }
+                if call.face.style == OutputStyle::Egirl { "" } else { ", or set `replaceAll`" }
             ),
         }
     }
 }
 
-fn told(call: &Invocation<'_>, hit: &Hit, before: &str, after: &str) -> ToolOutput {
+fn told(call: &Invocation<'_>, hit: &FuzzyMatch, before: &str, after: &str) -> ToolOutput {
     let shown = call.shown_place();
     let Difference { unified, additions, deletions } = difference(before, after);
     let times = hit.spans.len();
     let strategy = hit.strategy.name();
     let text = match call.face.style {
-        Style::Egirl => format!("Successfully edited {shown}"),
-        Style::G3 | Style::ToolsApi | Style::Core if call.at.plain => format!("edited {shown}"),
-        Style::G3 | Style::ToolsApi | Style::Core => {
+        OutputStyle::Egirl => format!("Successfully edited {shown}"),
+        OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core if call.at.plain => {
+            format!("edited {shown}")
+        }
+        OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core => {
             let mut text = format!("Edit applied successfully to {shown}");
             if times > 1 {
                 text.push_str(&format!(" in {times} places"));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tools::call::Invocation;
 use tools::fs::open;
-use tools::fs::read_tracker::{self, ChangedFile, Fit};
+use tools::fs::read_tracker::{self, ChangedFile, EditFit};
 use tools::output::ToolError;
 
 const BOM: char = '\u{feff}';
@@ -23,7 +23,7 @@ pub struct FileText {
 
 /// Puts a text in the place of a part of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct TextChange {
     /// What is replaced.
     pub span: Range<usize>,
     /// By what, with plain newlines.
@@ -78,7 +78,7 @@ impl FileText {
     }
 
     /// The file's text after some changes, which must not overlap.
-    pub fn changed(&self, mut changes: Vec<Change>) -> String {
+    pub fn changed(&self, mut changes: Vec<TextChange>) -> String {
         changes.sort_by_key(|change| (change.span.start, change.span.end));
         let mut out = String::with_capacity(self.raw.len());
         let mut done = 0;
@@ -115,21 +115,21 @@ impl FileText {
 
 /// The text of a file before an edit.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedText {
     /// The text.
     pub text: String,
     /// Set when the session saw the file and its content is another now.
     pub changed: Option<ChangedFile>,
 }
 
-impl Loaded {
+impl LoadedText {
     /// Refuses an edit that fits only loosely in a file that changed since this session saw it;
     /// gives a note about the change when the edit may go through.
     pub fn check(
         &self,
         call: &Invocation<'_>,
         path: &Path,
-        fit: Fit,
+        fit: EditFit,
     ) -> Result<Option<String>, ToolError> {
         let before = (self.text.as_bytes(), self.changed.as_ref());
         read_tracker::check_edit(&call.at.session_dir, path, before, fit)
@@ -145,7 +145,7 @@ impl Loaded {
 }
 
 /// Reads a file that a call is about, to change it. Refused: what is not text.
-pub fn load(call: &Invocation<'_>, path: &Path) -> Result<Loaded, ToolError> {
+pub fn load(call: &Invocation<'_>, path: &Path) -> Result<LoadedText, ToolError> {
     let shown = call.shown(path);
     let content = call.load(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
@@ -155,7 +155,7 @@ pub fn load(call: &Invocation<'_>, path: &Path) -> Result<Loaded, ToolError> {
         _ => ToolError::io(&format!("Failed to edit file {shown}"), &e),
     })?;
     let changed = read_tracker::changed(&call.at.session_dir, path, &content.bytes)?;
-    Ok(Loaded { text: text_of(&shown, content.bytes)?, changed })
+    Ok(LoadedText { text: text_of(&shown, content.bytes)?, changed })
 }
 
 /// The bytes of a file as a text.
@@ -195,9 +195,9 @@ mod tests {
     fn endings_and_mark_survive_a_change() {
         let file = FileText::new("\u{feff}a\r\nb\r\nc\n".to_owned());
         assert_eq!(file.plain(), "a\nb\nc\n");
-        let change = Change { span: 2..3, by: "x\ny".to_owned() };
+        let change = TextChange { span: 2..3, by: "x\ny".to_owned() };
         assert_eq!(file.changed(vec![change]), "\u{feff}a\r\nx\r\ny\r\nc\n");
-        let last = Change { span: 4..6, by: "z\n".to_owned() };
+        let last = TextChange { span: 4..6, by: "z\n".to_owned() };
         assert_eq!(file.changed(vec![last]), "\u{feff}a\r\nb\r\nz\n");
     }
 
@@ -206,7 +206,7 @@ mod tests {
         for raw in ["", "a", "\r\n", "a\r\n\r\nb\n\r", "\u{feff}\r\nx"] {
             let file = FileText::new(raw.to_owned());
             for at in 0..=file.plain().len() {
-                let nothing = Change { span: at..at, by: String::new() };
+                let nothing = TextChange { span: at..at, by: String::new() };
                 assert_eq!(file.changed(vec![nothing]), raw);
             }
         }

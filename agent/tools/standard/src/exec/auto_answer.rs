@@ -6,7 +6,7 @@ use regex::Regex;
 
 /// What to do about the end of a command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum AutoAnswer {
     /// A question: type this.
     Answer(&'static str),
     /// An editor or pager waits: close its input.
@@ -35,15 +35,15 @@ const PROMPTS: [(&str, &str); 14] = [
 const PAGERS: [&str; 5] =
     [r"~\s*$", r"(?m)^:\s*$", r"\(END\)", r"--More--", r"lines \d+-\d+(/\d+)?"];
 
-static SIGNS: LazyLock<Vec<(Regex, Sign)>> = LazyLock::new(|| {
+static SIGNS: LazyLock<Vec<(Regex, AutoAnswer)>> = LazyLock::new(|| {
     let regex = |text: &str| Regex::new(text).expect("the table is constant, and a test reads it");
-    let prompts = PROMPTS.iter().map(|(text, answer)| (regex(text), Sign::Answer(answer)));
-    let pagers = PAGERS.iter().map(|text| (regex(text), Sign::Close));
+    let prompts = PROMPTS.iter().map(|(text, answer)| (regex(text), AutoAnswer::Answer(answer)));
+    let pagers = PAGERS.iter().map(|text| (regex(text), AutoAnswer::Close));
     prompts.chain(pagers).collect()
 });
 
 /// What the end of the output asks for, if anything.
-pub fn sign(tail: &str) -> Option<Sign> {
+pub fn sign(tail: &str) -> Option<AutoAnswer> {
     SIGNS.iter().find(|(regex, _)| regex.is_match(tail)).map(|(_, sign)| *sign)
 }
 
@@ -71,14 +71,14 @@ mod tests {
             ("a.txt already exists. Overwrite? ", "y\n"),
         ];
         for (tail, answer) in cases {
-            assert_eq!(sign(tail), Some(Sign::Answer(answer)), "{tail}");
+            assert_eq!(sign(tail), Some(AutoAnswer::Answer(answer)), "{tail}");
         }
     }
 
     #[test]
     fn pagers_and_editors_are_closed_and_plain_output_is_left_alone() {
         for tail in ["a\n~\n~", "text\n:", "(END)", "--More--", "lines 1-23/40"] {
-            assert_eq!(sign(tail), Some(Sign::Close), "{tail}");
+            assert_eq!(sign(tail), Some(AutoAnswer::Close), "{tail}");
         }
         for tail in ["done\n", "[y/n]x", "continuing", "a: b\n", "are you sure about it? yes\n"] {
             assert_eq!(sign(tail), None, "{tail}");

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use base::clock::Clock;
-use base::process::{Job, Stream, is_alive};
+use base::process::{Command, Stream, is_alive};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use tools::context::ToolContext;
 use tools::exec::confinement;
 use tools::exec::environment::{self, Environment};
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
@@ -28,7 +28,7 @@ struct Args {
 
 /// What is known about a process that was started.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Record {
+pub struct BackgroundProcess {
     /// What it is called.
     pub name: String,
     /// Its command line.
@@ -75,7 +75,7 @@ pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     }
     if call.pass == Permit::Sandboxed {
         let why = "denied: what must run in the sandbox cannot run in the background";
-        return Err(ToolError::new(ErrorKind::Denied, why));
+        return Err(ToolError::new(ToolErrorKind::Denied, why));
     }
     let directory = directory(call.at);
     let broken = |e: std::io::Error| ToolError::io("cannot start a background process", &e);
@@ -104,15 +104,15 @@ pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     )
     .map_err(broken)?;
     let pid = start(call, &args, &log_file).map_err(broken)?;
-    let record = Record { name, command: args.command, pid, born: born(pid), log };
+    let record = BackgroundProcess { name, command: args.command, pid, born: born(pid), log };
     base::files::replace_json(&file, &record).map_err(broken)?;
     Ok(told(call, &record))
 }
 
 fn start(call: &Invocation<'_>, args: &Args, log: &File) -> std::io::Result<u32> {
     let hold = call.at.hold(call.pass)?;
-    let job = |shell: &str| -> std::io::Result<Job> {
-        let job = Job::new(shell, &call.place).arg("-c").arg(&args.command);
+    let job = |shell: &str| -> std::io::Result<Command> {
+        let job = Command::new(shell, &call.place).arg("-c").arg(&args.command);
         let job = environment::apply(job, args.environment);
         let (out, err) = (Stream::File(log.try_clone()?), Stream::File(log.try_clone()?));
         Ok(job.stdout(out).stderr(err).detached())
@@ -130,8 +130,8 @@ fn start(call: &Invocation<'_>, args: &Args, log: &File) -> std::io::Result<u32>
     Ok(pid)
 }
 
-fn told(call: &Invocation<'_>, record: &Record) -> ToolOutput {
-    let Record { name, pid, log, .. } = record;
+fn told(call: &Invocation<'_>, record: &BackgroundProcess) -> ToolOutput {
+    let BackgroundProcess { name, pid, log, .. } = record;
     let log = log.display();
     let text = format!(
         "started `{name}` in the background\npid: {pid}\nlog: {log}\ndirectory: {}\nread the log: \
@@ -182,12 +182,12 @@ fn log_file(directory: &Path, slug: &str) -> std::io::Result<(File, PathBuf)> {
 }
 
 /// What is known about a process.
-pub fn load(file: &Path) -> Option<Record> {
+pub fn load(file: &Path) -> Option<BackgroundProcess> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
 }
 
 /// Whether the process itself or another of its group runs; a zombie does not.
-pub fn is_running(record: &Record) -> bool {
+pub fn is_running(record: &BackgroundProcess) -> bool {
     match born(record.pid) {
         Some(now) => record.born.is_none_or(|then| then == now),
         None if cfg!(not(target_os = "linux")) => is_alive(record.pid),

@@ -11,10 +11,10 @@ use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::background::{Record, directory, is_running, load, slug};
+use super::background::{BackgroundProcess, directory, is_running, load, slug};
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
@@ -76,14 +76,14 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     }
 }
 
-fn all(call: &Invocation<'_>) -> Vec<Record> {
+fn all(call: &Invocation<'_>) -> Vec<BackgroundProcess> {
     let entries = fs::read_dir(directory(call.at)).into_iter().flatten().flatten();
-    let mut all: Vec<Record> = entries.filter_map(|entry| load(&entry.path())).collect();
+    let mut all: Vec<BackgroundProcess> = entries.filter_map(|entry| load(&entry.path())).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
 
-fn named(call: &Invocation<'_>, name: Option<&str>) -> Result<Record, ToolError> {
+fn named(call: &Invocation<'_>, name: Option<&str>) -> Result<BackgroundProcess, ToolError> {
     let known = || {
         let names: Vec<String> = all(call).into_iter().map(|it| format!("`{}`", it.name)).collect();
         if names.is_empty() { "there is none".to_owned() } else { names.join(", ") }
@@ -94,17 +94,19 @@ fn named(call: &Invocation<'_>, name: Option<&str>) -> Result<Record, ToolError>
     let file = directory(call.at).join(format!("{}.json", slug(name)?));
     load(&file).ok_or_else(|| {
         let text = format!("no process `{name}` was started in the background: {}", known());
-        ToolError::new(ErrorKind::NotFound, text)
+        ToolError::new(ToolErrorKind::NotFound, text)
     })
 }
 
-fn state(record: &Record) -> &'static str {
+fn state(record: &BackgroundProcess) -> &'static str {
     if is_running(record) { "running" } else { "ended" }
 }
 
 fn list(call: &Invocation<'_>) -> ToolOutput {
     let all = all(call);
-    let row = |it: &Record| format!("{}: {}, pid {}: {}", it.name, state(it), it.pid, it.command);
+    let row = |it: &BackgroundProcess| {
+        format!("{}: {}, pid {}: {}", it.name, state(it), it.pid, it.command)
+    };
     let text = match all.is_empty() {
         true => "nothing was started in the background".to_owned(),
         false => all.iter().map(row).collect::<Vec<_>>().join("\n"),
@@ -113,14 +115,14 @@ fn list(call: &Invocation<'_>) -> ToolOutput {
     ToolOutput::done(text).with(json!({ "processes": rows }))
 }
 
-fn facts(record: &Record, state: &str) -> Value {
+fn facts(record: &BackgroundProcess, state: &str) -> Value {
     json!({
         "name": record.name, "status": state, "pid": record.pid,
         "command": record.command, "log": record.log,
     })
 }
 
-fn told(record: &Record, state: &str) -> ToolOutput {
+fn told(record: &BackgroundProcess, state: &str) -> ToolOutput {
     let bytes = fs::metadata(&record.log).map_or(0, |facts| facts.len());
     let text = format!(
         "{}: {state}\npid: {}\nlog: {} ({bytes} bytes)",
@@ -131,7 +133,7 @@ fn told(record: &Record, state: &str) -> ToolOutput {
     ToolOutput::done(text).with(facts(record, state))
 }
 
-fn log(record: &Record, lines: usize) -> Result<ToolOutput, ToolError> {
+fn log(record: &BackgroundProcess, lines: usize) -> Result<ToolOutput, ToolError> {
     let failed = |why| ToolError::io(&format!("cannot read {}", record.log.display()), &why);
     let (text, is_cut) = tail(&record.log, lines.max(1)).map_err(failed)?;
     let note = match is_cut {
@@ -164,7 +166,7 @@ fn tail(path: &Path, lines: usize) -> std::io::Result<(String, bool)> {
 }
 
 /// Ends a process and all that it started.
-async fn kill(record: &Record) -> ToolOutput {
+async fn kill(record: &BackgroundProcess) -> ToolOutput {
     if !is_running(record) {
         return told(record, "ended");
     }
@@ -176,12 +178,12 @@ async fn kill(record: &Record) -> ToolOutput {
     match state(record) {
         "ended" => told(record, "ended"),
         state => {
-            ToolOutput { ok: false, error_kind: Some(ErrorKind::Failed), ..told(record, state) }
+            ToolOutput { ok: false, error_kind: Some(ToolErrorKind::Failed), ..told(record, state) }
         }
     }
 }
 
-async fn ended_within(record: &Record, time: Duration) -> bool {
+async fn ended_within(record: &BackgroundProcess, time: Duration) -> bool {
     let ended = async {
         while is_running(record) {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -28,12 +28,12 @@ pub struct Denial {
     /// The path.
     pub path: PathBuf,
     /// What was denied.
-    pub what: Denied,
+    pub what: DeniedPath,
 }
 
 /// What was denied of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
+pub enum DeniedPath {
     /// Reading it.
     Read,
     /// Writing it.
@@ -74,21 +74,21 @@ fn in_line(confinement: &Confinement, cwd: &Path, line: &str) -> Option<Denial> 
             let own = nearest.is_some_and(|it| access(it, Access::WRITE_OK).is_ok());
             Path::new(word).is_relative() && own
         })?;
-        Some(Denial { path: PathBuf::from(elsewhere), what: Denied::Elsewhere })
+        Some(Denial { path: PathBuf::from(elsewhere), what: DeniedPath::Elsewhere })
     })
 }
 
 /// What the box denies of a path, and we could do ourselves.
-fn denied(confinement: &Confinement, path: &Path) -> Option<Denied> {
+fn denied(confinement: &Confinement, path: &Path) -> Option<DeniedPath> {
     if confinement.rules.fixed.iter().any(|fixed| path.starts_with(fixed)) {
-        return Some(Denied::GitConfiguration);
+        return Some(DeniedPath::GitConfiguration);
     }
     let nearest = path.ancestors().find(|it| it.exists())?;
     if path.exists() && confinement.denies_reading(path) && access(path, Access::READ_OK).is_ok() {
-        return Some(Denied::Read);
+        return Some(DeniedPath::Read);
     }
     let writes = confinement.denies_writing(path) && access(nearest, Access::WRITE_OK).is_ok();
-    writes.then_some(Denied::Write)
+    writes.then_some(DeniedPath::Write)
 }
 
 impl Denial {
@@ -99,18 +99,18 @@ impl Denial {
             format!("`[sandbox] {key} = [\"{}\"]` in the configuration", directory.display())
         };
         let (what, opens) = match self.what {
-            Denied::Read => ("does not let commands read", open("read", &self.path)),
-            Denied::Write => {
+            DeniedPath::Read => ("does not let commands read", open("read", &self.path)),
+            DeniedPath::Write => {
                 let directory = self.path.parent().filter(|_| !self.path.is_dir());
                 let directory = directory.unwrap_or(&self.path);
                 ("does not let commands write", open("write", directory))
             }
-            Denied::Elsewhere => {
+            DeniedPath::Elsewhere => {
                 let text = "the sandbox lets commands write the working directory, temporary files and \
                             build caches only";
                 return format!("{text}, and not {path} where the command was; {RULE}");
             }
-            Denied::GitConfiguration => {
+            DeniedPath::GitConfiguration => {
                 let text = "the sandbox protects git's configuration and hooks";
                 return format!("{text}: {path}; {RULE}");
             }

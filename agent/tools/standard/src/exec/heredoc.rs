@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::process::{End, Ran};
-use crate::edit::patch::{self, Mode, Order};
+use super::process::{ProcessEnd, ProcessResult};
+use crate::edit::patch::{self, PatchMode, PatchRequest};
 use gate::paths;
 use tools::call::Invocation;
-use tools::exec::output::{Capture, Show};
+use tools::exec::output::{OutputBudget, StreamCapture};
 
 /// The line before the patch: `cd DIR &&`, the name, and what ends the patch.
 static HEAD: LazyLock<Regex> = LazyLock::new(|| {
@@ -21,13 +21,13 @@ static HEAD: LazyLock<Regex> = LazyLock::new(|| {
 
 /// A patch in a command line.
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
+struct FoundPatch {
     directory: Option<String>,
     patch: String,
 }
 
 /// The patch that a command line is; `None` for every other line.
-fn find(line: &str) -> Option<Found> {
+fn find(line: &str) -> Option<FoundPatch> {
     let (first, rest) = line.trim_end().split_once('\n')?;
     let head = HEAD.captures(first.trim_end_matches('\r'))?;
     let named =
@@ -43,24 +43,24 @@ fn find(line: &str) -> Option<Found> {
         return None;
     }
     let patch: String = body.lines().map(|line| bare(line) + "\n").collect();
-    Some(Found { directory: named(&["single", "double", "plain"]).map(str::to_owned), patch })
+    Some(FoundPatch { directory: named(&["single", "double", "plain"]).map(str::to_owned), patch })
 }
 
 /// The patch of a call, and where its paths start.
-pub fn order(call: &Invocation<'_>) -> Option<Order> {
+pub fn order(call: &Invocation<'_>) -> Option<PatchRequest> {
     let found = find(call.text("command"))?;
     let from = match found.directory {
         Some(directory) => paths::resolve(&call.place, &directory).ok()?,
         None => call.place.clone(),
     };
-    Some(Order { patch: found.patch, from, mode: Mode::Atomic, skip_missing: false })
+    Some(PatchRequest { patch: found.patch, from, mode: PatchMode::Atomic, skip_missing: false })
 }
 
 /// Applies it; told as a command that was run.
-pub fn run(call: &Invocation<'_>, order: &Order, show: Show) -> Ran {
+pub fn run(call: &Invocation<'_>, order: &PatchRequest, show: OutputBudget) -> ProcessResult {
     let started = std::time::Instant::now();
     let gather = |name: &str, text: &str| {
-        let mut stream = Capture::new(show, &call.at.session_dir.join("tools"), name);
+        let mut stream = StreamCapture::new(show, &call.at.session_dir.join("tools"), name);
         stream.take(text.as_bytes());
         stream.finish()
     };
@@ -72,9 +72,9 @@ pub fn run(call: &Invocation<'_>, order: &Order, show: Show) -> Ran {
         Ok(outcome) => (0, outcome.text + "\n", String::new()),
         Err(why) => (1, String::new(), why + "\n"),
     };
-    Ran {
+    ProcessResult {
         code,
-        end: End::Exited,
+        end: ProcessEnd::Exited,
         stdout: gather("stdout", &out),
         stderr: gather("stderr", &err),
         took: started.elapsed(),

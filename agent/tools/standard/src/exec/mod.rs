@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use base::config::agent::Action;
+use base::config::agent::GateAction;
 use reqwest::Url;
 
 use gate::{Access, AccessRequest, hosts, paths, shell_parse};
 use tools::call::Invocation;
 use tools::context::ToolContext;
 use tools::exec::directory;
-use tools::profile::Style;
+use tools::profile::OutputStyle;
 use tools::tool::CallScope;
 use tools::web::guarded_client;
 
@@ -33,7 +33,7 @@ pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let run = Access::Run {
         line: line.to_owned(),
         cwd: call.place.clone(),
-        careful: call.face.style == Style::Core,
+        careful: call.face.style == OutputStyle::Core,
     };
     let hosts = if is_allowed_by_rule(call, &run) { Vec::new() } else { hosts(call, line) };
     std::iter::once(run).chain(hosts).collect()
@@ -55,7 +55,7 @@ fn is_allowed_by_rule(call: &Invocation<'_>, run: &Access) -> bool {
         access: run,
         preview: None,
     });
-    verdict.by_rule && verdict.action == Action::Allow
+    verdict.by_rule && verdict.action == GateAction::Allow
 }
 
 /// The hosts that a command line fetches from: the web tools' policy counts for them as well. What

@@ -5,23 +5,23 @@ use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::process::{AsyncRunning, GRACE, Job, Stream, exit_code};
+use base::process::{AsyncRunning, Command, GRACE, Stream, exit_code};
 use base::sandbox::git_dirs;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 use tokio::time::{Instant, sleep_until};
 
-use super::auto_answer::{self, Sign};
+use super::auto_answer::{self, AutoAnswer};
 use super::denial::{self, Denial};
 use super::git_guard::GitGuard;
 use tools::context::ToolContext;
-use tools::exec::confinement::{self, Hold};
+use tools::exec::confinement::{self, Containment};
 use tools::exec::environment::{self, Environment};
-use tools::exec::output::{Capture, Captured, Show};
+use tools::exec::output::{CapturedStream, OutputBudget, StreamCapture};
 
 /// What to run, and how.
 #[derive(Debug)]
-pub struct Order<'a> {
+pub struct ProcessSpec<'a> {
     /// The line for the shell.
     pub line: &'a str,
     /// Where.
@@ -31,16 +31,16 @@ pub struct Order<'a> {
     /// For how long at most.
     pub time: Option<Duration>,
     /// How much of each stream is shown.
-    pub show: Show,
+    pub show: OutputBudget,
     /// What it may reach; anything when not said.
-    pub hold: Option<Hold>,
+    pub hold: Option<Containment>,
     /// Whether questions are answered and the directory at its end is wanted; else stdin is closed.
     pub attended: bool,
 }
 
 /// How it came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ProcessEnd {
     /// By itself.
     Exited,
     /// The time was over.
@@ -51,15 +51,15 @@ pub enum End {
 
 /// What a command left.
 #[derive(Debug)]
-pub struct Ran {
+pub struct ProcessResult {
     /// As a shell gives it: 128 + signal.
     pub code: i32,
     /// How it came to its end.
-    pub end: End,
+    pub end: ProcessEnd,
     /// Its output.
-    pub stdout: Captured,
+    pub stdout: CapturedStream,
     /// Its messages.
-    pub stderr: Captured,
+    pub stderr: CapturedStream,
     /// How long it took.
     pub took: Duration,
     /// Whether something it started still holds its output open.
@@ -90,7 +90,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const DIRECTORY_FD: i32 = 9;
 
 /// Runs a command line to its end.
-pub async fn run(order: &Order<'_>, at: &ToolContext) -> io::Result<Ran> {
+pub async fn run(order: &ProcessSpec<'_>, at: &ToolContext) -> io::Result<ProcessResult> {
     let started = Instant::now();
     let told = if order.attended { Some(tempfile::tempfile()?) } else { None };
     let guard = order.hold.as_ref().and_then(|hold| git_guard(hold, at));
@@ -102,21 +102,21 @@ pub async fn run(order: &Order<'_>, at: &ToolContext) -> io::Result<Ran> {
     // What it left running on purpose (`server &`) may stay, but not in the sandbox; after a time
     // limit the whole group was ended already.
     match &order.hold {
-        Some(Hold { sandbox: Some(_), .. }) => drop(running),
-        Some(Hold { sandbox: None, .. }) | None => running.forget(),
+        Some(Containment { sandbox: Some(_), .. }) => drop(running),
+        Some(Containment { sandbox: None, .. }) | None => running.forget(),
     }
     let (stdout, stderr) = (stdout.finish(), stderr.finish());
     let denied = order.hold.as_ref().and_then(|hold| {
         let outputs = [&stderr, &stdout].map(|stream| format!("{}\n{}", stream.head, stream.tail));
         denial::find(&hold.confinement, order.cwd, [&outputs[0], &outputs[1]])
     });
-    Ok(Ran {
+    Ok(ProcessResult {
         code: exit_code(status),
         end,
         stdout,
         stderr,
         took: started.elapsed(),
-        lingers: lingers && end == End::Exited,
+        lingers: lingers && end == ProcessEnd::Exited,
         directory: told.and_then(|file| read_directory(file).ok()),
         denied,
         put_back: guard.map_or_else(|| Ok(Vec::new()), |guard| guard.restore())?,
@@ -124,7 +124,7 @@ pub async fn run(order: &Order<'_>, at: &ToolContext) -> io::Result<Ran> {
 }
 
 /// Where the box cannot keep git's configuration as it is, we do.
-fn git_guard(hold: &Hold, at: &ToolContext) -> Option<GitGuard> {
+fn git_guard(hold: &Containment, at: &ToolContext) -> Option<GitGuard> {
     let confinement = &hold.confinement;
     let aside = at.session_dir.join("put-back");
     // What studio keeps is too much to be kept aside for each command.
@@ -133,13 +133,13 @@ fn git_guard(hold: &Hold, at: &ToolContext) -> Option<GitGuard> {
     (!confinement.holds_fixed()).then(|| GitGuard::new(&fixed, &aside))
 }
 
-fn start(order: &Order<'_>, told: Option<&File>) -> io::Result<AsyncRunning> {
+fn start(order: &ProcessSpec<'_>, told: Option<&File>) -> io::Result<AsyncRunning> {
     let line = match told {
         Some(_) => format!("trap 'pwd -P >&{DIRECTORY_FD}' EXIT\n{}", order.line),
         None => order.line.to_owned(),
     };
-    let job = |shell: &str| -> io::Result<Job> {
-        let job = Job::new(shell, order.cwd).arg("-c").arg(&line);
+    let job = |shell: &str| -> io::Result<Command> {
+        let job = Command::new(shell, order.cwd).arg("-c").arg(&line);
         let job = environment::apply(job, order.environment);
         let Some(told) = told else { return Ok(job) };
         let fd = told.try_clone()?.into();
@@ -167,8 +167,8 @@ type Source = Box<dyn AsyncRead + Send + Unpin>;
 struct Pump<'a> {
     at: &'a ToolContext,
     sources: [Option<Source>; 2],
-    stdout: Capture,
-    stderr: Capture,
+    stdout: StreamCapture,
+    stderr: StreamCapture,
     stdin: Option<ChildStdin>,
     heard: Instant,
     /// How many bytes were passed on to whoever listens.
@@ -182,15 +182,15 @@ struct Pump<'a> {
 }
 
 impl<'a> Pump<'a> {
-    fn new(order: &Order<'_>, running: &mut AsyncRunning, at: &'a ToolContext) -> Pump<'a> {
+    fn new(order: &ProcessSpec<'_>, running: &mut AsyncRunning, at: &'a ToolContext) -> Pump<'a> {
         let directory = at.session_dir.join("tools");
         let stdout = running.child.stdout.take().map(|s| Box::new(s) as Source);
         let stderr = running.child.stderr.take().map(|s| Box::new(s) as Source);
         Pump {
             at,
             sources: [stdout, stderr],
-            stdout: Capture::new(order.show, &directory, "stdout"),
-            stderr: Capture::new(order.show, &directory, "stderr"),
+            stdout: StreamCapture::new(order.show, &directory, "stdout"),
+            stderr: StreamCapture::new(order.show, &directory, "stderr"),
             stdin: running.child.stdin.take(),
             heard: Instant::now(),
             told: 0,
@@ -209,8 +209,8 @@ impl<'a> Pump<'a> {
         &mut self,
         running: &mut AsyncRunning,
         mut until: Option<Instant>,
-    ) -> io::Result<(End, std::process::ExitStatus)> {
-        let mut end = End::Exited;
+    ) -> io::Result<(ProcessEnd, std::process::ExitStatus)> {
+        let mut end = ProcessEnd::Exited;
         let mut status = None;
         let cancel = self.at.cancel.clone();
         let (mut out, mut err) = (vec![0; 16 << 10], vec![0; 16 << 10]);
@@ -230,13 +230,13 @@ impl<'a> Pump<'a> {
                     until = Some(Instant::now() + DRAIN);
                 }
                 () = cancel.cancelled(), if status.is_none() => {
-                    (end, status) = (End::Cancelled, Some(running.end(GRACE).await?));
+                    (end, status) = (ProcessEnd::Cancelled, Some(running.end(GRACE).await?));
                     until = Some(Instant::now() + DRAIN);
                 }
                 () = at(until) => match status {
                     Some(status) => return Ok((end, status)),
                     None => {
-                        (end, status) = (End::TimedOut, Some(running.end(GRACE).await?));
+                        (end, status) = (ProcessEnd::TimedOut, Some(running.end(GRACE).await?));
                         until = Some(Instant::now() + DRAIN);
                     }
                 },
@@ -292,13 +292,13 @@ impl<'a> Pump<'a> {
         self.looked = true;
         let asking = if self.last == 0 { &self.stdout } else { &self.stderr };
         match auto_answer::sign(&asking.last(LOOK)) {
-            Some(Sign::Answer(answer)) => {
+            Some(AutoAnswer::Answer(answer)) => {
                 let Some(stdin) = &mut self.stdin else { return };
                 if stdin.write_all(answer.as_bytes()).await.is_err() {
                     self.stdin = None;
                 }
             }
-            Some(Sign::Close) => self.stdin = None,
+            Some(AutoAnswer::Close) => self.stdin = None,
             None => {}
         }
     }

@@ -4,44 +4,49 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::process::{End, Ran};
+use super::process::{ProcessEnd, ProcessResult};
 use tools::call::Invocation;
 use tools::exec::confinement;
-use tools::exec::output::Captured;
+use tools::exec::output::CapturedStream;
 use tools::exec::output::shown;
-use tools::output::{ErrorKind, ToolOutput};
-use tools::profile::Style;
+use tools::output::{ToolErrorKind, ToolOutput};
+use tools::profile::OutputStyle;
 
 /// Commands whose exit code 1 says "nothing found".
 const SEARCHES: [&str; 6] = ["dir", "where", "findstr", "find", "grep", "which"];
 
 /// The outcome of a command.
-pub fn outcome(call: &Invocation<'_>, line: &str, time: Option<Duration>, ran: &Ran) -> ToolOutput {
+pub fn outcome(
+    call: &Invocation<'_>,
+    line: &str,
+    time: Option<Duration>,
+    ran: &ProcessResult,
+) -> ToolOutput {
     let style = call.face.style;
-    let ok = ran.end == End::Exited && (ran.code == 0 || forgives(style, line, ran.code));
+    let ok = ran.end == ProcessEnd::Exited && (ran.code == 0 || forgives(style, line, ran.code));
     let error_kind = match ran.end {
         _ if ok => None,
-        End::Exited => Some(ErrorKind::Failed),
-        End::TimedOut => Some(ErrorKind::Timeout),
-        End::Cancelled => Some(ErrorKind::Cancelled),
+        ProcessEnd::Exited => Some(ToolErrorKind::Failed),
+        ProcessEnd::TimedOut => Some(ToolErrorKind::Timeout),
+        ProcessEnd::Cancelled => Some(ToolErrorKind::Cancelled),
     };
     let text = match style {
-        Style::G3 => g3(ran, time),
-        Style::Egirl => egirl(ran, time),
-        Style::ToolsApi => tools_api(ran, time),
-        Style::Core => String::new(),
+        OutputStyle::G3 => g3(ran, time),
+        OutputStyle::Egirl => egirl(ran, time),
+        OutputStyle::ToolsApi => tools_api(ran, time),
+        OutputStyle::Core => String::new(),
     };
     let metadata = match style {
-        Style::Core => core(ran, ok, time),
-        Style::G3 | Style::Egirl | Style::ToolsApi => facts(call, ran),
+        OutputStyle::Core => core(ran, ok, time),
+        OutputStyle::G3 | OutputStyle::Egirl | OutputStyle::ToolsApi => facts(call, ran),
     };
     let title = format!("exit code {}", ran.code);
     let (mut text, mut metadata, mut title) = (text, metadata, title);
     for note in notes(ran) {
         title = format!("{title}; {note}");
         match style {
-            Style::Core => metadata["box"] = json!(note),
-            Style::G3 | Style::Egirl | Style::ToolsApi => {
+            OutputStyle::Core => metadata["box"] = json!(note),
+            OutputStyle::G3 | OutputStyle::Egirl | OutputStyle::ToolsApi => {
                 text = format!("{}[{note}]", with_newline(text));
                 metadata["box_denied"] = json!(ran.denied.as_ref().map(|denied| &denied.path));
             }
@@ -51,7 +56,7 @@ pub fn outcome(call: &Invocation<'_>, line: &str, time: Option<Duration>, ran: &
 }
 
 /// What the box did about a command, in sentences.
-fn notes(ran: &Ran) -> Vec<String> {
+fn notes(ran: &ProcessResult) -> Vec<String> {
     let denied = ran.denied.as_ref().map(|denied| denied.text(confinement::in_studio()));
     let put_back = ran.put_back.iter().map(|path| {
         format!(
@@ -64,22 +69,22 @@ fn notes(ran: &Ran) -> Vec<String> {
 }
 
 /// Whether an exit code other than 0 is a result and no failure.
-fn forgives(style: Style, line: &str, code: i32) -> bool {
+fn forgives(style: OutputStyle, line: &str, code: i32) -> bool {
     match style {
-        Style::G3 | Style::Egirl => false,
-        Style::ToolsApi => true,
-        Style::Core => {
+        OutputStyle::G3 | OutputStyle::Egirl => false,
+        OutputStyle::ToolsApi => true,
+        OutputStyle::Core => {
             let first = line.split_whitespace().next().unwrap_or_default();
             code == 1 && SEARCHES.contains(&first)
         }
     }
 }
 
-fn facts(call: &Invocation<'_>, ran: &Ran) -> Value {
+fn facts(call: &Invocation<'_>, ran: &ProcessResult) -> Value {
     json!({
         "exit_code": ran.code,
         "workdir": call.place,
-        "timed_out": ran.end == End::TimedOut,
+        "timed_out": ran.end == ProcessEnd::TimedOut,
         "duration_ms": millis(ran.took),
         "truncated": ran.stdout.left_out + ran.stderr.left_out > 0,
         "stdout_bytes": ran.stdout.total,
@@ -93,18 +98,20 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn why_ended(ran: &Ran, time: Option<Duration>) -> Option<String> {
+fn why_ended(ran: &ProcessResult, time: Option<Duration>) -> Option<String> {
     match ran.end {
-        End::Exited => None,
-        End::TimedOut => {
+        ProcessEnd::Exited => None,
+        ProcessEnd::TimedOut => {
             let after = time.map_or_else(String::new, |t| format!(" after {} ms", millis(t)));
             Some(format!("timed out{after}; the process group was ended"))
         }
-        End::Cancelled => Some("cancelled by the user; the process group was ended".to_owned()),
+        ProcessEnd::Cancelled => {
+            Some("cancelled by the user; the process group was ended".to_owned())
+        }
     }
 }
 
-fn g3(ran: &Ran, time: Option<Duration>) -> String {
+fn g3(ran: &ProcessResult, time: Option<Duration>) -> String {
     let mut text = with_newline(shown(&ran.stdout));
     if ran.stderr.total > 0 {
         text.push_str("[stderr]\n");
@@ -133,7 +140,7 @@ fn with_newline(mut text: String) -> String {
     text
 }
 
-fn egirl(ran: &Ran, time: Option<Duration>) -> String {
+fn egirl(ran: &ProcessResult, time: Option<Duration>) -> String {
     let mut text = shown(&ran.stdout);
     if ran.stderr.total > 0 {
         text.push_str(&format!("\n\nstderr:\n{}", shown(&ran.stderr)));
@@ -147,7 +154,7 @@ fn egirl(ran: &Ran, time: Option<Duration>) -> String {
     text
 }
 
-fn tools_api(ran: &Ran, time: Option<Duration>) -> String {
+fn tools_api(ran: &ProcessResult, time: Option<Duration>) -> String {
     let mut text = shown(&ran.stdout);
     if ran.stderr.total > 0 {
         text = with_newline(text);
@@ -163,10 +170,10 @@ fn tools_api(ran: &Ran, time: Option<Duration>) -> String {
     text
 }
 
-fn core(ran: &Ran, ok: bool, time: Option<Duration>) -> Value {
+fn core(ran: &ProcessResult, ok: bool, time: Option<Duration>) -> Value {
     let status = match ran.end {
-        End::Cancelled => "cancelled",
-        End::Exited | End::TimedOut => {
+        ProcessEnd::Cancelled => "cancelled",
+        ProcessEnd::Exited | ProcessEnd::TimedOut => {
             if ok {
                 "success"
             } else {
@@ -174,7 +181,7 @@ fn core(ran: &Ran, ok: bool, time: Option<Duration>) -> Value {
             }
         }
     };
-    let cut = |stream: &Captured| {
+    let cut = |stream: &CapturedStream| {
         let mut text = stream.head.clone();
         if stream.left_out > 0 {
             text = format!("{}[truncated]", with_newline(text));
@@ -185,12 +192,12 @@ fn core(ran: &Ran, ok: bool, time: Option<Duration>) -> Value {
     if let Some(why) = why_ended(ran, time) {
         stderr = format!("{}Command {why}", with_newline(stderr));
     }
-    let code = if ran.end == End::Exited { ran.code } else { -1 };
+    let code = if ran.end == ProcessEnd::Exited { ran.code } else { -1 };
     let voice = match (status, ran.end) {
-        (_, End::TimedOut) => "The command took too long.".to_owned(),
-        (_, End::Cancelled) => "The command was cancelled.".to_owned(),
-        ("success", End::Exited) => "Command completed successfully.".to_owned(),
-        (_, End::Exited) => format!("The command failed with exit code {code}."),
+        (_, ProcessEnd::TimedOut) => "The command took too long.".to_owned(),
+        (_, ProcessEnd::Cancelled) => "The command was cancelled.".to_owned(),
+        ("success", ProcessEnd::Exited) => "Command completed successfully.".to_owned(),
+        (_, ProcessEnd::Exited) => format!("The command failed with exit code {code}."),
     };
     let mut result = json!({
         "status": status,

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::process::{End, Order, Ran, run as run_process};
+use super::process::{ProcessEnd, ProcessResult, ProcessSpec, run as run_process};
 use super::{background, heredoc, render, windowed};
 use gate::{Permit, paths};
 use tools::call::Invocation;
-use tools::client_io::Command;
+use tools::client_io::TerminalCommand;
 use tools::exec::directory;
 use tools::exec::environment::Environment;
-use tools::exec::output::{Capture, Show};
+use tools::exec::output::{OutputBudget, StreamCapture};
 use tools::exec::sandbox::TIME;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
-use tools::profile::Style;
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
+use tools::profile::OutputStyle;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ struct Args {
     max_timeout_ms: Option<u64>,
     #[serde(default)]
     environment: Environment,
-    show: Show,
+    show: OutputBudget,
     #[serde(default)]
     keep_directory: bool,
     #[serde(default)]
@@ -37,7 +37,7 @@ struct Args {
 }
 
 /// What a small model is shown of each stream.
-const PLAIN: Show = Show { head: 1500, tail: 1500 };
+const PLAIN: OutputBudget = OutputBudget { head: 1500, tail: 1500 };
 
 /// Runs a command line.
 pub struct ShellTool;
@@ -65,8 +65,8 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     }
     if !call.place.is_dir() {
         let kind = match call.face.style {
-            Style::ToolsApi => ErrorKind::Validation,
-            Style::G3 | Style::Egirl | Style::Core => ErrorKind::NotFound,
+            OutputStyle::ToolsApi => ToolErrorKind::Validation,
+            OutputStyle::G3 | OutputStyle::Egirl | OutputStyle::Core => ToolErrorKind::NotFound,
         };
         let text = format!(
             "Failed to execute command: the directory {} does not exist",
@@ -84,7 +84,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let limit = args.max_timeout_ms.unwrap_or(u64::MAX);
     let time = args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit)));
     let failed = |e: io::Error| ToolError::failed(format!("Failed to execute command: {e}"));
-    let order = Order {
+    let order = ProcessSpec {
         line: &args.command,
         cwd: &call.place,
         environment: args.environment,
@@ -117,25 +117,28 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 
 /// Runs it in a terminal of whoever is outside. What needs the tighter box, or answers to its
 /// questions, does not go there.
-async fn in_terminal(order: &Order<'_>, call: &Invocation<'_>) -> Option<io::Result<Ran>> {
+async fn in_terminal(
+    order: &ProcessSpec<'_>,
+    call: &Invocation<'_>,
+) -> Option<io::Result<ProcessResult>> {
     let outside =
         call.at.outside.as_ref().filter(|_| call.pass == Permit::Free && !order.attended)?;
     let started = Instant::now();
     let (line, cwd, time) = (order.line, order.cwd, order.time);
-    let command = Command { line, cwd, time, cancel: call.at.cancel.clone() };
+    let command = TerminalCommand { line, cwd, time, cancel: call.at.cancel.clone() };
     let ended = match outside.run(command).await? {
         Ok(ended) => ended,
         Err(why) => return Some(Err(why)),
     };
-    let gather = |name| Capture::new(order.show, &call.at.session_dir.join("tools"), name);
+    let gather = |name| StreamCapture::new(order.show, &call.at.session_dir.join("tools"), name);
     let mut stdout = gather("stdout");
     stdout.take(ended.output.as_bytes());
     let end = match (ended.cancelled, ended.timed_out) {
-        (true, _) => End::Cancelled,
-        (false, true) => End::TimedOut,
-        (false, false) => End::Exited,
+        (true, _) => ProcessEnd::Cancelled,
+        (false, true) => ProcessEnd::TimedOut,
+        (false, false) => ProcessEnd::Exited,
     };
-    Some(Ok(Ran {
+    Some(Ok(ProcessResult {
         code: ended.code,
         end,
         stdout: stdout.finish(),

@@ -12,7 +12,7 @@ use tools::call::Invocation;
 use tools::fs::{open, read_tracker};
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
-use tools::profile::Style;
+use tools::profile::OutputStyle;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
@@ -27,7 +27,7 @@ struct Args {
 
 /// Which part of a file is wanted.
 #[derive(Debug, PartialEq, Eq)]
-enum Part {
+enum ReadRange {
     All,
     /// Characters, from 0, end exclusive.
     Chars(usize, usize),
@@ -73,22 +73,29 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let file = load(call, &shown)?;
     let metadata = json!({ "path": call.place, "bytes": file.bytes, "lines": file.lines });
     let text = match (call.face.style, part) {
-        (Style::Egirl, Part::All) => cut(&file.text, limit(call), Further::Lines(&file, 1)),
-        (Style::Egirl, Part::Lines(first, last)) => {
+        (OutputStyle::Egirl, ReadRange::All) => {
+            cut(&file.text, limit(call), Further::Lines(&file, 1))
+        }
+        (OutputStyle::Egirl, ReadRange::Lines(first, last)) => {
             cut(&numbered(&file, first, last), limit(call), Further::Lines(&file, first))
         }
-        (Style::G3 | Style::ToolsApi | Style::Core, Part::All) => whole(&file, &shown, call),
-        (Style::G3 | Style::ToolsApi | Style::Core, Part::Lines(first, last)) => {
+        (OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core, ReadRange::All) => {
+            whole(&file, &shown, call)
+        }
+        (
+            OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core,
+            ReadRange::Lines(first, last),
+        ) => {
             let range = format!("lines {first} to {}", last.min(file.lines));
             let text = cut(&numbered(&file, first, last), cap(call), Further::Fewer);
             format!("{}\n{text}", header(&file, &shown, Some(&range)))
         }
-        (_, Part::Chars(start, end)) => chars(&file, &shown, (start, end), call)?,
+        (_, ReadRange::Chars(start, end)) => chars(&file, &shown, (start, end), call)?,
     };
     Ok(ToolOutput::done(text).titled(format!("read {shown}")).with(metadata))
 }
 
-fn part(args: Args) -> Result<Part, ToolError> {
+fn part(args: Args) -> Result<ReadRange, ToolError> {
     let chars = args.start.is_some() || args.end.is_some();
     let lines = args.start_line.is_some() || args.end_line.is_some();
     let window = args.offset.is_some() || args.limit.is_some();
@@ -103,25 +110,27 @@ fn part(args: Args) -> Result<Part, ToolError> {
         if start > end {
             return Err(ToolError::invalid(format!("`start` ({start}) is past `end` ({end})")));
         }
-        return Ok(Part::Chars(start, end));
+        return Ok(ReadRange::Chars(start, end));
     }
     if lines {
         let last = args.end_line.unwrap_or(usize::MAX);
-        return Ok(Part::Lines(args.start_line.unwrap_or(1).max(1), last));
+        return Ok(ReadRange::Lines(args.start_line.unwrap_or(1).max(1), last));
     }
     if window {
         let first = args.offset.unwrap_or(1).max(1);
-        return Ok(Part::Lines(first, first.saturating_add(args.limit.unwrap_or(200)) - 1));
+        return Ok(ReadRange::Lines(first, first.saturating_add(args.limit.unwrap_or(200)) - 1));
     }
-    Ok(Part::All)
+    Ok(ReadRange::All)
 }
 
 fn load(call: &Invocation<'_>, shown: &str) -> Result<Text, ToolError> {
     let what = match call.face.style {
-        Style::Egirl => format!("Failed to read file {shown}"),
-        Style::G3 | Style::ToolsApi | Style::Core => format!("cannot read {shown}"),
+        OutputStyle::Egirl => format!("Failed to read file {shown}"),
+        OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core => {
+            format!("cannot read {shown}")
+        }
     };
-    let embedded = || embedded::at_location(call.text("path")).map(open::Content::of);
+    let embedded = || embedded::at_location(call.text("path")).map(open::FileContent::of);
     let content =
         call.load(&call.place).or_else(|e| embedded().ok_or(e)).map_err(|e| match e.kind() {
             io::ErrorKind::IsADirectory => ToolError::failed(format!(

@@ -8,8 +8,8 @@ use serde_json::json;
 use tools::call::Invocation;
 use tools::fs::{overwrite_guard, read_tracker};
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
-use tools::profile::Style;
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
+use tools::profile::OutputStyle;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
@@ -56,7 +56,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         let text = String::from_utf8_lossy(&before.bytes);
         if let Some(told) = overwrite_guard::hold_back(&call.at.session_dir, path, &text, &content)
         {
-            return Ok(ToolOutput::not_run(ErrorKind::Failed, told));
+            return Ok(ToolOutput::not_run(ToolErrorKind::Failed, told));
         }
     }
     if create_directories {
@@ -69,11 +69,13 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let text = match call.face.style {
         // Numbers in a result are copied into the next call by small models.
         _ if call.at.plain => "ok".to_owned(),
-        Style::Egirl => {
+        OutputStyle::Egirl => {
             format!("Successfully wrote {} characters to {shown}", content.chars().count())
         }
-        Style::ToolsApi => format!("Successfully wrote {bytes} bytes to {shown}"),
-        Style::G3 | Style::Core => format!("wrote {bytes} bytes, {lines} lines to {shown}"),
+        OutputStyle::ToolsApi => format!("Successfully wrote {bytes} bytes to {shown}"),
+        OutputStyle::G3 | OutputStyle::Core => {
+            format!("wrote {bytes} bytes, {lines} lines to {shown}")
+        }
     };
     let preview: Vec<&str> = content.lines().take(PREVIEW).collect();
     let metadata = json!({

@@ -9,10 +9,10 @@ use serde_json::json;
 use gate::Access;
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
-use tools::profile::Style;
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
+use tools::profile::OutputStyle;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use tools::walk::{self, Found, Skip};
+use tools::walk::{self, Skip, WalkedFile};
 
 #[derive(Deserialize)]
 struct Args {
@@ -82,11 +82,13 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let mut found =
         walked.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
     if call.at.cancel.is_cancelled() {
-        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
+        return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     }
     match call.face.style {
-        Style::Egirl => found.sort_by(|a, b| a.path.cmp(&b.path)),
-        Style::G3 | Style::ToolsApi | Style::Core => walk::newest_first(&mut found),
+        OutputStyle::Egirl => found.sort_by(|a, b| a.path.cmp(&b.path)),
+        OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core => {
+            walk::newest_first(&mut found)
+        }
     }
     Ok(told(call, &found))
 }
@@ -97,14 +99,14 @@ fn within<'a>(pattern: &'a str, place: &Path) -> &'a str {
     below.unwrap_or(pattern).trim_start_matches("./").trim_start_matches('/')
 }
 
-fn told(call: &Invocation<'_>, found: &[Found<()>]) -> ToolOutput {
+fn told(call: &Invocation<'_>, found: &[WalkedFile<()>]) -> ToolOutput {
     let most = if call.at.plain { PLAIN } else { MOST };
     let cwd = gate::paths::follow(&call.at.cwd).unwrap_or_default();
-    let shown = |file: &Found<()>| {
+    let shown = |file: &WalkedFile<()>| {
         let below = match call.face.style {
-            Style::Egirl => file.path.strip_prefix(&call.place),
-            Style::G3 => file.path.strip_prefix(&cwd),
-            Style::ToolsApi | Style::Core => Ok(file.path.as_path()),
+            OutputStyle::Egirl => file.path.strip_prefix(&call.place),
+            OutputStyle::G3 => file.path.strip_prefix(&cwd),
+            OutputStyle::ToolsApi | OutputStyle::Core => Ok(file.path.as_path()),
         };
         below.unwrap_or(&file.path).display().to_string()
     };

@@ -16,10 +16,10 @@ use gate::Access;
 use tools::call::Invocation;
 use tools::fs::read_tracker;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
-use tools::profile::Style;
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
+use tools::profile::OutputStyle;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
-use tools::walk::{self, Found, Skip};
+use tools::walk::{self, Skip, WalkedFile};
 
 #[derive(Deserialize)]
 struct Args {
@@ -120,7 +120,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let (found, given_up) =
         searched.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
     if call.at.cancel.is_cancelled() {
-        return Err(ToolError::new(ErrorKind::Cancelled, "cancelled by the user"));
+        return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     }
     for file in &found {
         read_tracker::refresh(&call.at.session_dir, &file.path);
@@ -169,7 +169,7 @@ fn shortened(line: &str) -> String {
     }
 }
 
-fn told(call: &Invocation<'_>, found: &[Found<Matches>], given_up: bool) -> ToolOutput {
+fn told(call: &Invocation<'_>, found: &[WalkedFile<Matches>], given_up: bool) -> ToolOutput {
     let most = if call.at.plain { PLAIN } else { IN_ALL };
     let total: usize = found.iter().map(|file| file.what.lines.len()).sum();
     let cwd = gate::paths::follow(&call.at.cwd).unwrap_or_else(|_| PathBuf::new());
@@ -197,7 +197,7 @@ fn told(call: &Invocation<'_>, found: &[Found<Matches>], given_up: bool) -> Tool
             cut_files.len()
         ));
     }
-    if total == 0 && call.face.style != Style::ToolsApi {
+    if total == 0 && call.face.style != OutputStyle::ToolsApi {
         text = "no matches".to_owned();
     }
     let truncated = total > most || given_up || !cut_files.is_empty();

@@ -10,7 +10,7 @@ use tools::dispatch;
 use tools::profile::Profile;
 use tools::registry::Registry;
 
-use skills::{Shelf, parse};
+use skills::{SkillSet, parse};
 
 static REGISTRY: Registry = Registry::new(&[crate::TOOLS]);
 
@@ -19,7 +19,7 @@ fn skill(name: &str, allowed: Option<&str>) -> Skill {
     let text = format!("---\nname: {name}\ndescription: d\n{allowed}---\nBody\n");
     let (parsed, faults) = parse::parse(&text, name);
     assert_eq!(faults, []);
-    Skill::new(parsed, Home::Embedded)
+    Skill::new(parsed, SkillSource::Embedded)
 }
 
 /// A workplace with one skill of each kind.
@@ -31,7 +31,7 @@ fn place(dir: &Path) -> ToolContext {
         skill("nothing", Some("\"\"")),
         skill("editor", Some("Edit")),
     ];
-    let shelf = Arc::new(Shelf::of(skills, Vec::new()));
+    let shelf = Arc::new(SkillSet::of(skills, Vec::new()));
     ToolContext { skills: shelf, ..ToolContext::quiet(&REGISTRY, dir, dir.join("s")) }
 }
 
@@ -55,7 +55,7 @@ async fn only_what_an_active_skill_names_runs() {
     for line in ["true", "git push", "git log; rm x", "git log > b.txt", "git show $(rm x)"] {
         let outcome = runs(line).await;
         assert!(refused(&outcome), "{line}: {}", outcome.text);
-        assert_eq!(outcome.error_kind, Some(ErrorKind::Denied));
+        assert_eq!(outcome.error_kind, Some(ToolErrorKind::Denied));
     }
     assert!(refused(&call("read_file", json!({ "file_path": "b.txt" })).await));
     load("reader").await;

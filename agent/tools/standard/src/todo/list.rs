@@ -9,7 +9,7 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
-pub enum Status {
+pub enum TodoStatus {
     #[default]
     Pending,
     InProgress,
@@ -21,7 +21,7 @@ pub enum Status {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
-pub enum Priority {
+pub enum TodoPriority {
     High,
     #[default]
     Medium,
@@ -30,15 +30,15 @@ pub enum Priority {
 
 /// Something to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Item {
+pub struct TodoEntry {
     /// Unique in the list.
     pub id: String,
     /// What.
     pub content: String,
     /// How far it is.
-    pub status: Status,
+    pub status: TodoStatus,
     /// How much it matters.
-    pub priority: Priority,
+    pub priority: TodoPriority,
     /// How deep it stands below others; 0 at the top.
     #[serde(default)]
     pub depth: usize,
@@ -46,83 +46,83 @@ pub struct Item {
 
 /// A named part of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Phase {
+pub struct TodoPhase {
     /// Unique in the list.
     pub id: String,
     /// What people call it.
     pub name: String,
     /// Its items, in order.
-    pub todos: Vec<Item>,
+    pub todos: Vec<TodoEntry>,
 }
 
 /// The phase of a list that names none.
 pub const DEFAULT_ID: &str = "default";
 const DEFAULT_NAME: &str = "Tasks";
 
-impl Status {
+impl TodoStatus {
     /// Its name on the wire.
     pub fn name(self) -> &'static str {
         match self {
-            Status::Pending => "pending",
-            Status::InProgress => "in_progress",
-            Status::Completed => "completed",
-            Status::Cancelled => "cancelled",
+            TodoStatus::Pending => "pending",
+            TodoStatus::InProgress => "in_progress",
+            TodoStatus::Completed => "completed",
+            TodoStatus::Cancelled => "cancelled",
         }
     }
 
     /// Whether nothing is left to do.
     pub fn is_over(self) -> bool {
-        matches!(self, Status::Completed | Status::Cancelled)
+        matches!(self, TodoStatus::Completed | TodoStatus::Cancelled)
     }
 
     /// The character in its box.
     pub fn mark(self) -> char {
         match self {
-            Status::Pending => ' ',
-            Status::InProgress => '>',
-            Status::Completed => 'x',
-            Status::Cancelled => '-',
+            TodoStatus::Pending => ' ',
+            TodoStatus::InProgress => '>',
+            TodoStatus::Completed => 'x',
+            TodoStatus::Cancelled => '-',
         }
     }
 }
 
-impl Priority {
+impl TodoPriority {
     /// Its name on the wire.
     pub fn name(self) -> &'static str {
         match self {
-            Priority::High => "high",
-            Priority::Medium => "medium",
-            Priority::Low => "low",
+            TodoPriority::High => "high",
+            TodoPriority::Medium => "medium",
+            TodoPriority::Low => "low",
         }
     }
 }
 
-impl Phase {
+impl TodoPhase {
     /// The one phase of a flat list.
-    pub fn default_of(todos: Vec<Item>) -> Phase {
-        Phase { id: DEFAULT_ID.to_owned(), name: DEFAULT_NAME.to_owned(), todos }
+    pub fn default_of(todos: Vec<TodoEntry>) -> TodoPhase {
+        TodoPhase { id: DEFAULT_ID.to_owned(), name: DEFAULT_NAME.to_owned(), todos }
     }
 }
 
 /// A flat list: one phase, or none when it is empty.
-pub fn flat(todos: &[Value]) -> Result<Vec<Phase>, String> {
+pub fn flat(todos: &[Value]) -> Result<Vec<TodoPhase>, String> {
     let items = items(todos, "todos")?;
-    Ok(if items.is_empty() { Vec::new() } else { vec![Phase::default_of(items)] })
+    Ok(if items.is_empty() { Vec::new() } else { vec![TodoPhase::default_of(items)] })
 }
 
 /// Phases as a caller gives them.
-pub fn phases(given: &[Value]) -> Result<Vec<Phase>, String> {
+pub fn phases(given: &[Value]) -> Result<Vec<TodoPhase>, String> {
     let one = |(i, phase): (usize, &Value)| {
         let text = |key: &str| phase[key].as_str().map(str::to_owned);
         let name = text("name").ok_or_else(|| format!("missing `name` in phases[{i}]"))?;
         let id = text("id").unwrap_or_else(|| format!("phase-{}", i + 1));
         let todos = phase["todos"].as_array().map_or(&[][..], Vec::as_slice);
-        Ok(Phase { id, name, todos: items(todos, &format!("phases[{i}].todos"))? })
+        Ok(TodoPhase { id, name, todos: items(todos, &format!("phases[{i}].todos"))? })
     };
     given.iter().enumerate().map(one).collect()
 }
 
-fn items(given: &[Value], place: &str) -> Result<Vec<Item>, String> {
+fn items(given: &[Value], place: &str) -> Result<Vec<TodoEntry>, String> {
     let one = |(i, item): (usize, &Value)| {
         // A bare string is an item without any detail.
         let content = item["content"].as_str().or_else(|| item.as_str());
@@ -134,20 +134,23 @@ fn items(given: &[Value], place: &str) -> Result<Vec<Item>, String> {
         };
         let status = serde_json::from_value(item["status"].clone()).unwrap_or_default();
         let priority = serde_json::from_value(item["priority"].clone()).unwrap_or_default();
-        Ok(Item { id, content: content.to_owned(), status, priority, depth: 0 })
+        Ok(TodoEntry { id, content: content.to_owned(), status, priority, depth: 0 })
     };
     given.iter().enumerate().map(one).collect()
 }
 
 /// Gives an id to each item that has none: that of the same text before, else a free number.
-pub fn with_ids(mut phases: Vec<Phase>, before: &[Phase]) -> Result<Vec<Phase>, String> {
+pub fn with_ids(
+    mut phases: Vec<TodoPhase>,
+    before: &[TodoPhase],
+) -> Result<Vec<TodoPhase>, String> {
     let mut taken = BTreeSet::new();
     for item in phases.iter().flat_map(|phase| &phase.todos).filter(|item| !item.id.is_empty()) {
         if !taken.insert(item.id.clone()) {
             return Err(format!("two items have the id `{}`", item.id));
         }
     }
-    let known: Vec<&Item> = before.iter().flat_map(|phase| &phase.todos).collect();
+    let known: Vec<&TodoEntry> = before.iter().flat_map(|phase| &phase.todos).collect();
     let mut next = 1;
     let nameless = phases.iter_mut().flat_map(|phase| &mut phase.todos);
     for item in nameless.filter(|item| item.id.is_empty()) {
@@ -168,11 +171,11 @@ pub fn with_ids(mut phases: Vec<Phase>, before: &[Phase]) -> Result<Vec<Phase>, 
 }
 
 /// The list as the Tools API shows it.
-pub fn shown(phases: &[Phase]) -> String {
+pub fn shown(phases: &[TodoPhase]) -> String {
     let mut text = String::new();
     for phase in phases {
         let over = phase.todos.iter().filter(|item| item.status.is_over()).count();
-        let started = phase.todos.iter().any(|item| item.status != Status::Pending);
+        let started = phase.todos.iter().any(|item| item.status != TodoStatus::Pending);
         let mark = if over == phase.todos.len() {
             "✓"
         } else if started {

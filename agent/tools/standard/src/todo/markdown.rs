@@ -1,18 +1,18 @@
 //! The list as Markdown check boxes and back.
 
-use super::list::{DEFAULT_ID, Item, Phase, Priority, Status, with_ids};
+use super::list::{DEFAULT_ID, TodoEntry, TodoPhase, TodoPriority, TodoStatus, with_ids};
 
 /// Reads check boxes: `- [ ]` to be done, `[x]` done, `[>]` begun, `[~]` and `[-]` dropped;
 /// indentation is depth, headings are phases. Other lines are no items.
-pub fn read(text: &str) -> Vec<Phase> {
-    let mut phases: Vec<Phase> = Vec::new();
+pub fn read(text: &str) -> Vec<TodoPhase> {
+    let mut phases: Vec<TodoPhase> = Vec::new();
     let mut indents: Vec<usize> = Vec::new();
     for line in text.lines() {
         let body = line.trim_start();
         if let Some(name) = body.strip_prefix('#') {
             let name = name.trim_start_matches('#').trim().to_owned();
             let id = format!("phase-{}", phases.len() + 1);
-            phases.push(Phase { id, name, todos: Vec::new() });
+            phases.push(TodoPhase { id, name, todos: Vec::new() });
             indents.clear();
             continue;
         }
@@ -22,10 +22,11 @@ pub fn read(text: &str) -> Vec<Phase> {
         let depth = indents.len();
         indents.push(indent);
         if phases.is_empty() {
-            phases.push(Phase::default_of(Vec::new()));
+            phases.push(TodoPhase::default_of(Vec::new()));
         }
         let content = content.trim().to_owned();
-        let todo = Item { id: String::new(), content, status, priority: Priority::Medium, depth };
+        let todo =
+            TodoEntry { id: String::new(), content, status, priority: TodoPriority::Medium, depth };
         if let Some(phase) = phases.last_mut() {
             phase.todos.push(todo);
         }
@@ -34,21 +35,21 @@ pub fn read(text: &str) -> Vec<Phase> {
     with_ids(phases, &[]).unwrap_or_default()
 }
 
-fn item(line: &str) -> Option<(Status, &str)> {
+fn item(line: &str) -> Option<(TodoStatus, &str)> {
     let rest = line.strip_prefix(['-', '*', '+'])?.trim_start().strip_prefix('[')?;
     let mut chars = rest.chars();
     let status = match chars.next()? {
-        ' ' => Status::Pending,
-        'x' | 'X' => Status::Completed,
-        '>' => Status::InProgress,
-        '~' | '-' => Status::Cancelled,
+        ' ' => TodoStatus::Pending,
+        'x' | 'X' => TodoStatus::Completed,
+        '>' => TodoStatus::InProgress,
+        '~' | '-' => TodoStatus::Cancelled,
         _ => return None,
     };
     chars.as_str().strip_prefix(']').map(|content| (status, content))
 }
 
 /// Writes check boxes; the one phase of a flat list gets no heading.
-pub fn write(phases: &[Phase]) -> String {
+pub fn write(phases: &[TodoPhase]) -> String {
     let mut text = String::new();
     for phase in phases {
         if phase.id != DEFAULT_ID {
@@ -75,11 +76,11 @@ mod tests {
         assert_eq!(
             all,
             [
-                ("a", Status::Pending, 0),
-                ("b", Status::Completed, 1),
-                ("c", Status::InProgress, 2),
-                ("d", Status::Cancelled, 1),
-                ("e", Status::Pending, 0),
+                ("a", TodoStatus::Pending, 0),
+                ("b", TodoStatus::Completed, 1),
+                ("c", TodoStatus::InProgress, 2),
+                ("d", TodoStatus::Cancelled, 1),
+                ("e", TodoStatus::Pending, 0),
             ]
         );
         assert_eq!(write(&phases), text);

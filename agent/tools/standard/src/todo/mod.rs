@@ -6,11 +6,11 @@ use base::event::TodoItem;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use list::{Item, Phase, Status};
+use list::{TodoEntry, TodoPhase, TodoStatus};
 use tools::call::Invocation;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
-use tools::profile::Style;
+use tools::profile::OutputStyle;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 pub mod list;
@@ -69,8 +69,8 @@ fn run_read(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         .map_err(|e| ToolError::io("cannot read the todo list", &e))?;
     let metadata = counts(&list.phases);
     let text = match call.face.style {
-        Style::ToolsApi => list::shown(&list.phases),
-        Style::G3 | Style::Egirl | Style::Core => list.text,
+        OutputStyle::ToolsApi => list::shown(&list.phases),
+        OutputStyle::G3 | OutputStyle::Egirl | OutputStyle::Core => list.text,
     };
     let text = if text.trim().is_empty() { EMPTY.to_owned() } else { text };
     Ok(ToolOutput::done(text).with(metadata))
@@ -144,7 +144,7 @@ fn run_items(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if text.is_empty() {
         text = "The todo list is empty".to_owned();
     }
-    let active = all(&phases).filter(|item| item.status == Status::InProgress).count();
+    let active = all(&phases).filter(|item| item.status == TodoStatus::InProgress).count();
     if active > 1 {
         text.push_str(&format!("\n[note: {active} items are in progress; work on one at a time]"));
     }
@@ -152,27 +152,27 @@ fn run_items(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(text).titled(format!("{open} todos")).with(counts(&phases)))
 }
 
-fn save(call: &Invocation<'_>, phases: &[Phase], text: &str) -> Result<(), ToolError> {
+fn save(call: &Invocation<'_>, phases: &[TodoPhase], text: &str) -> Result<(), ToolError> {
     store::save(&call.at.session_dir, phases, text)
         .map_err(|e| ToolError::io("cannot write the todo list", &e))
 }
 
-fn all(phases: &[Phase]) -> impl Iterator<Item = &Item> {
+fn all(phases: &[TodoPhase]) -> impl Iterator<Item = &TodoEntry> {
     phases.iter().flat_map(|phase| &phase.todos)
 }
 
-fn open_and_total(phases: &[Phase]) -> (usize, usize) {
+fn open_and_total(phases: &[TodoPhase]) -> (usize, usize) {
     let open = all(phases).filter(|item| !item.status.is_over()).count();
     (open, all(phases).count())
 }
 
-fn counts(phases: &[Phase]) -> Value {
+fn counts(phases: &[TodoPhase]) -> Value {
     let count = |status| all(phases).filter(|item| item.status == status).count();
     json!({
-        "pending": count(Status::Pending),
-        "in_progress": count(Status::InProgress),
-        "completed": count(Status::Completed),
-        "cancelled": count(Status::Cancelled),
+        "pending": count(TodoStatus::Pending),
+        "in_progress": count(TodoStatus::InProgress),
+        "completed": count(TodoStatus::Completed),
+        "cancelled": count(TodoStatus::Cancelled),
         "total": all(phases).count(),
         "todos": all(phases).collect::<Vec<_>>(),
     })

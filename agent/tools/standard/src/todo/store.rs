@@ -5,21 +5,21 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::list::Phase;
+use super::list::TodoPhase;
 use super::markdown;
 
 /// The list of a session.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct List {
+pub struct TodoList {
     /// Its items.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<TodoPhase>,
     /// As Markdown, word for word as it was written.
     pub text: String,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Record {
-    phases: Vec<Phase>,
+    phases: Vec<TodoPhase>,
     /// The Markdown that says the same. When the file says something else, somebody edited it,
     /// and then it is right.
     text: String,
@@ -29,10 +29,10 @@ const TEXT: &str = "todo.g3.md";
 const ITEMS: &str = "todo.json";
 
 /// The list; empty when there is none.
-pub fn load(session_dir: &Path) -> io::Result<List> {
+pub fn load(session_dir: &Path) -> io::Result<TodoList> {
     let text = match std::fs::read_to_string(session_dir.join(TEXT)) {
         Ok(text) => text,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(List::default()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(TodoList::default()),
         Err(e) => return Err(e),
     };
     let record = std::fs::read(session_dir.join(ITEMS)).ok();
@@ -41,11 +41,11 @@ pub fn load(session_dir: &Path) -> io::Result<List> {
         Some(record) if record.text == text => record.phases,
         Some(_) | None => markdown::read(&text),
     };
-    Ok(List { phases, text })
+    Ok(TodoList { phases, text })
 }
 
 /// Replaces the list.
-pub fn save(session_dir: &Path, phases: &[Phase], text: &str) -> io::Result<()> {
+pub fn save(session_dir: &Path, phases: &[TodoPhase], text: &str) -> io::Result<()> {
     std::fs::create_dir_all(session_dir)?;
     let record = Record { phases: phases.to_owned(), text: text.to_owned() };
     base::files::replace_json(&session_dir.join(ITEMS), &record)?;

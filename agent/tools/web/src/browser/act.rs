@@ -5,13 +5,13 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::hub::Hub;
-use super::session::{Here, Session};
+use super::manager::BrowserManager;
+use super::session::{BrowserSession, CurrentPage};
 use super::tabs::{Tabs, stale};
 use super::webdriver::{BrowserError, element, id_of};
-use super::{dom, keys, page, target};
+use super::{dom, keys, page, url_policy};
 use tools::call::Invocation;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -35,7 +35,7 @@ const NODES: usize = 400;
 const TEXT: usize = 3_200;
 
 /// What came of an action: content, the tab, a sentence to be spoken.
-struct Done {
+struct ActionResult {
     content: Value,
     tab: Option<String>,
     voice: String,
@@ -43,12 +43,12 @@ struct Done {
 }
 
 /// Does one action; always answers with the object that its documents describe.
-pub async fn run(hub: &Hub, call: &Invocation<'_>) -> ToolOutput {
+pub async fn run(hub: &BrowserManager, call: &Invocation<'_>) -> ToolOutput {
     let started = Instant::now();
     let done = act(hub, call).await;
     let took = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     match done {
-        Ok(Done { content, tab, voice, notes }) => {
+        Ok(ActionResult { content, tab, voice, notes }) => {
             let mut told = json!({
                 "status": "success", "content": content, "tab_id": tab, "duration_ms": took,
                 "voice_message": voice,
@@ -60,13 +60,13 @@ pub async fn run(hub: &Hub, call: &Invocation<'_>) -> ToolOutput {
         }
         Err(trouble) => {
             let status = match trouble.kind {
-                ErrorKind::Denied => "rejected",
-                ErrorKind::Cancelled => "cancelled",
-                ErrorKind::Timeout => "timeout",
-                ErrorKind::Validation
-                | ErrorKind::NotFound
-                | ErrorKind::UnknownTool
-                | ErrorKind::Failed => "error",
+                ToolErrorKind::Denied => "rejected",
+                ToolErrorKind::Cancelled => "cancelled",
+                ToolErrorKind::Timeout => "timeout",
+                ToolErrorKind::Validation
+                | ToolErrorKind::NotFound
+                | ToolErrorKind::UnknownTool
+                | ToolErrorKind::Failed => "error",
             };
             let told = json!({
                 "status": status, "content": null, "tab_id": null, "duration_ms": took,
@@ -84,7 +84,7 @@ fn action(call: &Invocation<'_>) -> Option<Action> {
 
 /// The address that it names.
 pub fn url(call: &Invocation<'_>) -> Option<String> {
-    let url = Given::of(call).ok()?.text("url")?;
+    let url = ActionParams::of(call).ok()?.text("url")?;
     Some(url).filter(|url| !url.trim().is_empty())
 }
 
@@ -99,15 +99,15 @@ pub fn acts(call: &Invocation<'_>) -> bool {
 }
 
 /// The parameters: those within `params`, and those that stand beside it.
-struct Given(Map<String, Value>);
+struct ActionParams(Map<String, Value>);
 
-impl Given {
-    fn of(call: &Invocation<'_>) -> Result<Given, ToolError> {
+impl ActionParams {
+    fn of(call: &Invocation<'_>) -> Result<ActionParams, ToolError> {
         let mut all: Map<String, Value> = call.decode()?;
         let inner = all.remove("params");
         let mut given = inner.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
         given.extend(all);
-        Ok(Given(given))
+        Ok(ActionParams(given))
     }
 
     fn text(&self, key: &str) -> Option<String> {
@@ -129,18 +129,21 @@ impl Given {
     }
 }
 
-async fn act(hub: &Hub, call: &Invocation<'_>) -> Result<Done, ToolError> {
+async fn act(hub: &BrowserManager, call: &Invocation<'_>) -> Result<ActionResult, ToolError> {
     let Some(action) = action(call) else {
         let text = format!("invalid action `{}`: use {ACTIONS}", call.text("action"));
         return Err(ToolError::invalid(text));
     };
-    let given = Given::of(call)?;
+    let given = ActionParams::of(call)?;
     if opens(call) {
         return go(hub, call, (action, &given)).await;
     }
     let session = hub.find(call.at).await?;
     let none = || {
-        ToolError::new(ErrorKind::NotFound, "no tab is open: navigate or open_tab opens one first")
+        ToolError::new(
+            ToolErrorKind::NotFound,
+            "no tab is open: navigate or open_tab opens one first",
+        )
     };
     let session = session.ok_or_else(none)?;
     let mut tabs = Tabs::of(&session);
@@ -160,12 +163,12 @@ async fn act(hub: &Hub, call: &Invocation<'_>) -> Result<Done, ToolError> {
 
 /// Opens an address, in the tab that there is or in a new one.
 async fn go(
-    hub: &Hub,
+    hub: &BrowserManager,
     call: &Invocation<'_>,
-    (action, given): (Action, &Given),
-) -> Result<Done, ToolError> {
+    (action, given): (Action, &ActionParams),
+) -> Result<ActionResult, ToolError> {
     let url = match url(call) {
-        Some(url) => Some(target::parse(&url).map_err(ToolError::invalid)?),
+        Some(url) => Some(url_policy::parse(&url).map_err(ToolError::invalid)?),
         None if action == Action::OpenTab => None,
         None => return Err(ToolError::invalid("navigate needs `url`")),
     };
@@ -194,7 +197,7 @@ async fn go(
             let opened = page::open(call, &session, url).await;
             opened.map_err(|trouble| session.noted(trouble))?
         }
-        None => Here { url: "about:blank".to_owned(), ..Here::default() },
+        None => CurrentPage { url: "about:blank".to_owned(), ..CurrentPage::default() },
     };
     let voice = match (&url, here.title.as_str()) {
         (None, _) => "I opened an empty tab.".to_owned(),
@@ -203,16 +206,16 @@ async fn go(
     };
     let content = json!({ "url": here.url, "title": here.title });
     let _ = session.place.touch();
-    Ok(Done { content, tab: Some(tab), voice, notes: session.notes() })
+    Ok(ActionResult { content, tab: Some(tab), voice, notes: session.notes() })
 }
 
 /// An action with the tab that there is.
 async fn within(
     call: &Invocation<'_>,
-    session: &Session,
+    session: &BrowserSession,
     tabs: &mut Tabs,
-    (action, tab, given): (Action, &str, &Given),
-) -> Result<Done, ToolError> {
+    (action, tab, given): (Action, &str, &ActionParams),
+) -> Result<ActionResult, ToolError> {
     let named = match given.text("ref") {
         Some(name) => Some((tabs.element(tab, &name)?.to_owned(), name)),
         None if matches!(action, Action::Click | Action::Fill) => {
@@ -247,7 +250,7 @@ async fn within(
     let (content, voice) = match done {
         Ok(done) => done,
         Err(BrowserError::NoElement(why)) => {
-            return Err(renamed(ToolError::new(ErrorKind::NotFound, why), named.as_ref()));
+            return Err(renamed(ToolError::new(ToolErrorKind::NotFound, why), named.as_ref()));
         }
         Err(error) => return Err(session.told(error).await),
     };
@@ -255,27 +258,27 @@ async fn within(
         tabs.keep(session).map_err(|why| ToolError::io("the refs cannot be kept", &why))?;
     }
     let tab = session.tab().await.ok().filter(|_| action != Action::CloseTab);
-    Ok(Done { content, tab, voice, notes: session.notes() })
+    Ok(ActionResult { content, tab, voice, notes: session.notes() })
 }
 
 /// An element that is not found by its ref was there once.
 fn renamed(trouble: ToolError, named: Option<&(String, String)>) -> ToolError {
     match named {
-        Some((_, name)) if trouble.kind == ErrorKind::NotFound => stale(name),
+        Some((_, name)) if trouble.kind == ToolErrorKind::NotFound => stale(name),
         Some(_) | None => trouble,
     }
 }
 
 /// Content and what is to be spoken.
-type Told = Result<(Value, String), BrowserError>;
+type SpokenResult = Result<(Value, String), BrowserError>;
 
-async fn click(session: &Session, id: &str) -> Told {
+async fn click(session: &BrowserSession, id: &str) -> SpokenResult {
     dom::click(session, id).await?;
     let here = session.here().await?;
     Ok((json!({ "url": here.url, "title": here.title }), "I clicked it.".to_owned()))
 }
 
-async fn press(session: &Session, id: Option<&str>, keys: &[char]) -> Told {
+async fn press(session: &BrowserSession, id: Option<&str>, keys: &[char]) -> SpokenResult {
     if let Some(id) = id {
         session.script("arguments[0].focus();", &[element(id)]).await?;
     }
@@ -284,7 +287,7 @@ async fn press(session: &Session, id: Option<&str>, keys: &[char]) -> Told {
     Ok((json!({ "url": here.url, "title": here.title }), "I pressed the key.".to_owned()))
 }
 
-async fn extract(session: &Session) -> Told {
+async fn extract(session: &BrowserSession) -> SpokenResult {
     let here = session.here().await?;
     let text = dom::look(session, "text", [Value::Null, Value::Null]).await?;
     let text = base::text::printable_output(text.as_str().unwrap_or_default());
@@ -299,7 +302,12 @@ async fn extract(session: &Session) -> Told {
     Ok((json!(content), "Here is the text of the page.".to_owned()))
 }
 
-async fn snapshot(session: &Session, tabs: &mut Tabs, tab: &str, interactive: bool) -> Told {
+async fn snapshot(
+    session: &BrowserSession,
+    tabs: &mut Tabs,
+    tab: &str,
+    interactive: bool,
+) -> SpokenResult {
     let mut seen = dom::look(session, "snapshot", [json!(interactive), json!(NODES)]).await?;
     let mut ids = Vec::new();
     let mut nodes = Vec::new();

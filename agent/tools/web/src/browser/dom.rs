@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::session::Session;
+use super::session::BrowserSession;
 use super::webdriver::{BrowserError, ELEMENT, element};
 use gate::paths;
 use tools::call::Invocation;
-use tools::output::{ErrorKind, ToolError};
+use tools::output::{ToolError, ToolErrorKind};
 
 /// The script that looks at a page.
 const LOOK: &str = include_str!("look.js");
@@ -21,19 +21,23 @@ const DISABLED: &str = "const e = arguments[0]; \
 const CLICKED: [&str; 7] = ["button", "checkbox", "color", "image", "radio", "reset", "submit"];
 
 /// Runs one of the script's looks.
-pub async fn look(session: &Session, what: &str, args: [Value; 2]) -> Result<Value, BrowserError> {
+pub async fn look(
+    session: &BrowserSession,
+    what: &str,
+    args: [Value; 2],
+) -> Result<Value, BrowserError> {
     let [first, second] = args;
     session.script(LOOK, &[json!(what), first, second]).await
 }
 
 /// The first of them; it is waited for a moment.
-pub async fn first(session: &Session, selector: &str) -> Result<String, ToolError> {
+pub async fn first(session: &BrowserSession, selector: &str) -> Result<String, ToolError> {
     match session.find_all(selector).await {
         Ok(found) => found.into_iter().next().ok_or_else(|| {
             let text = format!(
                 "no element fits `{selector}`; webdriver_get_page_source shows what is there"
             );
-            ToolError::new(ErrorKind::NotFound, text)
+            ToolError::new(ToolErrorKind::NotFound, text)
         }),
         Err(BrowserError::Other(why)) => {
             Err(ToolError::invalid(format!("invalid CSS selector `{selector}`: {why}")))
@@ -43,7 +47,10 @@ pub async fn first(session: &Session, selector: &str) -> Result<String, ToolErro
 }
 
 /// What elements are, a line each.
-pub async fn described(session: &Session, ids: &[String]) -> Result<Vec<String>, BrowserError> {
+pub async fn described(
+    session: &BrowserSession,
+    ids: &[String],
+) -> Result<Vec<String>, BrowserError> {
     let elements: Vec<Value> = ids.iter().map(|id| element(id)).collect();
     let told = look(session, "describe", [Value::Array(elements), Value::Null]).await?;
     Ok(told.as_array().into_iter().flatten().map(line).collect())
@@ -71,7 +78,7 @@ fn line(told: &Value) -> String {
 
 /// Clicks; the element is scrolled into view first. One that is disabled is an error, as nothing
 /// would come of it.
-pub async fn click(session: &Session, id: &str) -> Result<(), BrowserError> {
+pub async fn click(session: &BrowserSession, id: &str) -> Result<(), BrowserError> {
     if session.script(DISABLED, &[element(id)]).await? == true {
         return Err(BrowserError::Other(
             "the element is disabled, so a click does nothing; look at the page for what enables it"
@@ -85,7 +92,7 @@ pub async fn click(session: &Session, id: &str) -> Result<(), BrowserError> {
 /// directory where reading needs no question.
 pub async fn enter(
     call: &Invocation<'_>,
-    session: &Session,
+    session: &BrowserSession,
     id: &str,
     (text, clear): (&str, bool),
 ) -> Result<(), ToolError> {
@@ -154,7 +161,7 @@ fn files(call: &Invocation<'_>, text: &str) -> Result<String, ToolError> {
                 "denied: {} is outside the working directory, and only files within it are uploaded",
                 path.display()
             );
-            return Err(ToolError::new(ErrorKind::Denied, text));
+            return Err(ToolError::new(ToolErrorKind::Denied, text));
         }
         if !path.is_file() {
             let text = format!("cannot upload {}: no such file", path.display());

@@ -5,37 +5,37 @@
 //! processes of their own share it; a keeper beside g3 ([`keeper`]) starts and ends it.
 
 pub mod act;
+pub mod daemon;
 pub mod dom;
-pub mod find;
-pub mod hub;
-pub mod keeper;
 pub mod keys;
+pub mod manager;
 pub mod page;
+pub mod programs;
 pub mod record;
 pub mod session;
 pub mod tabs;
-pub mod target;
+pub mod url_policy;
 pub mod verb;
 pub mod webdriver;
 
-use hub::Hub;
-use verb::Verb;
+use manager::BrowserManager;
+use verb::BrowserVerb;
 
 use gate::Access;
 use tools::call::Invocation;
 use tools::kind::Effect;
-use tools::output::{ErrorKind, ToolError};
+use tools::output::{ToolError, ToolErrorKind};
 use tools::services::BrowserService;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use tools::web::guarded_client;
 
 /// Does one thing with the browser of the session.
-pub struct BrowserTool(pub Verb);
+pub struct BrowserTool(pub BrowserVerb);
 
 impl Tool for BrowserTool {
     fn spec(&self) -> ToolSpec {
         let spec = ToolSpec::new(self.0.name(), Effect::Looks);
-        if self.0 == Verb::Act { spec.with_undo_hint("check_command") } else { spec }
+        if self.0 == BrowserVerb::Act { spec.with_undo_hint("check_command") } else { spec }
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
@@ -54,51 +54,51 @@ impl Tool for BrowserTool {
 
 /// What a call reaches: the host that it opens, the file that it writes, or the page that it acts
 /// on. To look at the page that is there reaches nothing more.
-fn reaches(verb: Verb, call: &Invocation<'_>) -> Vec<Access> {
+fn reaches(verb: BrowserVerb, call: &Invocation<'_>) -> Vec<Access> {
     let names_file = !call.text("path").is_empty();
     let acts = || vec![Access::Act("the page in the browser".to_owned())];
     match verb {
-        Verb::Navigate => opened(call, call.text("url")),
-        Verb::Act if act::opens(call) => opened(call, &act::url(call).unwrap_or_default()),
-        Verb::Act if act::acts(call) => acts(),
-        Verb::Click | Verb::Type | Verb::Script => acts(),
-        Verb::Screenshot => vec![Access::Write(call.place.clone())],
-        Verb::Source if names_file => vec![Access::Write(call.place.clone())],
-        Verb::Start
-        | Verb::Url
-        | Verb::Title
-        | Verb::Find
-        | Verb::FindAll
-        | Verb::Source
-        | Verb::Back
-        | Verb::Forward
-        | Verb::Refresh
-        | Verb::Quit
-        | Verb::Act => Vec::new(),
+        BrowserVerb::Navigate => opened(call, call.text("url")),
+        BrowserVerb::Act if act::opens(call) => opened(call, &act::url(call).unwrap_or_default()),
+        BrowserVerb::Act if act::acts(call) => acts(),
+        BrowserVerb::Click | BrowserVerb::Type | BrowserVerb::Script => acts(),
+        BrowserVerb::Screenshot => vec![Access::Write(call.place.clone())],
+        BrowserVerb::Source if names_file => vec![Access::Write(call.place.clone())],
+        BrowserVerb::Start
+        | BrowserVerb::Url
+        | BrowserVerb::Title
+        | BrowserVerb::Find
+        | BrowserVerb::FindAll
+        | BrowserVerb::Source
+        | BrowserVerb::Back
+        | BrowserVerb::Forward
+        | BrowserVerb::Refresh
+        | BrowserVerb::Quit
+        | BrowserVerb::Act => Vec::new(),
     }
 }
 
 /// The host of an address; nothing where it is none, which the call itself says. A developer's own
 /// machine needs no question.
 fn opened(call: &Invocation<'_>, url: &str) -> Vec<Access> {
-    let Ok(url) = target::parse(url) else { return Vec::new() };
+    let Ok(url) = url_policy::parse(url) else { return Vec::new() };
     let allowed = &call.at.others.web.webfetch.allow_hosts;
-    let free = target::is_local(&url) || guarded_client::is_allowed(allowed, &url);
+    let free = url_policy::is_local(&url) || guarded_client::is_allowed(allowed, &url);
     vec![Access::Fetch { host: guarded_client::host(&url), free }]
 }
 
-impl BrowserService for Hub {
+impl BrowserService for BrowserManager {
     /// Does what the call wants, or ends early when the user cancels.
     fn run<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
-        let verb = Verb::of(call.spec().kind);
+        let verb = BrowserVerb::of(call.spec().kind);
         let work = async move {
             match verb {
                 None => Err(ToolError::failed("invalid browser call")),
-                Some(Verb::Act) => Ok(act::run(self, call).await),
+                Some(BrowserVerb::Act) => Ok(act::run(self, call).await),
                 Some(verb) => page::run(self, call, verb).await,
             }
         };
-        let cancelled = || ToolError::new(ErrorKind::Cancelled, "cancelled by the user");
+        let cancelled = || ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user");
         Box::pin(
             async move { call.at.cancel.run_until_cancelled(work).await.ok_or_else(cancelled)? },
         )

@@ -5,16 +5,16 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::hub::Hub;
-use super::session::{Here, Session};
-use super::verb::Verb;
+use super::manager::BrowserManager;
+use super::session::{BrowserSession, CurrentPage};
+use super::verb::BrowserVerb;
 use super::webdriver::BrowserError;
-use super::{dom, target};
+use super::{dom, url_policy};
 use crate::truncate;
 use tools::call::Invocation;
 use tools::fs::open;
 use tools::image;
-use tools::output::{ErrorKind, ToolError, ToolOutput};
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 
 /// Elements that are told one by one.
 const TOLD: usize = 50;
@@ -28,8 +28,12 @@ struct Args {
 }
 
 /// Does one thing with the browser.
-pub async fn run(hub: &Hub, call: &Invocation<'_>, verb: Verb) -> Result<ToolOutput, ToolError> {
-    if verb == Verb::Start {
+pub async fn run(
+    hub: &BrowserManager,
+    call: &Invocation<'_>,
+    verb: BrowserVerb,
+) -> Result<ToolOutput, ToolError> {
+    if verb == BrowserVerb::Start {
         let (session, is_new) = hub.start(call.at, false, call.pass).await?;
         let (name, how) =
             (&session.record.name, if session.record.visible { "visible" } else { "headless" });
@@ -41,21 +45,21 @@ pub async fn run(hub: &Hub, call: &Invocation<'_>, verb: Verb) -> Result<ToolOut
         return Ok(ToolOutput::done(text).with(metadata));
     }
     // What is no address is refused before anything else.
-    let url = (verb == Verb::Navigate).then(|| target::parse(call.text("url")));
+    let url = (verb == BrowserVerb::Navigate).then(|| url_policy::parse(call.text("url")));
     let url = url.transpose().map_err(ToolError::invalid)?;
     let Some(session) = hub.find(call.at).await? else {
-        if verb == Verb::Quit {
+        if verb == BrowserVerb::Quit {
             return Ok(ToolOutput::done("no browser is running"));
         }
         let text = "no browser is running: call webdriver_start first";
-        return Err(ToolError::new(ErrorKind::NotFound, text));
+        return Err(ToolError::new(ToolErrorKind::NotFound, text));
     };
     let outcome = match (verb, url) {
-        (Verb::Quit, _) => {
-            super::hub::end(&session.place, &session.record).await?;
+        (BrowserVerb::Quit, _) => {
+            super::manager::end(&session.place, &session.record).await?;
             Ok(ToolOutput::done("the browser is closed"))
         }
-        (Verb::Navigate, Some(url)) => {
+        (BrowserVerb::Navigate, Some(url)) => {
             open(call, &session, &url).await.map(|here| shown_page(&here))
         }
         (verb, _) => with_page(call, &session, verb).await,
@@ -71,10 +75,10 @@ pub async fn run(hub: &Hub, call: &Invocation<'_>, verb: Verb) -> Result<ToolOut
 /// Opens an address in the current tab.
 pub async fn open(
     call: &Invocation<'_>,
-    session: &Session,
+    session: &BrowserSession,
     url: &reqwest::Url,
-) -> Result<Here, ToolError> {
-    target::guard(url, &call.at.others.web.webfetch.allow_hosts).await?;
+) -> Result<CurrentPage, ToolError> {
+    url_policy::guard(url, &call.at.others.web.webfetch.allow_hosts).await?;
     let opened = async {
         let before = session.here().await?;
         session.open(url).await?;
@@ -100,8 +104,8 @@ pub async fn open(
 }
 
 /// The page that is shown now, for a model.
-fn shown_page(here: &Here) -> ToolOutput {
-    let Here { url, title, .. } = here;
+fn shown_page(here: &CurrentPage) -> ToolOutput {
+    let CurrentPage { url, title, .. } = here;
     let failed = here.error.as_ref().map(|why| format!("\nit cannot be opened: {why}"));
     let text = format!("url: {url}\ntitle: {title}{}", failed.unwrap_or_default());
     ToolOutput::done(base::text::printable(&text)).with(json!({ "url": url, "title": title }))
@@ -109,53 +113,55 @@ fn shown_page(here: &Here) -> ToolOutput {
 
 async fn with_page(
     call: &Invocation<'_>,
-    session: &Session,
-    verb: Verb,
+    session: &BrowserSession,
+    verb: BrowserVerb,
 ) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let selector = call.text("selector");
     let done = match verb {
-        Verb::Back => went(session, session.back()).await,
-        Verb::Forward => went(session, session.forward()).await,
-        Verb::Refresh => went(session, session.refresh()).await,
-        Verb::Url => session.here().await.map(|here| told(here.url)),
-        Verb::Title => session.here().await.map(|here| told(here.title)),
-        Verb::Find => {
+        BrowserVerb::Back => went(session, session.back()).await,
+        BrowserVerb::Forward => went(session, session.forward()).await,
+        BrowserVerb::Refresh => went(session, session.refresh()).await,
+        BrowserVerb::Url => session.here().await.map(|here| told(here.url)),
+        BrowserVerb::Title => session.here().await.map(|here| told(here.title)),
+        BrowserVerb::Find => {
             let id = dom::first(session, selector).await?;
             dom::described(session, &[id]).await.map(|lines| told(lines.concat()))
         }
-        Verb::FindAll => all(session, selector).await,
-        Verb::Click => {
+        BrowserVerb::FindAll => all(session, selector).await,
+        BrowserVerb::Click => {
             let id = dom::first(session, selector).await?;
             click(session, selector, &id).await
         }
-        Verb::Type => {
+        BrowserVerb::Type => {
             let id = dom::first(session, selector).await?;
             let how = (args.text.as_str(), args.clear_first.unwrap_or(true));
             dom::enter(call, session, &id, how).await?;
             let count = args.text.chars().count();
             Ok(told(format!("entered {count} characters into `{selector}`")))
         }
-        Verb::Script => {
+        BrowserVerb::Script => {
             let value = session.script(call.text("script"), &[]).await.map(dom::plain);
             value.map(|value| {
                 let text = truncate::shown(call, &format!("{value:#}"), truncate::MOST, "script");
                 ToolOutput::done(text).with(json!({ "value": value }))
             })
         }
-        Verb::Source => match session.source().await {
+        BrowserVerb::Source => match session.source().await {
             Ok(source) => return source_told(call, &source, &args),
             Err(error) => Err(error),
         },
-        Verb::Screenshot => match session.screenshot().await {
+        BrowserVerb::Screenshot => match session.screenshot().await {
             Ok(picture) => return picture_told(call, picture).await,
             Err(error) => Err(error),
         },
-        Verb::Start | Verb::Navigate | Verb::Quit | Verb::Act => Ok(ToolOutput::default()),
+        BrowserVerb::Start | BrowserVerb::Navigate | BrowserVerb::Quit | BrowserVerb::Act => {
+            Ok(ToolOutput::default())
+        }
     };
     match done {
         Ok(outcome) => Ok(outcome),
-        Err(BrowserError::Other(why)) if verb == Verb::FindAll => {
+        Err(BrowserError::Other(why)) if verb == BrowserVerb::FindAll => {
             Err(ToolError::invalid(format!("invalid CSS selector `{selector}`: {why}")))
         }
         Err(error) => Err(session.told(error).await),
@@ -167,14 +173,14 @@ fn told(text: String) -> ToolOutput {
 }
 
 async fn went(
-    session: &Session,
+    session: &BrowserSession,
     moving: impl Future<Output = Result<(), BrowserError>>,
 ) -> Result<ToolOutput, BrowserError> {
     moving.await?;
     session.here().await.map(|here| shown_page(&here))
 }
 
-async fn all(session: &Session, selector: &str) -> Result<ToolOutput, BrowserError> {
+async fn all(session: &BrowserSession, selector: &str) -> Result<ToolOutput, BrowserError> {
     let ids = session.find_all(selector).await?;
     let lines = dom::described(session, &ids[..ids.len().min(TOLD)]).await?;
     let count = ids.len();
@@ -192,7 +198,11 @@ async fn all(session: &Session, selector: &str) -> Result<ToolOutput, BrowserErr
     Ok(told(text).with(json!({ "count": count })))
 }
 
-async fn click(session: &Session, selector: &str, id: &str) -> Result<ToolOutput, BrowserError> {
+async fn click(
+    session: &BrowserSession,
+    selector: &str,
+    id: &str,
+) -> Result<ToolOutput, BrowserError> {
     let before = session.here().await?;
     dom::click(session, id).await?;
     let after = session.here().await?;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// A browser that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct BrowserRecord {
     /// The id of its WebDriver session.
     pub session: String,
     /// The address of its driver, with a slash at its end.
@@ -30,17 +30,17 @@ pub struct Record {
 
 /// The directory of a session's browser.
 #[derive(Clone, Debug)]
-pub struct Place(PathBuf);
+pub struct BrowserDir(PathBuf);
 
-impl Place {
+impl BrowserDir {
     /// In this session's directory.
-    pub fn of(session_dir: &Path) -> Place {
-        Place(session_dir.join("browser"))
+    pub fn of(session_dir: &Path) -> BrowserDir {
+        BrowserDir(session_dir.join("browser"))
     }
 
     /// This directory itself.
-    pub fn at(directory: PathBuf) -> Place {
-        Place(directory)
+    pub fn at(directory: PathBuf) -> BrowserDir {
+        BrowserDir(directory)
     }
 
     /// Where it is.
@@ -64,7 +64,7 @@ impl Place {
     }
 
     /// The browser that runs here, when one does.
-    pub fn running(&self) -> Option<Record> {
+    pub fn running(&self) -> Option<BrowserRecord> {
         let kept = Lock::is_held(&self.0.join("keeper.lock")).unwrap_or(false);
         let bytes = fs::read(self.record()).ok().filter(|_| kept)?;
         serde_json::from_slice(&bytes).ok()
@@ -96,7 +96,7 @@ impl Place {
     }
 
     /// Writes down what runs.
-    pub fn publish(&self, record: &Record) -> io::Result<()> {
+    pub fn publish(&self, record: &BrowserRecord) -> io::Result<()> {
         self.touch()?;
         base::files::replace_json(&self.record(), record)
     }

@@ -12,9 +12,9 @@ use fantoccini::{Client, Locator};
 use reqwest::Url;
 use serde_json::Value;
 
-use super::record::{Place, Record};
+use super::record::{BrowserDir, BrowserRecord};
 use super::webdriver::{self, BrowserError};
-use tools::output::{ErrorKind, ToolError};
+use tools::output::{ToolError, ToolErrorKind};
 
 /// How many dialogs in a row are dismissed before a command.
 const DIALOGS: usize = 5;
@@ -24,11 +24,11 @@ const WHERE: &str = "const failed = location.protocol === 'chrome-error:'; retur
     (document.querySelector('.error-code') || document.body).innerText.trim() : null };";
 
 /// A browser, for one call: no other call is at work with it meanwhile.
-pub struct Session {
+pub struct BrowserSession {
     /// Where its files are.
-    pub place: Place,
+    pub place: BrowserDir,
     /// What it is.
-    pub record: Record,
+    pub record: BrowserRecord,
     client: Client,
     notes: Mutex<Vec<String>>,
     _turn: Lock,
@@ -36,7 +36,7 @@ pub struct Session {
 
 /// What is shown now.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Here {
+pub struct CurrentPage {
     /// The address.
     pub url: String,
     /// The page's title.
@@ -47,15 +47,15 @@ pub struct Here {
     pub time: f64,
 }
 
-impl Session {
+impl BrowserSession {
     /// Takes up the session of this browser.
     pub async fn connect(
-        place: Place,
-        record: Record,
+        place: BrowserDir,
+        record: BrowserRecord,
         turn: Lock,
-    ) -> Result<Session, BrowserError> {
+    ) -> Result<BrowserSession, BrowserError> {
         let client = webdriver::connect(&record.driver, &record.session).await?;
-        Ok(Session { place, record, client, notes: Mutex::default(), _turn: turn })
+        Ok(BrowserSession { place, record, client, notes: Mutex::default(), _turn: turn })
     }
 
     /// Runs a command. A dialog that blocks it is dismissed and noted; where the tab was closed, the
@@ -199,7 +199,7 @@ impl Session {
     }
 
     /// Where it is.
-    pub async fn here(&self) -> Result<Here, BrowserError> {
+    pub async fn here(&self) -> Result<CurrentPage, BrowserError> {
         let reported = self.script(WHERE, &[]).await?;
         let text = |key: &str| reported[key].as_str().unwrap_or_default().to_owned();
         let error = reported["error"].as_str();
@@ -212,7 +212,7 @@ impl Session {
             None => text("url"),
         };
         let time = reported["time"].as_f64().unwrap_or_default();
-        Ok(Here { url, title: text("title"), error, time })
+        Ok(CurrentPage { url, title: text("title"), error, time })
     }
 
     /// Something that is told beside the result.
@@ -237,13 +237,13 @@ impl Session {
     /// works.
     pub async fn told(&self, error: BrowserError) -> ToolError {
         match error {
-            BrowserError::NoElement(why) => ToolError::new(ErrorKind::NotFound, why),
+            BrowserError::NoElement(why) => ToolError::new(ToolErrorKind::NotFound, why),
             BrowserError::Timeout => ToolError::new(
-                ErrorKind::Timeout,
+                ToolErrorKind::Timeout,
                 "it took longer than 30 s and was given up; what is on the page can still be read",
             ),
             BrowserError::Gone(why) => {
-                let ended = super::hub::end(&self.place, &self.record).await;
+                let ended = super::manager::end(&self.place, &self.record).await;
                 let rest = ended.err().map(|it| format!("; {}", it.text)).unwrap_or_default();
                 let why = why.lines().next().unwrap_or_default().to_owned();
                 ToolError::failed(format!(

@@ -6,7 +6,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::session::Session;
+use super::session::BrowserSession;
 use super::webdriver::BrowserError;
 use tools::output::ToolError;
 
@@ -28,14 +28,14 @@ pub struct Tabs {
 
 impl Tabs {
     /// What is kept of this browser.
-    pub fn of(session: &Session) -> Tabs {
+    pub fn of(session: &BrowserSession) -> Tabs {
         let bytes = std::fs::read(session.place.path().join(FILE)).unwrap_or_default();
         let kept: Tabs = serde_json::from_slice(&bytes).unwrap_or_default();
         if kept.session == session.record.session { kept } else { Tabs::default() }
     }
 
     /// Keeps it.
-    pub fn keep(&mut self, session: &Session) -> io::Result<()> {
+    pub fn keep(&mut self, session: &BrowserSession) -> io::Result<()> {
         self.session.clone_from(&session.record.session);
         base::files::replace_json(&session.place.path().join(FILE), self)
     }
@@ -62,12 +62,16 @@ impl Tabs {
     }
 
     /// Whether a tab is nobody's: nothing was opened in it since the last one was closed.
-    pub async fn is_empty(&self, session: &Session, tab: &str) -> Result<bool, BrowserError> {
+    pub async fn is_empty(
+        &self,
+        session: &BrowserSession,
+        tab: &str,
+    ) -> Result<bool, BrowserError> {
         Ok(self.empty.as_deref() == Some(tab) && session.here().await?.url == "about:blank")
     }
 
     /// Closes the current tab. A browser without a tab would end, so the last one is exchanged.
-    pub async fn close(&mut self, session: &Session, tab: &str) -> Result<(), BrowserError> {
+    pub async fn close(&mut self, session: &BrowserSession, tab: &str) -> Result<(), BrowserError> {
         let mut left = session.tabs().await?;
         left.retain(|other| other != tab);
         let next = match left.pop() {

@@ -4,7 +4,7 @@ use tools::kind::ToolKind;
 
 /// One thing that can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum BrowserVerb {
     /// Starts the browser.
     Start,
     /// Opens an address.
@@ -39,51 +39,51 @@ pub enum Verb {
     Act,
 }
 
-impl Verb {
+impl BrowserVerb {
     /// Every verb.
-    pub const ALL: [Verb; 16] = [
-        Verb::Start,
-        Verb::Navigate,
-        Verb::Url,
-        Verb::Title,
-        Verb::Find,
-        Verb::FindAll,
-        Verb::Click,
-        Verb::Type,
-        Verb::Script,
-        Verb::Source,
-        Verb::Screenshot,
-        Verb::Back,
-        Verb::Forward,
-        Verb::Refresh,
-        Verb::Quit,
-        Verb::Act,
+    pub const ALL: [BrowserVerb; 16] = [
+        BrowserVerb::Start,
+        BrowserVerb::Navigate,
+        BrowserVerb::Url,
+        BrowserVerb::Title,
+        BrowserVerb::Find,
+        BrowserVerb::FindAll,
+        BrowserVerb::Click,
+        BrowserVerb::Type,
+        BrowserVerb::Script,
+        BrowserVerb::Source,
+        BrowserVerb::Screenshot,
+        BrowserVerb::Back,
+        BrowserVerb::Forward,
+        BrowserVerb::Refresh,
+        BrowserVerb::Quit,
+        BrowserVerb::Act,
     ];
 
     /// The kind of the tool that does it.
     pub const fn name(self) -> &'static str {
         match self {
-            Verb::Start => "browser.start",
-            Verb::Navigate => "browser.navigate",
-            Verb::Url => "browser.url",
-            Verb::Title => "browser.title",
-            Verb::Find => "browser.find",
-            Verb::FindAll => "browser.find_all",
-            Verb::Click => "browser.click",
-            Verb::Type => "browser.type",
-            Verb::Script => "browser.script",
-            Verb::Source => "browser.source",
-            Verb::Screenshot => "browser.screenshot",
-            Verb::Back => "browser.back",
-            Verb::Forward => "browser.forward",
-            Verb::Refresh => "browser.refresh",
-            Verb::Quit => "browser.quit",
-            Verb::Act => "browser.act",
+            BrowserVerb::Start => "browser.start",
+            BrowserVerb::Navigate => "browser.navigate",
+            BrowserVerb::Url => "browser.url",
+            BrowserVerb::Title => "browser.title",
+            BrowserVerb::Find => "browser.find",
+            BrowserVerb::FindAll => "browser.find_all",
+            BrowserVerb::Click => "browser.click",
+            BrowserVerb::Type => "browser.type",
+            BrowserVerb::Script => "browser.script",
+            BrowserVerb::Source => "browser.source",
+            BrowserVerb::Screenshot => "browser.screenshot",
+            BrowserVerb::Back => "browser.back",
+            BrowserVerb::Forward => "browser.forward",
+            BrowserVerb::Refresh => "browser.refresh",
+            BrowserVerb::Quit => "browser.quit",
+            BrowserVerb::Act => "browser.act",
         }
     }
 
     /// The verb of a kind of tool.
-    pub fn of(kind: ToolKind) -> Option<Verb> {
-        Verb::ALL.into_iter().find(|verb| verb.name() == kind.name())
+    pub fn of(kind: ToolKind) -> Option<BrowserVerb> {
+        BrowserVerb::ALL.into_iter().find(|verb| verb.name() == kind.name())
     }
 }

@@ -1,0 +1,373 @@
+//! Leads a small model through a task: one clear next step after each result, a look at what it
+//! wrote, and a word when it wants to stop too early or does the same thing again.
+
+mod block;
+mod inspect;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::relevant;
+use super::task::{TaskFacts, is_data, is_prose, is_test};
+use gate::{paths, shell_parse};
+use inspect::{WorkspaceFiles, tree};
+use provider::message::ToolCall;
+use tools::kind::{Effect, ToolKind};
+use tools::output::ToolOutput;
+use tools::tool::ToolSpec;
+
+/// How a message begins that tells the model that it is not done.
+const REMINDER: &str = "[Not done]";
+/// How often at most the model is told that it is not done yet.
+const REMINDERS: usize = 5;
+/// Writes in a row that change nothing, after which nothing else will come.
+const IDLE_WRITES: usize = 2;
+/// Bytes of a file that is shown once more.
+const SHOWN: usize = 4_000;
+/// Bytes of the task that are said once more.
+const REPEATED: usize = 600;
+/// Bytes of what a command wrote into a file.
+const WRITTEN: usize = 600;
+
+/// Leads one turn of the user.
+#[derive(Debug)]
+pub struct TurnGuide {
+    task: TaskFacts,
+    /// What was asked, in the user's words.
+    words: String,
+    cwd: PathBuf,
+    /// The files as they were when the turn began.
+    before: WorkspaceFiles,
+    /// The texts of those that the task names.
+    texts: Vec<(String, String)>,
+    state: Mutex<State>,
+}
+
+/// What has happened so far.
+#[derive(Debug, Default)]
+struct State {
+    /// The command that failed last and has not succeeded since, and the files at that time.
+    failed: Option<Failure>,
+    /// Command lines that ran since a file changed last, and the files at that time.
+    ran: Vec<String>,
+    ran_on: WorkspaceFiles,
+    /// The last call, where it was a command.
+    last: Option<String>,
+    /// Writes in a row that would have changed nothing.
+    idle_writes: usize,
+    /// Files that a tool wrote.
+    wrote: HashSet<String>,
+    /// Replacements that were made: file, old text and new text.
+    replaced: HashSet<(String, String, String)>,
+    /// Files that could not be parsed before they were written: their form is the user's.
+    excused: HashSet<String>,
+    /// Calls were made of these files.
+    touched: HashSet<String>,
+    /// What was said once and is not said again.
+    said: HashSet<String>,
+    reminders: usize,
+}
+
+/// A command that failed.
+#[derive(Clone, Debug)]
+struct Failure {
+    line: String,
+    said: String,
+    files: WorkspaceFiles,
+}
+
+impl TurnGuide {
+    /// A coach for a task in a directory.
+    pub fn new(words: &str, cwd: &Path) -> TurnGuide {
+        let task = TaskFacts::read(words);
+        let text = |name: &String| Some((name.clone(), relevant::text(&cwd.join(name))?));
+        TurnGuide {
+            texts: task.files.iter().filter_map(text).collect(),
+            task,
+            words: words.trim().to_owned(),
+            cwd: cwd.to_owned(),
+            before: tree(cwd),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Looks at what came of a call and adds the next step.
+    pub fn lead(
+        &self,
+        spec: Option<ToolSpec>,
+        call: &ToolCall,
+        mut outcome: ToolOutput,
+    ) -> ToolOutput {
+        let mut state = self.state();
+        state.touched.insert(call.args.to_string());
+        state.last = None;
+        state.idle_writes = 0;
+        let next = if spec.is_some_and(|spec| spec.kind == ToolKind::RUN) {
+            self.after_run(&mut state, call, &outcome)
+        } else if spec.is_some_and(|spec| spec.effect == Effect::Writes) {
+            self.after_write(&mut state, call, &outcome)
+        } else if outcome.ok {
+            self.go_on(&state)
+        } else {
+            "That failed. Find out why and do it differently.".to_owned()
+        };
+        outcome.next = Some(next);
+        outcome
+    }
+
+    fn after_run(&self, state: &mut State, call: &ToolCall, outcome: &ToolOutput) -> String {
+        let line = command(call);
+        state.last = Some(line.clone());
+        self.forget_what_ran_before(state);
+        state.ran.push(line.clone());
+        state.ran_on = tree(&self.cwd);
+        if outcome.ok && outcome.metadata["exit_code"].as_i64().unwrap_or(0) == 0 {
+            state.failed = state.failed.take().filter(|failed| failed.line != line);
+            return format!("{}{}", self.redirected(&line), self.go_on(state));
+        }
+        let (said, files) = (outcome.text.clone(), tree(&self.cwd));
+        state.failed = Some(Failure { line, said, files });
+        format!("The command failed. {}", self.correct(&outcome.text))
+    }
+
+    /// What ran on other files shows nothing of those that are there now.
+    fn forget_what_ran_before(&self, state: &mut State) {
+        if state.ran_on != tree(&self.cwd) {
+            state.ran.clear();
+        }
+    }
+
+    /// What a command wrote into a file, which its output does not show.
+    fn redirected(&self, line: &str) -> String {
+        let shown = |name: String| {
+            let path = paths::resolve(&self.cwd, &name).ok()?;
+            let text = relevant::text(&path).filter(|_| paths::is_inside(&path, &self.cwd))?;
+            let text = base::text::head(text.trim_end(), WRITTEN);
+            Some(format!("{name} now holds:\n```\n{text}\n```\n"))
+        };
+        let written =
+            shell_parse::parse(line).into_iter().flat_map(|piece| piece.written).next_back();
+        written.and_then(shown).unwrap_or_default()
+    }
+
+    fn after_write(&self, state: &mut State, call: &ToolCall, outcome: &ToolOutput) -> String {
+        let Some(name) = file(call) else { return "Say which file.".to_owned() };
+        if !outcome.ok {
+            let shown = self.shown(&name);
+            return format!("{shown}Call write_file with the whole {name}, as it has to be.");
+        }
+        state.ran.clear();
+        state.wrote.insert(name.clone());
+        if let Some((old, new)) = replacement(call) {
+            state.replaced.insert((name.clone(), old.to_owned(), new.to_owned()));
+        }
+        if let Some(fault) = self.fault(state, &name) {
+            return format!(
+                "{name} is written, but {fault}\nCall write_file again with the whole {name}, \
+                 this time without that mistake."
+            );
+        }
+        if let Some(Failure { line: failed, .. }) = &state.failed {
+            return format!("Now run this with shell, to see whether it works:\n{failed}");
+        }
+        self.go_on(state)
+    }
+
+    /// What to do about a failure that says this.
+    fn correct(&self, said: &str) -> String {
+        let missing = self.missing().find(|name| said.contains(name.as_str()));
+        if let Some(name) = missing {
+            return format!("{name} does not exist. Create it now with write_file.");
+        }
+        match self.culprit(said) {
+            Some(name) => format!(
+                "{}Say in `thought` what {name} has to do and does not. Then call write_file with \
+                 the whole corrected {name}.",
+                self.made(&name)
+            ),
+            None => "Find the cause and correct it; do not repeat the same call.".to_owned(),
+        }
+    }
+
+    /// The file that is most likely wrong: one that the task names, better one that the failure
+    /// names too, and no test.
+    fn culprit(&self, said: &str) -> Option<String> {
+        let here = |name: &&String| !is_test(name) && self.cwd.join(name.as_str()).is_file();
+        let named: Vec<&String> = self.task.files.iter().filter(here).collect();
+        let blamed = named.iter().find(|name| said.contains(name.as_str()));
+        if let Some(name) = blamed.or(named.first()) {
+            return Some((*name).clone());
+        }
+        // `test_a.py` is about `a.py`.
+        let of_test = |name: &String| {
+            let base = name.replace("test_", "").replace("_test", "").replace(".test", "");
+            (is_test(name) && base != *name && self.cwd.join(&base).is_file()).then_some(base)
+        };
+        self.task.files.iter().find_map(of_test)
+    }
+
+    /// A file as it is now, where the first message did not show it: a small model copies what it
+    /// sees last, also the mistake that it made itself.
+    fn made(&self, name: &str) -> String {
+        if self.was_there(name) { String::new() } else { self.shown(name) }
+    }
+
+    fn shown(&self, name: &str) -> String {
+        let shown = relevant::show(&self.cwd, Path::new(name)).filter(|it| it.len() <= SHOWN);
+        shown.map_or_else(String::new, |shown| format!("\n{}\n", shown.trim()))
+    }
+
+    fn go_on(&self, state: &State) -> String {
+        self.open_step(state).unwrap_or_else(|| self.finish())
+    }
+
+    /// What is still to be done, as far as it can be seen; `None` when nothing is.
+    fn open_step(&self, state: &State) -> Option<String> {
+        let missing: Vec<&String> = self.missing().collect();
+        let program = missing.iter().find(|name| self.runner(name).is_some());
+        if let Some(name) = program {
+            return Some(format!("Now create {name} with write_file."));
+        }
+        if let Some(name) = missing.first() {
+            let source = self.task.files.iter().find_map(|name| Some((self.runner(name)?, name)));
+            return Some(match source.filter(|_| self.task.outputs()) {
+                Some((runner, source)) => {
+                    format!("Now run this with shell:\n{runner} {source} > {name}")
+                }
+                None => format!("Now create {name}."),
+            });
+        }
+        if let Some(line) = self.unproved(state) {
+            return Some(format!("Now run this with shell, to see whether it works:\n{line}"));
+        }
+        if self.task.options() && state.ran.is_empty() && self.changed(state) {
+            let program = self.task.files.iter().find_map(|name| Some((self.runner(name)?, name)));
+            if let Some((runner, name)) = program {
+                return Some(format!(
+                    "Now run {runner} {name} with shell, with the option or argument that the \
+                     task speaks of, and look at what it prints."
+                ));
+            }
+        }
+        if let Some((name, file)) = self.left_behind() {
+            return Some(format!(
+                "{file} still uses `{name}`, which is gone. Change it in {file}, too, so that it \
+                 uses what the task says instead."
+            ));
+        }
+        // Who makes a file may only need to know the others.
+        if self.task.files.iter().any(|name| !self.was_there(name)) {
+            return None;
+        }
+        let touched = |name: &&String| state.touched.iter().any(|args| args.contains(*name));
+        let code = |name: &&String| !is_test(name) && !is_data(name);
+        let name = self.task.files.iter().find(|name| code(name) && !touched(name))?;
+        Some(format!(
+            "The task also names {name}. If {name} must be written, changed or run, do that now. \
+             Otherwise call answer."
+        ))
+    }
+
+    /// A command that shows whether the task is done and that did not run since the last write.
+    fn unproved(&self, state: &State) -> Option<String> {
+        if !self.changed(state) {
+            return None;
+        }
+        let tests = self.task.files.iter().filter(|name| is_test(name)).filter_map(|name| {
+            let quoted = self.task.commands.iter().any(|line| line.contains(name.as_str()));
+            if quoted { None } else { Some(format!("{} {name}", self.runner(name)?)) }
+        });
+        // A command that a document shall speak of proves nothing.
+        let code = self.task.files.iter().any(|name| !is_data(name) && !is_prose(name));
+        let commands = self.task.commands.iter().filter(|_| code);
+        let lines = commands.cloned().chain(tests);
+        lines.into_iter().find(|line| !state.ran.iter().any(|ran| ran.contains(line.as_str())))
+    }
+
+    fn finish(&self) -> String {
+        let task = base::text::head(&self.words, REPEATED);
+        format!(
+            "The task is:\n{task}\n\nIf all of that is done exactly so, call answer. Otherwise do \
+             what is missing or wrong."
+        )
+    }
+
+    /// Whether all is done as far as it can be seen, and the model only writes again what is there:
+    /// small models do that instead of saying that they are done.
+    pub fn is_done(&self) -> bool {
+        let state = self.state();
+        state.idle_writes >= IDLE_WRITES
+            && state.failed.is_none()
+            && self.changed(&state)
+            && self.open_step(&state).is_none()
+    }
+
+    /// Why the model should go on although it says that it is done; each reason only once or twice.
+    pub fn still_open(&self) -> Option<String> {
+        let mut state = self.state();
+        if state.reminders >= REMINDERS || !self.task.changes() {
+            return None;
+        }
+        let reason = self.reason(&mut state)?;
+        state.reminders += 1;
+        Some(reason)
+    }
+
+    fn reason(&self, state: &mut State) -> Option<String> {
+        if !self.changed(state) {
+            let again =
+                state.said.insert("nothing".into()) || state.said.insert("nothing again".into());
+            let next = match self.culprit("") {
+                Some(name) => {
+                    format!("{}Call write_file with the whole changed {name}.", self.shown(&name))
+                }
+                None => "Call write_file or shell now.".to_owned(),
+            };
+            return again.then(|| {
+                format!("{REMINDER} No file has changed. The task is:\n{}\n\n{next}", self.words)
+            });
+        }
+        let faults =
+            self.task.files.iter().filter_map(|name| Some((name, self.fault(state, name)?)));
+        for (name, fault) in faults.collect::<Vec<_>>() {
+            if state.said.insert(format!("fault {name} {fault}")) {
+                return Some(format!(
+                    "{REMINDER} {name} is wrong: {fault}\nCall write_file with the whole \
+                     corrected {name}."
+                ));
+            }
+        }
+        if let Some(Failure { line, said, .. }) = &state.failed {
+            let said = base::text::tail(said, REPEATED);
+            let next = self.correct(said);
+            return Some(format!("{REMINDER} This command fails:\n{line}\n{said}\n{next}"));
+        }
+        let step = self.open_step(state)?;
+        state.said.insert(step.clone()).then(|| format!("{REMINDER} {step}"))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The command line of a call.
+fn command(call: &ToolCall) -> String {
+    call.args["command"].as_str().unwrap_or_default().trim().to_owned()
+}
+
+/// The file of a call, as the model wrote it.
+fn file(call: &ToolCall) -> Option<String> {
+    let keys = ["file_path", "filePath", "path"];
+    let path = keys.iter().find_map(|key| call.args[*key].as_str())?;
+    Some(path.trim_start_matches("./").to_owned())
+}
+
+/// Old and new text of a call that replaces one by the other.
+fn replacement(call: &ToolCall) -> Option<(&str, &str)> {
+    Some((call.args["oldString"].as_str()?, call.args["newString"].as_str()?))
+}
+
+#[cfg(test)]
+mod tests;

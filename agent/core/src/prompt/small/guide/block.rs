@@ -1,0 +1,189 @@
+//! Calls that are not carried out: they can only lead to what was there before, or they bend what
+//! the task does not speak of.
+
+use super::{State, TurnGuide, command, file, replacement, tree};
+use crate::prompt::small::relevant::has_word;
+use crate::prompt::small::syntax;
+use crate::prompt::small::task::{is_data, is_test};
+use provider::message::ToolCall;
+use tools::fs::overwrite_guard::part_name;
+use tools::kind::{Effect, ToolKind};
+use tools::output::{ToolErrorKind, ToolOutput};
+use tools::tool::ToolSpec;
+
+/// A call that is not carried out.
+struct BlockedCall {
+    why: String,
+    then: Remedy,
+}
+
+/// What to do instead.
+enum Remedy {
+    /// Do what the task says.
+    Finish,
+    /// Correct what failed; where nothing did, take the next step.
+    GoOn,
+    /// Correct what is wrong.
+    Correct,
+}
+
+fn held(then: Remedy, why: impl Into<String>) -> BlockedCall {
+    BlockedCall { why: why.into(), then }
+}
+
+impl TurnGuide {
+    /// Why a call is not run: it can only lead to what was there before, or it bends the test.
+    pub fn hold(&self, spec: ToolSpec, call: &ToolCall) -> Option<ToolOutput> {
+        let mut state = self.state();
+        let BlockedCall { why, then } = if spec.kind == ToolKind::RUN {
+            self.idle(&mut state, &command(call))?
+        } else if spec.effect == Effect::Writes {
+            let name = file(call)?;
+            let again = self.replaced_again(&mut state, &name, call);
+            match again {
+                Some(held) => held,
+                None => self.misdirected(&mut state, &name, call.args["content"].as_str())?,
+            }
+        } else {
+            return None;
+        };
+        let next = match then {
+            Remedy::Finish => self.finish(),
+            Remedy::GoOn if state.failed.is_none() => self.go_on(&state),
+            Remedy::GoOn | Remedy::Correct => self.correct(&why),
+        };
+        Some(ToolOutput { next: Some(next), ..ToolOutput::not_run(ToolErrorKind::Failed, why) })
+    }
+
+    /// Why a command leads nowhere: what it shows is known, and nothing was done about it.
+    fn idle(&self, state: &mut State, line: &str) -> Option<BlockedCall> {
+        let now = tree(&self.cwd);
+        let again = state.last.as_deref() == Some(line);
+        if again && state.failed.as_ref().is_some_and(|it| it.line == line && it.files == now) {
+            let why = "not run: no file was changed since this command failed.";
+            return Some(held(Remedy::Correct, why));
+        }
+        if again && state.ran_on == now {
+            let why = "not run: this ran already, and no file was written since.";
+            return Some(held(Remedy::GoOn, why));
+        }
+        // What is to be changed is shown; how it fails tells a small model less than it confuses.
+        let meant = self.task.repairs() || self.task.commands.iter().any(|known| known == line);
+        let early = meant && now == self.before && self.culprit(line).is_some();
+        (early && state.said.insert("early".into()))
+            .then(|| held(Remedy::Correct, "not run: nothing is changed yet."))
+    }
+
+    /// Why a replacement leads nowhere: it was made in this turn, and its result is still there.
+    fn replaced_again(
+        &self,
+        state: &mut State,
+        name: &str,
+        call: &ToolCall,
+    ) -> Option<BlockedCall> {
+        let (old, new) = replacement(call)?;
+        if !state.replaced.contains(&(name.to_owned(), old.to_owned(), new.to_owned())) {
+            return None;
+        }
+        let here = plain(&std::fs::read_to_string(self.cwd.join(name)).ok()?);
+        let (old, new) = (plain(old), plain(new));
+        let is_there = here.contains(&new) && (!here.contains(&old) || new.contains(&old));
+        is_there.then(|| {
+            let why = format!("not written: {name} has this change already.");
+            self.unchanged(state, name, why)
+        })
+    }
+
+    /// A write that would change nothing.
+    fn unchanged(&self, state: &mut State, name: &str, why: String) -> BlockedCall {
+        let Some(fault) = self.fault(state, name) else {
+            state.idle_writes += 1;
+            return held(Remedy::GoOn, why);
+        };
+        let before = self.texts.iter().find(|(file, _)| file == name);
+        let before = before.map(|(_, text)| {
+            format!("\nBefore your change it was:\n```\n{}\n```", text.trim_end())
+        });
+        held(Remedy::Correct, format!("{why} It is wrong: {fault}{}", before.unwrap_or_default()))
+    }
+
+    /// Why a write leads nowhere: it changes nothing, bends the test, or copies it.
+    fn misdirected(
+        &self,
+        state: &mut State,
+        name: &str,
+        content: Option<&str>,
+    ) -> Option<BlockedCall> {
+        let number = content.is_some_and(|text| text.trim().parse::<f64>().is_ok());
+        if self.task.counts() && number && state.ran.is_empty() && state.said.insert("count".into())
+        {
+            let why = "not written: no command has counted that. Let shell count, and write its \
+                       result into the file with >.";
+            return Some(held(Remedy::Finish, why));
+        }
+        let path = self.cwd.join(name);
+        let here = std::fs::read_to_string(&path).ok()?;
+        if !state.wrote.contains(name) && is_data(name) && syntax::fault(&path).is_some() {
+            state.excused.insert(name.to_owned());
+        }
+        if content.is_some_and(|new| new.trim_end() == here.trim_end()) {
+            let why = format!("not written: {name} holds exactly this already.");
+            return Some(self.unchanged(state, name, why));
+        }
+        if is_test(name) {
+            let why = format!("not written: {name} is the test, and the test is right.");
+            let first = self.task.repairs() && state.said.insert(format!("hold {name}"));
+            return first.then(|| held(Remedy::Correct, why));
+        }
+        if let Some(lost) = content.and_then(|new| self.lost_part(&here, new)) {
+            let why = format!(
+                "not written: {name} would lose `{lost}`. Keep it: write the whole file, or call \
+                 edit."
+            );
+            return state.said.insert(format!("lost {lost}")).then(|| held(Remedy::Finish, why));
+        }
+        let tests = self.task.files.iter().filter(|name| is_test(name));
+        let tests: Vec<String> =
+            tests.filter_map(|name| std::fs::read_to_string(self.cwd.join(name)).ok()).collect();
+        let copied = content?.lines().filter(|line| {
+            let line = line.trim();
+            let checks = line.contains("assert") && !here.contains(line);
+            checks && tests.iter().any(|test| test.contains(line))
+        });
+        let why = "not written: that copies lines of the test into";
+        let copies = copied.count() > 0;
+        copies.then(|| held(Remedy::Correct, format!("{why} {name}, where they change nothing.")))
+    }
+
+    /// A write as it was meant: one that holds nothing but new parts of a program, where the file
+    /// has others that the task does not speak of, adds to the file.
+    pub fn completed(&self, kind: ToolKind, call: &ToolCall) -> Option<ToolCall> {
+        let name = file(call).filter(|_| kind == ToolKind::WRITE && self.task.adds())?;
+        let new = call.args["content"].as_str()?;
+        let here = std::fs::read_to_string(self.cwd.join(&name)).ok()?;
+        let parts = |text: &str| text.lines().filter_map(part_name).map(str::to_owned).collect();
+        let (old, added): (Vec<String>, Vec<String>) = (parts(&here), parts(new));
+        let strange = |name: &String| !old.contains(name);
+        let kept = |name: &String| !has_word(new, name) && !has_word(&self.words, name);
+        if old.is_empty() || added.is_empty() || !old.iter().all(kept) || !added.iter().all(strange)
+        {
+            return None;
+        }
+        let mut call = call.clone();
+        let whole = format!("{}\n\n\n{}\n", here.trim_end(), new.trim());
+        call.args["content"] = whole.into();
+        Some(call)
+    }
+
+    /// A named part of a program that a write would drop although the task does not speak of it.
+    fn lost_part(&self, before: &str, after: &str) -> Option<String> {
+        let parts = before.lines().filter_map(part_name);
+        let mut lost = parts.filter(|name| !has_word(after, name) && !has_word(&self.words, name));
+        lost.next().map(str::to_owned)
+    }
+}
+
+/// A text without the indentation of its lines, which an edit may have adjusted.
+fn plain(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join("\n")
+}

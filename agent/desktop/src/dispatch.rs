@@ -1,0 +1,78 @@
+//! What can be asked, and who answers it.
+
+#[cfg(not(target_os = "linux"))]
+use base::desktop::{ControlAction, ControlQuery, ControlResult, Controls};
+use base::desktop::{DesktopRequest, DesktopResponse};
+use base::failure::{Failure, Result};
+
+// The accessibility bus serves X11 and Wayland alike.
+#[cfg(target_os = "linux")]
+use crate::a11y::{act, controls};
+use crate::{capture, input, ocr, window_system};
+
+/// The answer to a question.
+pub fn answer(ask: DesktopRequest) -> Result<DesktopResponse> {
+    match ask {
+        DesktopRequest::Capture(wanted) => capture::capture(&wanted).map(DesktopResponse::Picture),
+        DesktopRequest::Input { steps, fail_safe } => {
+            input::run(&steps, fail_safe).map(|()| DesktopResponse::Done)
+        }
+        DesktopRequest::Screen => window_system::screen().map(DesktopResponse::Screen),
+        DesktopRequest::Windows => windows(),
+        DesktopRequest::Maximize => maximize(),
+        DesktopRequest::Controls(look) => Ok(DesktopResponse::Controls(controls(&look))),
+        DesktopRequest::Act(wanted) => act(&wanted).map(DesktopResponse::Acted),
+        DesktopRequest::Read { picture } => {
+            Ok(DesktopResponse::Words { words: ocr::words(&picture)? })
+        }
+        DesktopRequest::Unknown => {
+            let why = "g3 and g3-desktop are of different versions";
+            let failure = Failure::failed("this helper does not know what it was asked");
+            Err(failure.because(why).next("build both from the same source"))
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn windows() -> Result<DesktopResponse> {
+    #[cfg(feature = "xcap")]
+    if capture::xcap::is_wanted() {
+        return Ok(DesktopResponse::Windows { windows: capture::xcap::windows()? });
+    }
+    window_system::here()?.only(window_system::WindowSystem::X11, "listing windows")?;
+    let desk = crate::x11::X11Display::open(None)?;
+    Ok(DesktopResponse::Windows {
+        windows: desk.windows()?.into_iter().map(|open| open.told).collect(),
+    })
+}
+
+#[cfg(target_os = "linux")]
+fn maximize() -> Result<DesktopResponse> {
+    window_system::here()?.only(window_system::WindowSystem::X11, "maximizing a window")?;
+    let (title, already) = crate::x11::X11Display::open(None)?.maximize()?;
+    Ok(DesktopResponse::Maximized { title, already })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn controls(_: &Look) -> Controls {
+    let none = |system: window_system::WindowSystem| {
+        window_system.lacks("asking programs for their controls")
+    };
+    let note = window_system::here().map_or_else(|failure| failure, none).in_full();
+    Controls { note: Some(note), ..Controls::default() }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn act(_: &Act) -> Result<Acted> {
+    Err(window_system::here()?.lacks("acting on controls"))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn windows() -> Result<DesktopResponse> {
+    Ok(DesktopResponse::Windows { windows: capture::xcap::windows()? })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn maximize() -> Result<DesktopResponse> {
+    Err(window_system::here()?.lacks("maximizing a window"))
+}

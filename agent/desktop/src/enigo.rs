@@ -1,0 +1,91 @@
+//! Pointer and keyboard by the library that knows X11 and macOS.
+
+use std::time::Duration;
+
+use base::desktop::Button;
+use base::failure::{Failure, OrFail, Result};
+use enigo::{Axis, Coordinate, Enigo, Key, Keyboard as _, Mouse as _, Settings};
+
+use crate::cancel::pause;
+use crate::input_backend::{InputBackend, InputEvent, PointerPosition, PositionCheck};
+
+/// Programs read the keyboard's map when a key arrives, so a keycode that was lent to a character
+/// may change its meaning only after they had time for what was typed with it.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// The library; dropped, it lets go of every key and takes back the keycodes that it lent.
+pub struct EnigoBackend {
+    pub(crate) enigo: Enigo,
+    lends: bool,
+}
+
+impl Drop for EnigoBackend {
+    fn drop(&mut self) {
+        if self.lends {
+            let _ = pause(SETTLE);
+        }
+    }
+}
+
+impl EnigoBackend {
+    /// Opens it.
+    pub fn open() -> Result<EnigoBackend> {
+        let opened = Enigo::new(&Settings::default());
+        opened.map(|enigo| EnigoBackend { enigo, lends: false }).map_err(|error| {
+            Failure::failed("pointer and keyboard cannot be steered")
+                .because(error)
+                .next("an X server needs its XTEST extension and free keycodes")
+                .next("macOS asks for the permission `Accessibility`")
+        })
+    }
+
+    /// The size of the screen.
+    #[cfg(target_os = "macos")]
+    pub fn area(&self) -> Result<base::desktop::Area> {
+        let (width, height) = self.enigo.main_display().or_fail(|| "the screen has no size")?;
+        let (width, height) = (width.unsigned_abs(), height.unsigned_abs());
+        Ok(base::desktop::Area { x: 0, y: 0, width, height })
+    }
+}
+
+impl InputBackend for EnigoBackend {
+    fn make(&mut self, event: InputEvent) -> Result<()> {
+        let what = || "the input was not taken";
+        let hands = &mut self.enigo;
+        match event {
+            InputEvent::Go(x, y) => hands.move_mouse(x, y, Coordinate::Abs).or_fail(what),
+            InputEvent::Button(button, direction) => {
+                let button = match button {
+                    Button::Left => enigo::Button::Left,
+                    Button::Right => enigo::Button::Right,
+                    Button::Middle => enigo::Button::Middle,
+                };
+                hands.button(button, direction).or_fail(what)
+            }
+            InputEvent::Wheel(down, right) => {
+                hands.scroll(down, Axis::Vertical).or_fail(what)?;
+                hands.scroll(right, Axis::Horizontal).or_fail(what)
+            }
+            InputEvent::Key(key, direction) => {
+                // Letters and digits are on nearly every keyboard; of the rest it is not known.
+                let common = |c: char| c.is_ascii_alphanumeric();
+                self.lends |= matches!(key, Key::Unicode(c) if !common(c));
+                hands.key(key, direction).or_fail(what)
+            }
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn type_text(&mut self, text: &str, watch: PositionCheck<'_>) -> Result<()> {
+        crate::typing::type_text(text, watch)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn type_text(&mut self, text: &str, _: PositionCheck<'_>) -> Result<()> {
+        self.enigo.text(text).or_fail(|| "the text was not taken")
+    }
+
+    fn place(&self) -> Result<PointerPosition> {
+        self.enigo.location().map(Some).or_fail(|| "the pointer position is unknown")
+    }
+}

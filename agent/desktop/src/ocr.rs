@@ -1,0 +1,133 @@
+//! Words in a picture, by the program `tesseract`.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+
+use base::desktop::{Area, OcrWord};
+use base::failure::{Failure, OrFail, Result};
+use base::process::{Command, OutputLimits, find_program};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use image::{DynamicImage, ImageFormat, ImageReader, imageops::FilterType};
+
+const PROGRAM: &str = "tesseract";
+/// Seconds that it may take.
+const LONGEST: u64 = 60;
+/// The most pixels of a side: a small file can claim to be a huge picture.
+const LARGEST: u32 = 16_000;
+/// Letters on a screen are small for it: a picture with a longer side below this is made larger,
+/// so many times.
+const LARGER: &[(u32, u32)] = &[(1000, 3), (2600, 2)];
+
+/// The words, in reading order.
+pub fn words(picture: &str) -> Result<Vec<OcrWord>> {
+    if find_program(PROGRAM).is_none() {
+        return Err(Failure::failed("no program here reads words in a picture")
+            .because("`tesseract` is not installed")
+            .next("install it: apt-get install tesseract-ocr tesseract-ocr-eng, or brew install tesseract"));
+    }
+    let what = || "the picture cannot be read";
+    let bytes = STANDARD.decode(picture.trim()).or_fail(what)?;
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().or_fail(what)?;
+    let mut limits = image::Limits::default();
+    (limits.max_image_width, limits.max_image_height) = (Some(LARGEST), Some(LARGEST));
+    reader.limits(limits);
+    let picture = reader.decode().or_fail(what)?;
+    let times = times(picture.width().max(picture.height()));
+    let (width, height) = (picture.width() * times, picture.height() * times);
+    // Grey, so that coloured text on a coloured ground is one thing less to guess.
+    let large = DynamicImage::from(picture.to_luma8());
+    let large =
+        if times > 1 { large.resize_exact(width, height, FilterType::CatmullRom) } else { large };
+    let mut png = Cursor::new(Vec::new());
+    large.write_to(&mut png, ImageFormat::Png).or_fail(what)?;
+    Ok(found(&table(png.into_inner(), times)?, times))
+}
+
+fn times(side: u32) -> u32 {
+    LARGER.iter().find(|(most, _)| side < *most).map_or(1, |(_, times)| *times)
+}
+
+/// What the program writes of a picture: a table with tabs.
+fn table(png: Vec<u8>, times: u32) -> Result<String> {
+    let what = || "`tesseract` read nothing";
+    // Sparse text: a screen has no columns and paragraphs.
+    let job = Command::new(PROGRAM, std::env::temp_dir())
+        .args(["stdin", "stdout", "--psm", "11", "--dpi"])
+        .arg((96 * times).to_string())
+        .arg("tsv")
+        .dies_with_us()
+        .input(png);
+    let output = job.output(OutputLimits::seconds(LONGEST)).or_fail(what)?;
+    if output.timed_out {
+        return Err(Failure::failed(what()).because(format!("it took more than {LONGEST} s")));
+    }
+    if !output.ok() {
+        let failure = Failure::failed(what()).because(output.error_text());
+        return Err(failure.next("it needs its language data, e.g. tesseract-ocr-eng"));
+    }
+    Ok(output.text())
+}
+
+/// The words of the table, line by line from the top, with places in the picture as it was.
+fn found(table: &str, times: u32) -> Vec<OcrWord> {
+    let mut lines: BTreeMap<[u32; 3], Vec<OcrWord>> = BTreeMap::new();
+    for row in table.lines() {
+        if let Some((line, word)) = word(row, times.max(1)) {
+            lines.entry(line).or_default().push(word);
+        }
+    }
+    let mut lines: Vec<Vec<OcrWord>> = lines.into_values().collect();
+    for line in &mut lines {
+        line.sort_by_key(|word| word.area.x);
+    }
+    lines.sort_by_key(|line| line.first().map(|word| (word.area.y, word.area.x)));
+    lines.into_iter().flatten().collect()
+}
+
+/// One row: level, page, block, paragraph, line, word, left, top, width, height, how sure, text.
+fn word(row: &str, times: u32) -> Option<([u32; 3], OcrWord)> {
+    const WORD: u32 = 5;
+    let cells: Vec<&str> = row.splitn(12, '\t').collect();
+    let number = |at: usize| cells.get(at)?.parse::<u32>().ok();
+    let text = cells.get(11)?.trim();
+    if number(0)? != WORD || text.is_empty() {
+        return None;
+    }
+    let sure: f32 = cells.get(10)?.parse().ok()?;
+    let place = |at: usize| number(at).map(|value| value / times);
+    let area = Area {
+        x: i32::try_from(place(6)?).ok()?,
+        y: i32::try_from(place(7)?).ok()?,
+        width: place(8)?.max(1),
+        height: place(9)?.max(1),
+    };
+    let sure = sure.round().clamp(0.0, 100.0) as u8;
+    Some(([number(2)?, number(3)?, number(4)?], OcrWord { text: text.to_owned(), area, sure }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext
+1\t1\t0\t0\t0\t0\t0\t0\t900\t300\t-1\t
+5\t1\t1\t1\t1\t1\t30\t200\t60\t30\t91.4\tlower
+5\t1\t2\t1\t1\t2\t330\t20\t90\t31\t12.6\tright
+5\t1\t2\t1\t1\t1\t30\t21\t90\t30\t96.9\tup\tper
+5\t1\t2\t1\t1\t3\t630\t21\t1\t30\t40\t \n5\t1\tbroken";
+
+    #[test]
+    fn the_words_come_in_reading_order_with_places_in_the_picture() {
+        let found = found(TABLE, 3);
+        let texts: Vec<&str> = found.iter().map(|word| word.text.as_str()).collect();
+        assert_eq!(texts, ["up\tper", "right", "lower"]);
+        assert_eq!(found[1].area, Area { x: 110, y: 6, width: 30, height: 10 });
+        assert_eq!([found[0].sure, found[1].sure], [97, 13]);
+    }
+
+    #[test]
+    fn a_small_picture_is_made_larger_for_the_reader() {
+        assert_eq!([times(400), times(1280), times(3840)], [3, 2, 1]);
+    }
+}

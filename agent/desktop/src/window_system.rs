@@ -1,0 +1,114 @@
+//! Which desktop this is, how large it is, and where its pointer stands.
+
+use base::desktop::ScreenInfo;
+use base::failure::{Failure, Result};
+
+/// A window system that we know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowSystem {
+    /// An X server, also one that serves X programs on Wayland.
+    X11,
+    /// A Wayland compositor.
+    Wayland,
+    /// macOS.
+    Mac,
+}
+
+impl WindowSystem {
+    /// As it is told.
+    pub fn name(self) -> &'static str {
+        match self {
+            WindowSystem::X11 => "x11",
+            WindowSystem::Wayland => "wayland",
+            WindowSystem::Mac => "macos",
+        }
+    }
+
+    /// Fails on every other system.
+    pub fn only(self, wanted: WindowSystem, doing: &str) -> Result<()> {
+        if self == wanted { Ok(()) } else { Err(self.lacks(doing)) }
+    }
+
+    /// What is said of something that does not exist here.
+    pub fn lacks(self, doing: &str) -> Failure {
+        match self {
+            WindowSystem::X11 => Failure::failed(format!("{doing} does not work under X11")),
+            WindowSystem::Wayland => Failure::failed(format!("{doing} does not work under Wayland"))
+                .because("a Wayland compositor lets no program look at or steer the others")
+                .next("log in to an X11 session, or start the programs on an X server of their own (Xvfb)"),
+            WindowSystem::Mac => Failure::failed(format!("{doing} is not built for macOS")),
+        }
+    }
+}
+
+/// The system of this process.
+pub fn here() -> Result<WindowSystem> {
+    if cfg!(target_os = "macos") {
+        return Ok(WindowSystem::Mac);
+    }
+    of(|name| std::env::var(name).unwrap_or_default())
+}
+
+/// The system that an environment leads to.
+fn of(variable: impl Fn(&str) -> String) -> Result<WindowSystem> {
+    let told = |name| !variable(name).is_empty();
+    match (told("DISPLAY"), told("WAYLAND_DISPLAY")) {
+        // There is an X server for old programs; the desktop itself it does not show.
+        (true, true) if variable("XDG_SESSION_TYPE") == "wayland" => Ok(WindowSystem::Wayland),
+        (true, _) => Ok(WindowSystem::X11),
+        (false, true) => Ok(WindowSystem::Wayland),
+        (false, false) => Err(Failure::failed("no desktop session")
+            .because("neither DISPLAY nor WAYLAND_DISPLAY is set")
+            .next("start g3 in a graphical session")
+            .next("or run it on a virtual screen: `xvfb-run g3 …`")),
+    }
+}
+
+/// The size of the desktop and the place of the pointer.
+pub fn screen() -> Result<ScreenInfo> {
+    let system = here()?;
+    let (area, pointer) = match system {
+        #[cfg(target_os = "linux")]
+        WindowSystem::X11 => {
+            let desk = crate::x11::X11Display::open(None)?;
+            (desk.area(), desk.pointer()?)
+        }
+        #[cfg(target_os = "linux")]
+        WindowSystem::Wayland => crate::portal::remote::with(|remote| {
+            let base::desktop::Area { x, y, width, height } = remote.area;
+            let half = |length: u32| i32::try_from(length / 2).unwrap_or_default();
+            let middle = (x + half(width), y + half(height));
+            Ok((remote.area, remote.last.unwrap_or(middle)))
+        })?,
+        #[cfg(target_os = "macos")]
+        WindowSystem::Mac => {
+            use crate::input_backend::InputBackend;
+            let library = crate::enigo::EnigoBackend::open()?;
+            (library.area()?, library.place()?.unwrap_or_default())
+        }
+        other => return Err(other.lacks("asking for the size of the screen")),
+    };
+    Ok(ScreenInfo { area, pointer, system: system.name().to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_tells_the_system() {
+        let of = |set: &[(&str, &str)]| {
+            let found = |name: &str| set.iter().find(|(known, _)| *known == name);
+            of(|name| found(name).map_or_else(String::new, |(_, value)| (*value).to_owned())).ok()
+        };
+        let (x11, wayland) = (("DISPLAY", ":0"), ("WAYLAND_DISPLAY", "wayland-0"));
+        assert_eq!(of(&[x11]), Some(WindowSystem::X11));
+        assert_eq!(of(&[x11, wayland, ("XDG_SESSION_TYPE", "x11")]), Some(WindowSystem::X11));
+        assert_eq!(
+            of(&[x11, wayland, ("XDG_SESSION_TYPE", "wayland")]),
+            Some(WindowSystem::Wayland)
+        );
+        assert_eq!(of(&[("DISPLAY", ""), wayland]), Some(WindowSystem::Wayland));
+        assert_eq!(of(&[("XDG_SESSION_TYPE", "tty")]), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! What the states of all texts have in common, and what is left of one without it.
+//!
+//! A model that was made to write puts all texts close together: a few of its numbers are large
+//! whatever a text says. What plain sentences have on average is taken away, and each number is
+//! measured by how far it swings among them. Both are kept on disk, since the sentences take seconds.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// Plain sentences about many things, in the manner of what is remembered. A change of them changes
+/// every vector.
+pub const SENTENCES: [&str; 12] = [
+    "The meeting was moved to Thursday because the room is taken.",
+    "Run the tests before you push, and read what they say.",
+    "She lives in a small town by the sea and works as a teacher.",
+    "The function returns an error when the file cannot be opened.",
+    "Prefer short sentences and plain words in the documentation.",
+    "The train was late, so we took a taxi to the airport.",
+    "The server listens on a local port and answers requests in JSON.",
+    "He likes coffee in the morning and tea in the afternoon.",
+    "Which version of the library does the project use?",
+    "The price went up last year and has been stable since.",
+    "Two values are compared by their hash, not by their name.",
+    "The garden needs water in summer; the roses bloom in June.",
+];
+
+/// Added to every swing, as a part of the average one: a number that hardly swings says little.
+const CALM: f32 = 0.3;
+
+/// What the sentences have in common, as soon as all are read.
+#[derive(Debug)]
+pub enum MeanState {
+    /// The states of the first sentences.
+    Reading(Vec<Vec<f32>>),
+    /// All were read.
+    Known(Mean),
+}
+
+/// What states have in common.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mean {
+    /// The average.
+    mean: Vec<f32>,
+    /// How far each number swings.
+    swing: Vec<f32>,
+}
+
+impl Default for MeanState {
+    fn default() -> MeanState {
+        MeanState::Reading(Vec::new())
+    }
+}
+
+impl MeanState {
+    /// What an earlier host kept in this file, when it fits; else the sentences are read.
+    pub fn kept(path: &Path, dimension: u32) -> MeanState {
+        let kept = std::fs::read(path).ok();
+        let kept = kept.and_then(|bytes| serde_json::from_slice::<Mean>(&bytes).ok());
+        let fits = |common: &Mean| {
+            let length = dimension as usize;
+            let measures = common.swing.iter().all(|swing| *swing > 0.0);
+            common.mean.len() == length && common.swing.len() == length && measures
+        };
+        kept.filter(fits).map_or_else(MeanState::default, MeanState::Known)
+    }
+
+    /// The sentence that is to be read next.
+    pub fn wants(&self) -> Option<&'static str> {
+        match self {
+            MeanState::Reading(states) => SENTENCES.get(states.len()).copied(),
+            MeanState::Known(_) => None,
+        }
+    }
+
+    /// Takes the state of the sentence that was wanted; after the last one all is kept in a file.
+    pub fn take(&mut self, state: Vec<f32>, path: &Path) {
+        let MeanState::Reading(states) = self else { return };
+        states.push(unit(state));
+        if states.len() == SENTENCES.len() {
+            let common = common(states);
+            // What cannot be kept is only found out again.
+            let _ = base::files::replace_json(path, &common);
+            *self = MeanState::Known(common);
+        }
+    }
+
+    /// The vector of a text, from its state: of length 1, the state itself before all is known.
+    pub fn vector(&self, state: &[f32]) -> Vec<f32> {
+        let state = unit(state.to_vec());
+        match self {
+            MeanState::Reading(_) => state,
+            MeanState::Known(Mean { mean, swing }) => {
+                let parts = state.iter().zip(mean).zip(swing);
+                unit(parts.map(|((x, mean), swing)| (x - mean) / swing).collect())
+            }
+        }
+    }
+}
+
+fn common(states: &[Vec<f32>]) -> Mean {
+    let count = states.len() as f32;
+    let length = states.iter().map(Vec::len).min().unwrap_or(0);
+    let average = |of: &dyn Fn(&[f32]) -> f32| states.iter().map(|s| of(s)).sum::<f32>() / count;
+    let mean: Vec<f32> = (0..length).map(|at| average(&|state| state[at])).collect();
+    let swing = |at: usize| average(&|state| (state[at] - mean[at]).powi(2)).sqrt();
+    let swing: Vec<f32> = (0..length).map(swing).collect();
+    let calm = (CALM * swing.iter().sum::<f32>() / length.max(1) as f32).max(f32::MIN_POSITIVE);
+    Mean { mean, swing: swing.into_iter().map(|swing| swing + calm).collect() }
+}
+
+/// The vector with length 1; one without direction stays as it is.
+fn unit(mut vector: Vec<f32>) -> Vec<f32> {
+    let length = vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt() as f32;
+    if length > 0.0 && length.is_finite() {
+        vector.iter_mut().for_each(|x| *x /= length);
+    }
+    vector
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cosine(a: &[f32], b: &[f32]) -> f32 {
+        a.iter().zip(b).map(|(a, b)| a * b).sum()
+    }
+
+    #[test]
+    fn what_all_have_in_common_tells_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("usual.json");
+        let mut usual = MeanState::kept(&path, 4);
+        let mut sign = 1.0;
+        let mut read = 0;
+        while let Some(sentence) = usual.wants() {
+            assert_eq!(sentence, SENTENCES[read]);
+            sign = -sign;
+            usual.take(vec![10.0, sign, 0.1 * sign, 0.0], &path);
+            read += 1;
+        }
+        assert_eq!(read, SENTENCES.len());
+        let (a, b) = ([10.0, 1.0, 0.0, 0.0], [10.0, -1.0, 0.0, 0.0]);
+        assert!(cosine(&unit(a.to_vec()), &unit(b.to_vec())) > 0.9);
+        let again = MeanState::kept(&path, 4);
+        assert!(again.wants().is_none() && again.vector(&a) == usual.vector(&a));
+        assert!(MeanState::kept(&path, 5).wants().is_some(), "of another length");
+        std::fs::write(&path, "{\"mean\":[0,0,0,0],\"swing\":[1,1,0,1]}").unwrap();
+        assert!(MeanState::kept(&path, 4).wants().is_some(), "divides by zero");
+        let (a, b) = (usual.vector(&a), usual.vector(&b));
+        assert!(cosine(&a, &b) < -0.9, "{a:?} {b:?}");
+        assert!((cosine(&a, &a) - 1.0).abs() < 1e-6);
+        assert!(usual.vector(&[10.0, 1.0, 0.0, 5.0]).iter().all(|x| x.is_finite()));
+    }
+}

@@ -1,0 +1,108 @@
+//! Refuses a model that cannot work, in a sentence, before anything is loaded.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use base::failure::{Failure, OrFail, Result};
+use base::test_hooks::TestHook;
+use sha2::{Digest, Sha256};
+
+use crate::gguf::{self, GgufHeader};
+use crate::options::Serve;
+
+/// Code, scratch space and the tokenizer, beside weights and KV.
+const OVERHEAD: u64 = 400 << 20;
+
+/// A model that may be loaded, and how much of it there will be.
+#[derive(Clone, Debug)]
+pub struct CheckedModel {
+    /// What the file says about itself.
+    pub head: GgufHeader,
+    /// Tokens of one conversation.
+    pub context: u32,
+    /// Tokens of all conversations in memory.
+    pub cells: u32,
+}
+
+/// Checks file, hash and memory.
+pub fn check(serve: &Serve) -> Result<CheckedModel> {
+    let path = &serve.model;
+    let length = std::fs::metadata(path).or_fail(|| unreadable(path))?.len();
+    let head = gguf::read(path).map_err(|why| {
+        Failure::usage(unreadable(path)).because(why).next("g3 model pull").next("g3 model list")
+    })?;
+    if length < head.length {
+        let why = format!("it has {length} of {} bytes: it was cut off", head.length);
+        return Err(Failure::usage(unreadable(path)).because(why).next("g3 model pull"));
+    }
+    if let Some(wanted) = &serve.sha256 {
+        check_hash(path, wanted)?;
+    }
+    let context = serve.context.min(u32::try_from(head.context).unwrap_or(u32::MAX));
+    let affordable = (serve.memory << 20) / head.kv_bytes.max(1);
+    let wanted = u64::from(context) * u64::from(serve.parallel);
+    let cells = wanted.min(affordable.max(u64::from(context))).next_multiple_of(256);
+    let checked = CheckedModel { context, cells: u32::try_from(cells).unwrap_or(context), head };
+    check_memory(path, need(&checked, length), available())?;
+    Ok(checked)
+}
+
+fn unreadable(path: &Path) -> String {
+    format!("cannot use the model file `{}`", path.display())
+}
+
+fn check_hash(path: &Path, wanted: &str) -> Result<()> {
+    let found = hash(path).or_fail(|| unreadable(path))?;
+    if found.eq_ignore_ascii_case(wanted) {
+        return Ok(());
+    }
+    Err(Failure::usage(unreadable(path))
+        .because(format!("its SHA-256 is {found}, and {wanted} was pinned"))
+        .next("g3 model pull"))
+}
+
+/// The SHA-256 of a file, in hex.
+pub fn hash(path: &Path) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    io::copy(&mut File::open(path)?, &mut HashWriter(&mut hash))?;
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+struct HashWriter<'a>(&'a mut Sha256);
+
+impl io::Write for HashWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Weights (repacked for the processor, up to 1.6 times the file: measured), KV and the rest.
+fn need(checked: &CheckedModel, length: u64) -> u64 {
+    length / 10 * 16 + u64::from(checked.cells) * checked.head.kv_bytes + OVERHEAD
+}
+
+fn check_memory(path: &Path, need: u64, available: Option<u64>) -> Result<()> {
+    let Some(available) = available.filter(|available| *available < need) else { return Ok(()) };
+    let why = format!("it needs {} MiB and {} MiB are free", need >> 20, available >> 20);
+    Err(Failure::usage(format!("too little memory for the model `{}`", path.display()))
+        .because(why)
+        .next("close other programs")
+        .next("a smaller model: g3 model pull qwen2.5-coder-0.5b")
+        .next("a smaller context: context_length in [providers.embedded.default]"))
+}
+
+/// `MemAvailable`, or what a test set.
+fn available() -> Option<u64> {
+    if let Some(bytes) = TestHook::Memory.number() {
+        return Some(bytes);
+    }
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}

@@ -1,0 +1,158 @@
+//! Free text in which calls stand between marks: `<tool_call>{…}</tool_call>`.
+
+use serde_json::Value;
+
+use crate::json_envelope::{ModelOutput, Utf8Decoder};
+use crate::json_scanner::JsonScanner;
+
+/// Where a call begins.
+pub const BEGIN: &str = "<tool_call>";
+/// Where it ends.
+pub const END: &str = "</tool_call>";
+
+/// Reads free text while it is written.
+#[derive(Clone, Debug, Default)]
+pub struct ToolCallParser {
+    words: Utf8Decoder,
+    held: String,
+    call: Option<Call>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Call {
+    scanner: JsonScanner,
+    raw: String,
+}
+
+impl ToolCallParser {
+    /// Takes the next bytes; gives words and calls as they are complete.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<ModelOutput> {
+        let text = self.words.push(bytes);
+        self.held.push_str(&text);
+        let mut said = Vec::new();
+        while self.step(&mut said) {}
+        said
+    }
+
+    /// Whether a call is being written.
+    pub fn in_call(&self) -> bool {
+        self.call.is_some()
+    }
+
+    /// What followed the mark of the call that is being written.
+    pub fn begun(&self) -> &str {
+        self.call.as_ref().map_or("", |call| &call.raw)
+    }
+
+    /// What is left when nothing more is written.
+    pub fn finish(mut self) -> Option<ModelOutput> {
+        match self.call.take() {
+            Some(call) => Some(call.said(true)),
+            None if self.held.is_empty() => None,
+            None => Some(ModelOutput::Text(self.held)),
+        }
+    }
+
+    /// One step; false when more must be heard first.
+    fn step(&mut self, said: &mut Vec<ModelOutput>) -> bool {
+        if let Some(call) = &mut self.call {
+            while !call.scanner.ended() {
+                let Some(next) = self.held.chars().next() else { return false };
+                self.held.drain(..next.len_utf8());
+                call.raw.push(next);
+                for byte in next.to_string().bytes() {
+                    call.scanner.push(byte);
+                }
+            }
+            let rest = self.held.trim_start();
+            if rest.len() < END.len() && END.starts_with(rest) {
+                return false;
+            }
+            let rest = rest.strip_prefix(END).unwrap_or(rest).to_owned();
+            said.extend(self.call.take().map(|call| call.said(false)));
+            self.held = rest;
+            return true;
+        }
+        if let Some((before, after)) = self.held.split_once(BEGIN) {
+            if !before.is_empty() {
+                said.push(ModelOutput::Text(before.to_owned()));
+            }
+            self.held = after.to_owned();
+            self.call = Some(Call::default());
+            return true;
+        }
+        let keep = partial(&self.held, BEGIN);
+        let rest = self.held.split_off(self.held.len() - keep);
+        let ready = std::mem::replace(&mut self.held, rest);
+        if !ready.is_empty() {
+            said.push(ModelOutput::Text(ready));
+        }
+        false
+    }
+}
+
+impl Call {
+    fn said(self, cut: bool) -> ModelOutput {
+        let raw =
+            self.raw.clone() + if cut { self.scanner.closing() } else { String::new() }.as_str();
+        let value: Value = serde_json::from_str(&raw).unwrap_or_default();
+        let name = value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let args =
+            value.get("arguments").cloned().unwrap_or_else(|| Value::Object(Default::default()));
+        ModelOutput::Call { name, args, cut }
+    }
+}
+
+/// How many bytes at the end of a text may be the beginning of the mark.
+fn partial(text: &str, mark: &str) -> usize {
+    (1..mark.len()).rev().find(|n| text.ends_with(&mark[..*n])).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str, split: usize) -> Vec<ModelOutput> {
+        let mut marked = ToolCallParser::default();
+        let mut all = marked.push(&text.as_bytes()[..split]);
+        all.extend(marked.push(&text.as_bytes()[split..]));
+        all.extend(marked.finish());
+        // Words may come in any pieces.
+        let mut joined: Vec<ModelOutput> = Vec::new();
+        for said in all {
+            match (joined.last_mut(), said) {
+                (Some(ModelOutput::Text(before)), ModelOutput::Text(text)) => {
+                    before.push_str(&text)
+                }
+                (_, said) => joined.push(said),
+            }
+        }
+        joined
+    }
+
+    #[test]
+    fn words_and_calls_read_the_same_at_every_split() {
+        let text = "I läs <tool it.\n<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"c\": \"}<é\"}}\n</tool_call>\n<tool_call>{\"name\":\"b\",\"arguments\":{}}</tool_call>";
+        let call = |name: &str, args| ModelOutput::Call { name: name.into(), args, cut: false };
+        let wanted = vec![
+            ModelOutput::Text("I läs <tool it.\n".into()),
+            call("shell", json!({"c": "}<é"})),
+            ModelOutput::Text("\n".into()),
+            call("b", json!({})),
+        ];
+        for split in 0..=text.len() {
+            assert_eq!(read(text, split), wanted, "split at {split}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_never_ends_is_cut() {
+        let said = read("<tool_call>{\"name\":\"w\",\"arguments\":{\"t\":\"ab", 12);
+        assert_eq!(
+            said,
+            [ModelOutput::Call { name: "w".into(), args: json!({"t": "ab"}), cut: true }]
+        );
+    }
+}

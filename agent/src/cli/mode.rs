@@ -1,0 +1,245 @@
+//! Which mode a command line means, and which flags each mode honours: every other is an error.
+
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, Result};
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use super::AgentArgs;
+use crate::modes::autonomous::{RunOrigin, RunRequest, requirements};
+use crate::modes::planning;
+use agent_core::run::AgentSettings;
+
+/// Flags that choose a mode, and those that belong to one.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ModeArgs {
+    /// Run a player and a coach in rounds until the requirements are met
+    #[arg(long)]
+    autonomous: bool,
+    /// Read requirements interactively; run --autonomous rounds after each one
+    #[arg(long)]
+    auto: bool,
+    #[command(flatten)]
+    plan: PlanArgs,
+    /// With --autonomous: requirements, or a file with them [default: requirements.md]
+    #[arg(long, value_name = "TEXT|FILE")]
+    requirements: Option<String>,
+    /// With --autonomous, --auto and --planning: check that must pass, run with `sh -c` (repeatable)
+    #[arg(long = "check", value_name = "LINE")]
+    checks: Vec<String>,
+    /// List the personas
+    #[arg(long)]
+    pub list_agents: bool,
+}
+
+/// Flags of planning mode.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct PlanArgs {
+    /// Plan interactively: refine g3-plan/new_requirements.md, approve it, implement it, commit
+    /// it
+    #[arg(long)]
+    planning: bool,
+    /// With --planning: directory with the code and its g3-plan/ [default: the working directory]
+    #[arg(long, value_name = "DIR")]
+    codepath: Option<String>,
+    /// With --planning: do not use git, and do not commit
+    #[arg(long)]
+    no_git: bool,
+    /// With --planning: answer every question with yes
+    #[arg(long)]
+    yes: bool,
+}
+
+impl ModeArgs {
+    /// Whether a mode is named.
+    pub fn is_some(&self) -> bool {
+        self.autonomous || self.auto || self.plan.planning
+    }
+
+    /// The directory that `--codepath` means, seen from this one.
+    pub fn code_path(&self, cwd: &Path) -> Result<Option<PathBuf>> {
+        self.plan.codepath.as_ref().map(|typed| planning::code_path(typed, cwd)).transpose()
+    }
+}
+
+/// A way of working with an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One task, then the end.
+    Once,
+    /// A conversation.
+    Interactive,
+    /// Player and coach.
+    Autonomous,
+    /// Player and coach, again with each new requirement.
+    Accumulative,
+    /// From a wish to a commit.
+    Planning,
+    /// No work: the list of personas.
+    List,
+}
+
+use Mode::{Accumulative, Autonomous, Interactive, List, Once, Planning};
+
+impl Mode {
+    /// The way that is meant.
+    pub fn of(mode: &ModeArgs, has_task: bool) -> Mode {
+        match has_task {
+            _ if mode.autonomous => Autonomous,
+            _ if mode.auto => Accumulative,
+            _ if mode.plan.planning => Planning,
+            true => Once,
+            false => Interactive,
+        }
+    }
+
+    /// What the trace calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Once => "once",
+            Interactive => "interactive",
+            Autonomous => "autonomous",
+            Accumulative => "accumulative",
+            Planning => "planning",
+            List => "list",
+        }
+    }
+
+    fn shown(self) -> &'static str {
+        match self {
+            Once => "g3 TASK",
+            Interactive => "an interactive session",
+            Autonomous => "g3 --autonomous",
+            Accumulative => "g3 --auto",
+            Planning => "g3 --planning",
+            List => "g3 --list-agents",
+        }
+    }
+}
+
+/// A flag: clap's name for it, how it is typed, who honours it, and what to do elsewhere.
+type Flag = (&'static str, &'static str, &'static [Mode], &'static str);
+
+const WORK: &[Mode] = &[Once, Interactive, Autonomous, Accumulative, Planning];
+const ALL: &[Mode] = &[Once, Interactive, Autonomous, Accumulative, Planning, List];
+
+/// Every flag there is. A new mode adds itself where it belongs.
+const FLAGS: &[Flag] = &[
+    ("task", "a task", &[Once], "g3 --autonomous --requirements \"what must hold\""),
+    ("provider", "--provider", WORK, "omit it"),
+    ("model", "--model", WORK, "omit it"),
+    ("fallback_model", "--fallback-model", WORK, "omit it"),
+    ("config", "--config", ALL, ""),
+    ("workspace", "--workspace", ALL, ""),
+    ("trace_file", "--trace-file", WORK, "omit it"),
+    ("profile", "--profile", WORK, "omit it"),
+    ("resume", "--resume", &[Once, Interactive, Autonomous], "g3 --autonomous --resume"),
+    ("new_session", "--new-session", WORK, "omit it"),
+    ("chat", "--chat", &[Once, Interactive], "g3 --chat, without a mode"),
+    ("acd", "--acd", WORK, "omit it"),
+    ("memory", "--memory", WORK, "omit it"),
+    ("auto_memory", "--auto-memory", WORK, "omit it"),
+    ("no_auto_memory", "--no-auto-memory", WORK, "omit it"),
+    ("webdriver", "--webdriver", WORK, "omit it"),
+    ("chrome_headless", "--chrome-headless", WORK, "omit it"),
+    ("images", "--image", &[Once, Interactive], "g3 --image FILE TASK"),
+    ("agent", "--agent", &[Once, Interactive], "g3 --agent NAME TASK"),
+    ("codebase_fast_start", "--codebase-fast-start", &[Once, Interactive], "g3 --workspace DIR"),
+    ("autonomous", "--autonomous", &[Autonomous], "g3 --autonomous, without another mode"),
+    ("auto", "--auto", &[Accumulative], "g3 --auto, without another mode"),
+    ("planning", "--planning", &[Planning], "g3 --planning, without another mode"),
+    ("codepath", "--codepath", &[Planning], "g3 --workspace DIR"),
+    ("no_git", "--no-git", &[Planning], "g3 --planning --no-git"),
+    ("yes", "--yes", &[Planning], "omit it"),
+    ("requirements", "--requirements", &[Autonomous], "g3 --autonomous --requirements TEXT"),
+    ("checks", "--check", &[Autonomous, Accumulative, Planning], "g3 --autonomous --check LINE"),
+    ("list_agents", "--list-agents", &[List], ""),
+    ("max_turns", "--max-turns", WORK, "omit it"),
+    ("max_tokens", "--max-tokens", WORK, "omit it"),
+    ("budget", "--budget", WORK, "omit it"),
+    ("timeout", "--timeout", WORK, "omit it"),
+    ("json", "--json", &[Once, Autonomous, Planning, List], "g3 --json TASK"),
+    ("events", "--events", WORK, "omit it"),
+    ("quiet", "--quiet", WORK, "omit it"),
+];
+
+/// The flags that were typed.
+#[derive(Debug)]
+pub struct ExplicitFlags(Vec<&'static Flag>);
+
+impl ExplicitFlags {
+    /// Those that a command line has.
+    pub fn of(typed: &ArgMatches) -> ExplicitFlags {
+        let has = |(flag, ..): &&Flag| {
+            let known = typed.try_contains_id(flag).unwrap_or(false);
+            known && typed.value_source(flag) == Some(ValueSource::CommandLine)
+        };
+        ExplicitFlags(FLAGS.iter().filter(has).collect())
+    }
+
+    /// Refuses what this way does not honour.
+    pub fn fits(&self, way: Mode) -> Result<()> {
+        match self.0.iter().find(|(_, _, by, _)| !by.contains(&way)) {
+            Some((_, shown, _, instead)) => {
+                Err(Failure::usage(format!("{shown} cannot be used with {}", way.shown()))
+                    .next(*instead))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The autonomous run that is meant; for `--auto`, what all its runs have in common.
+pub fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Result<RunRequest> {
+    let requirements = args.mode.requirements.as_deref();
+    let how = match &args.resume {
+        Some(_) if requirements.is_some() => {
+            return Err(Failure::usage("--resume cannot be used with --requirements")
+                .next("g3 --autonomous --resume")
+                .next("g3 --autonomous --requirements TEXT, for a new run"));
+        }
+        Some(wanted) => RunOrigin::Resume(wanted.clone()),
+        None if way == Accumulative => RunOrigin::New(String::new()),
+        None => RunOrigin::New(requirements::text(requirements, &settings.cwd)?),
+    };
+    Ok(RunRequest {
+        settings,
+        how,
+        rounds: args.limits.max_turns,
+        checks: args.mode.checks.clone(),
+    })
+}
+
+/// The planning run that is meant.
+pub fn plan(settings: AgentSettings, args: &AgentArgs) -> Result<planning::PlanRequest> {
+    let PlanArgs { no_git, yes, .. } = args.mode.plan;
+    if args.show.json && !yes {
+        return Err(Failure::usage("--json requires --yes").next("g3 --planning --yes --json"));
+    }
+    let (rounds, checks) = (args.limits.max_turns, args.mode.checks.clone());
+    Ok(planning::PlanRequest { settings, git: !no_git, yes, rounds, checks })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn the_table_has_every_flag_there_is_and_no_other() {
+        let command = Cli::command();
+        let ids: Vec<&str> = command
+            .get_arguments()
+            .map(|arg| arg.get_id().as_str())
+            .filter(|id| !["help", "version"].contains(id))
+            .collect();
+        for id in &ids {
+            let rows = FLAGS.iter().filter(|(flag, ..)| flag == id).count();
+            assert_eq!(rows, 1, "`{id}` needs its row in the table of flags");
+        }
+        assert_eq!(ids.len(), FLAGS.len());
+    }
+}

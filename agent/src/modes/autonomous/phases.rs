@@ -1,0 +1,188 @@
+//! The three parts of a round: the player works, the harness checks, the coach judges.
+
+use std::time::{Duration, Instant};
+
+use base::event::{EventKind, NoticeLevel, RunStatus};
+use base::failure::{OrFail, Result};
+use planner::verdict::Verdict;
+use tokio_util::sync::CancellationToken;
+
+use super::budget::beyond;
+use super::checks::{self, CheckRunner};
+use super::coach::VerdictTool;
+use super::prompts::{self, CoachCase};
+use super::record::{PartCost, Round, RoundNote};
+use super::{End, Run, report};
+use agent_core::limits::UsageLimits;
+use agent_core::run::{AgentSession, root_of};
+use provider::message::{Message, MessageRole};
+use provider::off_loop;
+use tools::exec::confinement::CommandBox;
+
+/// How often the player's part of a round is tried.
+const PLAYER_TRIES: u32 = 3;
+/// How often a coach is asked, each time afresh.
+const COACH_TRIES: u32 = 2;
+/// Seconds that one check may take, unless configured.
+const CHECK_SECONDS: u64 = 3_600;
+
+/// What came of one coach: its verdict or why there is none, and what it cost.
+type CoachResult = (std::result::Result<Verdict, String>, PartCost);
+
+impl Run<'_> {
+    /// The player's part. A part that fails is tried again with the reason, then left to the coach.
+    pub async fn play(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
+        let of = (n, self.rounds.most);
+        self.bus.tell(report::playing(of.0, of.1, &self.work.facts().model));
+        let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
+        let prompt = prompts::play(&self.contract, of, before);
+        let asked = self.work.talk.request();
+        let goes_on = asked.contains(&prompt) || asked.starts_with(&prompts::interrupted(n));
+        let mut message = if goes_on { prompts::interrupted(n) } else { prompt };
+        message.push_str(&prompts::said(&self.rounds.said));
+        let since = Instant::now();
+        let mut why = None;
+        for _ in 0..PLAYER_TRIES {
+            let left = match self.purse.left(self.cost().usage) {
+                Ok(left) => left,
+                Err(limit) => return Ok(Some(End::Limit(limit))),
+            };
+            self.work.limits = UsageLimits { turns: self.work.limits.turns, ..left };
+            let message_now = Message::text(MessageRole::User, std::mem::take(&mut message));
+            let ended = self.work.part(message_now, cancel.child_token()).await;
+            why = match ended.status {
+                RunStatus::Done => None,
+                RunStatus::Cancelled => return Ok(Some(End::Cancelled)),
+                RunStatus::Failed | RunStatus::Limit | RunStatus::NotApproved => {
+                    let failure = ended.failure.map(|failure| failure.sentence());
+                    Some(failure.unwrap_or_else(|| "unknown reason".to_owned()))
+                }
+            };
+            let Some(reason) = &why else { break };
+            self.warn(format!("the player's part of round {n} ended early: {reason}"));
+            message = prompts::again(reason);
+        }
+        let cost = self.since_played(since);
+        self.note(RoundNote::Played { round: n, why, cost })?;
+        Ok(None)
+    }
+
+    /// The checks.
+    pub async fn check(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
+        if !self.contract.checks.is_empty() {
+            self.bus.tell(report::checking(n, self.rounds.most));
+        }
+        let logs = self.work.session.dir.join(format!("checks/round-{n}"));
+        let seconds = self.coach.config.studio.limits.check_seconds.unwrap_or(CHECK_SECONDS);
+        let most = Duration::from_secs(seconds);
+        let around = CommandBox::of(&self.coach.config.sandbox, &root_of(&self.place.cwd));
+        let at = CheckRunner { cwd: &self.place.cwd, logs: &logs, most, around: Some(&around) };
+        let ran = checks::run(&self.contract.checks, &at, cancel).await;
+        match ran.or_fail(|| "cannot run the checks")? {
+            Some(results) => self.note(RoundNote::Checked { round: n, results }).map(|()| None),
+            None => Ok(Some(End::Cancelled)),
+        }
+    }
+
+    /// The coach's part. A coach without a verdict is followed by another, who is shown less.
+    pub async fn judge(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
+        let mut judged: CoachResult = (Err(String::new()), PartCost::default());
+        for attempt in 0..COACH_TRIES {
+            let spent = self.cost().usage.plus(judged.1.usage);
+            let left = match self.purse.left(spent) {
+                Ok(left) => left,
+                Err(limit) => return Ok(Some(End::Limit(limit))),
+            };
+            let room = self.room >> attempt;
+            let Some((verdict, cost)) = self.one_coach(n, room, left, cancel).await? else {
+                return Ok(Some(End::Cancelled));
+            };
+            judged = (verdict, judged.1.plus(cost));
+            match &judged.0 {
+                Ok(_) => break,
+                Err(why) => self.warn(format!("no verdict in round {n}: {why}")),
+            }
+        }
+        let (verdict, cost) = judged;
+        let (verdict, why) = match verdict {
+            Ok(verdict) => (Some(verdict), None),
+            Err(why) => (None, Some(why)),
+        };
+        self.note(RoundNote::Judged { round: n, verdict, why, cost })?;
+        let round = self.round(n);
+        self.bus.tell(report::judged((n, self.rounds.most), &round));
+        Ok(None)
+    }
+
+    /// Asks one coach, in a conversation of its own. `None` when the user cancelled.
+    async fn one_coach(
+        &mut self,
+        n: u32,
+        room: usize,
+        left: UsageLimits,
+        cancel: &CancellationToken,
+    ) -> Result<Option<CoachResult>> {
+        let changes = self.place.since(&self.start, room / 2).await?;
+        let (of, now) = ((n, self.rounds.most), self.round(n));
+        let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
+        let case = CoachCase { round: of, now: &now, before, changes: &changes, room };
+        let message = prompts::judge(&self.contract, &case);
+        let tool = VerdictTool::new(self.contract.requirements.clone(), now.red());
+        let mut settings = self.coach.clone();
+        settings.role.own = Some(tool.clone());
+        let (name, session) = (self.free_name(n), self.work.session.clone());
+        let (bus, asker) = (self.bus.clone(), self.asker.clone());
+        let open = move || AgentSession::child_session(&settings, (&session, &name), bus, asker);
+        let mut work = off_loop(open).await?;
+        work.limits = UsageLimits { turns: work.limits.turns, ..left };
+        self.bus.tell(report::judging(of.0, of.1, &work.facts().model));
+        let since = Instant::now();
+        let ended =
+            work.part(Message::text(MessageRole::User, message), cancel.child_token()).await;
+        if ended.status == RunStatus::Cancelled {
+            return Ok(None);
+        }
+        let (turns, usage) = (work.talk.turns(), work.talk.usage());
+        let cost = PartCost { turns, usage, ms: millis(since) };
+        let verdict = tool.taken().map_err(|why| match ended.failure {
+            Some(failure) => failure.sentence(),
+            None => why,
+        });
+        Ok(Some((verdict, cost)))
+    }
+
+    /// A name that no coach before has: each begins afresh, also after a crash.
+    fn free_name(&self, n: u32) -> String {
+        let names = (1..).map(|k| match k {
+            1 => format!("coach-{n}"),
+            k => format!("coach-{n}-{k}"),
+        });
+        let mut free = names.filter(|name| !self.work.session.dir.join(name).exists());
+        free.next().unwrap_or_default()
+    }
+
+    fn round(&self, n: u32) -> Round {
+        self.rounds.rounds.get(n as usize - 1).cloned().unwrap_or_default()
+    }
+
+    /// What the player used since its last part was written down; parts that a crash cut short
+    /// count as well.
+    fn since_played(&self, since: Instant) -> PartCost {
+        let (known, talk) = (self.rounds.played(), &self.work.talk);
+        let usage = beyond(talk.usage(), known.usage);
+        PartCost { turns: talk.turns().saturating_sub(known.turns), usage, ms: millis(since) }
+    }
+
+    /// What the run used so far.
+    pub fn cost(&self) -> PartCost {
+        self.rounds.cost().plus(self.since_played(Instant::now()))
+    }
+
+    fn warn(&self, text: String) {
+        self.bus.tell(EventKind::Notice { level: NoticeLevel::Warning, text });
+    }
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

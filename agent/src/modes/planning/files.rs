@@ -1,0 +1,206 @@
+//! The files of `g3-plan/`, the state beside them, and the history.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base::clock::Clock;
+use base::config::trust::hash;
+use base::event::Usage;
+use base::failure::{Failure, OrFail, Result};
+use base::files;
+use jiff::tz::TimeZone;
+use planner::document;
+use planner::history::{HistoryEvent, HistoryLine};
+use planner::planning_stage::{CurrentRequirements, NewRequirements, PlanningFiles};
+use serde::{Deserialize, Serialize};
+
+pub const NEW: &str = "new_requirements.md";
+pub const CURRENT: &str = "current_requirements.md";
+pub const LIST: &str = "todo.g3.md";
+const HISTORY: &str = "planner_history.txt";
+/// Bytes of a requirements file at most.
+const MOST: u64 = 1 << 20;
+
+/// What is known of the requirements at work, besides the files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RequirementsRecord {
+    /// The hash of the text that the user approved.
+    pub approved: Option<String>,
+    /// What the files were like before the work, as a tree of the checkpoints.
+    pub tree: Option<String>,
+    /// The rounds of player and coach are over.
+    pub played: bool,
+    /// The user said that it is complete: the time in the names of the archive.
+    pub completed: Option<String>,
+    /// Both files were archived.
+    pub archived: bool,
+    /// The commit message.
+    pub message: Option<String>,
+    /// What the questions of planning itself cost: those besides the rounds of player and coach.
+    pub asked: Usage,
+}
+
+/// The directory of a plan.
+#[derive(Clone, Debug)]
+pub struct PlanDir {
+    /// Where the code is.
+    pub code: PathBuf,
+    /// `g3-plan/` in it.
+    pub dir: PathBuf,
+    /// What is known.
+    pub state: RequirementsRecord,
+    clock: Clock,
+}
+
+impl PlanDir {
+    /// Opens, or makes, the plan of a code path.
+    pub fn open(code: &Path) -> Result<PlanDir> {
+        let dir = code.join("g3-plan");
+        if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
+            return Err(Failure::usage(format!("{} is a symbolic link", dir.display()))
+                .because("the plan would be written to another directory")
+                .next(format!("rm {}", dir.display())));
+        }
+        fs::create_dir_all(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
+        let mut place = PlanDir {
+            code: code.to_owned(),
+            dir,
+            state: RequirementsRecord::default(),
+            clock: Clock::from_env(),
+        };
+        let file = place.state_file();
+        place.state = match fs::read(&file) {
+            Ok(text) => serde_json::from_slice(&text)
+                .or_fail(|| format!("cannot read {}", file.display()))?,
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => RequirementsRecord::default(),
+            Err(why) => return Err(why).or_fail(|| format!("cannot read {}", file.display())),
+        };
+        if !place.file(HISTORY).exists() {
+            place.write(HISTORY, "")?;
+        }
+        Ok(place)
+    }
+
+    /// Where what is not meant to be committed is kept: out of reach of commands.
+    pub fn keep(&self) -> PathBuf {
+        agent_core::session::workspace(&self.code).join("planning")
+    }
+
+    fn state_file(&self) -> PathBuf {
+        self.keep().join("state.json")
+    }
+
+    /// Writes the state down.
+    pub fn save(&self) -> Result<()> {
+        let file = self.state_file();
+        let failed = || format!("cannot write {}", file.display());
+        fs::create_dir_all(self.keep()).or_fail(failed)?;
+        files::replace_json(&file, &self.state).or_fail(failed)
+    }
+
+    /// The plan is over: nothing is at work any more.
+    pub fn forget(&mut self) -> Result<()> {
+        self.state = RequirementsRecord::default();
+        self.save()
+    }
+
+    /// A file of `g3-plan/`.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The text of a file; `None` where there is none.
+    pub fn read(&self, name: &str) -> Result<Option<String>> {
+        let file = self.file(name);
+        let failed = || format!("cannot read {}", file.display());
+        match fs::metadata(&file) {
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Ok(facts) if facts.len() > MOST => {
+                return Err(
+                    Failure::usage(failed()).because(format!("it has more than {MOST} bytes"))
+                );
+            }
+            Ok(_) | Err(_) => {}
+        }
+        let bytes = fs::read(&file).or_fail(failed)?;
+        let text = String::from_utf8(bytes);
+        text.map(Some).map_err(|_| Failure::usage(failed()).because("it is not UTF-8"))
+    }
+
+    /// Puts a text in the place of a file.
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+        let file = self.file(name);
+        files::replace(&file, text.as_bytes())
+            .or_fail(|| format!("cannot write {}", file.display()))
+    }
+
+    /// Gives a file another name; one that is gone was renamed before an interruption.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (self.file(from), self.file(to));
+        match fs::rename(&from, &to) {
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound && to.exists() => Ok(()),
+            renamed => renamed.or_fail(|| format!("cannot rename {}", from.display())),
+        }
+    }
+
+    /// The text that is to be implemented, without what the user wrote first.
+    pub fn wanted(&self) -> Result<Option<String>> {
+        let text = self.read(CURRENT)?;
+        Ok(text.map(|text| section(&text).to_owned()))
+    }
+
+    /// What there is.
+    pub fn found(&self) -> Result<PlanningFiles> {
+        let new = match self.read(NEW)? {
+            Some(text) if document::current(&text).is_some() => NewRequirements::Refined,
+            Some(text) if !text.trim().is_empty() => NewRequirements::Raw,
+            Some(_) | None => NewRequirements::None,
+        };
+        let state = &self.state;
+        let current = match self.wanted()? {
+            _ if state.completed.is_some() && !state.archived => CurrentRequirements::Completed,
+            None => CurrentRequirements::None,
+            Some(text) if state.approved.as_ref() != Some(&hash(text.as_bytes())) => {
+                CurrentRequirements::Unapproved
+            }
+            Some(_) if state.played => CurrentRequirements::Played,
+            Some(_) => CurrentRequirements::Approved,
+        };
+        Ok(PlanningFiles { new, current, todo: self.file(LIST).exists(), archived: state.archived })
+    }
+
+    /// Writes a line of the history.
+    pub fn tell(&self, what: HistoryEvent) -> Result<()> {
+        let line = HistoryLine { time: self.time("%Y-%m-%d %H:%M:%S"), what };
+        let file = self.file(HISTORY);
+        let failed = || format!("cannot write {}", file.display());
+        let mut text = fs::read(&file).or_fail(failed)?;
+        if text.last().is_some_and(|last| *last != b'\n') {
+            text.push(b'\n');
+        }
+        text.extend(line.text().into_bytes());
+        files::replace(&file, &text).or_fail(failed)
+    }
+
+    /// The last thing that happened.
+    pub fn last(&self) -> Result<Option<HistoryEvent>> {
+        let text = self.read(HISTORY)?.unwrap_or_default();
+        Ok(planner::history::read(&text).pop().map(|line| line.what))
+    }
+
+    /// The history, for whoever is to know it.
+    pub fn history(&self) -> Result<String> {
+        Ok(self.read(HISTORY)?.unwrap_or_default())
+    }
+
+    /// Now, in local time.
+    pub fn time(&self, shape: &str) -> String {
+        self.clock.now().to_zoned(TimeZone::system()).strftime(shape).to_string()
+    }
+}
+
+/// What of a text is to be implemented.
+pub fn section(text: &str) -> &str {
+    document::current(text).unwrap_or(text)
+}

@@ -1,0 +1,310 @@
+//! The user's repository: what it is like, what the work changed in it, and a commit of that and
+//! of nothing else. Index and files of the user stay as they are.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::git::{self, Git, checked};
+use base::process::OutputLimits;
+use planner::staging::left_out;
+
+use agent_core::session::checkpoint::Checkpoints;
+
+/// Seconds that one call of git may take.
+const PATIENCE: u64 = 120;
+/// No file: the mode that git's lists give it.
+const ABSENT: &str = "000000";
+
+/// A file in a tree or an index: mode and object. Absent files have none.
+type Entry = Option<(String, String)>;
+type Entries = BTreeMap<Vec<u8>, (String, String)>;
+
+/// A repository of the user.
+#[derive(Clone, Debug)]
+pub struct UserTree {
+    git: Git,
+    /// The top of its working tree.
+    pub top: PathBuf,
+    /// Where the checkpoints are.
+    keep: PathBuf,
+}
+
+/// What a commit would hold.
+#[derive(Clone, Debug, Default)]
+pub struct CommitSelection {
+    /// The commit that it stands on; none in a repository without any.
+    pub head: Option<String>,
+    /// Path, what the commit has there, and what the index has then.
+    taken: Vec<(Vec<u8>, Entry, Entry)>,
+    /// What is left out, and why; paths for people.
+    pub left: Vec<(String, &'static str)>,
+}
+
+impl CommitSelection {
+    /// The paths, for people.
+    pub fn paths(&self) -> Vec<String> {
+        self.taken.iter().map(|(path, ..)| shown(path)).collect()
+    }
+}
+
+impl UserTree {
+    /// The repository of a directory; `None` outside of any.
+    pub fn of(code: &Path, keep: PathBuf) -> Result<Option<UserTree>> {
+        git::version()?;
+        let Ok((_, git_dir)) = git::discover(code) else { return Ok(None) };
+        let top = agent_core::run::root_of(code);
+        let git = Git::at(git_dir).with_work_tree(&top);
+        Ok(Some(UserTree { git, top, keep }))
+    }
+
+    /// The branch, or the short name of the commit where there is none.
+    pub fn branch(&self) -> Result<String> {
+        let branch = self.git.run(&["symbolic-ref", "--quiet", "--short", "HEAD"]);
+        match (branch, self.head()) {
+            (Ok(branch), _) => Ok(branch),
+            (Err(_), Some(head)) => Ok(base::text::head(&head, 12).to_owned()),
+            (Err(why), None) => Err(why).or_fail(|| "HEAD of the repository cannot be read"),
+        }
+    }
+
+    /// The commit that is checked out.
+    pub fn head(&self) -> Option<String> {
+        self.git.run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()
+    }
+
+    /// Refuses where git does not know who commits: before any work is paid for.
+    pub fn refuse_nobody(&self) -> Result<()> {
+        self.call(&["var", "GIT_COMMITTER_IDENT"], None).map(drop)
+    }
+
+    /// What is not committed, as git's short status has it, one line a file.
+    pub fn dirty(&self) -> Result<Vec<String>> {
+        let output = self.call(&["status", "--porcelain=v1", "-z", "--no-renames"], None)?;
+        Ok(parts(&output).map(|line| shown(&line)).collect())
+    }
+
+    /// What the files are like now, as a tree of the checkpoints.
+    pub fn take(&self) -> Result<String> {
+        Checkpoints::open(&self.keep, &self.top)?.take()
+    }
+
+    /// What of the changes since a picture was taken can be committed. What the user had changed
+    /// before is told apart line by line, or left out whole. Files below `whole` are ours.
+    pub fn pick(&self, since: &str, whole: &Path) -> Result<CommitSelection> {
+        let pictures = Checkpoints::open(&self.keep, &self.top)?;
+        let now = pictures.take()?;
+        let head = self.head();
+        let committed = match &head {
+            Some(head) => entries(&self.call(&["ls-tree", "-r", "-z", "--full-tree", head], None)?),
+            None => Entries::new(),
+        };
+        let staged = index(&self.call(&["ls-files", "--stage", "-z", "--full-name"], None)?);
+        let whole = whole.strip_prefix(&self.top).unwrap_or(whole).as_os_str().as_bytes().to_vec();
+        let mut pick = CommitSelection { head, ..CommitSelection::default() };
+        for (path, before, after) in pictures.changed(since, &now)? {
+            let ours = path.starts_with(&[&whole[..], b"/"].concat());
+            let name = shown(&path);
+            if let Some(why) = left_out(&name).filter(|_| !ours) {
+                pick.left.push((name, why));
+                continue;
+            }
+            let before = if ours { committed.get(&path).cloned() } else { before };
+            let after = self.bring(&pictures, after)?;
+            let unknown = |known: &Entries| !known.contains_key(&path);
+            if after.is_none() && unknown(&committed) && unknown(&staged) {
+                // It was never in git, and it is gone.
+                continue;
+            }
+            let change = (&before, &after);
+            let in_commit = self.moved(committed.get(&path).cloned(), change, &pictures)?;
+            let in_index = self.moved(staged.get(&path).cloned(), change, &pictures)?;
+            match (in_commit, in_index) {
+                (Some(in_commit), Some(in_index)) => pick.taken.push((path, in_commit, in_index)),
+                _ => pick.left.push((name, "it also contains your own changes")),
+            }
+        }
+        Ok(pick)
+    }
+
+    /// Commits what was picked, with this message, and gives the commit. The index first: a stop
+    /// in between leaves the work staged.
+    pub fn commit(&self, pick: &CommitSelection, message: &str) -> Result<String> {
+        let scratch = tempfile::tempdir_in(&self.keep).or_fail(|| "cannot make a directory")?;
+        let index = scratch.path().join("index");
+        let list = |entry: fn(&(Vec<u8>, Entry, Entry)) -> &Entry| -> Vec<u8> {
+            pick.taken.iter().flat_map(|one| listed(&one.0, entry(one))).collect()
+        };
+        if let Some(head) = &pick.head {
+            self.call_with(&["read-tree", head], None, Some(&index))?;
+        }
+        let update = ["update-index", "-z", "--index-info"];
+        self.call_with(&update, Some(list(|one| &one.1)), Some(&index))?;
+        let tree = self.call_with(&["write-tree"], None, Some(&index))?;
+        let tree = String::from_utf8_lossy(&tree).trim().to_owned();
+        let mut args = vec!["commit-tree", &tree, "-F", "-"];
+        args.extend(pick.head.iter().flat_map(|head| ["-p", head]));
+        let commit = self.call(&args, Some(message.as_bytes().to_vec()))?;
+        let commit = String::from_utf8_lossy(&commit).trim().to_owned();
+        self.call(&update, Some(list(|one| &one.2)))?;
+        base::files::step("g3.planning.staged");
+        let none = "0".repeat(commit.len());
+        let old = pick.head.as_ref().unwrap_or(&none);
+        let subject = message.lines().next().unwrap_or_default();
+        let moved = ["update-ref", "-m", &format!("commit: {subject}"), "HEAD", &commit, old];
+        self.call(&moved, None).map_err(|failure| {
+            failure.next("the branch changed; run g3 --planning again to commit on top")
+        })?;
+        Ok(commit)
+    }
+
+    /// An entry as a change of the work makes it: `None` where the change cannot be told apart
+    /// from what else the entry has.
+    fn moved(
+        &self,
+        has: Entry,
+        (before, after): (&Entry, &Entry),
+        pictures: &Checkpoints,
+    ) -> Result<Option<Entry>> {
+        if has == *before || has == *after {
+            return Ok(Some(after.clone()));
+        }
+        let (Some(has), Some(before), Some(after)) = (has, before, after) else { return Ok(None) };
+        let before = self.bring(pictures, Some(before.clone()))?;
+        let Some(before) = before.filter(|it| it.0 == has.0 && it.0 == after.0) else {
+            return Ok(None);
+        };
+        let scratch = tempfile::tempdir_in(&self.keep).or_fail(|| "cannot make a directory")?;
+        let mut files = Vec::new();
+        for (name, object) in [("has", &has.1), ("before", &before.1), ("after", &after.1)] {
+            let file = scratch.path().join(name);
+            let bytes = self.call(&["cat-file", "blob", object], None)?;
+            std::fs::write(&file, bytes).or_fail(|| "cannot write a file")?;
+            files.push(file.into_os_string());
+        }
+        let args: Vec<OsString> =
+            ["merge-file", "-p", "-q"].map(OsString::from).into_iter().chain(files).collect();
+        let merged = self.git.job(&args).output(OutputLimits::seconds(PATIENCE));
+        let merged = merged.or_fail(|| "cannot merge a file")?;
+        if !merged.ok() {
+            return Ok(None);
+        }
+        let object = self.call(&["hash-object", "-w", "--stdin"], Some(merged.stdout))?;
+        Ok(Some(Some((has.0, String::from_utf8_lossy(&object).trim().to_owned()))))
+    }
+
+    /// Makes sure that the user's repository has an object of the checkpoints.
+    fn bring(&self, pictures: &Checkpoints, entry: Entry) -> Result<Entry> {
+        let Some((mode, object)) = entry else { return Ok(None) };
+        if self.git.run(&["cat-file", "-e", &object]).is_err() {
+            let bytes = pictures.blob(&object)?;
+            self.call(&["hash-object", "-w", "--stdin"], Some(bytes))?;
+        }
+        Ok(Some((mode, object)))
+    }
+
+    fn call(&self, args: &[&str], input: Option<Vec<u8>>) -> Result<Vec<u8>> {
+        self.call_with(args, input, None)
+    }
+
+    fn call_with(
+        &self,
+        args: &[&str],
+        input: Option<Vec<u8>>,
+        index: Option<&Path>,
+    ) -> Result<Vec<u8>> {
+        let mut job = self.git.job(args);
+        // Who commits is the user's word, wherever it is said.
+        for part in ["NAME", "EMAIL", "DATE"] {
+            let said = |who: &str| std::env::var_os(format!("GIT_{who}_{part}"));
+            let author = said("AUTHOR");
+            let committer = said("COMMITTER").or_else(|| author.clone());
+            for (who, value) in [("AUTHOR", author), ("COMMITTER", committer)] {
+                if let Some(value) = value {
+                    job = job.env(format!("GIT_{who}_{part}"), value);
+                }
+            }
+        }
+        if let Some(index) = index {
+            job = job.env("GIT_INDEX_FILE", index);
+        }
+        if let Some(input) = input {
+            job = job.input(input);
+        }
+        let output = job.output(OutputLimits::seconds(PATIENCE)).map_err(git::GitError::from);
+        let output = output.and_then(|output| checked(args, output));
+        let output = output.map_err(|why| {
+            let failure = Failure::failed("git failed");
+            match why.to_string() {
+                why if why.contains("tell me who you are") => {
+                    let hint = "git config user.name \"…\"; git config user.email \"…\"";
+                    failure.because("git does not know who you are").next(hint)
+                }
+                why => failure.because(why),
+            }
+        })?;
+        Ok(output.stdout)
+    }
+}
+
+/// A line for `update-index --index-info`.
+fn listed(path: &[u8], entry: &Entry) -> Vec<u8> {
+    let (mode, object) = match entry {
+        Some((mode, object)) => (mode.as_str(), object.clone()),
+        None => (ABSENT, "0".repeat(40)),
+    };
+    [format!("{mode} {object}\t").as_bytes(), path, &[0]].concat()
+}
+
+fn parts(output: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    output.split(|byte| *byte == 0).filter(|part| !part.is_empty()).map(<[u8]>::to_vec)
+}
+
+/// `MODE TYPE OBJECT TAB PATH`, without repositories inside.
+fn entries(output: &[u8]) -> Entries {
+    let entry = |line: Vec<u8>| {
+        let tab = line.iter().position(|byte| *byte == b'\t')?;
+        let words = String::from_utf8_lossy(&line[..tab]).into_owned();
+        let mut words = words.split(' ').map(str::to_owned);
+        let (mode, kind, object) = (words.next()?, words.next()?, words.next()?);
+        (kind == "blob").then(|| (line[tab + 1..].to_vec(), (mode, object)))
+    };
+    parts(output).filter_map(entry).collect()
+}
+
+/// `MODE OBJECT STAGE TAB PATH`; what is in conflict counts as something that nothing matches.
+fn index(output: &[u8]) -> Entries {
+    let entry = |line: Vec<u8>| {
+        let tab = line.iter().position(|byte| *byte == b'\t')?;
+        let words = String::from_utf8_lossy(&line[..tab]).into_owned();
+        let mut words = words.split(' ').map(str::to_owned);
+        let (mode, object, stage) = (words.next()?, words.next()?, words.next()?);
+        let mode = if stage == "0" { mode } else { "conflict".to_owned() };
+        Some((line[tab + 1..].to_vec(), (mode, object)))
+    };
+    parts(output).filter_map(entry).collect()
+}
+
+/// A path for people.
+fn shown(path: &[u8]) -> String {
+    OsString::from_vec(path.to_vec()).as_os_str().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_with_any_path() {
+        let list = b"100644 blob aa\ta \xc3\xbc\nb\x00160000 commit bb\tsub\x00";
+        let found = entries(list);
+        assert_eq!(found.len(), 1);
+        assert_eq!(shown(found.keys().next().unwrap()), "a ü\nb");
+        let found = index(b"100644 aa 0\tx\x00100644 bb 2\ty\x00");
+        assert_eq!(found[&b"x"[..]].0, "100644");
+        assert_eq!(found[&b"y"[..]].0, "conflict");
+        assert_eq!(listed(b"x", &None), format!("000000 {}\tx\0", "0".repeat(40)).into_bytes());
+    }
+}

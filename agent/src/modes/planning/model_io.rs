@@ -1,0 +1,163 @@
+//! A model that can only look, and gives its one result by a tool of its own.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::event::{RunStatus, Usage};
+use base::failure::{Failure, Result};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::modes::autonomous::RoundBudget;
+use agent_core::bus::Bus;
+use agent_core::prompt::Identity;
+use agent_core::role::{AgentRole, RoleTool};
+use agent_core::run::{AgentSession, AgentSettings, SessionSelector};
+use gate::Asker;
+use provider::message::{Message, MessageRole as Speaker};
+use provider::{self, ProviderChoice, ToolDefinition};
+use tools::output::ToolOutput;
+use tools::profile::Profile;
+
+/// Reads the arguments of the tool; the error tells the model what is wrong with them.
+type Reader = Box<dyn Fn(&Value) -> std::result::Result<String, String> + Send + Sync>;
+
+/// A tool by which a model gives a text.
+pub struct TextTool {
+    spec: ToolDefinition,
+    read: Reader,
+    taken: Mutex<Option<String>>,
+}
+
+/// Who is asked for what.
+pub struct ModelTask {
+    /// How the model is told to work.
+    pub identity: &'static str,
+    /// The session's title.
+    pub title: &'static str,
+    /// What it is asked.
+    pub message: String,
+}
+
+/// Who hears what happens, and who can be asked.
+pub type PlanListeners = (Arc<Bus>, Option<Arc<dyn Asker>>);
+
+/// What came of it.
+pub enum ModelText {
+    /// The text.
+    Text(String),
+    /// There is none that counts.
+    Nothing(Failure),
+    /// The user cancelled.
+    Cancelled,
+}
+
+impl fmt::Debug for TextTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Given").field("name", &self.spec.name).finish_non_exhaustive()
+    }
+}
+
+impl TextTool {
+    /// A tool whose arguments are read so.
+    pub fn by(
+        spec: ToolDefinition,
+        read: impl Fn(&Value) -> std::result::Result<String, String> + Send + Sync + 'static,
+    ) -> TextTool {
+        TextTool { spec, read: Box::new(read), taken: Mutex::default() }
+    }
+
+    fn taken(&self) -> Option<String> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks the planner's model and adds what that cost. One that gives nothing is asked once more, without anything to
+    /// look at; a small one, which gets lost in looking, begins with that.
+    pub async fn ask(
+        self,
+        settings: &AgentSettings,
+        asked: ModelTask,
+        heard: PlanListeners,
+        (cancel, spent): (CancellationToken, &mut Usage),
+    ) -> Result<ModelText> {
+        let choice = choice(settings);
+        let small = provider::open(&settings.config, &choice)?.facts().small;
+        let tool = Arc::new(self);
+        let mut came = ModelText::Cancelled;
+        let purse = RoundBudget::new(settings.limits);
+        for looks in [!small, false] {
+            // The turns that were typed are rounds of player and coach.
+            let limits = match purse.left(*spent) {
+                Ok(left) => left,
+                Err(limit) => {
+                    let failure = Failure::refused(format!("stopped: {limit}"));
+                    return Ok(ModelText::Nothing(failure));
+                }
+            };
+            let settings = AgentSettings {
+                choice: choice.clone(),
+                limits,
+                profile: Profile::G3,
+                tools: looks,
+                role: AgentRole {
+                    identity: Identity::Whole(asked.identity.to_owned()),
+                    reads_only: true,
+                    own: Some(tool.clone()),
+                    ..AgentRole::default()
+                },
+                ..settings.clone()
+            };
+            let (bus, asker) = heard.clone();
+            let mut work = AgentSession::begin(
+                &settings,
+                &SessionSelector::New(asked.title.into()),
+                bus,
+                asker,
+            )?;
+            let message = Message::text(Speaker::User, asked.message.clone());
+            let ended = work.part(message, cancel.clone()).await;
+            *spent = spent.plus(work.talk.usage());
+            work.shutdown().finish().await;
+            let none = || Failure::failed(format!("the model returned no {}", tool.spec.name));
+            let status = ended.status;
+            came = match (status, tool.taken()) {
+                (RunStatus::Cancelled, _) => return Ok(ModelText::Cancelled),
+                (_, Some(text)) => return Ok(ModelText::Text(text)),
+                (_, None) => ModelText::Nothing(ended.into_failure().unwrap_or_else(none)),
+            };
+        }
+        Ok(came)
+    }
+}
+
+impl RoleTool for TextTool {
+    fn spec(&self) -> ToolDefinition {
+        self.spec.clone()
+    }
+
+    fn call(&self, args: &Value) -> ToolOutput {
+        match (self.read)(args) {
+            Ok(text) => {
+                *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+                ToolOutput::done(format!(
+                    "the {} were accepted; the user will review them",
+                    self.spec.name
+                ))
+            }
+            Err(why) => ToolOutput::invalid(why),
+        }
+    }
+
+    fn left(&self) -> Option<String> {
+        let name = &self.spec.name;
+        let left = || format!("the {name} are missing: call the tool `{name}`");
+        self.taken().is_none().then(left)
+    }
+}
+
+/// Who is asked: as typed, else `[providers] planner`, else the default.
+pub fn choice(settings: &AgentSettings) -> ProviderChoice {
+    let typed = &settings.choice;
+    let planner = settings.config.providers.planner.clone();
+    ProviderChoice { reference: typed.reference.clone().or(planner), ..typed.clone() }
+}

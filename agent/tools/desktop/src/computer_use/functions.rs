@@ -1,0 +1,281 @@
+//! The functions by which a planner acts, and what each becomes: a table. The names and parameters
+//! are those of Gemini's computer use; points go from 0 to 999 over the picture.
+//!
+//! Format: <https://ai.google.dev/gemini-api/docs/computer-use>.
+
+use serde_json::{Value, json};
+
+use super::address;
+use crate::keys;
+use provider::ToolDefinition;
+use provider::message::ToolCall;
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlannedAction {
+    /// By `execute_gui`, with these arguments.
+    Gui(Value),
+    /// Wait so many seconds.
+    Wait(f64),
+    /// Start the user's browser.
+    Browser,
+}
+
+/// What a function call means.
+#[derive(Debug, Default, PartialEq)]
+pub struct PlannerCall {
+    /// In this order.
+    pub deeds: Vec<PlannedAction>,
+    /// The page that is open afterwards, where that is known.
+    pub url: Option<String>,
+}
+
+/// A function: its name, what it does, its parameters as `name:type`, `?` for optional ones.
+type FunctionRow = (&'static str, &'static str, &'static [&'static str], Meaning);
+/// What its arguments become; the error is for the planner.
+type Meaning = fn(&PlannerArgs<'_>) -> Result<PlannerCall, String>;
+
+/// Points go up to this number.
+const GRID: i64 = 1000;
+/// How far is scrolled unless the call says it, in notches.
+const MAGNITUDE: i64 = 3;
+
+/// Every function.
+static FUNCTIONS: [FunctionRow; 13] = [
+    ("click_at", "Clicks on a point.", &["x:integer", "y:integer"], |it| {
+        it.gui(json!({ "action": "click" }))
+    }),
+    ("hover_at", "Moves the mouse to a point.", &["x:integer", "y:integer"], |it| {
+        it.gui(json!({ "action": "move_mouse" }))
+    }),
+    (
+        "type_text_at",
+        "Clicks on a point and types there. Unless told otherwise, what stands there is replaced \
+         and Return is pressed at the end.",
+        &[
+            "x:integer",
+            "y:integer",
+            "text:string",
+            "press_enter:boolean?",
+            "clear_before_typing:boolean?",
+        ],
+        type_text,
+    ),
+    (
+        "scroll_at",
+        "Scrolls at a point: up, down, left or right, by so many notches (3).",
+        &["x:integer", "y:integer", "direction:string", "magnitude:integer?"],
+        scroll,
+    ),
+    (
+        "scroll_document",
+        "Scrolls by a page (up, down), or to its beginning (left) or end (right).",
+        &["direction:string"],
+        scroll_document,
+    ),
+    (
+        "key_combination",
+        "Presses keys together, for example \"Control+C\".",
+        &["keys:string"],
+        combine,
+    ),
+    (
+        "drag_and_drop",
+        "Drags from a point to another one.",
+        &["x:integer", "y:integer", "destination_x:integer", "destination_y:integer"],
+        drag,
+    ),
+    ("navigate", "Opens an address in the browser that has the focus.", &["url:string"], navigate),
+    ("go_back", "Goes back in the browser.", &[], |_| Ok(hotkey("alt+left"))),
+    ("go_forward", "Goes forward in the browser.", &[], |_| Ok(hotkey("alt+right"))),
+    ("search", "Puts the focus into the browser's field for searches.", &[], |_| {
+        Ok(hotkey("ctrl+k"))
+    }),
+    ("open_web_browser", "Starts the browser.", &[], |_| {
+        Ok(PlannerCall { deeds: vec![PlannedAction::Browser, PlannedAction::Wait(2.0)], url: None })
+    }),
+    ("wait_5_seconds", "Waits five seconds.", &[], |_| {
+        Ok(PlannerCall { deeds: vec![PlannedAction::Wait(5.0)], url: None })
+    }),
+];
+
+/// By which a planner that has no other way asks for the user's word.
+const CONFIRM: &str = "ask_confirmation";
+
+/// The functions as tools of a model.
+pub fn specs() -> Vec<ToolDefinition> {
+    let all = FUNCTIONS.iter().map(|(name, about, parameters, _)| spec(name, about, parameters));
+    let about = "Asks the user before something that cannot be undone or that binds them: a \
+                 purchase, a message, a deletion, accepting terms. Ends the work until they answer.";
+    all.chain([spec(CONFIRM, about, &["explanation:string"])]).collect()
+}
+
+fn spec(name: &str, about: &str, parameters: &[&str]) -> ToolDefinition {
+    let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
+    for parameter in parameters {
+        let (key, kind) = parameter.split_once(':').unwrap_or((parameter, "string"));
+        let kind = match kind.strip_suffix('?') {
+            Some(kind) => kind,
+            None => {
+                required.push(key);
+                kind
+            }
+        };
+        properties.insert(key.to_owned(), json!({ "type": kind }));
+    }
+    let parameters = json!({ "type": "object", "properties": properties, "required": required });
+    ToolDefinition { name: name.to_owned(), description: about.to_owned(), parameters }
+}
+
+/// What a function call means on a picture of this size; the error is for the planner.
+pub fn wanted(name: &str, args: &Value, size: (u32, u32)) -> Result<PlannerCall, String> {
+    let row = FUNCTIONS.iter().find(|(known, ..)| *known == name);
+    match row {
+        Some((.., meaning)) => meaning(&PlannerArgs { args, size }),
+        None => Err(format!("`{name}` does nothing here")),
+    }
+}
+
+/// Why the user must be asked before a call, where its planner says so.
+pub fn wants_confirmation(call: &ToolCall) -> Option<String> {
+    let decision = &call.args["safety_decision"];
+    let asked = decision["decision"].as_str().or(decision.as_str());
+    let is_asked = matches!(asked, Some("require_confirmation"));
+    let why =
+        if call.name == CONFIRM { &call.args["explanation"] } else { &decision["explanation"] };
+    let told = || why.as_str().unwrap_or("the planner asks for confirmation").to_owned();
+    (is_asked || call.name == CONFIRM).then(told)
+}
+
+/// Arguments and the picture that they are about.
+struct PlannerArgs<'a> {
+    args: &'a Value,
+    size: (u32, u32),
+}
+
+impl PlannerArgs<'_> {
+    fn number(&self, key: &str) -> Option<f64> {
+        let value = &self.args[key];
+        value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
+    }
+
+    fn switch(&self, key: &str, otherwise: bool) -> bool {
+        self.args[key].as_bool().unwrap_or(otherwise)
+    }
+
+    /// A point of the picture.
+    fn point(&self, x: &str, y: &str) -> Result<(i64, i64), String> {
+        let along = |key: &str, all: u32| {
+            let at = self.number(key).ok_or_else(|| format!("`{key}` must be a number"))? as i64;
+            match (0..GRID).contains(&at) {
+                true => Ok(at * i64::from(all) / GRID),
+                false => Err(format!("`{key}` is {at}: it must be from 0 to 999")),
+            }
+        };
+        Ok((along(x, self.size.0)?, along(y, self.size.1)?))
+    }
+
+    /// One action at the point of the call.
+    fn gui(&self, mut action: Value) -> Result<PlannerCall, String> {
+        let (x, y) = self.point("x", "y")?;
+        action["x"] = json!(x);
+        action["y"] = json!(y);
+        Ok(PlannerCall { deeds: vec![PlannedAction::Gui(action)], url: None })
+    }
+
+    fn direction(&self) -> Result<&str, String> {
+        let direction = self.args["direction"].as_str().unwrap_or_default();
+        let known = ["up", "down", "left", "right"].into_iter().find(|known| *known == direction);
+        known.ok_or_else(|| format!("invalid direction `{direction}`: use up, down, left or right"))
+    }
+}
+
+fn press(key: &str) -> PlannedAction {
+    PlannedAction::Gui(json!({ "action": "hotkey", "key": key }))
+}
+
+fn hotkey(key: &str) -> PlannerCall {
+    PlannerCall { deeds: vec![press(key)], url: None }
+}
+
+/// The key of shortcuts.
+fn command_key() -> &'static str {
+    if cfg!(target_os = "macos") { "cmd" } else { "ctrl" }
+}
+
+fn type_text(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
+    let text = it.args["text"].as_str().ok_or("`text` must be given")?;
+    let mut wanted = it.gui(json!({ "action": "click" }))?;
+    if it.switch("clear_before_typing", true) {
+        wanted.deeds.push(press(&format!("{}+a", command_key())));
+        wanted.deeds.push(PlannedAction::Gui(json!({ "action": "press_key", "key": "backspace" })));
+    }
+    if !text.is_empty() {
+        wanted.deeds.push(PlannedAction::Gui(json!({ "action": "type", "text": text })));
+    }
+    if it.switch("press_enter", true) {
+        wanted.deeds.push(PlannedAction::Gui(json!({ "action": "press_key", "key": "enter" })));
+    }
+    Ok(wanted)
+}
+
+fn scroll(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
+    let magnitude = it.number("magnitude").map_or(MAGNITUDE, |number| number as i64);
+    // Gemini's own counts in points of the grid: a notch is about a tenth of the screen.
+    let notches = if magnitude > 20 { magnitude / 100 } else { magnitude }.clamp(1, 20);
+    it.gui(json!({ "action": "scroll", "direction": it.direction()?, "clicks": notches }))
+}
+
+fn scroll_document(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
+    let key = match it.direction()? {
+        "up" => "page_up",
+        "down" => "page_down",
+        "left" => "home",
+        _ => "end",
+    };
+    Ok(PlannerCall {
+        deeds: vec![PlannedAction::Gui(json!({ "action": "press_key", "key": key }))],
+        url: None,
+    })
+}
+
+fn combine(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
+    let listed = it.args["keys"]
+        .as_array()
+        .map(|keys| keys.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("+"));
+    let text = listed.or_else(|| it.args["keys"].as_str().map(str::to_owned)).unwrap_or_default();
+    let pressed = keys::parse(&text);
+    if pressed.is_empty() {
+        return Err("`keys` must name keys, for example \"Control+C\"".to_owned());
+    }
+    if keys::is_blocked(&pressed) {
+        return Err(format!("{text} is blocked: nothing was pressed"));
+    }
+    Ok(hotkey(&pressed.join("+")))
+}
+
+fn drag(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
+    let start = it.point("x", "y")?;
+    let short = it.number("dest_x").is_some();
+    let (x, y) = if short { ("dest_x", "dest_y") } else { ("destination_x", "destination_y") };
+    let end = it.point(x, y)?;
+    let args = json!({
+        "action": "drag",
+        "coordinates": { "start_x": start.0, "start_y": start.1, "end_x": end.0, "end_y": end.1 },
+    });
+    Ok(PlannerCall { deeds: vec![PlannedAction::Gui(args)], url: None })
+}
+
+fn navigate(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
+    let url = address::repaired(it.args["url"].as_str().unwrap_or_default())?;
+    let deeds = vec![
+        press(&format!("{}+l", command_key())),
+        PlannedAction::Gui(json!({ "action": "type", "text": url })),
+        PlannedAction::Gui(json!({ "action": "press_key", "key": "enter" })),
+    ];
+    Ok(PlannerCall { deeds, url: Some(url) })
+}
+
+#[cfg(test)]
+#[path = "functions_tests.rs"]
+mod tests;

@@ -1,0 +1,255 @@
+//! `execute_computer_use`: a model that sees the screen plans, step by step; what it wants is done
+//! by the same tools that any model has, and passes the gate as theirs does.
+
+use std::time::Instant;
+
+use base::desktop::CaptureTarget;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::functions::{PlannedAction, PlannerCall};
+use self::planner::{Planner, PlannerAnswer};
+use super::{host, shown_screen, told};
+use provider::message::{Image, SideUsage, ToolCall};
+use tools::call::Invocation;
+use tools::dispatch;
+use tools::kind::Effect;
+use tools::output::{ToolError, ToolErrorKind, ToolOutput};
+use tools::profile::Profile;
+use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
+
+pub mod address;
+pub mod functions;
+pub mod history;
+pub mod planner;
+
+#[derive(Deserialize)]
+struct Args {
+    instruction: String,
+}
+
+/// Steps of one instruction.
+const STEPS: usize = 15;
+/// The largest picture that the planner sees, and how good a JPEG it is.
+const FIT: (u32, u32) = (1440, 900);
+const QUALITY: u8 = 80;
+
+/// An instruction on its way.
+struct Run<'a, 'c> {
+    call: &'a Invocation<'c>,
+    since: Instant,
+    /// What was done, for the answer.
+    steps: Vec<Value>,
+    /// The page that was navigated to last.
+    url: String,
+    /// The picture that was seen last, in points.
+    size: (u32, u32),
+    bill: Option<SideUsage>,
+}
+
+/// Lets a model act on the screen by itself.
+pub struct ComputerUseTool;
+
+impl Tool for ComputerUseTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("cu.plan", Effect::Acts)
+    }
+
+    fn scope(&self, call: &Invocation<'_>) -> CallScope {
+        super::acting(call)
+    }
+
+    fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
+        Box::pin(run(call))
+    }
+}
+
+/// Lets a model work on the screen until it has said its last word.
+async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Args { instruction } = call.decode()?;
+    if instruction.trim().is_empty() {
+        let text = format!("{}: `instruction` must say what is to be done", call.face.name);
+        return Err(ToolError::invalid(text));
+    }
+    let desk = &call.at.others.screen;
+    let mut planner = Planner::open(desk, &call.at.cancel).await?;
+    let mut run = Run {
+        call,
+        since: Instant::now(),
+        steps: Vec::new(),
+        url: "about:blank".to_owned(),
+        size: (1, 1),
+        bill: None,
+    };
+    let picture = run.look().await?;
+    planner.begin(&instruction, picture);
+    let done = run.work(&mut planner).await;
+    run.bill = Some(planner.bill());
+    done.map(|done| run.ended(done)).map_err(|why| run.broken(why))
+}
+
+/// How an instruction ended, in the words of the core tools.
+struct InstructionEnd {
+    status: &'static str,
+    words: String,
+}
+
+impl Run<'_, '_> {
+    async fn work(&mut self, planner: &mut Planner<'_>) -> Result<InstructionEnd, ToolError> {
+        let mut count = 0;
+        loop {
+            let reply = match planner.ask().await? {
+                PlannerAnswer::Reply(reply) => reply,
+                PlannerAnswer::Anew => {
+                    // It forgot everything: it must see the screen as it is now.
+                    let picture = self.look().await?;
+                    planner.show(picture);
+                    continue;
+                }
+            };
+            let calls: Vec<ToolCall> = reply.calls().cloned().collect();
+            if calls.is_empty() {
+                return Ok(InstructionEnd { status: "done", words: reply.words() });
+            }
+            if let Some(why) = calls.iter().find_map(functions::wants_confirmation) {
+                return Ok(InstructionEnd { status: "confirmation_required", words: why });
+            }
+            let mut results = Vec::new();
+            for call in &calls {
+                let is_over = count == STEPS;
+                let result = if is_over { Err(over()) } else { self.step(call).await? };
+                count += usize::from(!is_over);
+                results.push((call, result));
+            }
+            let picture = self.look().await?;
+            planner.answer(results, picture, &self.url);
+            if count == STEPS {
+                return Ok(InstructionEnd { status: "error", words: over() });
+            }
+        }
+    }
+
+    /// Does one function call. The error is what the planner reads; a trouble ends all.
+    async fn step(&mut self, call: &ToolCall) -> Result<Result<String, String>, ToolError> {
+        let wanted = functions::wanted(&call.name, &call.args, self.size);
+        let mut record = json!({ "function": call.name, "args": call.args });
+        let done = match wanted {
+            Ok(PlannerCall { deeds, url }) => {
+                let done = self.all(deeds, &mut record).await?;
+                self.url = url.filter(|_| done.is_ok()).unwrap_or_else(|| self.url.clone());
+                done
+            }
+            Err(why) => Err(why),
+        };
+        let (key, text) = match &done {
+            Ok(text) => ("result", text),
+            Err(text) => ("not_done", text),
+        };
+        record[key] = json!(text);
+        (self.call.at.hear)(&format!("{}: {text}\n", call.name));
+        self.steps.push(record);
+        Ok(done)
+    }
+
+    /// Does the deeds of one function; the first that fails ends it.
+    async fn all(
+        &self,
+        deeds: Vec<PlannedAction>,
+        record: &mut Value,
+    ) -> Result<Result<String, String>, ToolError> {
+        let mut said = Vec::new();
+        for deed in deeds {
+            let (profile, name, args) = deed.call();
+            let outcome = dispatch::run(profile, name, &args, self.call.at).await;
+            let words = outcome.metadata["description"].as_str().unwrap_or(&outcome.text);
+            let words = base::text::head(words, 300).to_owned();
+            match outcome.error_kind {
+                None => said.push(words),
+                Some(ToolErrorKind::Cancelled) => {
+                    return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
+                }
+                // Nobody lets it act: the next step would fare no better.
+                Some(ToolErrorKind::Denied) => {
+                    return Err(ToolError::new(ToolErrorKind::Denied, words));
+                }
+                Some(
+                    ToolErrorKind::Validation
+                    | ToolErrorKind::NotFound
+                    | ToolErrorKind::Timeout
+                    | ToolErrorKind::UnknownTool
+                    | ToolErrorKind::Failed,
+                ) => return Ok(Err(words)),
+            }
+        }
+        record["acted"] = json!(said.len());
+        Ok(Ok(said.join("; ")))
+    }
+
+    /// The screen as it is now.
+    async fn look(&mut self) -> Result<Image, ToolError> {
+        let wish =
+            CaptureTarget { fit: Some(FIT), jpeg: Some(QUALITY), ..CaptureTarget::default() };
+        let picture = host::capture(self.call.at, wish).await?;
+        shown_screen::ShownScreen::of(&picture).keep(self.call.at);
+        self.size = (picture.width, picture.height);
+        Ok(Image { media_type: picture.mime, data: picture.data })
+    }
+
+    fn ended(&self, InstructionEnd { status, words }: InstructionEnd) -> ToolOutput {
+        let ok = status != "error";
+        let words = if words.trim().is_empty() { "done".to_owned() } else { words };
+        let mut metadata = told(ok, &words, self.since);
+        metadata["status"] = json!(status);
+        metadata["steps"] = json!(self.steps);
+        metadata["current_url"] = json!(self.url);
+        let steps = self.steps.len();
+        let text = format!("{status} after {steps} steps: {words}\n{}", self.lines());
+        let outcome = match ok {
+            true => ToolOutput::done(text),
+            false => ToolOutput::failed(ToolErrorKind::Failed, text),
+        };
+        ToolOutput { bill: self.bill.clone(), ..outcome.with(metadata) }
+    }
+
+    /// A trouble, with what was done before it.
+    fn broken(&self, ToolError { kind, text }: ToolError) -> ToolError {
+        let steps = self.steps.len();
+        if steps == 0 {
+            return ToolError { kind, text };
+        }
+        ToolError::new(
+            kind,
+            format!("{text}\nDone before that, in {steps} steps:\n{}", self.lines()),
+        )
+    }
+
+    fn lines(&self) -> String {
+        let line = |step: &Value| {
+            let said = step["result"].as_str().map(str::to_owned);
+            let failed = || format!("not done: {}", step["not_done"].as_str().unwrap_or_default());
+            let name = step["function"].as_str().unwrap_or_default();
+            format!("- {name}: {}\n", said.unwrap_or_else(failed))
+        };
+        self.steps.iter().map(line).collect()
+    }
+}
+
+fn over() -> String {
+    format!("{STEPS} steps were done, which is the most for one instruction; it is not finished")
+}
+
+impl PlannedAction {
+    /// The tool that does it.
+    fn call(self) -> (Profile, &'static str, Value) {
+        match self {
+            PlannedAction::Gui(args) => (Profile::Core, "execute_gui", args),
+            PlannedAction::Wait(seconds) => (Profile::Core, "wait", json!({ "seconds": seconds })),
+            PlannedAction::Browser => {
+                let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+                let command = format!("{opener} about:blank");
+                let args = json!({ "name": "web-browser", "command": command });
+                (Profile::G3, "background_process", args)
+            }
+        }
+    }
+}

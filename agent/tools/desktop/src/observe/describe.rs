@@ -1,0 +1,84 @@
+//! A look at the screen in words: what is where, from top to bottom, by zones.
+
+use std::fmt::Write;
+
+use base::desktop::Picture;
+
+use crate::shown_screen::{Element, ShownScreen};
+
+/// Zones by the middle of an element: up to this part of the picture's height.
+const ZONES: [(f64, &str); 3] =
+    [(0.12, "toolbar (top)"), (0.94, "page"), (1.0, "taskbar (bottom)")];
+/// Elements that are told, and characters of each.
+const MOST: usize = 300;
+const LONGEST: usize = 120;
+
+/// The elements of a picture, a line each, with points of the picture.
+pub fn told(seen: &ShownScreen) -> String {
+    let (width, height) = (seen.width, seen.height);
+    let mut text = format!("Screen as a picture of {width}x{height} points.\n");
+    let shown = &seen.elements[..seen.elements.len().min(MOST)];
+    for (at, (end, zone)) in ZONES.iter().enumerate() {
+        let start = at.checked_sub(1).map_or(f64::NEG_INFINITY, |before| ZONES[before].0);
+        let last = at + 1 == ZONES.len();
+        let is_in = |element: &&Element| {
+            let y = element.middle(1.0, 1.0).1;
+            y >= start && (y < *end || last)
+        };
+        let here: Vec<&Element> = shown.iter().filter(is_in).collect();
+        if !here.is_empty() {
+            let _ = writeln!(text, "{zone}:");
+            here.into_iter().for_each(|element| line(&mut text, element, seen));
+        }
+    }
+    if seen.elements.len() > MOST {
+        let _ = writeln!(text, "[{} more elements]", seen.elements.len() - MOST);
+    }
+    text
+}
+
+fn line(text: &mut String, element: &Element, seen: &ShownScreen) {
+    let Element { id, kind, content, interactive, .. } = element;
+    let (x, y) = element.middle(f64::from(seen.width), f64::from(seen.height));
+    let content: String = content.chars().take(LONGEST).collect();
+    let how = if *interactive { "interactive" } else { "static" };
+    let _ = writeln!(text, "  [{id}] {kind} {content:?} at {},{} ({how})", x as i64, y as i64);
+}
+
+/// What is said where nobody could say what there is.
+pub fn bare(picture: &Picture, notes: &[String]) -> String {
+    let (width, height) = (picture.width, picture.height);
+    let mut text = format!(
+        "Look at the picture: {width}x{height} points; nothing else could say what there is."
+    );
+    for note in notes {
+        let _ = write!(text, "\n[{note}]");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use base::desktop::Area;
+
+    use super::*;
+
+    #[test]
+    fn elements_are_told_by_zones_with_points_of_the_picture() {
+        let element = |id: &str, top: f64| Element {
+            id: id.into(),
+            kind: "push button".into(),
+            content: format!("B{id}"),
+            interactive: id != "2",
+            bbox: [0.5, top, 0.5, top],
+        };
+        let elements = vec![element("0", 0.05), element("1", 0.5), element("2", 0.97)];
+        let shows = Area { x: 0, y: 0, width: 1000, height: 500 };
+        let told = told(&ShownScreen { width: 1000, height: 500, shows, elements });
+        let expected = "Screen as a picture of 1000x500 points.\n\
+            toolbar (top):\n  [0] push button \"B0\" at 500,25 (interactive)\n\
+            page:\n  [1] push button \"B1\" at 500,250 (interactive)\n\
+            taskbar (bottom):\n  [2] push button \"B2\" at 500,485 (static)\n";
+        assert_eq!(told, expected);
+    }
+}

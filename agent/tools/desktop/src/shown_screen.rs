@@ -1,0 +1,130 @@
+//! What the model saw last of the screen: by it, points of a picture become points of the screen.
+//! It is kept with the session, so that calls of `tool exec` find it.
+
+use std::path::PathBuf;
+
+use base::desktop::{Area, Picture};
+use serde::{Deserialize, Serialize};
+
+use tools::context::ToolContext;
+
+/// A picture of the screen that the model saw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShownScreen {
+    /// Points of the picture.
+    pub width: u32,
+    /// Points of the picture.
+    pub height: u32,
+    /// What of the screen it shows.
+    pub shows: Area,
+    /// What was found in it.
+    #[serde(default)]
+    pub elements: Vec<Element>,
+}
+
+/// Something in a picture.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Element {
+    /// By which it is called; unique in its picture.
+    pub id: String,
+    /// What it is, e.g. `push button`, `text`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What stands on it.
+    pub content: String,
+    /// Whether it can be acted on.
+    pub interactive: bool,
+    /// Left, top, right, bottom as parts of the picture's sides, from 0 to 1.
+    pub bbox: [f64; 4],
+}
+
+impl ShownScreen {
+    /// A picture in which nothing was found yet.
+    pub fn of(picture: &Picture) -> ShownScreen {
+        let (width, height) = (picture.width, picture.height);
+        ShownScreen { width, height, shows: picture.shows, elements: Vec::new() }
+    }
+
+    /// The point of the screen for a point of the picture.
+    pub fn native(&self, x: i64, y: i64) -> (i32, i32) {
+        let along = |from: i32, at: i64, screen: u32, picture: u32| {
+            let at = i128::from(at) * i128::from(screen) / i128::from(picture.max(1));
+            let to = i128::from(from) + at;
+            i32::try_from(to).unwrap_or(if to < 0 { i32::MIN } else { i32::MAX })
+        };
+        let shows = &self.shows;
+        (along(shows.x, x, shows.width, self.width), along(shows.y, y, shows.height, self.height))
+    }
+
+    /// The middle of an element, as a point of the screen.
+    pub fn middle_of(&self, id: &str) -> Option<(i32, i32)> {
+        let element = self.elements.iter().find(|element| element.id == id)?;
+        let (x, y) = element.middle(1.0, 1.0);
+        let along = |from: i32, part: f64, length: u32| {
+            from.saturating_add((part.clamp(0.0, 1.0) * f64::from(length)) as i32)
+        };
+        Some((along(self.shows.x, x, self.shows.width), along(self.shows.y, y, self.shows.height)))
+    }
+
+    /// Keeps it as what was seen last. One that cannot be kept costs the scale, not the call.
+    pub fn keep(&self, at: &ToolContext) {
+        let file = file(at);
+        let kept = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+        if let Err(why) = kept.and_then(|()| base::files::replace_json(&file, self)) {
+            (at.hear)(&format!("[cannot save the screen observation: {why}]\n"));
+        }
+    }
+
+    /// What was seen last.
+    pub fn last(at: &ToolContext) -> Option<ShownScreen> {
+        serde_json::from_slice(&std::fs::read(file(at)).ok()?).ok()
+    }
+}
+
+impl Element {
+    /// Its middle on a picture of this size.
+    pub fn middle(&self, width: f64, height: f64) -> (f64, f64) {
+        let [left, top, right, bottom] = self.bbox;
+        (f64::midpoint(left, right) * width, f64::midpoint(top, bottom) * height)
+    }
+}
+
+fn file(at: &ToolContext) -> PathBuf {
+    at.session_dir.join("tools/screen.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn seen((width, height): (u32, u32), shows: Area) -> ShownScreen {
+        ShownScreen { width, height, shows, elements: Vec::new() }
+    }
+
+    #[test]
+    fn points_are_cut_and_begin_at_the_corner_of_what_is_shown() {
+        let shows = Area { x: 0, y: 0, width: 1920, height: 1080 };
+        let it = seen((1280, 720), shows);
+        assert_eq!(it.native(100, 101), (150, 151), "trunc(101 * 1.5)");
+        assert_eq!(it.native(1280, 720), (1920, 1080));
+        let window = seen((200, 100), Area { x: 30, y: -40, width: 400, height: 100 });
+        assert_eq!(window.native(10, 10), (50, -30));
+    }
+
+    proptest! {
+        #[test]
+        fn no_point_leaves_what_is_shown(
+            size in (1u32..4000, 1u32..4000), shown in (1u32..8000, 1u32..8000),
+            part in (0.0..1.0f64, 0.0..1.0f64),
+        ) {
+            let shows = Area { x: 5, y: 7, width: shown.0, height: shown.1 };
+            let x = (part.0 * f64::from(size.0)) as i64;
+            let y = (part.1 * f64::from(size.1)) as i64;
+            let (x, y) = seen(size, shows).native(x, y);
+            prop_assert!((5..5 + i64::from(shown.0)).contains(&i64::from(x)));
+            prop_assert!((7..7 + i64::from(shown.1)).contains(&i64::from(y)));
+        }
+    }
+}

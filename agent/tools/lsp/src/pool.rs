@@ -1,0 +1,156 @@
+//! The language servers of a session: started when they are first needed, one for each root.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::config::Config;
+use base::config::lsp::Diagnostics;
+use base::failure::Result;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use tokio::task::AbortHandle;
+
+use super::client::{self, LspClient};
+use super::root;
+use super::servers::{self, LanguageServer};
+use tools::context::ToolContext;
+
+/// A server that was started, or why it cannot be used.
+pub type StartedServer = std::result::Result<Arc<LspClient>, Arc<str>>;
+
+/// The servers that there are, and those that run.
+#[derive(Default)]
+pub struct LspPool {
+    languages: Vec<LanguageServer>,
+    /// Which servers tell of errors after an edit.
+    pub diagnostics: Diagnostics,
+    running: Mutex<HashMap<(String, PathBuf), Slot>>,
+}
+
+/// A server that was started once, for all who ask for it.
+struct Slot {
+    started: Shared<BoxFuture<'static, StartedServer>>,
+    task: AbortHandle,
+    /// Why it cannot be used any more, though it was started.
+    broken: Option<Arc<str>>,
+}
+
+/// A server for a file: which, and where.
+pub struct ServerKey<'a> {
+    /// The server.
+    pub language: &'a LanguageServer,
+    /// The protocol's word for the file.
+    pub id: &'a str,
+    root: PathBuf,
+}
+
+impl LspPool {
+    /// The servers as they are configured.
+    pub fn new(config: &Config) -> Result<Arc<LspPool>> {
+        let languages = servers::languages(&config.lsp)?;
+        let diagnostics = config.tools.lsp.diagnostics;
+        Ok(Arc::new(LspPool { languages, diagnostics, running: Mutex::default() }))
+    }
+
+    /// The first server for a file whose program is there; else what the user could do.
+    pub fn find(
+        &self,
+        file: &Path,
+        at: &ToolContext,
+    ) -> std::result::Result<ServerKey<'_>, String> {
+        let tree = gate::paths::follow(&at.root).unwrap_or_else(|_| at.root.clone());
+        let mut missing = None;
+        for language in self.languages.iter().filter(|language| !language.off) {
+            let Some(id) = language.id_of(file) else { continue };
+            let Some(root) = root::of(file, language, &tree) else { continue };
+            if language.command().is_some() {
+                return Ok(ServerKey { language, id, root });
+            }
+            missing = missing.or(Some(language));
+        }
+        Err(match missing {
+            Some(it) if it.install.is_empty() => {
+                format!("The program `{}` of [lsp.{}] is not there", it.command, it.name)
+            }
+            Some(it) => format!(
+                "The language server for {} files is not installed: install `{}` ({}), or name \
+                 another program in the configuration as [lsp.{}] command",
+                it.language, it.command, it.install, it.name
+            ),
+            None => format!(
+                "No language server for {}: install one and name it in the \
+                 configuration as [lsp.NAME] with command and extensions",
+                file.file_name().unwrap_or_default().to_string_lossy()
+            ),
+        })
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<(String, PathBuf), Slot>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server, which is started now unless it was. One that failed stays so.
+    pub fn start(
+        &self,
+        wanted: &ServerKey<'_>,
+        at: &ToolContext,
+    ) -> Shared<BoxFuture<'static, StartedServer>> {
+        let key = (wanted.language.name.clone(), wanted.root.clone());
+        let mut running = self.running();
+        if let Some(slot) = running.get(&key) {
+            return match &slot.broken {
+                Some(why) => std::future::ready(Err(why.clone())).boxed().shared(),
+                None => slot.started.clone(),
+            };
+        }
+        let (language, root) = (wanted.language.clone(), wanted.root.clone());
+        let logs = Some(at.session_dir.join("lsp"));
+        let around = at.command_box();
+        let task =
+            tokio::spawn(async move { client::start(&language, &root, logs, &around).await });
+        let handle = task.abort_handle();
+        let started = async {
+            match task.await {
+                Ok(Ok(client)) => Ok(Arc::new(client)),
+                Ok(Err(why)) => Err(why.into()),
+                Err(_) => Err("its start was cancelled".into()),
+            }
+        };
+        let started = started.boxed().shared();
+        let slot = Slot { started: started.clone(), task: handle, broken: None };
+        running.insert(key, slot);
+        started
+    }
+
+    /// The server, where it runs already.
+    pub fn running_for(&self, wanted: &ServerKey<'_>) -> Option<Arc<LspClient>> {
+        let key = (wanted.language.name.clone(), wanted.root.clone());
+        let running = self.running();
+        let slot = running.get(&key).filter(|slot| slot.broken.is_none())?;
+        slot.started.clone().now_or_never()?.ok()
+    }
+
+    /// This one broke, and is not started again.
+    pub fn bury(&self, client: &LspClient, why: &str) {
+        for ((name, _), slot) in self.running().iter_mut() {
+            let is_it = matches!(slot.started.peek(), Some(Ok(it)) if std::ptr::eq(&raw const **it, client));
+            if is_it {
+                tracing::warn!(target: "g3::lsp", server = name, "server lost");
+                slot.broken = Some(why.into());
+            }
+        }
+    }
+
+    /// Ends all.
+    pub async fn end(&self) {
+        let all = std::mem::take(&mut *self.running());
+        let end = |slot: Slot| async move {
+            slot.task.abort();
+            if let Ok(client) = slot.started.await {
+                client.close().await;
+            }
+        };
+        futures_util::future::join_all(all.into_values().map(end)).await;
+    }
+}

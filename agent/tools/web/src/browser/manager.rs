@@ -1,0 +1,228 @@
+//! The browser of a session: started once, found again by every call, ended when it was enough.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::config::agent::{BrowserKind, WebdriverConfig};
+use base::lock::Lock;
+use base::process::{AsyncRunning, Command, signal_group};
+use base::sandbox::environment::{ChildKind, child_env};
+use rustix::process::Signal;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::daemon::{DaemonArgs, DaemonReport};
+use super::programs::{BrowserPrograms, has_display};
+use super::record::{BrowserDir, BrowserRecord};
+use super::session::BrowserSession;
+use gate::Permit;
+use tools::context::ToolContext;
+use tools::exec::confinement;
+use tools::output::{ToolError, ToolErrorKind};
+
+/// How long a start may take.
+const STARTS: Duration = Duration::from_secs(90);
+/// How long an end may take, and how long is waited for another call.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The pause between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+/// Seconds without a call after which a browser ends that no session holds.
+const IDLE: u64 = 600;
+/// Another number of seconds.
+const IDLE_VARIABLE: &str = "G3_BROWSER_IDLE";
+
+/// What the calls of a session know of its browser.
+#[derive(Default)]
+pub struct BrowserManager {
+    config: WebdriverConfig,
+    /// Whether the browser ends with us.
+    owns: bool,
+    wanted: Mutex<Option<Lock>>,
+}
+
+impl BrowserManager {
+    /// For a session: its browser ends when this is dropped, or with our process.
+    pub fn of_session(config: &WebdriverConfig) -> Arc<BrowserManager> {
+        Arc::new(BrowserManager { config: config.clone(), owns: true, wanted: Mutex::default() })
+    }
+
+    /// For calls in processes of their own: their browser ends when none came for a while.
+    pub fn of_calls(config: &WebdriverConfig) -> Arc<BrowserManager> {
+        Arc::new(BrowserManager { config: config.clone(), owns: false, wanted: Mutex::default() })
+    }
+
+    /// The browser that runs; `None` when there is none.
+    pub async fn find(&self, at: &ToolContext) -> Result<Option<BrowserSession>, ToolError> {
+        let place = BrowserDir::of(&at.session_dir);
+        if !place.path().exists() {
+            return Ok(None);
+        }
+        let turn = turn(&place).await?;
+        let Some(record) = place.running() else { return Ok(None) };
+        if !self.want(&place)? {
+            return Ok(None);
+        }
+        place.touch().map_err(|why| broken(&why))?;
+        connected(place, record, turn).await.map(Some)
+    }
+
+    /// The browser that runs, or a new one; whether it is new.
+    pub async fn start(
+        &self,
+        at: &ToolContext,
+        visible: bool,
+        pass: Permit,
+    ) -> Result<(BrowserSession, bool), ToolError> {
+        let place = BrowserDir::of(&at.session_dir);
+        place.make().map_err(|why| broken(&why))?;
+        let turn = turn(&place).await?;
+        if let Some(record) = place.running()
+            && self.want(&place)?
+        {
+            place.touch().map_err(|why| broken(&why))?;
+            return connected(place, record, turn).await.map(|session| (session, false));
+        }
+        let programs = self.programs(visible)?;
+        // One that is just being ended is waited for.
+        until(|| Ok((!place.is_kept()).then_some(()))).await?;
+        until(|| Ok(self.want(&place)?.then_some(()))).await?;
+        place.touch().map_err(|why| broken(&why))?;
+        let record =
+            match tokio::time::timeout(STARTS, self.launch(&place, programs, pass, at)).await {
+                Ok(started) => started?,
+                Err(_) => {
+                    let text = format!("the browser did not start within {} s", STARTS.as_secs());
+                    return Err(ToolError::new(ToolErrorKind::Timeout, text));
+                }
+            };
+        connected(place, record, turn).await.map(|session| (session, true))
+    }
+
+    fn programs(&self, visible: bool) -> Result<BrowserPrograms, ToolError> {
+        let kind = match self.config.browser {
+            BrowserKind::ChromeHeadless if visible => BrowserKind::Chrome,
+            kind @ (BrowserKind::ChromeHeadless | BrowserKind::Chrome | BrowserKind::Safari) => {
+                kind
+            }
+        };
+        if kind != BrowserKind::ChromeHeadless && !has_display() {
+            return Err(ToolError::failed(
+                "no display for a browser with a window (DISPLAY and WAYLAND_DISPLAY are \
+                 not set): use --chrome-headless, or `[webdriver] browser = \"chrome-headless\"`, \
+                 or start g3 within xvfb-run",
+            ));
+        }
+        let missing = |why| ToolError::new(ToolErrorKind::NotFound, format!("no browser: {why}"));
+        BrowserPrograms::find(&self.config, kind).map_err(missing)
+    }
+
+    /// Says that we want it, where it ends with us; no, where it is being ended.
+    fn want(&self, place: &BrowserDir) -> Result<bool, ToolError> {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.owns && wanted.is_none() {
+            *wanted = place.want().map_err(|why| broken(&why))?;
+            return Ok(wanted.is_some());
+        }
+        Ok(true)
+    }
+
+    /// Starts a keeper, and waits for its word.
+    async fn launch(
+        &self,
+        place: &BrowserDir,
+        programs: BrowserPrograms,
+        pass: Permit,
+        at: &ToolContext,
+    ) -> Result<BrowserRecord, ToolError> {
+        let idle = std::env::var(IDLE_VARIABLE).ok().and_then(|text| text.parse().ok());
+        let order = DaemonArgs {
+            directory: place.path().to_owned(),
+            programs,
+            secret: secret()?,
+            idle: (!self.owns).then(|| idle.unwrap_or(IDLE)),
+        };
+        let order = serde_json::to_string(&order).map_err(|why| broken(&why.into()))?;
+        let program = std::env::current_exe().map_err(|why| broken(&why))?;
+        let mut job = Command::new(program, place.path()).args(["tool", "keep-browser", &order]);
+        job = job.env_clear().stderr(base::process::Stream::Null).detached();
+        for (key, value) in
+            child_env(std::env::vars_os(), &["XDG_RUNTIME_DIR".to_owned()], ChildKind::Tool)
+        {
+            job = job.env(key, value);
+        }
+        let held = match pass {
+            // Its profile is in the session's directory, which studio's box keeps from commands.
+            Permit::Free if confinement::in_studio() => {
+                at.command_box().writing(place.path()).hold()
+            }
+            pass => at.hold(pass),
+        };
+        let held = held.map_err(|why| broken(&why))?;
+        let mut keeper = confinement::spawn_lasting(job, held).map_err(|why| broken(&why))?;
+        let record = heard(&mut keeper).await?;
+        // It goes its own way now.
+        keeper.forget();
+        Ok(record)
+    }
+}
+
+/// A part of the driver's address that cannot be guessed.
+fn secret() -> Result<String, ToolError> {
+    base::random::hex::<16>().map_err(|why| broken(&why))
+}
+
+/// What the keeper says.
+async fn heard(keeper: &mut AsyncRunning) -> Result<BrowserRecord, ToolError> {
+    let mut line = String::new();
+    if let Some(stdout) = keeper.child.stdout.take() {
+        let mut stdout = BufReader::new(stdout);
+        stdout.read_line(&mut line).await.map_err(|why| broken(&why))?;
+    }
+    match serde_json::from_str(&line) {
+        Ok(DaemonReport::Ready(record)) => Ok(record),
+        Ok(DaemonReport::Failed(why)) => Err(ToolError::failed(why)),
+        Err(_) => Err(ToolError::failed("the browser daemon exited unexpectedly")),
+    }
+}
+
+/// Takes up the session of a browser that runs.
+async fn connected(
+    place: BrowserDir,
+    record: BrowserRecord,
+    turn: Lock,
+) -> Result<BrowserSession, ToolError> {
+    let session = BrowserSession::connect(place, record, turn).await;
+    session.map_err(|error| ToolError::failed(format!("cannot reach the browser: {error}")))
+}
+
+/// Waits until no other call is at work with this browser.
+async fn turn(place: &BrowserDir) -> Result<Lock, ToolError> {
+    until(|| place.turn().map_err(|why| broken(&why))).await
+}
+
+/// Ends a browser, and waits until nothing of it is left.
+pub async fn end(place: &BrowserDir, record: &BrowserRecord) -> Result<(), ToolError> {
+    if place.is_kept() {
+        // As long as it is kept, the number is the keeper's. It ends all the rest.
+        signal_group(record.keeper, Signal::TERM);
+    }
+    until(|| Ok((!place.is_kept()).then_some(()))).await
+}
+
+/// Looks until there is something.
+async fn until<T>(mut look: impl FnMut() -> Result<Option<T>, ToolError>) -> Result<T, ToolError> {
+    let looking = async {
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let late =
+        |_| ToolError::new(ToolErrorKind::Timeout, "timed out waiting for another browser call");
+    tokio::time::timeout(PATIENCE, looking).await.map_err(late)?
+}
+
+fn broken(why: &std::io::Error) -> ToolError {
+    ToolError::io("the browser cannot be started", why)
+}

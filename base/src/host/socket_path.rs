@@ -1,0 +1,194 @@
+//! Where hosts listen: sockets and locks in a directory that belongs to the user alone.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use sha2::{Digest, Sha256};
+
+use crate::failure::{Failure, Result};
+
+/// The longest name the kernel takes for a socket, without its final zero.
+const NAME_LIMIT: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
+/// The names that belong to one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPaths {
+    directory: PathBuf,
+    stem: String,
+}
+
+impl HostPaths {
+    /// The place of the host for a model file. Another file under the same path gets another
+    /// place, so a replaced model is never answered by the old one.
+    pub fn of(model: &Path) -> Result<HostPaths> {
+        let missing = |e: io::Error| {
+            Failure::usage(format!("no such model file: `{}`", model.display()))
+                .because(e)
+                .next("g3 model pull")
+                .next("g3 model list")
+        };
+        let path = fs::canonicalize(model).map_err(missing)?;
+        let meta = fs::metadata(&path).map_err(missing)?;
+        let mut hash = Sha256::new();
+        hash.update(path.as_os_str().as_encoded_bytes());
+        hash.update(meta.len().to_le_bytes());
+        hash.update(meta.mtime().to_le_bytes());
+        hash.update(meta.ino().to_le_bytes());
+        let digest = hash.finalize();
+        let stem: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok(HostPaths { directory: runtime_directory()?, stem: format!("model-{stem}") })
+    }
+
+    /// Held while somebody looks for the host or starts it.
+    pub fn door(&self) -> PathBuf {
+        self.directory.join(format!("{}.door", self.stem))
+    }
+
+    /// Held by the host as long as it lives.
+    pub fn lock(&self) -> PathBuf {
+        self.directory.join(format!("{}.lock", self.stem))
+    }
+
+    /// What the host wrote to stderr.
+    pub fn log(&self) -> PathBuf {
+        self.directory.join(format!("{}.log", self.stem))
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join(format!("{}.sock", self.stem))
+    }
+}
+
+/// Connects to a socket, also where its name is too long for the kernel.
+pub fn connect(socket: &Path) -> io::Result<UnixStream> {
+    with_short_name(socket, |name| UnixStream::connect(name))
+}
+
+/// Listens on a socket, also where its name is too long for the kernel. One that a dead host left
+/// is replaced; the caller holds the lock that makes this safe.
+pub fn listen(socket: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(socket) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        Ok(()) | Err(_) => {}
+    }
+    with_short_name(socket, |name| UnixListener::bind(name))
+}
+
+/// Opens a socket by a name that fits, however deep its directory lies (where the system has
+/// `/proc`).
+pub fn with_short_name<T>(path: &Path, open: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
+    if path.as_os_str().len() <= NAME_LIMIT {
+        return open(path);
+    }
+    if cfg!(not(target_os = "linux")) {
+        return Err(io::Error::other(format!("a path of more than {NAME_LIMIT} bytes")));
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::other("a socket without a directory"));
+    };
+    let directory = rustix::fs::open(
+        parent,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    open(&Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name))
+}
+
+/// `$XDG_RUNTIME_DIR/g3`, else `/tmp/g3-UID`, else `~/.g3/run`: the first that is, or can be made,
+/// a directory of ours that nobody else may enter.
+fn runtime_directory() -> Result<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let candidates = candidates(variable("XDG_RUNTIME_DIR"), variable("HOME"));
+    let mut why = String::new();
+    for path in candidates {
+        match private(&path) {
+            Ok(()) => return Ok(path),
+            Err(e) => why = format!("{}: {e}", path.display()),
+        }
+    }
+    Err(Failure::failed("no private directory for the model host's socket")
+        .because(why)
+        .next("set XDG_RUNTIME_DIR to a directory of yours"))
+}
+
+fn candidates(runtime: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {
+    let user = rustix::process::getuid().as_raw();
+    let mut paths: Vec<PathBuf> =
+        runtime.map(|dir| Path::new(&dir).join("g3")).into_iter().collect();
+    paths.push(PathBuf::from(format!("/tmp/g3-{user}")));
+    paths.extend(home.map(|dir| Path::new(&dir).join(".g3/run")));
+    paths
+}
+
+fn private(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && path.ends_with(".g3/run") => {
+            DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        }
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        Ok(()) | Err(_) => {}
+    }
+    // Not followed: a link in /tmp could lead into somebody's hands.
+    let meta = fs::symlink_metadata(path)?;
+    if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() {
+        return Err(io::Error::other("it does not belong to this user"));
+    }
+    if meta.mode() & 0o077 != 0 {
+        return Err(io::Error::other("others may enter it (want mode 0700)"));
+    }
+    // In a box the directory may be there and not be ours to write.
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_others_may_enter_is_not_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("g3");
+        private(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(private(&path).unwrap_err().to_string().contains("0700"));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert!(private(&link).is_err(), "a link was followed");
+    }
+
+    #[test]
+    fn long_names_listen_and_connect() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("d".repeat(100)).join("e".repeat(100));
+        fs::create_dir_all(&deep).unwrap();
+        let socket = deep.join("s.sock");
+        let _listener = listen(&socket).unwrap();
+        connect(&socket).unwrap();
+        let _again = listen(&socket).unwrap();
+        connect(&socket).unwrap();
+    }
+
+    #[test]
+    fn a_replaced_model_file_has_another_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = dir.path().join("m.gguf");
+        fs::write(&model, "one").unwrap();
+        let place = HostPaths::of(&model).unwrap();
+        assert_eq!(HostPaths::of(&dir.path().join(".").join("m.gguf")).unwrap(), place);
+        fs::write(&model, "other").unwrap();
+        assert_ne!(HostPaths::of(&model).unwrap(), place);
+        fs::remove_file(&model).unwrap();
+        assert!(HostPaths::of(&model).unwrap_err().to_string().contains("g3 model pull"));
+    }
+}

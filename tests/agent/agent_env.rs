@@ -1,0 +1,90 @@
+//! A clean place with a repository, a scripted model and the real `g3`.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use base::process::{Command, Running, Stream};
+use serde_json::Value;
+use testkit::env::{CommandRun, TestEnv};
+use testkit::model_server::ModelServer;
+use testkit::model_server::request::ReceivedRequest;
+use testkit::model_server::script::Script;
+use testkit::repo::Repo;
+
+/// The binary under test.
+pub const G3: &str = env!("CARGO_BIN_EXE_g3");
+
+/// Where a test plays.
+pub struct Stage {
+    /// The clean environment.
+    pub env: TestEnv,
+    /// The repository that g3 works in.
+    pub repo: Repo,
+    /// The model.
+    pub model: ModelServer,
+}
+
+impl Stage {
+    /// A stage whose model speaks the Messages wire and goes by this script.
+    pub fn new(script: impl Into<Script>) -> Stage {
+        let env = TestEnv::new();
+        let model = ModelServer::start(script);
+        env.config(&model.config_toml("anthropic"));
+        let repo = env.repo();
+        Stage { env, repo, model }
+    }
+
+    /// Runs g3 in the repository to its end.
+    pub fn g3<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> CommandRun {
+        self.env.run(G3, self.repo.path(), args)
+    }
+
+    /// Runs g3 with this on stdin.
+    pub fn g3_with_input<const N: usize>(&self, args: [&str; N], input: &str) -> CommandRun {
+        self.env.run_job(self.job(args).input(input))
+    }
+
+    /// Prepares g3 in the repository.
+    pub fn job<const N: usize>(&self, args: [&str; N]) -> Command {
+        self.env.job(G3, self.repo.path()).args(args)
+    }
+
+    /// Starts g3 in the repository, its streams piped.
+    pub fn start<const N: usize>(&self, args: [&str; N]) -> Running {
+        self.job(args).stdin(Stream::Null).spawn().expect("g3 is built")
+    }
+
+    /// The only session's directory.
+    pub fn session_dir(&self) -> PathBuf {
+        let mut dirs = self.session_dirs();
+        assert_eq!(dirs.len(), 1, "one session was expected: {dirs:?}");
+        dirs.remove(0)
+    }
+
+    /// Every session's directory.
+    pub fn session_dirs(&self) -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(self.env.g3_state(self.repo.path()).join("sessions"))
+        else {
+            return Vec::new();
+        };
+        let mut dirs: Vec<PathBuf> = entries.map(|e| e.expect("readable").path()).collect();
+        dirs.sort();
+        dirs
+    }
+
+    /// What the model was asked, as it came.
+    pub fn asked(&self) -> Vec<ReceivedRequest> {
+        self.model.requests()
+    }
+}
+
+/// The events of one type.
+pub fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["type"] == kind).collect()
+}
+
+/// The entries of a session's journal.
+pub fn journal(dir: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(dir.join("session.jsonl")).expect("the journal is there");
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}

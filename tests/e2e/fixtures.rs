@@ -1,0 +1,63 @@
+//! A repository, a scripted model and the real `studio` with the real `g3` beside it.
+
+use base::process::Command;
+use serde_json::Value;
+use testkit::env::{CommandRun, TestEnv, built};
+use testkit::model_server::ModelServer;
+use testkit::model_server::script::Script;
+use testkit::repo::Repo;
+
+/// One user's place: a home, a repository, a model.
+pub struct Scene {
+    /// The home and its environment.
+    pub env: TestEnv,
+    /// The repository.
+    pub repo: Repo,
+    /// The model.
+    pub model: ModelServer,
+}
+
+impl Scene {
+    /// A repository on `main` and a model that follows the script on the given wire.
+    pub fn new(wire: &str, script: Script) -> Scene {
+        built("g3");
+        let model = ModelServer::start(script);
+        let env = TestEnv::new().with("G3_TEST_RETRY_MS", 1);
+        env.config(&model.config_toml(wire));
+        let repo = env.repo();
+        repo.git(["config", "user.name", "Ada"]);
+        repo.git(["config", "user.email", "ada@example.org"]);
+        Scene { env, repo, model }
+    }
+
+    /// Prepares a call of studio in the repository.
+    pub fn job<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
+        self.env.job(env!("CARGO_BIN_EXE_studio"), self.repo.path()).args(args)
+    }
+
+    /// Runs studio in the repository.
+    pub fn studio<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> CommandRun {
+        self.env.run_job(self.job(args))
+    }
+
+    /// All sessions as `list --json` shows them.
+    pub fn sessions(&self) -> Vec<Value> {
+        let list = self.studio(["list", "--all", "--json"]);
+        list.ok();
+        list.json()["sessions"].as_array().expect("a list").clone()
+    }
+
+    /// The session whose task contains the words.
+    #[track_caller]
+    pub fn session(&self, words: &str) -> Value {
+        let mut sessions = self.sessions().into_iter();
+        let found = sessions.find(|s| s["task"].as_str().is_some_and(|task| task.contains(words)));
+        found.unwrap_or_else(|| panic!("no session about `{words}`"))
+    }
+
+    /// The id of the session whose task contains the words.
+    #[track_caller]
+    pub fn id(&self, words: &str) -> String {
+        self.session(words)["id"].as_str().expect("an id").to_owned()
+    }
+}

@@ -1,0 +1,130 @@
+//! What the command tests stand on: a repository, a configuration with fake agents, and `studio`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use testkit::env::{CommandRun, TestEnv, built, until};
+use testkit::repo::Repo;
+
+/// A repository, and the real `studio` program in it.
+pub struct Scene {
+    /// Where everything lies; gone when dropped.
+    pub env: TestEnv,
+    /// The user's repository.
+    pub repo: Repo,
+}
+
+impl Scene {
+    /// A repository with one commit, and the agents `fake` (a command), `talk` and `loads` (ACP, whose
+    /// own events count) and `stranger` (ACP).
+    pub fn new() -> Scene {
+        Scene::at("my repö")
+    }
+
+    /// As `new`, in a directory of that name.
+    pub fn at(name: &str) -> Scene {
+        let env = TestEnv::new();
+        let repo = env.repo_at(name);
+        let scene = Scene { env, repo };
+        scene.configure("");
+        scene
+    }
+
+    /// Writes the user's configuration: the fake agents, and more lines for `[studio]`.
+    pub fn configure(&self, more: &str) {
+        let fake = built("fake-agent");
+        let fake = fake.display();
+        self.env.config(&format!(
+            "[studio]\nagent = \"fake\"\n{more}\n\
+             [studio.agents.fake]\nprotocol = \"command\"\ncommand = [\"{fake}\", \"{{prompt}}\"]\n\
+             [studio.agents.talk]\ncommand = [\"{fake}\", \"acp\"]\nevents = true\n\
+             [studio.agents.loads]\ncommand = [\"{fake}\", \"acp-load\"]\nevents = true\n\
+             [studio.agents.stranger]\ncommand = [\"{fake}\", \"acp\"]\n",
+        ));
+    }
+
+    /// A configuration with a key for g3, so that it could start.
+    pub fn configure_g3(&self) {
+        self.configure("[providers.anthropic.main]\napi_key = \"not a real one\"\n");
+    }
+
+    /// Runs `studio` in the repository.
+    pub fn studio<const N: usize>(&self, args: [&str; N]) -> CommandRun {
+        self.studio_in(self.repo.path(), args)
+    }
+
+    /// Runs `studio` in a directory.
+    pub fn studio_in<const N: usize>(&self, directory: &Path, args: [&str; N]) -> CommandRun {
+        self.env.run(studio(), directory, args)
+    }
+
+    /// Starts a session that nobody watches; gives its id.
+    pub fn exec<const N: usize>(&self, args: [&str; N]) -> String {
+        let mut all = vec!["exec"];
+        all.extend(args);
+        self.env.run(studio(), self.repo.path(), all).ok().to_owned()
+    }
+
+    /// Runs a task of the fake command agent to its end; gives the session's id.
+    pub fn ready(&self, script: &str) -> String {
+        let id = self.exec([script]);
+        self.await_state(&id, "ready");
+        id
+    }
+
+    /// One session as `status --json` has it.
+    pub fn status(&self, id: &str) -> Value {
+        self.studio(["status", id, "--json"]).exits(0).json()
+    }
+
+    /// Waits for a state, and until nobody works on the session when the state is a last one.
+    pub fn await_state(&self, id: &str, state: &str) -> Value {
+        let mut last = String::new();
+        until(&format!("{id} to be {state}"), || {
+            let status = self.status(id);
+            let now = status["state"].as_str().unwrap_or_default().to_owned();
+            if now != last && now != state && ["ready", "failed", "empty"].contains(&now.as_str()) {
+                panic!("{id} is {now}: {}\n{}", status["why"], self.studio(["logs", id]));
+            }
+            last.clone_from(&now);
+            (now == state).then_some(status)
+        })
+    }
+
+    /// Waits until nobody holds the session's lock.
+    pub fn await_free(&self, id: &str) {
+        until(&format!("{id} to be free"), || {
+            let facts = self.studio(["explain", id, "--json"]).json();
+            (facts["facts"]["locked"] == false).then_some(())
+        });
+    }
+
+    /// A file in a session's directory.
+    pub fn session_file(&self, id: &str, name: &str) -> PathBuf {
+        self.repo.path().join(".git/studio/sessions").join(id).join(name)
+    }
+
+    /// A file of a session outside of every box: its token, its socket.
+    pub fn control_file(&self, id: &str, name: &str) -> PathBuf {
+        let common = self.repo.path().canonicalize().expect("it is there").join(".git");
+        let state = self.env.home().join(".local/state/studio");
+        state.join(base::user_dirs::name_for_path(&common)).join(id).join(name)
+    }
+
+    /// The worktree of a session.
+    pub fn worktree(&self, id: &str) -> Repo {
+        Repo::at(&self.repo.worktrees().join(id))
+    }
+
+    /// The entries of a session's journal.
+    pub fn journal(&self, id: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.session_file(id, "journal.jsonl"));
+        let text = text.expect("the journal can be read");
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    }
+}
+
+/// The program under test.
+pub fn studio() -> &'static str {
+    env!("CARGO_BIN_EXE_studio")
+}
