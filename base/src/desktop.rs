@@ -354,12 +354,16 @@ pub struct DesktopFault {
 impl DesktopFault {
     /// A failure as it is told.
     pub fn of(failure: Failure) -> Self {
-        Self { why: failure.why.map(|why| why.to_string()), what: failure.what, next: failure.next }
+        Self {
+            why: failure.why.map(|why| why.to_string()),
+            what: failure.what,
+            next: failure.hints,
+        }
     }
 
     /// The failure that was told.
     pub fn failure(self) -> Failure {
         let why = self.why.map(Into::into);
-        Failure { kind: FailureKind::Failed, what: self.what, why, next: self.next }
+        Failure { kind: FailureKind::Failed, what: self.what, why, hints: self.next }
     }
 }

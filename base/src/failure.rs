@@ -32,7 +32,7 @@ pub struct Failure {
     /// The cause, as far as it is known: an error with its own sources, or a sentence.
     pub why: Option<Box<dyn Error + Send + Sync>>,
     /// What to try, one command or sentence each.
-    pub next: Vec<String>,
+    pub hints: Vec<String>,
 }
 
 /// The result of a command.
@@ -41,7 +41,7 @@ pub type Result<T> = std::result::Result<T, Failure>;
 impl Failure {
     /// A failure of the given kind.
     pub fn new(kind: FailureKind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), why: None, next: Vec::new() }
+        Self { kind, what: what.into(), why: None, hints: Vec::new() }
     }
 
     /// The work failed (exit code 1).
@@ -78,8 +78,8 @@ impl Failure {
 
     /// Adds something to try.
     #[must_use]
-    pub fn next(mut self, command: impl Into<String>) -> Self {
-        self.next.push(command.into());
+    pub fn hint(mut self, command: impl Into<String>) -> Self {
+        self.hints.push(command.into());
         self
     }
 
@@ -104,10 +104,10 @@ impl Failure {
 
     /// As [`Failure::sentence`], with what to try: for a journal that is read when all else is gone.
     pub fn in_full(&self) -> String {
-        match self.next.is_empty() {
+        match self.hints.is_empty() {
             true => self.sentence(),
             false => {
-                let next = self.next.iter().map(|next| next.strip_prefix("or ").unwrap_or(next));
+                let next = self.hints.iter().map(|next| next.strip_prefix("or ").unwrap_or(next));
                 format!("{}; try: {}", self.sentence(), next.collect::<Vec<_>>().join(", or: "))
             }
         }
@@ -116,7 +116,7 @@ impl Failure {
     /// The failure for another program: `{"what", "why", "try", "exit"}`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
-            "what": self.what, "why": self.why.as_ref().map(ToString::to_string), "try": self.next, "exit": self.exit_code(),
+            "what": self.what, "why": self.why.as_ref().map(ToString::to_string), "try": self.hints, "exit": self.exit_code(),
         })
     }
 
@@ -136,7 +136,7 @@ impl Failure {
             failure = failure.because(why);
         }
         let next = told["try"].as_array().into_iter().flatten().filter_map(|it| it.as_str());
-        Some(next.fold(failure, Failure::next))
+        Some(next.fold(failure, Failure::hint))
     }
 
     /// The exit code of a process that ends with this failure.
@@ -151,7 +151,7 @@ impl fmt::Display for Failure {
         if let Some(why) = self.reason() {
             write!(f, "\n  why: {}", why.replace('\n', "\n       "))?;
         }
-        for next in &self.next {
+        for next in &self.hints {
             write!(f, "\n  try: {}", next.replace('\n', "\n       "))?;
         }
         Ok(())
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_failure_reaches_another_program_whole() {
-        let failure = Failure::usage("no key").because("unset").next("set KEY").next("or log in");
+        let failure = Failure::usage("no key").because("unset").hint("set KEY").hint("or log in");
         let told = Failure::from_json(&failure.to_json()).unwrap();
         assert_eq!((told.to_string(), told.exit_code()), (failure.to_string(), 2));
         assert_eq!(told.in_full(), "no key: unset; try: set KEY, or: log in");
@@ -217,7 +217,7 @@ mod tests {
     fn a_failure_says_what_why_and_what_to_try() {
         let failure = Failure::refused("session `x` is still working")
             .because("its supervisor holds the lock")
-            .next("studio stop x");
+            .hint("studio stop x");
         assert_eq!(
             failure.to_string(),
             "error: session `x` is still working\n  why: its supervisor holds the lock\n  try: studio stop x"

@@ -104,16 +104,16 @@ pub fn version() -> Outcome<GitVersion> {
     let text = FOUND.get_or_init(ask).as_ref().map_err(|why| {
         Failure::usage("git was not found")
             .because(why.as_str())
-            .next("install git 2.38 or later, e.g. `apt install git`")
+            .hint("install git 2.38 or later, e.g. `apt install git`")
     })?;
     match GitVersion::parse(text) {
         Some(version) if version >= OLDEST => Ok(version),
         Some(version) => Err(Failure::usage(format!("git {version} is too old"))
             .because(format!("at least {OLDEST} is required"))
-            .next(format!("install git {OLDEST} or later, first in PATH"))),
+            .hint(format!("install git {OLDEST} or later, first in PATH"))),
         None => Err(Failure::usage("cannot determine the version of git")
             .because(text.as_str())
-            .next(format!("install git {OLDEST} or later, first in PATH"))),
+            .hint(format!("install git {OLDEST} or later, first in PATH"))),
     }
 }
 

@@ -196,7 +196,7 @@ impl Command {
 
     /// The kernel sends KILL to the child when the thread that starts it ends (Linux).
     #[must_use]
-    pub fn dies_with_us(mut self) -> Command {
+    pub fn kill_on_parent_death(mut self) -> Command {
         self.place.dies_with_us = true;
         self
     }
@@ -204,7 +204,7 @@ impl Command {
     /// The child ends by itself all that it started when it gets TERM, as a box does: it gets
     /// TERM and time for that before KILL, also when its handle is dropped.
     #[must_use]
-    pub fn cleans_up(mut self) -> Command {
+    pub fn graceful(mut self) -> Command {
         self.last_signal = Signal::TERM;
         self
     }

@@ -50,7 +50,7 @@ fn words_of_the_user_in_brackets_are_not_taken_for_a_note() {
     editor.leave();
     let listed = stage.g3(["sessions", "list", "--json"]).json();
     assert_eq!(listed[0]["task"], "[x]\n\nfix it");
-    stage.g3(["sessions", "export"]).says("## User\n\n[x]\n\nfix it\n");
+    stage.g3(["sessions", "export"]).output_contains("## User\n\n[x]\n\nfix it\n");
 }
 
 #[test]

@@ -41,12 +41,12 @@ impl Stage {
 
     /// Runs g3 with this on stdin.
     pub fn g3_with_input<const N: usize>(&self, args: [&str; N], input: &str) -> CommandRun {
-        self.env.run_job(self.job(args).input(input))
+        self.env.run_command(self.job(args).input(input))
     }
 
     /// Prepares g3 in the repository.
     pub fn job<const N: usize>(&self, args: [&str; N]) -> Command {
-        self.env.job(G3, self.repo.path()).args(args)
+        self.env.command(G3, self.repo.path()).args(args)
     }
 
     /// Starts g3 in the repository, its streams piped.

@@ -57,7 +57,7 @@ fn kill_9_at_every_step_loses_nothing_that_resume_cannot_finish() {
     };
     let stage = stage(script());
     let steps = stage.env.home().join("steps");
-    stage.env.run_job(stage.job(["--autonomous"]).env("G3_TEST_STEPS", &steps)).ok();
+    stage.env.run_command(stage.job(["--autonomous"]).env("G3_TEST_STEPS", &steps)).ok();
     let steps = std::fs::read_to_string(&steps).unwrap();
     let names: Vec<&str> = steps.lines().filter(|name| name.starts_with("g3.rounds.")).collect();
     assert_eq!(names.len(), 7, "{names:?}");
@@ -74,7 +74,7 @@ fn kill_9_at_every_step_loses_nothing_that_resume_cannot_finish() {
 fn check_killed_at(step: &str, script: Script) {
     let stage = stage(script);
     let args = ["--autonomous", "--check", "test -e one.txt"];
-    let ran = stage.env.run_job(stage.job(args).env("G3_TEST_KILL_AT", step));
+    let ran = stage.env.run_command(stage.job(args).env("G3_TEST_KILL_AT", step));
     if step == "g3.rounds.begun:2" {
         ran.ok();
         return;
@@ -106,7 +106,7 @@ fn checks_that_a_repository_brings_along_do_not_run() {
     // As in a clone of somebody who committed their sessions: the files are here, the user is not.
     std::fs::remove_dir_all(stage.env.home().join(".g3/runs")).unwrap();
     let refused = stage.g3(["--autonomous", "--resume", "--max-turns", "4"]);
-    refused.exits(2).says("not given on this machine").says(check);
+    refused.exits(2).output_contains("not given on this machine").output_contains(check);
     assert_eq!(ran(), before);
     stage.g3(["--autonomous", "--resume", "--max-turns", "4", "--check", check]).ok();
     assert!(ran() > before);
@@ -118,7 +118,7 @@ fn a_run_that_is_over_says_so_and_takes_more_rounds() {
     let coach = [verdict(false, &["met", "unmet"]), verdict(true, &["met", "met"])];
     let stage = stage(sides(player, coach));
     stage.g3(["--autonomous", "--max-turns", "1"]).exits(3);
-    stage.g3(["--autonomous", "--resume"]).exits(3).says("not approved after 1 round");
+    stage.g3(["--autonomous", "--resume"]).exits(3).output_contains("not approved after 1 round");
     assert_eq!(stage.asked().len(), 3, "no one was asked");
     stage.g3(["--autonomous", "--resume", "--max-turns", "4"]).ok();
     stage.g3(["--autonomous", "--resume"]).ok();

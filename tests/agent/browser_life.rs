@@ -212,5 +212,8 @@ fn the_tools_of_the_browser_are_offered_only_where_the_user_wants_them() {
     assert!(has(&stage));
     let both = stage.g3(["--webdriver", "--chrome-headless", "hello"]);
     both.exits(2);
-    stage.g3(["--chat", "--webdriver", "hello"]).exits(2).says("cannot be used with --chat");
+    stage
+        .g3(["--chat", "--webdriver", "hello"])
+        .exits(2)
+        .output_contains("cannot be used with --chat");
 }

@@ -23,15 +23,15 @@ fn a_budget_without_a_known_price_is_refused_in_every_mode_before_anything_is_as
         let stage = stage(wire, [], "");
         let key = if wire == "responses" { "openai" } else { wire };
         let ran = stage.g3(["--budget", "0.5", "hi"]);
-        ran.exits(2).says("the price of `scripted` on").says("is unknown");
-        ran.says(&format!("[providers.{key}.scripted]")).says("--max-tokens");
+        ran.exits(2).output_contains("the price of `scripted` on").output_contains("is unknown");
+        ran.output_contains(&format!("[providers.{key}.scripted]")).output_contains("--max-tokens");
         assert!(stage.asked().is_empty() && stage.session_dirs().is_empty(), "{wire}");
     }
     let stage = stage("openai", [], "");
     stage.repo.write("requirements.md", "1. make one.txt\n");
     for mode in [["--autonomous"].as_slice(), &["--planning", "--yes"]] {
         let args = ["--budget", "0.5"].iter().chain(mode).copied();
-        stage.g3(args).exits(2).says("the price of `scripted`");
+        stage.g3(args).exits(2).output_contains("the price of `scripted`");
     }
     let ran = stage.g3(["--json", "--budget", "0.5", "hi"]);
     let events = ran.exits(2).json_lines();
@@ -45,11 +45,11 @@ fn a_price_by_model_name_is_asked_for_where_no_entry_is_configured() {
     stage.env.config("");
     let url = stage.model.openai_url();
     let job = stage.job(["--provider", "openai", "--model", "own", "--budget", "1", "hi"]);
-    let ran = stage.env.run_job(job.env("OPENAI_BASE_URL", &url));
-    ran.exits(2).says("[[models]]").says("`name = \"own\"`");
+    let ran = stage.env.run_command(job.env("OPENAI_BASE_URL", &url));
+    ran.exits(2).output_contains("[[models]]").output_contains("`name = \"own\"`");
     stage.env.config("[[models]]\nname = \"own\"\nprice = { input = 0, output = 0 }\n");
     let job = stage.job(["--provider", "openai", "--model", "own", "--budget", "1", "hi"]);
-    stage.env.run_job(job.env("OPENAI_BASE_URL", &url)).never_says("is unknown");
+    stage.env.run_command(job.env("OPENAI_BASE_URL", &url)).output_lacks("is unknown");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_budget_ends_the_run_that_used_it_up() {
         let call = || ScriptedReply::call("shell", json!({"command": "true"})).usage(4_000, 100);
         let stage = stage(wire, [call(), call(), call()], PRICE);
         let ran = stage.g3(["--budget", "0.006", "go on"]);
-        ran.exits(3).says("the limit of 0.006 US dollars is reached");
+        ran.exits(3).output_contains("the limit of 0.006 US dollars is reached");
         assert_eq!(stage.asked().len(), 2, "{wire}");
     }
 }
@@ -75,7 +75,9 @@ fn a_fallback_without_a_known_price_does_not_answer_within_a_budget() {
     let text = format!("fallback_model = \"cheap\"\n{models}");
     let stage = stage("anthropic", script(), &text);
     let ran = stage.g3(["--budget", "5", "hi"]);
-    ran.exits(1).says("its fallback cannot be used: the price of `cheap`").says("is unknown");
+    ran.exits(1)
+        .output_contains("its fallback cannot be used: the price of `cheap`")
+        .output_contains("is unknown");
     assert!(stage.asked().iter().all(|asked| asked.body["model"] == "scripted"));
     assert_eq!(stage.g3(["hi"]).ok(), "cheap words");
 }
@@ -90,7 +92,10 @@ fn a_coach_without_a_known_price_is_refused_before_the_player_works() {
     );
     let own = own.replace("[providers.anthropic", &format!("{coach}\n[providers.anthropic"));
     stage.env.config(&format!("{own}{PRICE}"));
-    stage.g3(["--autonomous", "--budget", "1"]).exits(2).says("the price of `c` on `openai.coach`");
+    stage
+        .g3(["--autonomous", "--budget", "1"])
+        .exits(2)
+        .output_contains("the price of `c` on `openai.coach`");
     assert!(stage.asked().is_empty());
 }
 
@@ -103,7 +108,7 @@ fn a_reply_that_was_not_counted_ends_a_budget_and_nothing_else() {
         ScriptedReply::raw(format!("data: {chunk}\n\ndata: [DONE]\n\n"))
     };
     let stage = stage("openai", vec![silent(), silent(), ScriptedReply::says("done")], PRICE);
-    stage.g3(["--budget", "5", "go"]).exits(3).says("the cost of a reply is unknown");
+    stage.g3(["--budget", "5", "go"]).exits(3).output_contains("the cost of a reply is unknown");
     stage.g3(["go"]).ok();
 }
 
@@ -141,9 +146,9 @@ fn what_planning_itself_asks_counts_into_the_budget() {
     stage.repo.git(["config", "user.email", "grace@example.org"]);
     stage.repo.write("g3-plan/new_requirements.md", "I want a door.\n");
     let ran = stage.g3(["--planning", "--yes", "--budget", "0.007"]);
-    ran.exits(3).says("the limit of 0.007 US dollars is reached");
+    ran.exits(3).output_contains("the limit of 0.007 US dollars is reached");
     assert_eq!(stage.asked().len(), 2, "neither player nor coach is asked");
     let ran = stage.g3(["--planning", "--yes", "--budget", "0.007"]);
-    ran.exits(3).says("the limit of 0.007 US dollars is reached");
+    ran.exits(3).output_contains("the limit of 0.007 US dollars is reached");
     assert_eq!(stage.asked().len(), 2, "what an earlier start asked counts as well");
 }

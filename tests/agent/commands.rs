@@ -37,7 +37,7 @@ fn undo_takes_back_what_the_last_turn_did_and_then_the_one_before() {
     stage.repo.write("mine.txt", "typed by the user\n");
     let before = stage.repo.git(["status", "--porcelain"]);
     let ran = stage.g3_with_input([], "write a\nchange it\n/undo\nand now?\n/undo\n/undo\n");
-    ran.says("a.txt").says("no turn changed a tracked or untracked file");
+    ran.output_contains("a.txt").output_contains("no turn changed a tracked or untracked file");
     assert_eq!(stage.repo.read("old.txt"), "old\n");
     assert!(!stage.repo.path().join("a.txt").exists());
     assert!(!stage.repo.path().join("new").exists(), "an empty directory is left");
@@ -53,7 +53,7 @@ fn undo_takes_back_what_the_last_turn_did_and_then_the_one_before() {
 #[test]
 fn undo_brings_one_turn_back_and_leaves_the_other() {
     let stage = two_turns([]);
-    stage.g3_with_input([], "write a\nchange it\n/undo\n").says("turn 2: restored");
+    stage.g3_with_input([], "write a\nchange it\n/undo\n").output_contains("turn 2: restored");
     assert_eq!(stage.repo.read("a.txt"), "one\n");
     assert_eq!(stage.repo.read("old.txt"), "old\n");
     assert!(!stage.repo.path().join("new").exists());
@@ -65,7 +65,7 @@ fn undo_touches_nothing_when_the_user_changed_one_of_the_files() {
     stage.g3_with_input([], "write a\nchange it\n").ok();
     stage.repo.write("a.txt", "mine now\n");
     let ran = stage.g3_with_input([], "/resume write\n/undo\n");
-    ran.says("files were changed after the agent wrote them").says("a.txt");
+    ran.output_contains("files were changed after the agent wrote them").output_contains("a.txt");
     assert_eq!(stage.repo.read("a.txt"), "mine now\n");
     assert_eq!(stage.repo.read("new/b.txt"), "two\n");
     assert!(!stage.repo.path().join("old.txt").exists());
@@ -75,7 +75,7 @@ fn undo_touches_nothing_when_the_user_changed_one_of_the_files() {
 fn undo_works_without_a_repository() {
     let stage = two_turns([]);
     std::fs::remove_dir_all(stage.repo.path().join(".git")).unwrap();
-    stage.g3_with_input([], "write a\nchange it\n/undo\n").says("turn 2: restored");
+    stage.g3_with_input([], "write a\nchange it\n/undo\n").output_contains("turn 2: restored");
     assert_eq!(stage.repo.read("a.txt"), "one\n");
     assert_eq!(stage.repo.read("old.txt"), "old\n");
 }
@@ -90,7 +90,7 @@ fn ignored_files_and_gits_own_are_left_alone() {
         ScriptedReply::says("done"),
     ]);
     stage.repo.commit_file(".gitignore", "*.log\n");
-    stage.g3_with_input([], "make files\n/undo\n").says("restored kept.txt\n");
+    stage.g3_with_input([], "make files\n/undo\n").output_contains("restored kept.txt\n");
     assert_eq!(stage.repo.read("out.log"), "x\n");
     assert_eq!(stage.repo.git(["tag"]), "t");
     assert!(!stage.repo.path().join("kept.txt").exists());
@@ -102,8 +102,10 @@ fn rewind_goes_back_before_a_turn_with_its_files_and_stays_there() {
     let stage = two_turns([ScriptedReply::says("anew"), ScriptedReply::says("once more")]);
     let input = "write a\nchange it\n/rewind\n/rewind 2\n/rewind 9\nsomething else\n/stats\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("  1  write a").says("  2  change it").says("rewound to before turn 2");
-    ran.says("no such turn: 9").says("turns    5");
+    ran.output_contains("  1  write a")
+        .output_contains("  2  change it")
+        .output_contains("rewound to before turn 2");
+    ran.output_contains("no such turn: 9").output_contains("turns    5");
     assert_eq!(stage.repo.read("a.txt"), "one\n");
     let text = stage.asked()[4].text();
     assert!(text.contains("write a") && !text.contains("change it"), "{text}");
@@ -118,12 +120,14 @@ fn turns_are_listed_by_what_the_user_said() {
     let stage = two_turns([ScriptedReply::says("a plan"), ScriptedReply::says("yes")]);
     let input = "write a\nchange it\n/undo\n/plan think of plums\n/mode auto\n[x]\n/rewind\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("  3  think of plums\n").says("  4  [x]\n");
+    ran.output_contains("  3  think of plums\n").output_contains("  4  [x]\n");
     let heard = stage.asked().last().unwrap().text();
     assert!(heard.contains("I took back") && heard.contains("Plan mode is over"), "{heard}");
     // A session that began with a note is named after the task as well.
     let stage = Stage::new([ScriptedReply::says("a plan")]);
-    stage.g3_with_input([], "/plan think of plums\n/resume\n").says("  think of plums\n");
+    stage
+        .g3_with_input([], "/plan think of plums\n/resume\n")
+        .output_contains("  think of plums\n");
 }
 
 #[test]
@@ -139,7 +143,7 @@ fn a_session_that_cannot_be_taken_up_leaves_the_one_at_work() {
     let _held = base::lock::Lock::take(&first.join("lock")).unwrap();
     let input = format!("the second\n/resume {id}\nare you there\n");
     let ran = stage.g3_with_input([], &input);
-    ran.says("is in use by another g3").says("three");
+    ran.output_contains("is in use by another g3").output_contains("three");
     let heard = stage.asked().last().unwrap().text();
     assert!(heard.contains("the second") && heard.contains("are you there"), "{heard}");
     assert!(!heard.contains("the first"), "{heard}");
@@ -150,8 +154,11 @@ fn what_was_said_before_a_clear_stays_on_record() {
     let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3_with_input([], "the word is plum\n/clear\nanother word\n").ok();
     assert!(json!(journal(&stage.session_dir())).to_string().contains("the word is plum"));
-    stage.g3(["sessions", "export"]).says("the word is plum").says("another word");
-    stage.g3_with_input([], "/resume the\n/rewind\n").says("  1  the word is plum");
+    stage
+        .g3(["sessions", "export"])
+        .output_contains("the word is plum")
+        .output_contains("another word");
+    stage.g3_with_input([], "/resume the\n/rewind\n").output_contains("  1  the word is plum");
 }
 
 #[test]
@@ -161,7 +168,7 @@ fn instructions_that_are_read_again_replace_nothing_else() {
     stage.repo.write("analysis/memory.md", "The parser lives in parse.rs.");
     stage.repo.write("pro/brief.md", "the goal is plum jam\n");
     let ran = stage.g3_with_input([], "hi\n/project pro\n/readme\nand now?\n");
-    ran.says("reloaded");
+    ran.output_contains("reloaded");
     let [before, after] = [0, 1].map(|at| stage.asked()[at].system());
     assert_eq!(before, after, "nothing changed on disk");
     assert!(after.contains("Use tabs.") && after.contains("The parser lives in parse.rs."));
@@ -174,7 +181,7 @@ fn a_fork_goes_on_by_itself() {
     let stage =
         two_turns([ScriptedReply::says("in the copy"), ScriptedReply::says("in the first")]);
     let ran = stage.g3_with_input([], "write a\nchange it\n/fork 2\nanother way\n");
-    ran.says("the session before it stays as it was");
+    ran.output_contains("the session before it stays as it was");
     assert_eq!(stage.session_dirs().len(), 2);
     let text = stage.asked()[4].text();
     assert!(text.contains("another way") && !text.contains("change it"), "{text}");
@@ -188,8 +195,8 @@ fn a_file_is_said_with_its_variables_filled_in() {
     let stage = Stage::new([ScriptedReply::says("noted"), ScriptedReply::says("noted")]);
     stage.repo.write("ask.md", "it is {{today}}, {{unknown}}\n");
     let job = stage.job([]).env("G3_TEST_NOW", "2026-01-02T10:00:00Z");
-    let ran = stage.env.run_job(job.input("/run ask.md\n/run nope.md\n/run\nand {{today}}\n"));
-    ran.says("cannot read").says("which file?");
+    let ran = stage.env.run_command(job.input("/run ask.md\n/run nope.md\n/run\nand {{today}}\n"));
+    ran.output_contains("cannot read").output_contains("which file?");
     assert!(stage.asked()[0].text().contains("it is 2026-01-02 (Friday), {{unknown}}"));
     assert!(stage.asked()[1].text().contains("and 2026-01-02 (Friday)"));
 }
@@ -205,7 +212,7 @@ fn a_project_is_told_survives_a_summary_and_is_let_go() {
     stage.repo.write("pro/brief.md", "the goal is plum jam\n");
     let input = "hi\n/project pro\n/compact\nwhat is the goal?\n/unproject\n/unproject\nwell?\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("1 file of the project").says("no project is loaded");
+    ran.output_contains("1 file of the project").output_contains("no project is loaded");
     assert!(stage.asked()[2].text().contains("plum jam"));
     assert!(stage.asked()[3].text().contains("Ignore the project"));
 }
@@ -217,7 +224,9 @@ fn large_results_are_moved_away_at_once_when_the_user_says_so() {
         (1..9).map(big).chain([ScriptedReply::says("x"), ScriptedReply::says("y")]).collect();
     let stage = Stage::new(replies);
     let ran = stage.g3_with_input([], "count\n/thinnify\n/skinnify\n/skinnify\n/dump\nand?\n");
-    ran.says("calls to files").says("no large calls to move").says("written to");
+    ran.output_contains("calls to files")
+        .output_contains("no large calls to move")
+        .output_contains("written to");
     assert!(std::fs::read_dir(stage.session_dir().join("thinned")).unwrap().count() >= 4);
     assert!(stage.asked().last().unwrap().text().contains("were moved to"));
 }
@@ -229,7 +238,7 @@ fn each_model_has_its_own_bill() {
         ScriptedReply::says("b").usage(200, 20),
     ]);
     let ran = stage.g3_with_input([], "hi\n/model other-model\nagain\n/cost\n");
-    ran.says("other-model: 1 call, 200 in");
+    ran.output_contains("other-model: 1 call, 200 in");
     let shown = stage.g3(["sessions", "show", "--json"]).json();
     assert_eq!(shown["by_model"]["other-model"]["usage"]["input"], 200);
     assert_eq!(shown["by_model"].as_object().unwrap().len(), 2);
@@ -279,7 +288,7 @@ fn a_session_killed_while_it_hears_hears_it_once() {
         }));
         allow_commands(&stage);
         let job = stage.job(["work on jam"]).env("G3_TEST_KILL_AT", step);
-        stage.env.run_job(job).exits(137);
+        stage.env.run_command(job).exits(137);
         stage.g3(["--resume"]).ok();
         let text = stage.asked().last().unwrap().text();
         assert_eq!(
@@ -295,13 +304,16 @@ fn a_session_is_written_as_a_document() {
     let stage = two_turns([]);
     stage.g3_with_input([], "write a\nchange it\n").ok();
     let document = stage.g3(["sessions", "export"]);
-    document.says("## User\n\nwrite a").says("Calls `write_file`").says("changed a, made b");
+    document
+        .output_contains("## User\n\nwrite a")
+        .output_contains("Calls `write_file`")
+        .output_contains("changed a, made b");
     let object = stage.g3(["sessions", "export", "--format", "json"]).json();
     assert_eq!(object["messages"].as_array().unwrap().len(), 8);
     let journal = stage.g3(["sessions", "export", "--format", "journal"]);
-    journal.says("\"entry\":\"opened\"");
+    journal.output_contains("\"entry\":\"opened\"");
     stage.g3(["sessions", "export", "-o", "out.md"]).ok();
-    stage.g3(["sessions", "export", "-o", "out.md"]).exits(2).says("does not exist");
+    stage.g3(["sessions", "export", "-o", "out.md"]).exits(2).output_contains("does not exist");
     assert!(stage.repo.read("out.md").contains("change it"));
 }
 
@@ -313,7 +325,7 @@ fn a_copy_is_made_from_the_command_line() {
     stage.g3(["--resume", &id, "go on"]).ok();
     let text = stage.asked()[4].text();
     assert!(text.contains("write a") && !text.contains("change it"), "{text}");
-    stage.g3(["sessions", "fork", "--before", "7"]).exits(2).says("no such turn: 7");
+    stage.g3(["sessions", "fork", "--before", "7"]).exits(2).output_contains("no such turn: 7");
 }
 
 #[test]
@@ -325,8 +337,10 @@ fn a_turn_that_failed_is_asked_again_with_what_was_done_in_it() {
         ScriptedReply::says("bye"),
     ]);
     let ran = stage.g3_with_input([], "/retry\nwrite a\n/retry\n/retry\nthanks\n");
-    ran.says("/retry    retries").says("wrote it").says("the last turn did not fail");
-    ran.never_says("g3 --resume goes on").never_says("then g3 --resume");
+    ran.output_contains("/retry    retries")
+        .output_contains("wrote it")
+        .output_contains("the last turn did not fail");
+    ran.output_lacks("g3 --resume goes on").output_lacks("then g3 --resume");
     let asked = stage.asked();
     assert_eq!(asked.len(), 4, "one try, its error, the retry, and the next words");
     assert_eq!(asked[1].messages().len(), asked[2].messages().len(), "nothing is added");
@@ -337,7 +351,7 @@ fn a_turn_that_failed_is_asked_again_with_what_was_done_in_it() {
 fn a_turn_that_failed_before_the_end_is_asked_again_after_a_restart() {
     let stage = Stage::new([ScriptedReply::status(401), ScriptedReply::says("here I am")]);
     stage.g3(["say hi"]).exits(1);
-    stage.g3_with_input([], "/resume say\n/retry\n").says("here I am");
+    stage.g3_with_input([], "/resume say\n/retry\n").output_contains("here I am");
     assert_eq!(stage.asked()[1].text().matches("say hi").count(), 1);
 }
 
@@ -350,9 +364,11 @@ fn a_model_is_listed_chosen_and_refused() {
     std::fs::write(&file, config + more).unwrap();
     let input = "hi\n/model\n/model nobody.there x\n/model openai.other gpt-6-nano-x\n/model gpt-5\n/model\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("* ").says("  gpt-5  (openai.other)").says("unknown provider `nobody.there`");
-    ran.says("model: gpt-5 on openai.other").says("* gpt-5  (openai.other)");
-    ran.says("also on openai.other: gpt-5-mini");
+    ran.output_contains("* ")
+        .output_contains("  gpt-5  (openai.other)")
+        .output_contains("unknown provider `nobody.there`");
+    ran.output_contains("model: gpt-5 on openai.other").output_contains("* gpt-5  (openai.other)");
+    ran.output_contains("also on openai.other: gpt-5-mini");
 }
 
 #[test]
@@ -366,15 +382,16 @@ fn files_that_the_words_name_and_pictures_reach_the_model() {
     let picture = image::RgbImage::from_pixel(4, 3, image::Rgb([255, 0, 0]));
     picture.save(stage.repo.path().join("my shot.png")).unwrap();
     let ran = stage.g3_with_input(["--image", "my shot.png"], "fix @src/a.rs\nsee 'my shot.png'\n");
-    ran.says("attached src/a.rs: 1 line").says("attached my shot.png: PNG 4x3");
+    ran.output_contains("attached src/a.rs: 1 line")
+        .output_contains("attached my shot.png: PNG 4x3");
     let asked = stage.asked();
     assert!(asked[0].text().contains("the file src/a.rs (1 line):\nfn a() {}\n"));
     assert_eq!(images(&asked[0]), 1, "the picture of --image");
     assert_eq!(images(&asked[1]), 2, "and the one that was named");
-    stage.g3(["sessions", "list"]).says("fix @src/a.rs");
+    stage.g3(["sessions", "list"]).output_contains("fix @src/a.rs");
     stage.g3(["--image", "my shot.png", "look"]).ok();
     assert_eq!(images(&stage.asked()[2]), 1);
-    stage.g3(["--image", "src/a.rs", "look"]).exits(2).says("cannot attach src/a.rs");
+    stage.g3(["--image", "src/a.rs", "look"]).exits(2).output_contains("cannot attach src/a.rs");
 }
 
 #[test]
@@ -382,9 +399,11 @@ fn what_a_session_changed_is_shown_and_a_new_one_begins() {
     let stage = two_turns([ScriptedReply::says("hello")]);
     let input = "/diff\nwrite a\nchange it\n/diff\n/new\nanother one\n";
     let ran = stage.g3_with_input([], input);
-    ran.says("the session is empty").says("  a.txt (new)  +1 -0\n    1 + two\n");
-    ran.says("  old.txt (deleted)  +0 -1\n").says("to continue this session: g3 --resume ");
-    ran.says("your next message starts a new session");
+    ran.output_contains("the session is empty")
+        .output_contains("  a.txt (new)  +1 -0\n    1 + two\n");
+    ran.output_contains("  old.txt (deleted)  +0 -1\n")
+        .output_contains("to continue this session: g3 --resume ");
+    ran.output_contains("your next message starts a new session");
     assert_eq!(stage.session_dirs().len(), 2);
     assert!(!stage.asked().last().unwrap().text().contains("change it"));
 }
@@ -401,7 +420,7 @@ fn the_last_answer_is_copied() {
     std::fs::set_permissions(bin.join("xclip"), mode).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let job = stage.job([]).env("PATH", path).env("DISPLAY", ":9");
-    let ran = stage.env.run_job(job.input("/copy\nhi\n/copy\n"));
-    ran.says("the session is empty").says("copied 2 lines with xclip");
+    let ran = stage.env.run_command(job.input("/copy\nhi\n/copy\n"));
+    ran.output_contains("the session is empty").output_contains("copied 2 lines with xclip");
     assert_eq!(std::fs::read_to_string(copied).unwrap(), "one\n**two**");
 }

@@ -86,12 +86,12 @@ fn the_person_lists_fragments_and_puts_one_back_for_good() {
     ]));
     let first = stage.g3_with_input(["--acd"], "look at big.txt\n/fragments\n");
     first.ok();
-    first.says("look at big.txt").says("1 tool call (1 read_file)");
+    first.output_contains("look at big.txt").output_contains("1 tool call (1 read_file)");
     let entries = journal(&stage.session_dir());
     let id = entries.iter().find_map(|entry| entry["fragment"].as_str()).unwrap().to_owned();
     let again = |lines: &str| stage.g3_with_input([], &format!("/resume look\n{lines}"));
     let ran = again(&format!("/rehydrate {id}\nnow what?\n/rehydrate {id}\n/rehydrate ../x\n"));
-    ran.says("no longer fits").says("invalid fragment id");
+    ran.output_contains("no longer fits").output_contains("invalid fragment id");
     let text = stage.asked()[2].text();
     assert!(text.contains("line 7 of") && text.contains("read it"), "{text}");
     assert!(!text.contains("set aside as fragment"), "{text}");
@@ -105,8 +105,8 @@ fn what_was_set_aside_stays_so_after_a_kill_at_every_step() {
     let steps = ["g3.session.aside", "g3.journal.dehydrated", "g3.journal.ended"];
     for step in steps {
         let stage = stage_with_a_large_file(reads_then(vec![ScriptedReply::says("the end")]));
-        let job = stage.env.job(G3, stage.repo.path()).args(["--acd", "look at big.txt"]);
-        stage.env.run_job(job.env("G3_TEST_KILL_AT", step)).exits(137);
+        let job = stage.env.command(G3, stage.repo.path()).args(["--acd", "look at big.txt"]);
+        stage.env.run_command(job.env("G3_TEST_KILL_AT", step)).exits(137);
         stage.g3(["--resume", "--acd", "what was in line 7?"]).ok();
         let text = stage.asked().last().unwrap().text();
         let whole = text.contains("line 7 of");

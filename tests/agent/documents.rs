@@ -44,9 +44,9 @@ fn the_server_of_the_page_works_as_written() {
     std::fs::write(library.join("shelf"), "a book").unwrap();
     let tested = stage.g3(["mcp", "test", "library"]);
     for name in ["glob", "grep", "read_file"] {
-        tested.says(&format!("\nmcp__library__{name}  "));
+        tested.output_contains(&format!("\nmcp__library__{name}  "));
     }
-    tested.says("and has 3 tools").ok();
+    tested.output_contains("and has 3 tools").ok();
     stage.g3(["read the shelf"]).ok();
     assert!(result(&stage, 1).contains("a book"), "{}", result(&stage, 1));
     assert!(result(&stage, 2).contains("no tool"), "{}", result(&stage, 2));
@@ -65,7 +65,7 @@ fn the_rule_and_the_file_of_the_page_work_as_written() {
     let stage = stage(replies, &blocks("mcp.md", "toml")[1]);
     stage.repo.write(".mcp.json", &blocks("mcp.md", "json")[0]);
     stage.repo.write("README.md", "");
-    stage.g3(["mcp", "list"]).says(".mcp.json is ignored").ok();
+    stage.g3(["mcp", "list"]).output_contains(".mcp.json is ignored").ok();
     for line in blocks("mcp.md", "sh")[0].lines() {
         let words: Vec<&str> = line.split('#').next().unwrap().split_whitespace().collect();
         assert_eq!(words[0], "g3");

@@ -18,7 +18,7 @@ fn a_failed_turn_leaves_a_record_without_keys() {
     let stage = Stage::new([ScriptedReply::status(401)
         .body("application/json", r#"{"error":{"message":"bad key topsecret-1234"}}"#)]);
     let job = stage.job(["do it\nwith topsecret-1234"]).env("MY_API_KEY", "topsecret-1234");
-    stage.env.run_job(job).exits(1);
+    stage.env.run_command(job).exits(1);
     let records = records(&stage);
     assert_eq!(records.len(), 1);
     let record: Value = serde_json::from_str(&records[0]).unwrap();

@@ -122,7 +122,7 @@ fn run(stage: &Stage, mode: (&str, &[&str], &str), flag: &str, values: &[&str]) 
     } else {
         args.extend(rest);
     }
-    stage.env.run_job(stage.job([]).args(args).input(input))
+    stage.env.run_command(stage.job([]).args(args).input(input))
 }
 
 /// What shows that a flag was honoured.

@@ -171,7 +171,7 @@ fn a_stop_hook_sends_the_agent_on_three_times_at_most() {
 fn a_prompt_that_a_hook_refuses_is_not_asked() {
     let stage =
         stage([], &[("user_prompt", "grep -q secret && echo 'no secrets' >&2 && exit 2", "")]);
-    stage.g3(["--", "the secret is 7"]).exits(3).says("no secrets");
+    stage.g3(["--", "the secret is 7"]).exits(3).output_contains("no secrets");
     assert!(stage.asked().is_empty());
 }
 
@@ -198,7 +198,7 @@ fn hooks_have_no_keys_and_a_repositorys_own_run_only_when_trusted() {
     );
     stage.env.set("OPENAI_API_KEY", "sk-secret");
     stage.repo.write("g3.toml", hook_toml(("session_start", "touch theirs", "")));
-    stage.g3(["work"]).says("`hooks` in ").says("is ignored").ok();
+    stage.g3(["work"]).output_contains("`hooks` in ").output_contains("is ignored").ok();
     let seen = stage.repo.read("seen");
     assert!(
         seen.contains("HOME=") && !seen.contains("sk-secret") && !seen.contains("OPENAI_API_KEY")
@@ -222,8 +222,8 @@ fn a_hook_that_makes_no_sense_is_a_wrong_configuration() {
         let stage = Stage::new([]);
         let model = stage.model.config_toml("anthropic");
         stage.env.config(&format!("{model}\n[[hooks]]\n{hook}\n"));
-        stage.g3(["work"]).exits(2).says("`hooks` must be a list of hooks");
+        stage.g3(["work"]).exits(2).output_contains("`hooks` must be a list of hooks");
     }
     let stage = stage([], &[("before_tool [", "true", "")]);
-    stage.g3(["work"]).exits(2).says("not a glob");
+    stage.g3(["work"]).exits(2).output_contains("not a glob");
 }

@@ -95,7 +95,7 @@ fn a_fault_at_every_step_changes_nothing_of_what_is_done() {
         stage.env.config(&format!("{}\n{quick}", stage.model.config_toml(wire)));
         stage.repo.write("log", "");
         let job = stage.job(["take all steps"]).env("G3_TEST_RETRY_MS", "1");
-        let ran = stage.env.run_job(job);
+        let ran = stage.env.run_command(job);
         assert!(ran.ok().ends_with("all steps are done"), "{wire}: {ran}");
         assert_all_is_done_once(&stage);
         for request in stage.asked() {
@@ -129,7 +129,7 @@ fn a_turn_that_is_killed_at_every_step_comes_to_its_end() {
     let mut args = vec!["take all steps"];
     loop {
         let job = stage.job([]).args(&args).env("G3_TEST_KILL_AT", steps[kills % steps.len()]);
-        let ran = stage.env.run_job(job);
+        let ran = stage.env.run_command(job);
         if ran.code != 137 {
             assert!(ran.ok().ends_with("all steps are done"), "after {kills} kills: {ran}");
             break;

@@ -134,7 +134,7 @@ fn without_a_server_the_answer_says_what_to_install_and_is_no_failure() {
     toys.bench.env.config("[lsp.half]\nextensions = [\".toy\"]\n");
     let args = ["tool", "exec", "--name", "lsp", "--args", "{}"];
     let ran = toys.bench.env.run(crate::tools_support::G3, &toys.bench.dir, args);
-    ran.exits(2).says("invalid language server [lsp.half]");
+    ran.exits(2).output_contains("invalid language server [lsp.half]");
 }
 
 #[test]

@@ -29,25 +29,29 @@ fn a_repository_names_servers_only_when_exactly_this_is_trusted() {
     ]);
     let marker = stage.repo.path().join("marker");
     repository(&stage, &["--pids", "marker"]);
-    stage.g3(["work"]).says(".mcp.json is ignored").says("g3 trust").ok();
+    stage.g3(["work"]).output_contains(".mcp.json is ignored").output_contains("g3 trust").ok();
     assert!(!stage.asked()[0].tool_names().contains(&"mcp_call".into()));
     stage.g3(["mcp", "test", "theirs"]).exits(2);
     assert!(!marker.exists(), "it was started");
 
-    stage.g3(["trust"]).says("mcpServers").says("trusted").ok();
-    stage.g3(["work"]).never_says("ignored").ok();
+    stage.g3(["trust"]).output_contains("mcpServers").output_contains("trusted").ok();
+    stage.g3(["work"]).output_lacks("ignored").ok();
     assert!(stage.asked()[1].tool_names().contains(&"mcp_call".into()));
-    stage.g3(["mcp", "test", "theirs"]).says("mcp__theirs__echo").ok();
+    stage.g3(["mcp", "test", "theirs"]).output_contains("mcp__theirs__echo").ok();
     assert!(marker.exists());
 
     std::fs::remove_file(&marker).unwrap();
     repository(&stage, &["--pids", "marker", "--many", "1"]);
-    stage.g3(["work"]).says(".mcp.json is ignored").ok();
+    stage.g3(["work"]).output_contains(".mcp.json is ignored").ok();
     assert!(!stage.asked()[2].tool_names().contains(&"mcp_call".into()));
     assert!(!marker.exists(), "a changed definition is a new one");
     stage.g3(["trust"]).ok();
-    stage.g3(["trust", "revoke"]).says("no longer trusted").ok();
-    stage.g3(["mcp", "list"]).says("no MCP servers").says(".mcp.json is ignored").ok();
+    stage.g3(["trust", "revoke"]).output_contains("no longer trusted").ok();
+    stage
+        .g3(["mcp", "list"])
+        .output_contains("no MCP servers")
+        .output_contains(".mcp.json is ignored")
+        .ok();
 }
 
 #[test]
@@ -56,14 +60,14 @@ fn a_repositorys_g3_toml_names_none_either_and_the_users_own_server_stays() {
     let text = "[mcp.kit]\ncommand = [\"touch\", \"marker\"]\n[mcp.more]\nurl = \"http://x/\"\n";
     stage.repo.write("g3.toml", text);
     let ran = stage.g3(["work"]);
-    ran.says("`mcp.kit.command` in ").says("`mcp.more.url` in ").ok();
+    ran.output_contains("`mcp.kit.command` in ").output_contains("`mcp.more.url` in ").ok();
     assert!(!stage.repo.path().join("marker").exists());
     repository(&stage, &[]);
     std::fs::remove_file(stage.repo.path().join("g3.toml")).unwrap();
     let own = stage.repo.read(".mcp.json").replace("theirs", "kit");
     stage.repo.write(".mcp.json", &own);
     stage.g3(["trust"]).ok();
-    stage.g3(["mcp", "list"]).says("the configuration has [mcp.kit]").ok();
+    stage.g3(["mcp", "list"]).output_contains("the configuration has [mcp.kit]").ok();
 }
 
 #[test]
@@ -78,14 +82,14 @@ fn g3_mcp_lists_and_tests_servers() {
     let echo = tools.iter().find(|tool| tool["tool"] == "echo").unwrap();
     assert_eq!(echo["name"], "mcp__kit__echo");
     assert_eq!(echo["parameters"]["required"], json!(["text"]));
-    stage.g3(["mcp", "list"]).says("known, 14 tools").ok();
+    stage.g3(["mcp", "list"]).output_contains("known, 14 tools").ok();
     configure(&stage, &["--broken"], "");
     let broken = stage.g3(["mcp", "test", "kit", "--json"]);
     assert!(broken.exits(1).json()["error"].as_str().unwrap().contains("code 7"));
-    stage.g3(["mcp", "test", "kit"]).exits(1).says("there is no configuration for me");
-    stage.g3(["mcp", "test", "nope"]).exits(2).says("use one of: kit");
+    stage.g3(["mcp", "test", "kit"]).exits(1).output_contains("there is no configuration for me");
+    stage.g3(["mcp", "test", "nope"]).exits(2).output_contains("use one of: kit");
     configure(&stage, &[], "url = \"http://x\"");
-    stage.g3(["mcp", "list"]).exits(2).says("both `command` and `url`");
+    stage.g3(["mcp", "list"]).exits(2).output_contains("both `command` and `url`");
 }
 
 /// An MCP server over HTTP: answers each message with one JSON object, to those with a token.
@@ -126,16 +130,16 @@ fn a_server_at_an_address_is_used_with_its_token() {
         Stage::new([ScriptedReply::call("mcp__web__add", json!({})), ScriptedReply::says("done")]);
     configure_web(&stage, &web, "");
     let refused = stage.g3(["mcp", "test", "web"]);
-    refused.exits(1).says("requires a login").says("bearer_token_command");
+    refused.exits(1).output_contains("requires a login").output_contains("bearer_token_command");
     let lines =
         "calls = \"allow\"\nbearer_token_command = \"echo t0\"\nheaders = { X-Own = \"o\" }";
     configure_web(&stage, &web, lines);
-    stage.g3(["mcp", "test", "web"]).says("mcp__web__add").ok();
+    stage.g3(["mcp", "test", "web"]).output_contains("mcp__web__add").ok();
     stage.g3(["add"]).ok();
     assert_eq!(result(&stage, 1), "4");
     assert!(web.requests().iter().any(|request| request.header("x-own") == Some("o")));
     configure_web(&stage, &web, "bearer_token_command = \"echo no >&2; exit 4\"");
-    stage.g3(["mcp", "test", "web"]).exits(1).says("failed: it ended with code 4: no");
+    stage.g3(["mcp", "test", "web"]).exits(1).output_contains("failed: it ended with code 4: no");
 }
 
 #[test]
@@ -225,7 +229,7 @@ fn a_login_in_a_browser_is_kept_used_and_renewed() {
     let web = ModelServer::start(Script::by(with_login));
     let stage = Stage::new([]);
     configure_web(&stage, &web, "");
-    stage.g3(["mcp", "test", "web"]).exits(1).says("g3 mcp login");
+    stage.g3(["mcp", "test", "web"]).exits(1).output_contains("g3 mcp login");
     let mut login = stage.start(["mcp", "login", "web"]);
     let mut lines = BufReader::new(login.child.stdout.take().unwrap()).lines();
     let address = lines.by_ref().map(Result::unwrap).find(|line| line.contains("/authorize?"));
@@ -235,10 +239,10 @@ fn a_login_in_a_browser_is_kept_used_and_renewed() {
     let kept = std::fs::read_dir(stage.env.home().join(".config/g3/mcp-logins")).unwrap();
     let kept = kept.map(|file| file.unwrap().path()).next().unwrap();
     assert_eq!(std::fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
-    stage.g3(["mcp", "test", "web"]).says("mcp__web__add").never_says("t0").ok();
-    stage.g3(["mcp", "logout", "web"]).says("removed").ok();
+    stage.g3(["mcp", "test", "web"]).output_contains("mcp__web__add").output_lacks("t0").ok();
+    stage.g3(["mcp", "logout", "web"]).output_contains("removed").ok();
     assert!(!kept.exists());
-    stage.g3(["mcp", "test", "web"]).exits(1).says("requires a login");
+    stage.g3(["mcp", "test", "web"]).exits(1).output_contains("requires a login");
 }
 
 #[test]
@@ -249,8 +253,11 @@ fn plain_http_stays_on_this_machine_and_a_closed_port_is_named() {
         stage.env.config(&format!("{model}\n[mcp.web]\nurl = \"{url}\"\n"));
         stage.g3(["mcp", "test", "web"])
     };
-    test("http://192.0.2.1/mcp").exits(1).says("plain http").says("allow_http");
-    test("ftp://localhost/").exits(1).says("neither https nor http");
-    test("http://127.0.0.1:9/mcp").exits(1).says("no connection");
+    test("http://192.0.2.1/mcp")
+        .exits(1)
+        .output_contains("plain http")
+        .output_contains("allow_http");
+    test("ftp://localhost/").exits(1).output_contains("neither https nor http");
+    test("http://127.0.0.1:9/mcp").exits(1).output_contains("no connection");
     assert!(!stage.env.home().join(".g3/mcp").exists(), "what failed is not remembered");
 }

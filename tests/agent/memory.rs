@@ -80,7 +80,7 @@ fn another_file_for_the_notes_is_read_and_written() {
     assert!(system.contains("plum") && !system.contains("not this one"), "{system}");
     assert!(fs::read_to_string(&file).unwrap().contains("- from here"));
     assert_eq!(stage.repo.read(NOTES), "not this one\n");
-    stage.g3(["--memory", "/", "x"]).exits(2).says("not a file");
+    stage.g3(["--memory", "/", "x"]).exits(2).output_contains("not a file");
 }
 
 /// A model that reads a file when told to, and answers a question for notes with these.
@@ -171,7 +171,7 @@ fn notes_that_are_cut_off_lose_their_last_line_and_a_refusal_stops_nothing() {
     assert!(stage.repo.read(NOTES).ends_with("### A\n- whole\n"));
     let ran = stage.g3(["--auto-memory", "look again"]);
     assert_eq!(ran.ok(), "fine");
-    ran.says("no notes were taken");
+    ran.output_contains("no notes were taken");
 }
 
 #[test]
@@ -344,8 +344,8 @@ fn a_damaged_memory_is_set_aside_with_a_notice() {
 fn without_a_home_the_tools_say_that_there_is_no_memory() {
     let bench = Bench::new("g3");
     let args = ["tool", "exec", "--name", "memory_get", "--args", "{\"key\":\"k\"}"];
-    let job = bench.env.job(G3, &bench.dir).args(args).env_remove("HOME");
-    bench.env.run_job(job).exits(1).says("Memory system not initialized");
+    let job = bench.env.command(G3, &bench.dir).args(args).env_remove("HOME");
+    bench.env.run_command(job).exits(1).output_contains("Memory system not initialized");
     fs::write(bench.env.home().join(".g3"), "a file where the directory should be").unwrap();
     bench.call("memory_get", json!({"key": "k"})).says("not initialized").fails("failed");
 }

@@ -91,7 +91,7 @@ impl Host {
 fn call(bench: &Bench, host: &Host, name: &str, args: Value) -> String {
     let args = args.to_string();
     let args = ["tool", "exec", "--profile", "g3", "--name", name, "--args", &args, "--json"];
-    let ran = bench.env.run_job(host.serves(bench.env.job(G3, &bench.dir).args(args)));
+    let ran = bench.env.run_command(host.serves(bench.env.command(G3, &bench.dir).args(args)));
     let said: Value = serde_json::from_str(&ran.out).unwrap_or_else(|why| panic!("{why}: {ran:?}"));
     assert_eq!(said["ok"], true, "{said}");
     said["text"].as_str().unwrap().to_owned()
@@ -140,7 +140,7 @@ fn a_host_of_an_earlier_version_is_not_asked_and_that_is_said_once() {
     let config = stage.model.config_toml("anthropic");
     stage.env.config(&format!("{config}\n{LOCAL}"));
     let host = Host { embedder: None, says: None, asked: Arc::default() };
-    stage.env.run_job(host.serves(stage.job(["remember it"]))).ok();
+    stage.env.run_command(host.serves(stage.job(["remember it"]))).ok();
     let requests = stage.asked();
     let results = requests.last().unwrap().tool_results();
     let said: Vec<bool> =
@@ -172,7 +172,7 @@ fn without_a_model_or_with_a_wrong_configuration_it_is_said_what_to_do() {
     bench.env.config("[memory]\nembedder = \"locale\"\n");
     let args = ["tool", "exec", "--name", "memory_get", "--args", "{\"key\":\"k\"}"];
     let ran = bench.env.run(G3, &bench.dir, args);
-    ran.exits(2).says("memory.embedder").says("local");
+    ran.exits(2).output_contains("memory.embedder").output_contains("local");
 }
 
 #[test]

@@ -13,7 +13,10 @@ fn a_conversation_goes_on_over_lines_and_survives_failures() {
     ]);
     let ran = stage.g3_with_input([], "hi\nbreak\nare you there?\n/stats\n/exit\nnever read\n");
     ran.ok();
-    ran.says("hello you").says("error:").says("still here").says("turns    2");
+    ran.output_contains("hello you")
+        .output_contains("error:")
+        .output_contains("still here")
+        .output_contains("turns    2");
     let asked = stage.asked();
     assert_eq!(asked.len(), 3);
     assert!(asked[2].text().contains("hello you"), "the conversation is one");
@@ -24,7 +27,7 @@ fn a_conversation_goes_on_over_lines_and_survives_failures() {
 #[test]
 fn a_conversation_without_words_leaves_no_session() {
     let stage = Stage::new([]);
-    stage.g3_with_input([], "/help\n\n").says("/resume").ok();
+    stage.g3_with_input([], "/help\n\n").output_contains("/resume").ok();
     assert!(stage.session_dirs().is_empty());
 }
 
@@ -40,7 +43,7 @@ fn clear_drops_the_conversation_and_a_backslash_continues_a_line() {
 #[test]
 fn an_unknown_command_is_not_sent_to_the_model() {
     let stage = Stage::new([]);
-    stage.g3_with_input([], "/nope\n").says("no such command: `/nope`");
+    stage.g3_with_input([], "/nope\n").output_contains("no such command: `/nope`");
     assert!(stage.asked().is_empty());
 }
 
@@ -50,6 +53,6 @@ fn a_session_is_taken_up_at_the_prompt() {
     stage.g3(["the word is plum"]).ok();
     let id = stage.session_dir().file_name().unwrap().to_str().unwrap().to_owned();
     let input = format!("/resume\n/resume {}\nwhich word?\n", &id[..6]);
-    stage.g3_with_input([], &input).says(&id);
+    stage.g3_with_input([], &input).output_contains(&id);
     assert!(stage.asked()[1].text().contains("the word is plum"));
 }

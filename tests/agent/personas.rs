@@ -113,16 +113,16 @@ fn the_workspace_comes_first_and_may_not_widen_what_is_written_unless_trusted() 
     stage.repo.write("agents/breaker.md", own);
     let written = || stage.repo.path().join("src/a.rs").exists();
     let ran = stage.g3(["--agent", "breaker", "break it"]);
-    ran.says("may narrow what `breaker` does, not widen it")
-        .says("g3 trust --file agents/breaker.md");
+    ran.output_contains("may narrow what `breaker` does, not widen it")
+        .output_contains("g3 trust --file agents/breaker.md");
     assert!(stage.asked()[0].system().starts_with("You are our own breaker."));
     assert!(!written(), "untrusted");
-    stage.g3(["trust", "--file", "agents/breaker.md"]).says("trusted").ok();
-    stage.g3(["--agent", "breaker", "break it"]).never_says("may narrow");
+    stage.g3(["trust", "--file", "agents/breaker.md"]).output_contains("trusted").ok();
+    stage.g3(["--agent", "breaker", "break it"]).output_lacks("may narrow");
     assert!(written(), "trusted");
     std::fs::remove_file(stage.repo.path().join("src/a.rs")).unwrap();
     stage.repo.write("agents/breaker.md", format!("{own}One word more.\n"));
-    stage.g3(["--agent", "breaker", "break it"]).says("may narrow");
+    stage.g3(["--agent", "breaker", "break it"]).output_contains("may narrow");
     assert!(!written(), "trust is for that content only");
     let narrow = "---\nmay_write: [\"docs/**\"]\n---\nYou are a narrow carmack.\n";
     stage.repo.write("agents/carmack.md", narrow);
@@ -142,7 +142,7 @@ fn personas_are_listed_with_where_they_come_from() {
     for line in
         ["ada      workspace  counts", "fowler   user       Our fowler", "scout    embedded"]
     {
-        ran.says(line);
+        ran.output_contains(line);
     }
     let all = stage.g3(["--list-agents", "--json"]).json();
     let names: Vec<&str> =
@@ -164,13 +164,17 @@ fn a_wrong_name_or_file_is_told_with_a_way_out() {
     stage
         .g3(["--agent", "carmak", "x"])
         .exits(2)
-        .says("no such agent: `carmak`")
-        .says("g3 --agent carmack");
+        .output_contains("no such agent: `carmak`")
+        .output_contains("g3 --agent carmack");
     for name in ["../carmack", "a/b", "", "carmack.rust"] {
-        stage.g3(["--agent", name, "x"]).exits(2).says("try:");
+        stage.g3(["--agent", name, "x"]).exits(2).output_contains("try:");
     }
     stage.repo.write("agents/euler.md", "---\nmay_read: all\n---\nx\n");
-    stage.g3(["--agent", "euler", "x"]).exits(2).says("agents/euler.md").says("may_read");
+    stage
+        .g3(["--agent", "euler", "x"])
+        .exits(2)
+        .output_contains("agents/euler.md")
+        .output_contains("may_read");
     assert!(stage.session_dirs().is_empty() && stage.asked().is_empty());
 }
 
@@ -188,7 +192,7 @@ fn a_session_stays_with_its_persona() {
     stage
         .g3(["--agent", "fowler", "--resume", "--", "x"])
         .exits(2)
-        .says("belongs to the agent `euler`");
+        .output_contains("belongs to the agent `euler`");
     stage.g3(["--agent", "euler", "--resume", "--", "go on"]).ok();
     stage.g3(["--resume", "--", "go on"]).ok();
     let asked = stage.asked();
@@ -197,7 +201,7 @@ fn a_session_stays_with_its_persona() {
     stage
         .g3(["--agent", "euler", "--resume", "plain", "--", "x"])
         .exits(2)
-        .says("started without --agent");
+        .output_contains("started without --agent");
 }
 
 #[test]
@@ -233,7 +237,7 @@ fn a_persona_is_asked_for_notes_where_it_may_write_them() {
             ScriptedReply::says("NOTHING"),
         ]);
         stage.repo.write("a.txt", "x\n");
-        stage.env.run_job(stage.job([]).args(args).arg("look at a.txt")).ok();
+        stage.env.run_command(stage.job([]).args(args).arg("look at a.txt")).ok();
         stage.asked().iter().any(|request| request.last().contains("did you find out about"))
     };
     assert!(asks(&["--agent", "carmack"]));

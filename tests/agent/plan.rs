@@ -25,7 +25,9 @@ fn a_plan_waits_for_approval_and_is_carried_out_after_it() {
         ScriptedReply::says("done"),
     ]);
     let ran = stage.g3_with_input([], "/plan write a.txt\n/plan\n/approve\n/plan\n");
-    ran.says("waits for /approve").says("approved: plan ").says("(approved)");
+    ran.output_contains("waits for /approve")
+        .output_contains("approved: plan ")
+        .output_contains("(approved)");
     assert_eq!(stage.repo.read("a.txt"), "hi\n");
     let asked = stage.asked();
     assert!(asked[0].text().contains("Plan mode: look around"));
@@ -90,7 +92,7 @@ fn the_plan_is_an_event_and_outlives_a_summary() {
 fn modes_are_shown_and_chosen() {
     let stage = Stage::new([writes(), ScriptedReply::says("no terminal to ask on")]);
     let ran = stage.g3_with_input([], "/mode\n/mode nope\n/mode ask\n/mode\nwrite it\n");
-    ran.says("* auto").says("no such mode: `nope`").says("* ask");
+    ran.output_contains("* auto").output_contains("no such mode: `nope`").output_contains("* ask");
     // Nobody can be asked here: the write is denied.
     assert!(!stage.repo.path().join("a.txt").exists());
 }

@@ -107,7 +107,7 @@ fn a_plan_directory_that_is_a_link_is_refused() {
     let elsewhere = stage.env.home().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, stage.repo.path().join("g3-plan")).unwrap();
-    yes(&stage).exits(2).says("g3-plan is a symbolic link");
+    yes(&stage).exits(2).output_contains("g3-plan is a symbolic link");
     assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "nothing is written there");
 }
 
@@ -118,10 +118,10 @@ fn a_wish_becomes_a_commit() {
     let head = stage.repo.rev("HEAD");
     let ran = stage.g3_with_input(["--planning"], "y\ny\nyes\n\n\nq\n");
     ran.ok();
-    ran.says("R1: make one.txt")
-        .says("R2: make two.txt")
-        .says("Add both doors")
-        .says("committed as");
+    ran.output_contains("R1: make one.txt")
+        .output_contains("R2: make two.txt")
+        .output_contains("Add both doors")
+        .output_contains("committed as");
     let names = plan_files(&stage);
     assert_eq!(names.len(), 3, "{names:?}");
     assert!(
@@ -206,10 +206,11 @@ fn nothing_is_approved_that_the_user_did_not_see() {
         .write("g3-plan/current_requirements.md", "{{CURRENT REQUIREMENTS}}\n\n- R1: by hand\n");
     let ran = stage.g3_with_input(["--planning"], "y\ny\ny\nno\nq\n");
     ran.ok();
-    ran.says("R1: by hand").says("implement g3-plan/current_requirements.md as it is?");
+    ran.output_contains("R1: by hand")
+        .output_contains("implement g3-plan/current_requirements.md as it is?");
     assert!(stage.asked().is_empty(), "no model worked on it");
     let bad = stage.g3_with_input(["--planning"], "y\nmaybe\n");
-    bad.says("answer yes, no or quit");
+    bad.output_contains("answer yes, no or quit");
 }
 
 #[test]
@@ -226,7 +227,7 @@ fn not_approved_is_no_success_and_can_go_on() {
     // The user wants it to go on: the same conversation, the rounds that were paid for stay.
     let ran = stage.g3_with_input(["--planning", "--max-turns", "2"], "y\ny\ny\nno\ny\ny\nq\n");
     ran.ok();
-    ran.says("round 2 of 3").says("committed as");
+    ran.output_contains("round 2 of 3").output_contains("committed as");
     assert_eq!(stage.asked().iter().filter(|it| refines(it)).count(), 2);
     assert!(history(&stage).contains(&"ATTEMPTING RECOVERY".to_owned()));
 }
@@ -234,7 +235,7 @@ fn not_approved_is_no_success_and_can_go_on() {
 #[test]
 fn the_json_tells_the_stages_and_asks_nobody() {
     let stage = known(model());
-    stage.g3(["--planning", "--json"]).exits(2).says("--yes");
+    stage.g3(["--planning", "--json"]).exits(2).output_contains("--yes");
     let none = stage.g3(["--planning", "--yes", "--json"]);
     none.exits(2);
     wish(&stage);

@@ -51,7 +51,7 @@ fn a_server_that_wants_no_key_needs_its_base_url_only() {
     assert_eq!(gateway.g3(["--model", "m", "hi"]).ok(), "through the gateway");
     assert_eq!(gateway.server.requests()[0].header("authorization"), None);
     let refused = gateway.g3(["hi"]);
-    refused.exits(2).says("`openai` names no model").says("--model");
+    refused.exits(2).output_contains("`openai` names no model").output_contains("--model");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_configured_base_url_comes_first_and_an_entry_without_one_takes_the_variable
     let from = "# environment OPENAI_BASE_URL";
     assert!(line("providers.openai.open.base_url").ends_with(from), "{shown}");
     assert!(!line("providers.openai.own.base_url").contains("environment"), "{shown}");
-    shown.never_says("providers.openai.base_url");
+    shown.output_lacks("providers.openai.base_url");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn without_an_entry_the_variable_is_shown_for_the_type() {
     let url = gateway.server.url();
     let line =
         format!("providers.anthropic.base_url = \"{url}\"  # environment ANTHROPIC_BASE_URL");
-    gateway.g3(["config", "show", "--origin"]).says(&line);
+    gateway.g3(["config", "show", "--origin"]).output_contains(&line);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_repository_cannot_give_a_base_url_by_any_file() {
     std::fs::write(repo.path().join(".env"), format!("OPENAI_BASE_URL={url}\n")).unwrap();
     let ran = gateway.env.run(G3, repo.path(), ["--model", "m", "hi"]);
     assert_eq!(ran.ok(), "through the gateway");
-    ran.says("`providers.openai.x.base_url`").says("is ignored");
+    ran.output_contains("`providers.openai.x.base_url`").output_contains("is ignored");
     assert_eq!(theirs.requests().len(), 0);
 }
 
@@ -111,5 +111,8 @@ fn an_unusable_base_url_is_refused_with_the_name_of_its_variable() {
         .with("OPENAI_BASE_URL", "http://gateway.example/v1")
         .with("OPENAI_API_KEY", "k");
     let ran = env.run(G3, env.home(), ["--model", "m", "hi"]);
-    ran.exits(2).says("http://gateway.example/v1").says("OPENAI_BASE_URL").says("allow_http");
+    ran.exits(2)
+        .output_contains("http://gateway.example/v1")
+        .output_contains("OPENAI_BASE_URL")
+        .output_contains("allow_http");
 }

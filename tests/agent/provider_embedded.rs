@@ -47,7 +47,7 @@ fn job(
     let seen = Arc::new(Mutex::new(Seen::default()));
     let theirs_seen = Arc::clone(&seen);
     std::thread::spawn(move || play(ours, replies, &theirs_seen));
-    let job = env.job(G3, cwd).arg("--json").args(args);
+    let job = env.command(G3, cwd).arg("--json").args(args);
     (job.env("G3_MODEL_HOST_FD", "5").descriptor(theirs.into(), 5), seen)
 }
 
@@ -234,10 +234,10 @@ fn a_refusal_is_told_once_and_a_host_that_dies_again_and_again_in_the_end() {
     let mut fault = HostFault::new(HostFaultKind::Rejected, "too little memory");
     fault.next.push("close other programs".into());
     let (ran, asked) = run(&local(), vec![vec![HostResponse::Error(fault)]]);
-    ran.exits(1).says("too little memory").says("close other programs");
+    ran.exits(1).output_contains("too little memory").output_contains("close other programs");
     assert_eq!(asked.len(), 1);
     let (ran, _) = run(&local(), Vec::new());
-    ran.exits(1).says("g3 --resume");
+    ran.exits(1).output_contains("g3 --resume");
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn the_flag_comes_before_the_configuration_and_has_no_use_for_a_local_model() {
     assert_eq!(stage.asked()[1].body["model"], "third");
 
     let ran = stage.g3(["--provider", "embedded", "--fallback-model", "x", "go"]);
-    ran.exits(2).says("has no model to fall back on");
+    ran.exits(2).output_contains("has no model to fall back on");
 }
 
 #[test]

@@ -38,8 +38,8 @@ impl Desk {
     }
 
     fn ask(&self) -> CommandRun {
-        let job = self.env.job(G3, self.env.home()).args(["complete"]).input("Hello?");
-        self.env.run_job(job)
+        let job = self.env.command(G3, self.env.home()).args(["complete"]).input("Hello?");
+        self.env.run_command(job)
     }
 
     fn begin(&self) -> SignIn {
@@ -87,7 +87,7 @@ impl SignIn {
 fn a_login_through_the_browser_is_kept_used_and_removed() {
     let desk = Desk::new(3600);
     let ran = desk.ask();
-    ran.exits(2).says("no login for").says("try: g3 login databricks work");
+    ran.exits(2).output_contains("no login for").output_contains("try: g3 login databricks work");
 
     let desk = desk.signed_in();
     let file = desk.files().remove(0);
@@ -107,9 +107,9 @@ fn a_login_through_the_browser_is_kept_used_and_removed() {
         assert!(!all.contains(&token), "{token} is written down");
     }
 
-    desk.g3(["login", "databricks", "--remove"]).says("removed the login").ok();
+    desk.g3(["login", "databricks", "--remove"]).output_contains("removed the login").ok();
     assert!(desk.files().is_empty());
-    desk.g3(["login", "databricks", "work", "--remove"]).says("no login for").ok();
+    desk.g3(["login", "databricks", "work", "--remove"]).output_contains("no login for").ok();
     desk.ask().exits(2);
 }
 
@@ -149,7 +149,7 @@ fn the_browser_opens_by_itself_where_a_person_sits_at_a_terminal() {
     assert!(!opened.exists(), "nobody sits there");
 
     let line = format!("{G3} login databricks --port 0");
-    let job = desk.env.job("script", desk.env.home()).args(["-qec", &line, "/dev/null"]);
+    let job = desk.env.command("script", desk.env.home()).args(["-qec", &line, "/dev/null"]);
     let job = job.env("SHELL", "/bin/sh").input("");
     let ran = std::thread::spawn(move || {
         CommandRun::from(job.output(OutputLimits::seconds(60)).unwrap())
@@ -157,7 +157,7 @@ fn the_browser_opens_by_itself_where_a_person_sits_at_a_terminal() {
     let url = until("the browser is opened", || std::fs::read_to_string(&opened).ok());
     let (_, location, _) = visit(&url);
     assert_eq!(visit(&location.unwrap()).0, 200);
-    ran.join().unwrap().exits(0).says("signed in");
+    ran.join().unwrap().exits(0).output_contains("signed in");
 }
 
 #[test]
@@ -199,13 +199,15 @@ fn a_refusal_a_strange_code_and_nobody_at_all_are_told() {
 
     desk.env.set("G3_TEST_LOGIN_MS", 50);
     let ran = desk.g3(["login", "databricks", "--port", "0"]);
-    ran.exits(1).says("timed out waiting for the browser").says("try: g3 login databricks work");
+    ran.exits(1)
+        .output_contains("timed out waiting for the browser")
+        .output_contains("try: g3 login databricks work");
 
     let host = format!("[providers.databricks.x]\nhost = \"{}/nothing\"\n", desk.work.server.url());
     desk.env.config(&host);
-    desk.g3(["login", "databricks", "--port", "0"]).exits(1).says("offers no sign-in");
+    desk.g3(["login", "databricks", "--port", "0"]).exits(1).output_contains("offers no sign-in");
     desk.env.config("[providers.databricks.x]\nhost = \"http://example.com\"\n");
-    desk.g3(["login", "databricks", "--port", "0"]).exits(2).says("plain http");
+    desk.g3(["login", "databricks", "--port", "0"]).exits(2).output_contains("plain http");
 }
 
 #[test]
@@ -228,7 +230,9 @@ fn a_token_that_is_taken_back_is_renewed_once() {
 
     desk.work.end_login();
     let ran = desk.ask();
-    ran.exits(1).says("is not valid any more").says("try: g3 login databricks work");
+    ran.exits(1)
+        .output_contains("is not valid any more")
+        .output_contains("try: g3 login databricks work");
     assert_eq!(desk.work.renewals(), 2, "asked once, not again and again");
 }
 
@@ -237,7 +241,7 @@ fn processes_that_renew_at_the_same_time_share_what_one_of_them_gets() {
     let desk = Desk::new(30).signed_in();
     desk.work.tokens_live(3600);
     let start = || {
-        let job = desk.env.job(G3, desk.env.home()).args(["complete"]).input("Hello?");
+        let job = desk.env.command(G3, desk.env.home()).args(["complete"]).input("Hello?");
         std::thread::spawn(move || CommandRun::from(job.output(OutputLimits::seconds(60)).unwrap()))
     };
     let all: Vec<_> = (0..6).map(|_| start()).collect();
@@ -252,7 +256,7 @@ fn processes_that_renew_at_the_same_time_share_what_one_of_them_gets() {
 fn a_login_and_a_token_do_not_mix() {
     let desk = Desk::new(3600);
     desk.env.config(&format!("{}token = \"t\"\n", desk.work.config_toml()));
-    desk.ask().exits(2).says("has use_oauth and a token");
+    desk.ask().exits(2).output_contains("has use_oauth and a token");
 }
 
 #[test]
@@ -291,9 +295,9 @@ mod needs_mount_namespace {
         let desk = Desk::new(30).signed_in();
         let directory = desk.env.home().join(".g3/oauth");
         let job =
-            desk.env.job("unshare", desk.env.home()).args(["-rm", "sh", "-c", FULL_DISK, "sh"]);
-        let ran = desk.env.run_job(job.arg(&directory).arg(G3));
-        ran.exits(1).says("cannot renew the login").says("No space left");
+            desk.env.command("unshare", desk.env.home()).args(["-rm", "sh", "-c", FULL_DISK, "sh"]);
+        let ran = desk.env.run_command(job.arg(&directory).arg(G3));
+        ran.exits(1).output_contains("cannot renew the login").output_contains("No space left");
         assert_eq!(desk.work.renewals(), 0, "the token for renewal is still good");
         assert_eq!(desk.ask().ok(), "hi");
     }

@@ -36,8 +36,9 @@ fn the_research_script_runs_a_scout_and_leaves_a_report() {
     let report = "printf 'noise\\n\\033[1m---SCOUT_REPORT_START---\\033[0m\\n# Found\\nit\\n---SCOUT_REPORT_END---\\n'";
     let path = fake_g3(&bench, report);
     let question = "which \"one\"?\nsecond \\ line\ttab\r\u{1b} --end";
-    let job = bench.env.job(bench.dir.join(".g3/bin/g3-research"), &bench.dir).env("PATH", path);
-    let ran = bench.env.run_job(job.arg(question));
+    let job =
+        bench.env.command(bench.dir.join(".g3/bin/g3-research"), &bench.dir).env("PATH", path);
+    let ran = bench.env.run_command(job.arg(question));
     assert_eq!(ran.ok(), "# Found\nit");
     let status = status(&bench).unwrap();
     assert_eq!(status["status"], "complete", "{status}");
@@ -59,8 +60,12 @@ fn a_research_that_fails_or_is_ended_says_so() {
         let bench = Bench::new("g3");
         bench.call("skill", json!({"name": "research"})).works();
         let path = fake_g3(&bench, says);
-        let job = bench.env.job(bench.dir.join(".g3/bin/g3-research"), &bench.dir);
-        bench.env.run_job(job.env("PATH", path).arg("why?")).exits(code).says("no report");
+        let job = bench.env.command(bench.dir.join(".g3/bin/g3-research"), &bench.dir);
+        bench
+            .env
+            .run_command(job.env("PATH", path).arg("why?"))
+            .exits(code)
+            .output_contains("no report");
         let status = status(&bench).unwrap();
         assert_eq!(status["status"], "failed");
         assert!(status["error"].as_str().unwrap().contains(words), "{status}");
@@ -68,7 +73,7 @@ fn a_research_that_fails_or_is_ended_says_so() {
     let bench = Bench::new("g3");
     bench.call("skill", json!({"name": "research"})).works();
     let path = fake_g3(&bench, "touch \"$HOME/asked\"; exec sleep 100");
-    let job = bench.env.job(bench.dir.join(".g3/bin/g3-research"), &bench.dir);
+    let job = bench.env.command(bench.dir.join(".g3/bin/g3-research"), &bench.dir);
     let mut running = job.env("PATH", path).arg("why?").spawn().unwrap();
     let asked = bench.env.home().join("asked");
     until("the scout is asked", || asked.exists().then_some(()));
@@ -80,8 +85,8 @@ fn a_research_that_fails_or_is_ended_says_so() {
     for args in [&["  "][..], &[], &["--status", "../x"]] {
         bench.env.run(&script, &bench.dir, args).exits(2);
     }
-    let nested = bench.env.job(&script, &bench.dir).env("RESEARCH_OF_G3", "x").arg("why?");
-    bench.env.run_job(nested).exits(2).says("no other scout");
+    let nested = bench.env.command(&script, &bench.dir).env("RESEARCH_OF_G3", "x").arg("why?");
+    bench.env.run_command(nested).exits(2).output_contains("no other scout");
 }
 
 const REPORT: &str =

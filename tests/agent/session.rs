@@ -37,7 +37,7 @@ fn kill_9_at_every_durable_step_loses_nothing_that_resume_cannot_finish() {
     let stage = Stage::new(two_files());
     let steps_file = stage.env.home().join("steps");
     let job = stage.job(["make two files"]).env("G3_TEST_STEPS", &steps_file);
-    stage.env.run_job(job).ok();
+    stage.env.run_command(job).ok();
     let passes = passes(&steps_file);
     let names: BTreeSet<&str> = passes.iter().filter_map(|step| step.split(':').next()).collect();
     for name in ["g3.session.create", "g3.journal.reply", "g3.journal.result", "g3.journal.ended"] {
@@ -45,7 +45,8 @@ fn kill_9_at_every_durable_step_loses_nothing_that_resume_cannot_finish() {
     }
     for step in passes {
         let stage = Stage::new(two_files());
-        let ran = stage.env.run_job(stage.job(["make two files"]).env("G3_TEST_KILL_AT", &step));
+        let ran =
+            stage.env.run_command(stage.job(["make two files"]).env("G3_TEST_KILL_AT", &step));
         ran.exits(137);
         let again = match stage.session_dirs().first().map(|dir| journal(dir)) {
             // Nothing was begun, so there is nothing to go on with.
@@ -98,7 +99,7 @@ fn a_session_is_taken_up_in_place_by_the_beginning_of_its_id() {
     assert!(asked[1].text().contains("plum") && asked[1].text().contains("which word?"));
     assert_eq!(stage.g3(["something else"]).ok(), "three");
     assert_eq!(stage.session_dirs().len(), 2, "a task without --resume begins anew");
-    stage.g3(["--resume", "zzz", "--", "go"]).exits(2).says("no such session: `zzz`");
+    stage.g3(["--resume", "zzz", "--", "go"]).exits(2).output_contains("no such session: `zzz`");
 }
 
 #[test]
@@ -127,8 +128,8 @@ fn state_is_private_and_git_does_not_see_it() {
     let seen: serde_json::Value =
         serde_json::from_slice(&std::fs::read(dir.join("session.json")).unwrap()).unwrap();
     assert_eq!((&seen["status"], &seen["task"]), (&json!("done"), &json!("task")));
-    stage.g3(["sessions", "list"]).says("task").says("done");
-    stage.g3(["sessions", "show"]).says("turns    1");
+    stage.g3(["sessions", "list"]).output_contains("task").output_contains("done");
+    stage.g3(["sessions", "show"]).output_contains("turns    1");
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn a_full_context_is_summarised_and_the_work_goes_on() {
     stage.env.config(&config);
     let ran = stage.g3(["--json", "keep the word plum"]);
     ran.ok();
-    ran.says("\"type\":\"compacted\"");
+    ran.output_contains("\"type\":\"compacted\"");
     let last = stage.asked().pop().unwrap();
     assert_eq!(last.messages().len(), 1);
     assert!(last.text().contains("keep the word plum"), "the request is kept");
@@ -183,8 +184,12 @@ fn a_damaged_picture_of_a_session_is_made_anew_from_its_journal() {
     let picture = stage.session_dir().join("session.json");
     for damage in ["", "{\"usage\": ", "[]", "\u{0}"] {
         std::fs::write(&picture, damage).unwrap();
-        stage.g3(["sessions", "list"]).says("the word is plum").says("done").ok();
-        stage.g3(["sessions", "show"]).says("turns    1").ok();
+        stage
+            .g3(["sessions", "list"])
+            .output_contains("the word is plum")
+            .output_contains("done")
+            .ok();
+        stage.g3(["sessions", "show"]).output_contains("turns    1").ok();
     }
     stage.g3(["--resume", "--", "and now?"]).ok();
     let text = std::fs::read_to_string(&picture).unwrap();
@@ -210,10 +215,11 @@ mod needs_mount_namespace {
             dd if=/dev/zero of=filler bs=1k count=160 2>/dev/null
             \"$2\" 'fill the disk' >/dev/null; echo first $?
             rm filler; \"$2\" --resume -- 'go on'; echo second $?";
-        let job = stage.env.job("unshare", stage.env.home());
-        let ran = stage.env.run_job(job.args(["-rm", "sh", "-c", play, "sh"]).arg(&disk).arg(G3));
-        ran.says("first 1").says("cannot write the session's journal");
-        ran.says("there is room").says("second 0");
+        let job = stage.env.command("unshare", stage.env.home());
+        let ran =
+            stage.env.run_command(job.args(["-rm", "sh", "-c", play, "sh"]).arg(&disk).arg(G3));
+        ran.output_contains("first 1").output_contains("cannot write the session's journal");
+        ran.output_contains("there is room").output_contains("second 0");
         assert!(stage.asked()[1].text().contains("fill the disk"), "the request was kept");
     }
 }

@@ -129,7 +129,7 @@ fn list_and_check_tell_what_is_there_and_what_is_wrong() {
     let bench = Bench::new("g3");
     let g3 = |args: &[&str]| bench.env.run(G3, &bench.dir, args);
     skill(&bench.dir.join("skills/good"), "name: good\ndescription: Is good.\nlicense: MIT");
-    g3(&["skills", "check"]).exits(0).says("1 skill checked");
+    g3(&["skills", "check"]).exits(0).output_contains("1 skill checked");
     skill(&bench.dir.join("skills/bad"), "description: x\nname: other\nversion: 1");
     skill(&bench.env.home().join(".g3/skills/good"), "name: good\ndescription: Is the user's.");
     let listed = g3(&["skills", "list", "--json"]).json();
@@ -141,18 +141,19 @@ fn list_and_check_tell_what_is_there_and_what_is_wrong() {
         (&json!("Is the user's."), &serde_json::Value::Null)
     );
     let told = g3(&["skills", "list"]);
-    told.says("the skill `good` of this repository").says("is not used: yours has the same name");
-    told.says("Is the user's.").says("bad/SKILL.md is left out");
+    told.output_contains("the skill `good` of this repository")
+        .output_contains("is not used: yours has the same name");
+    told.output_contains("Is the user's.").output_contains("bad/SKILL.md is left out");
     let checked = g3(&["skills", "check", "skills"]);
-    checked.exits(1).says("skills/bad/SKILL.md:3 name-directory:");
-    checked.says("skills/bad/SKILL.md:4 key-unknown:");
+    checked.exits(1).output_contains("skills/bad/SKILL.md:3 name-directory:");
+    checked.output_contains("skills/bad/SKILL.md:4 key-unknown:");
     let faults = g3(&["skills", "check", "skills/bad", "--json"]).json();
     assert_eq!((&faults[0]["line"], &faults[0]["rule"]), (&json!(3), &json!("name-directory")));
     g3(&["skills", "check", "skills/good"]).exits(0);
     skill(&bench.dir.join("odd"), "name: odd\ndescription: Use: it");
     let said = g3(&["skills", "check", "odd"]);
-    said.exits(1).says("odd/SKILL.md:3 yaml:").never_says("line 2");
-    g3(&["skills", "check", "nowhere"]).exits(2).says("error:");
+    said.exits(1).output_contains("odd/SKILL.md:3 yaml:").output_lacks("line 2");
+    g3(&["skills", "check", "nowhere"]).exits(2).output_contains("error:");
     fs::create_dir(bench.dir.join("empty")).unwrap();
-    g3(&["skills", "check", "empty"]).exits(2).says("SKILL.md");
+    g3(&["skills", "check", "empty"]).exits(2).output_contains("SKILL.md");
 }

@@ -72,7 +72,7 @@ fn a_part_of_the_work_has_its_own_conversation_and_its_report_comes_back() {
         .sum();
     assert_eq!((calls, &picture["usage"]["input"]), (4, &json!(280)));
     assert!(journal(&dir.join("task-1")).iter().any(|it| it["entry"] == "reply"));
-    stage.g3(["sessions", "list"]).never_says("task-1").ok();
+    stage.g3(["sessions", "list"]).output_lacks("task-1").ok();
     assert_eq!(
         stage.g3(["--resume", "--json", "lead the work again"]).json_lines().last().unwrap()["usage"]
             ["input"],
@@ -251,7 +251,7 @@ fn killed_within_a_part_the_session_goes_on() {
     {
         let stage = Stage::new(script());
         let job = stage.job(["lead the work"]).env("G3_TEST_KILL_AT", step);
-        stage.env.run_job(job).exits(137);
+        stage.env.run_command(job).exits(137);
         let ran = stage.g3(["--resume"]);
         assert!(ran.ok().ends_with("all is done"), "killed at {step}: {ran}");
         assert!(stage.session_dir().join("task-2").is_dir(), "it begins afresh");

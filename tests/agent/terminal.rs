@@ -10,10 +10,10 @@ use crate::web_support::Site;
 
 /// Runs g3 on a terminal.
 fn on_a_terminal(stage: &Stage, args: &str) -> CommandRun {
-    let job = stage.env.job("script", stage.repo.path());
+    let job = stage.env.command("script", stage.repo.path());
     let job = job.env("TERM", "xterm-256color").env("SHELL", "/bin/sh");
     let line = format!("{G3} {args}");
-    stage.env.run_job(job.args(["-qec", &line, "/dev/null"]).input(""))
+    stage.env.run_command(job.args(["-qec", &line, "/dev/null"]).input(""))
 }
 
 /// Runs a task on a terminal and answers its one question. Gives what the terminal showed.
@@ -33,7 +33,10 @@ fn words_are_painted_and_calls_have_their_line() {
     ]);
     let ran = on_a_terminal(&stage, "'list files'");
     ran.exits(0);
-    ran.says("\u{1b}[1;35m# Plan").says("\u{1b}[1mlist").says("● shell echo out").says("2 turns");
+    ran.output_contains("\u{1b}[1;35m# Plan")
+        .output_contains("\u{1b}[1mlist")
+        .output_contains("● shell echo out")
+        .output_contains("2 turns");
 }
 
 #[test]
@@ -44,7 +47,7 @@ fn without_a_terminal_there_are_no_colours_and_no_spinner() {
     ]);
     let ran = stage.g3(["list files"]);
     assert_eq!(ran.ok(), "# Plan\nDone.");
-    ran.never_says("\u{1b}").never_says("thinking");
+    ran.output_lacks("\u{1b}").output_lacks("thinking");
 }
 
 #[test]

@@ -28,8 +28,8 @@ impl Typed<'_> {
     }
 
     fn types_at(&mut self, columns: &str, args: &[&str]) -> CommandRun {
-        let job = self.stage.env.job(G3, self.stage.repo.path()).env("COLUMNS", columns);
-        let ran = self.stage.env.run_job(job.args(args));
+        let job = self.stage.env.command(G3, self.stage.repo.path()).env("COLUMNS", columns);
+        let ran = self.stage.env.run_command(job.args(args));
         self.transcript.add("g3", args, &ran);
         ran
     }
@@ -42,8 +42,8 @@ impl Typed<'_> {
     }
 
     fn says(&mut self, args: &[&str], input: &str) {
-        let job = self.stage.env.job(G3, self.stage.repo.path()).env("COLUMNS", "80");
-        let ran = self.stage.env.run_job(job.args(args).input(input));
+        let job = self.stage.env.command(G3, self.stage.repo.path()).env("COLUMNS", "80");
+        let ran = self.stage.env.run_command(job.args(args).input(input));
         self.transcript.add("g3", args, &ran);
     }
 
@@ -79,8 +79,8 @@ fn help_of_every_command() {
     }
     typed.types_at("200", &["--help"]);
     for program in ["g3-model", "g3-desktop"] {
-        let job = stage.env.job(built(program), stage.repo.path()).env("COLUMNS", "80");
-        typed.transcript.add(program, &["--help"], &stage.env.run_job(job.arg("--help")));
+        let job = stage.env.command(built(program), stage.repo.path()).env("COLUMNS", "80");
+        typed.transcript.add(program, &["--help"], &stage.env.run_command(job.arg("--help")));
     }
     insta::assert_snapshot!("help", typed.text());
 }
@@ -149,7 +149,7 @@ fn usage_errors() {
     typed.says(&["-"], " \n");
     typed.types(["--autonomous", "--requirements=- R1: a\n- R1: b"]);
     let job = stage.job(["x"]).env("G3_LOG", "loud").env("COLUMNS", "80");
-    typed.transcript.add("G3_LOG=loud g3", &["x"], &stage.env.run_job(job));
+    typed.transcript.add("G3_LOG=loud g3", &["x"], &stage.env.run_command(job));
     insta::assert_snapshot!("usage", typed.text());
     assert!(stage.asked().is_empty(), "no model was asked");
 }

@@ -190,8 +190,8 @@ fn a_write_and_an_undo_killed_anywhere_leave_an_undo_that_is_right() {
         let before = tree(&bench.dir);
         let args = json!({ "patch_text": PATCH }).to_string();
         let args = ["tool", "exec", "--profile", "tools-api", "--name", "patch", "--args", &args];
-        let job = bench.env.job(G3, &bench.dir).args(args).env("G3_TEST_KILL_AT", step);
-        bench.env.run_job(job).exits(137);
+        let job = bench.env.command(G3, &bench.dir).args(args).env("G3_TEST_KILL_AT", step);
+        bench.env.run_command(job).exits(137);
         let told = undone(&bench);
         let made = !["g3.write.recorded", "g3.write.file"].contains(&step);
         assert_eq!(told["was_made"], made, "{step}: {told}");
@@ -202,8 +202,9 @@ fn a_write_and_an_undo_killed_anywhere_leave_an_undo_that_is_right() {
         let bench = with_files("tools-api");
         let before = tree(&bench.dir);
         bench.call("patch", json!({ "patch_text": PATCH })).works();
-        let job = bench.env.job(G3, &bench.dir).args(["tool", "undo"]).env("G3_TEST_KILL_AT", step);
-        bench.env.run_job(job).exits(137);
+        let job =
+            bench.env.command(G3, &bench.dir).args(["tool", "undo"]).env("G3_TEST_KILL_AT", step);
+        bench.env.run_command(job).exits(137);
         undo(&bench, &[]).ok();
         assert_eq!(tree(&bench.dir), before, "{step}");
     }

@@ -48,7 +48,7 @@ fn a_run_leaves_its_requests_calls_and_end() {
         ScriptedReply::call("shell", json!({"command": "exit 3"})),
         ScriptedReply::says("done").usage(100, 5),
     ]);
-    let ran = stage.env.run_job(
+    let ran = stage.env.run_command(
         stage.job(["work"]).arg("--trace-file").arg(file(&stage)).env("G3_TEST_RETRY_MS", "1"),
     );
     ran.ok();
@@ -129,7 +129,7 @@ fn no_secret_no_words_and_no_content_get_in() {
         .env("G3_LOG", "trace")
         .env("G3_TEST_RETRY_MS", "1")
         .env("MY_SERVICE_TOKEN", secret);
-    stage.env.run_job(job).ok();
+    stage.env.run_command(job).ok();
     let all = text(&stage);
     assert!(lines(&stage).len() > 30, "{all}");
     let words = [secret, "test-key", "pro-mpt", "out-put", "wo-rds", "ho-ok", "/etc", "file-name"];
@@ -157,10 +157,10 @@ fn nothing_is_traced_unless_it_is_wanted() {
     assert!(!plain.err.contains("process started"), "{plain}");
     stage
         .env
-        .run_job(stage.job(["hello", "--trace-file"]).arg(file(&stage)).env("G3_LOG", "off"))
+        .run_command(stage.job(["hello", "--trace-file"]).arg(file(&stage)).env("G3_LOG", "off"))
         .ok();
     assert_eq!(text(&stage), "");
-    let loud = stage.env.run_job(stage.job(["--json", "hello"]).env("G3_LOG", "g3::process"));
+    let loud = stage.env.run_command(stage.job(["--json", "hello"]).env("G3_LOG", "g3::process"));
     assert!(loud.json_lines().iter().all(|event| event["seq"].is_u64()));
     assert_eq!(loud.err.lines().count(), 2, "{loud}");
     assert!(loud.err.contains("\"process ended\""), "{loud}");
@@ -177,7 +177,7 @@ fn the_configuration_names_file_and_level() {
     let all = lines(&stage);
     assert!(!all.is_empty() && all.iter().all(|line| line["target"] == "g3::session"), "{all:?}");
     let job = stage.job(["hello"]).env("G3_LOG", "g3::model=info");
-    stage.env.run_job(job).ok();
+    stage.env.run_command(job).ok();
     let more = lines(&stage)[all.len()..].to_vec();
     assert!(!more.is_empty() && more.iter().all(|line| line["target"] == "g3::model"), "{more:?}");
     // A repository may not make g3 write elsewhere.
@@ -192,14 +192,22 @@ fn what_cannot_be_traced_is_an_error_before_the_model_is_asked() {
     let stage = Stage::new([ScriptedReply::says("never")]);
     let home = stage.env.home().display().to_string();
     let args = ["hello", "--trace-file", home.as_str()];
-    stage.g3(args).exits(2).says("cannot write the trace to").says("try: name a file");
+    stage
+        .g3(args)
+        .exits(2)
+        .output_contains("cannot write the trace to")
+        .output_contains("try: name a file");
     let job = || stage.job(["hello"]);
-    stage.env.run_job(job().env("G3_LOG", "loud")).exits(2).says("invalid level `loud`");
-    let foreign = stage.env.run_job(job().env("G3_LOG", "info,rmcp=trace"));
-    foreign.exits(2).says("g3 has no target `rmcp`").says("g3::model");
+    stage
+        .env
+        .run_command(job().env("G3_LOG", "loud"))
+        .exits(2)
+        .output_contains("invalid level `loud`");
+    let foreign = stage.env.run_command(job().env("G3_LOG", "info,rmcp=trace"));
+    foreign.exits(2).output_contains("g3 has no target `rmcp`").output_contains("g3::model");
     for mode in [&["acp"][..], &["complete"], &["mcp", "serve"], &["--auto"]] {
         let args: Vec<&str> = mode.iter().copied().chain(["--trace-file", &home]).collect();
-        stage.g3(args).exits(2).says("cannot write the trace to");
+        stage.g3(args).exits(2).output_contains("cannot write the trace to");
     }
     assert!(stage.asked().is_empty() && stage.session_dirs().is_empty());
 }

@@ -23,7 +23,7 @@ fn a_task_is_done_with_tools_and_told_on_stdout() {
     let ran = stage.g3(["write hello.txt"]);
     assert_eq!(ran.ok(), "I write it.\nWrote hello.txt.");
     assert_eq!(stage.repo.read("hello.txt"), "hi\n");
-    ran.says("write_file hello.txt").says("2 turns");
+    ran.output_contains("write_file hello.txt").output_contains("2 turns");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_limit_ends_the_run_with_its_own_exit_code() {
             .collect::<Vec<_>>(),
     );
     let ran = stage.g3(["--json", "--max-turns", "3", "loop"]);
-    ran.exits(3).says("limit of 3 turns").says("g3 --resume");
+    ran.exits(3).output_contains("limit of 3 turns").output_contains("g3 --resume");
     assert_eq!(ran.json_lines().last().unwrap()["status"], "limit");
     assert_eq!(stage.asked().len(), 3);
 }
@@ -215,17 +215,21 @@ fn tokens_money_and_time_are_limits_too() {
     ] {
         let stage = Stage::new((0..9).map(|_| usage()).collect::<Vec<_>>());
         stage.env.config(&(stage.model.config_toml("anthropic") + prices));
-        stage.g3([flag, most, "loop"]).exits(3).says(words).says("g3 --resume");
+        stage
+            .g3([flag, most, "loop"])
+            .exits(3)
+            .output_contains(words)
+            .output_contains("g3 --resume");
         assert_eq!(stage.asked().len(), asked, "{flag}");
     }
     let command = "echo $$ > child; sleep 1000";
     let stage = Stage::new([ScriptedReply::call("shell", json!({"command": command}))]);
-    stage.g3(["--timeout", "1", "wait"]).exits(3).says("limit of 1 s");
+    stage.g3(["--timeout", "1", "wait"]).exits(3).output_contains("limit of 1 s");
     let child = std::fs::read_to_string(stage.repo.path().join("child")).unwrap();
     assert!(!process::is_alive(child.trim().parse().unwrap()), "the command outlived the limit");
     let gate = ReplyGate::new();
     let stage = Stage::new([ScriptedReply::says("half a ").then_says("sentence").gate(&gate)]);
-    stage.g3(["--timeout", "1", "talk"]).exits(3).says("limit of 1 s");
+    stage.g3(["--timeout", "1", "talk"]).exits(3).output_contains("limit of 1 s");
     gate.open_all();
 }
 
@@ -233,7 +237,7 @@ fn tokens_money_and_time_are_limits_too() {
 fn a_model_that_refuses_the_key_is_a_failure_with_a_way_out() {
     let stage = Stage::new([ScriptedReply::status(401)]);
     let ran = stage.g3(["--json", "hi"]);
-    ran.exits(1).says("try:");
+    ran.exits(1).output_contains("try:");
     let events = ran.json_lines();
     assert_eq!(of_type(&events, "error").len(), 1);
     assert_eq!(events.last().unwrap()["status"], "failed");

@@ -44,7 +44,7 @@ impl Helper {
 
     /// A helper that this job starts.
     pub fn start(job: Command) -> Helper {
-        let mut running = job.stdin(Stream::Piped).dies_with_us().spawn().unwrap();
+        let mut running = job.stdin(Stream::Piped).kill_on_parent_death().spawn().unwrap();
         let stdin = running.child.stdin.take();
         let stdout = BufReader::new(running.child.stdout.take().unwrap());
         Helper { running, stdin, stdout, next: 0 }

@@ -32,12 +32,12 @@ impl Scene {
 
     /// Prepares a call of studio in the repository.
     pub fn job<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
-        self.env.job(env!("CARGO_BIN_EXE_studio"), self.repo.path()).args(args)
+        self.env.command(env!("CARGO_BIN_EXE_studio"), self.repo.path()).args(args)
     }
 
     /// Runs studio in the repository.
     pub fn studio<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> CommandRun {
-        self.env.run_job(self.job(args))
+        self.env.run_command(self.job(args))
     }
 
     /// All sessions as `list --json` shows them.

@@ -21,12 +21,12 @@ fn g3_works_in_a_worktree_and_its_work_lands_with_a_model_written_message() {
     let task = "create hello.txt with a greeting";
     let ran = env.run(studio, repo.path(), ["run", "--check", "test -f hello.txt", task]);
 
-    ran.exits(0).says("ready");
+    ran.exits(0).output_contains("ready");
     let status = env.run(studio, repo.path(), ["status", "--json"]).json();
     assert_eq!(status["agent"], "g3");
     assert!(status["usage"]["output"].as_u64().unwrap_or(0) > 0, "{status}");
     let logs = env.run(studio, repo.path(), ["logs"]);
-    logs.exits(0).says("write_file").says("I wrote the file.");
+    logs.exits(0).output_contains("write_file").output_contains("I wrote the file.");
     let id = status["id"].as_str().unwrap_or_default();
     let landed = env.run(studio, repo.path(), ["accept", id, "--json"]).exits(0).json();
     assert_eq!(landed["landed"][0]["message_by"], "model", "{landed}");

@@ -48,8 +48,8 @@ impl Desk {
 
     /// Asks outside of every box; the login must be good for that.
     fn ask_outside(&self) {
-        let job = self.env.job(built("g3"), self.repo.path()).args(["complete"]);
-        let ran = self.env.run_job(job.input("a commit message, please"));
+        let job = self.env.command(built("g3"), self.repo.path()).args(["complete"]);
+        let ran = self.env.run_command(job.input("a commit message, please"));
         assert_eq!(ran.ok(), "Do the work");
     }
 }

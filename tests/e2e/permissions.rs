@@ -81,11 +81,11 @@ fn without_a_key_or_a_model_nothing_starts() {
         .env
         .config("[providers]\ndefault_provider = \"anthropic.main\"\n[providers.anthropic.main]\n");
     let ran = scene.studio(["run", "one", "two", "three"]);
-    ran.exits(2).says("ANTHROPIC_API_KEY");
+    ran.exits(2).output_contains("ANTHROPIC_API_KEY");
     assert_eq!(ran.err.matches("error:").count(), 1, "{ran}");
     scene.env.config("");
     let ran = scene.studio(["run", "one", "two", "three"]);
-    ran.exits(2).says("is not on this machine");
+    ran.exits(2).output_contains("is not on this machine");
     assert!(scene.sessions().is_empty());
 }
 
@@ -101,5 +101,8 @@ fn model_and_profile_of_the_command_line_are_g3s() {
     let asked = scene.model.requests();
     let body = String::from_utf8_lossy(&asked[0].raw).into_owned();
     assert!(body.contains("another-model"), "{body}");
-    scene.studio(["run", "--profile", "nope", "x"]).exits(2).says("no such profile: `nope`");
+    scene
+        .studio(["run", "--profile", "nope", "x"])
+        .exits(2)
+        .output_contains("no such profile: `nope`");
 }

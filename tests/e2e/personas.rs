@@ -18,7 +18,10 @@ fn g3_works_as_the_persona_and_within_its_fence_and_stays_it() {
     });
     let scene = Scene::new("anthropic", script.commit_message("Say how it is used"));
 
-    scene.studio(["run", "--persona", "lamport", "document it"]).exits(0).says("g3 as lamport");
+    scene
+        .studio(["run", "--persona", "lamport", "document it"])
+        .exits(0)
+        .output_contains("g3 as lamport");
 
     let session = scene.session("document it");
     assert_eq!((&session["agent"], &session["persona"]), (&json!("g3"), &json!("lamport")));
@@ -46,6 +49,6 @@ fn g3_works_as_the_persona_and_within_its_fence_and_stays_it() {
 fn a_persona_that_is_not_there_is_refused_before_anything_starts() {
     let scene = Scene::new("anthropic", Script::new([]));
     let ran = scene.studio(["run", "--persona", "lamprt", "work"]);
-    ran.exits(2).says("no such agent: `lamprt`").says("lamport");
+    ran.exits(2).output_contains("no such agent: `lamprt`").output_contains("lamport");
     assert!(scene.sessions().is_empty(), "it is noticed before anything starts");
 }

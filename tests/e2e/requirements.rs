@@ -82,7 +82,7 @@ fn requirements_are_met_checked_billed_and_named_by_the_commit() {
     // The check is the agents' to run as well, and sees no more of g3 than they do.
     let check = format!("{BOTH} && ! cat ~/.config/g3/config.toml");
     let args = ["run", "--requirements", "../plan.md", "--check", &check];
-    scene.studio(args).exits(0).says("ready");
+    scene.studio(args).exits(0).output_contains("ready");
     let session = settled(&scene, "ready");
     assert_eq!((&session["task"], &session["agent"]), (&json!("Two files"), &json!("g3")));
     assert_eq!(rounds(&scene, id(&session)), 2);
@@ -153,7 +153,7 @@ fn g3_killed_at_a_step_goes_on_there() {
         let at = |step: &str| format!("g3.rounds.{step}");
         scene.env.set("G3_TEST_KILL_AT", at(if resumes { "played" } else { step }));
         let args = ["run", "--requirements", "../plan.md", "--check", BOTH, "in haste"];
-        scene.studio(args).exits(1).says("exited with code 137");
+        scene.studio(args).exits(1).output_contains("exited with code 137");
         let id = id(&scene.sessions()[0]).to_owned();
         if resumes {
             scene.env.set("G3_TEST_KILL_AT", at(step));

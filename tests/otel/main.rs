@@ -33,7 +33,7 @@ fn scene() -> Stage {
 
 fn run(stage: &Stage, variables: &[(&str, &str)]) -> CommandRun {
     let job = stage.job(["pro-mpt"]);
-    stage.env.run_job(variables.iter().fold(job, |job, (name, value)| job.env(name, value)))
+    stage.env.run_command(variables.iter().fold(job, |job, (name, value)| job.env(name, value)))
 }
 
 /// The attributes of something, by name.
@@ -134,9 +134,9 @@ fn nothing_is_sent_when_it_is_switched_off_and_a_bad_address_is_an_error() {
     run(&stage, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &url), ("OTEL_SDK_DISABLED", "true")]).ok();
     assert!(collector.requests().is_empty());
     let bad = run(&stage, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "no address at all")]);
-    bad.exits(2).says("the trace cannot be exported");
+    bad.exits(2).output_contains("the trace cannot be exported");
     let grpc =
         [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
-    run(&stage, &grpc).exits(2).says("by `grpc`").says("http/json");
+    run(&stage, &grpc).exits(2).output_contains("by `grpc`").output_contains("http/json");
     assert_eq!(stage.asked().len(), 2, "the model was not asked again");
 }

@@ -91,7 +91,7 @@ impl Desktop {
         fs::create_dir(&run).expect("our own directory");
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         fs::set_permissions(&run, private).expect("our own directory");
-        let job = Command::new("Xvfb", home.path()).stderr(Stream::Null).dies_with_us();
+        let job = Command::new("Xvfb", home.path()).stderr(Stream::Null).kill_on_parent_death();
         let job = job.args(["-displayfd", "1", "-screen", "0", "1280x800x24", "-nolisten", "tcp"]);
         let mut server = spawn(job);
         let display = format!(":{}", first_line(&mut server, "the number of the X display"));
@@ -146,7 +146,7 @@ impl Desktop {
             .env("HOME", self.home.path())
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("LANG", "C.UTF-8")
-            .dies_with_us();
+            .kill_on_parent_death();
         for (key, value) in self.variables() {
             job = job.env(key, value);
         }

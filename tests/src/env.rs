@@ -81,7 +81,7 @@ impl TestEnv {
     }
 
     /// Prepares a program of this workspace or of the system.
-    pub fn job(&self, program: impl AsRef<OsStr>, directory: &Path) -> Command {
+    pub fn command(&self, program: impl AsRef<OsStr>, directory: &Path) -> Command {
         let mut job = Command::new(program, directory)
             .env_clear()
             .env("HOME", self.home())
@@ -108,11 +108,11 @@ impl TestEnv {
         directory: &Path,
         args: impl IntoIterator<Item = S>,
     ) -> CommandRun {
-        self.run_job(self.job(program, directory).args(args))
+        self.run_command(self.command(program, directory).args(args))
     }
 
     /// Runs a prepared job to its end (at most two minutes).
-    pub fn run_job(&self, job: Command) -> CommandRun {
+    pub fn run_command(&self, job: Command) -> CommandRun {
         let output = job.output(OutputLimits::seconds(120)).expect("the program can be started");
         CommandRun::from(output)
     }
@@ -124,7 +124,7 @@ impl TestEnv {
         directory: &Path,
         args: impl IntoIterator<Item = S>,
     ) -> Running {
-        let job = self.job(program, directory).args(args).stdin(Stream::Piped);
+        let job = self.command(program, directory).args(args).stdin(Stream::Piped);
         job.spawn().expect("the program can be started")
     }
 }
@@ -184,14 +184,14 @@ impl CommandRun {
 
     /// It said this on stdout or stderr.
     #[track_caller]
-    pub fn says(&self, words: &str) -> &CommandRun {
+    pub fn output_contains(&self, words: &str) -> &CommandRun {
         assert!(self.out.contains(words) || self.err.contains(words), "no `{words}` in:\n{self}");
         self
     }
 
     /// It did not say this.
     #[track_caller]
-    pub fn never_says(&self, words: &str) -> &CommandRun {
+    pub fn output_lacks(&self, words: &str) -> &CommandRun {
         assert!(!self.out.contains(words) && !self.err.contains(words), "`{words}` in:\n{self}");
         self
     }

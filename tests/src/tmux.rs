@@ -38,16 +38,16 @@ impl<'a> TmuxTerminal<'a> {
         let job = terminal.job(directory).arg("-f").arg(&settings);
         let job = job.args(["new-session", "-d", "-x", &columns, "-y", &rows]);
         // The shell stays, so that the last screen can be seen.
-        env.run_job(job.arg(format!("exec {}", line.join(" ")))).ok();
+        env.run_command(job.arg(format!("exec {}", line.join(" ")))).ok();
         terminal
     }
 
     fn job(&self, directory: &Path) -> Command {
-        self.env.job("tmux", directory).arg("-u").arg("-S").arg(&self.socket)
+        self.env.command("tmux", directory).arg("-u").arg("-S").arg(&self.socket)
     }
 
     fn tmux<const N: usize>(&self, args: [&str; N]) -> String {
-        self.env.run_job(self.job(self.env.home()).args(args)).ok().to_owned()
+        self.env.run_command(self.job(self.env.home()).args(args)).ok().to_owned()
     }
 
     /// Types a text.
@@ -110,6 +110,6 @@ impl<'a> TmuxTerminal<'a> {
 impl Drop for TmuxTerminal<'_> {
     fn drop(&mut self) {
         let job = self.job(self.env.home()).arg("kill-server");
-        let _ = self.env.run_job(job);
+        let _ = self.env.run_command(job);
     }
 }

@@ -14,7 +14,7 @@ fn accept_lands_one_commit_and_takes_the_session_away() {
 
     let ran = scene.studio(["accept", &id, "-m", "Say hello\n\nBecause it is polite."]);
 
-    ran.exits(0).says("landed on main").says("studio undo op1");
+    ran.exits(0).output_contains("landed on main").output_contains("studio undo op1");
     assert_eq!(scene.repo.read("hello.txt"), "hi\n");
     assert_eq!(scene.repo.read("more.txt"), "later\n", "uncommitted work lands too");
     let message = scene.repo.git(["log", "-1", "--format=%B"]);
@@ -106,7 +106,7 @@ fn a_model_that_fails_or_talks_nonsense_gives_way_to_a_plain_message() {
         let id = scene.ready(&format!("write f{n} {n}"));
         let program = with_g3(&scene, script);
         let ran = scene.env.run(&program, scene.repo.path(), ["accept", &id]);
-        ran.exits(0).says("used a plain commit message");
+        ran.exits(0).output_contains("used a plain commit message");
         let subject = scene.repo.git(["log", "-1", "--format=%s"]);
         assert_eq!(subject, format!("Write f{n} {n}"), "{script}");
     }
@@ -120,7 +120,7 @@ fn a_conflict_is_exit_4_with_the_files_and_changes_nothing() {
     let before = scene.repo.everything();
     let refused = scene.studio(["accept", &id, "--json"]).exits(4).json();
     assert_eq!(refused["refused"][0]["files"][0], "README.md", "{refused}");
-    scene.studio(["accept", &id]).exits(4).says("conflict with `main` in README.md");
+    scene.studio(["accept", &id]).exits(4).output_contains("conflict with `main` in README.md");
     assert_eq!(scene.repo.everything(), before);
 }
 
@@ -132,7 +132,7 @@ fn checks_run_on_the_merged_tree_and_a_red_one_refuses() {
     scene.await_free(&id);
     scene.repo.commit_file("b", "1");
     let before = scene.repo.everything();
-    scene.studio(["accept", &id]).exits(1).says("fails on the merged tree");
+    scene.studio(["accept", &id]).exits(1).output_contains("fails on the merged tree");
     assert_eq!(scene.repo.everything(), before);
     scene.repo.git(["reset", "-q", "--hard", "HEAD~1"]);
     let landed = scene.studio(["accept", &id, "--json", "-m", "Add a"]).exits(0).json();
@@ -145,7 +145,7 @@ fn what_would_overwrite_the_user_is_refused_and_what_would_not_lands() {
     let id = scene.ready("write a theirs; write .env theirs");
     scene.repo.write("a", "mine");
     let before = scene.repo.everything();
-    scene.studio(["accept", &id]).exits(3).says("a");
+    scene.studio(["accept", &id]).exits(3).output_contains("a");
     assert_eq!(scene.repo.everything(), before);
     std::fs::remove_file(scene.repo.path().join("a")).unwrap();
     scene.repo.write("README.md", "my own words");
@@ -159,10 +159,17 @@ fn an_agent_at_work_is_not_landed_and_states_are_respected() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; gate go; write b 2"]);
     scene.await_state(&id, "working");
-    scene.studio(["accept", &id]).exits(3).says("is working").says("studio stop");
+    scene
+        .studio(["accept", &id])
+        .exits(3)
+        .output_contains("is working")
+        .output_contains("studio stop");
     scene.studio(["stop", &id]).exits(0);
-    scene.studio(["accept", &id]).exits(3).says("is stopped").says("--force");
-    scene.studio(["accept", &id, "--force", "--dry-run"]).exits(0).says("would land on main");
+    scene.studio(["accept", &id]).exits(3).output_contains("is stopped").output_contains("--force");
+    scene
+        .studio(["accept", &id, "--force", "--dry-run"])
+        .exits(0)
+        .output_contains("would land on main");
     assert_eq!(scene.status(&id)["state"], "stopped");
     scene.studio(["accept", &id, "--force", "-m", "Add a"]).exits(0);
     assert_eq!(scene.repo.read("a"), "1\n");
@@ -188,7 +195,7 @@ fn a_detached_base_needs_a_target() {
     let scene = Scene::new();
     scene.repo.git(["checkout", "-q", "--detach"]);
     let id = scene.ready("write a 1");
-    scene.studio(["accept", &id]).exits(2).says("--onto BRANCH");
+    scene.studio(["accept", &id]).exits(2).output_contains("--onto BRANCH");
     scene.studio(["accept", &id, "--onto", "main", "-m", "Add a"]).exits(0);
     assert_eq!(scene.repo.show("main", "a"), "1");
 }
@@ -196,7 +203,7 @@ fn a_detached_base_needs_a_target() {
 #[test]
 fn run_accept_lands_what_is_ready() {
     let scene = Scene::new();
-    scene.studio(["run", "--accept", "write a 1"]).exits(0).says("accepted");
+    scene.studio(["run", "--accept", "write a 1"]).exits(0).output_contains("accepted");
     assert_eq!(scene.repo.read("a"), "1\n");
 }
 
@@ -205,7 +212,7 @@ fn strange_agents_are_landed_or_refused_with_a_reason() {
     let scene = Scene::new();
     let switched = scene.ready("write a 1; switch other; commit on another branch");
     let noted = scene.studio(["status", &switched]);
-    noted.says("the agent is on `other`");
+    noted.output_contains("the agent is on `other`");
     scene.studio(["accept", &switched, "-m", "Add a"]).exits(0);
     assert_eq!(scene.repo.read("a"), "1\n");
 
@@ -234,7 +241,7 @@ fn a_run_that_cannot_land_says_why_and_is_refused() {
     let scene = Scene::new();
     scene.repo.write("a", "mine");
 
-    scene.studio(["run", "--accept", "write a 1"]).exits(3).says("did not land");
+    scene.studio(["run", "--accept", "write a 1"]).exits(3).output_contains("did not land");
 
     assert_eq!(scene.repo.read("a"), "mine");
 }
@@ -276,7 +283,7 @@ fn files_with_a_filter_land_byte_for_byte_and_no_filter_runs() {
 
     let ran = scene.studio(["accept", &id, "-m", "Add"]);
 
-    ran.exits(0).says("git filters were not run: a.bin b.txt new.bin");
+    ran.exits(0).output_contains("git filters were not run: a.bin b.txt new.bin");
     assert!(!marker.exists(), "nothing that attributes name was run");
     assert_eq!(std::fs::read(repo.path().join("new.bin")).unwrap(), written);
     assert_eq!(repo.read("a.bin"), "real content\n");
@@ -318,7 +325,10 @@ fn the_merged_tree_is_prepared_for_its_checks_as_a_sessions_worktree_is() {
     scene.configure("setup = \"test ! -e c\"\nchecks = \"true\"");
     let third = scene.ready("write c 1");
     scene.await_free(&third);
-    scene.studio(["accept", &third]).exits(1).says("setup `test ! -e c` fails on the merged tree");
+    scene
+        .studio(["accept", &third])
+        .exits(1)
+        .output_contains("setup `test ! -e c` fails on the merged tree");
 }
 
 #[test]
@@ -328,7 +338,7 @@ fn landings_wait_for_each_other_and_say_so_but_not_for_an_editor() {
     ids.iter().for_each(|id| scene.await_free(id));
     let lock = scene.repo.path().join(".git/studio/landing.lock");
     let held = base::lock::Lock::try_take(&lock).unwrap().expect("nobody lands");
-    scene.studio(["accept", "--dry-run", &ids[0]]).exits(0).says("would land");
+    scene.studio(["accept", "--dry-run", &ids[0]]).exits(0).output_contains("would land");
     let mut waits = scene.env.start(studio(), scene.repo.path(), ["accept", "-m", "1", &ids[0]]);
     let mut said = [0; 11];
     std::io::Read::read_exact(waits.child.stderr.as_mut().unwrap(), &mut said).unwrap();
@@ -338,10 +348,10 @@ fn landings_wait_for_each_other_and_say_so_but_not_for_an_editor() {
 
     let editor =
         "echo >> \"$HOME/edits\"; until test -e \"$HOME/saved\"; do sleep 0.01; done; true";
-    let job = scene.env.job(studio(), scene.repo.path()).env("EDITOR", editor);
+    let job = scene.env.command(studio(), scene.repo.path()).env("EDITOR", editor);
     let mut edits = job.args(["accept", "--edit", &ids[1]]).spawn().unwrap();
     until("the editor", || scene.env.home().join("edits").exists().then_some(()));
-    scene.studio(["accept", "-m", "3", &ids[2]]).exits(0).never_says("waiting for");
+    scene.studio(["accept", "-m", "3", &ids[2]]).exits(0).output_lacks("waiting for");
     std::fs::write(scene.env.home().join("saved"), "").unwrap();
     assert!(edits.wait_until(None).unwrap().expect("it ends").success());
 
@@ -361,11 +371,17 @@ fn what_looks_like_a_secret_lands_only_when_it_is_allowed() {
     let before = scene.repo.rev("main");
     for args in [["accept", &id, "-m", "x"], ["accept", &id, "--dry-run", "--yes"]] {
         let refused = scene.studio(args);
-        refused.exits(3).says("conf.txt:2: looks like a GitHub token").says("--allow-secrets");
-        refused.never_says(&token);
+        refused
+            .exits(3)
+            .output_contains("conf.txt:2: looks like a GitHub token")
+            .output_contains("--allow-secrets");
+        refused.output_lacks(&token);
     }
     assert_eq!(scene.repo.rev("main"), before);
-    scene.studio(["accept", &id, "-m", "x", "--allow-secrets"]).exits(0).says("conf.txt:2");
+    scene
+        .studio(["accept", &id, "-m", "x", "--allow-secrets"])
+        .exits(0)
+        .output_contains("conf.txt:2");
     let note = scene.repo.git(["notes", "--ref=studio", "show", "main"]);
     assert!(note.contains("secrets_allowed") && note.contains("conf.txt"), "{note}");
 }
@@ -382,11 +398,11 @@ fn work_that_changed_since_it_was_shown_lands_with_a_note() {
     let id = scene.ready("write a 1");
     scene.await_free(&id);
     shown(&id, &scene.repo.rev("main^{tree}"));
-    scene.studio(["accept", &id, "-m", "x"]).exits(0).says(changed);
+    scene.studio(["accept", &id, "-m", "x"]).exits(0).output_contains(changed);
     let id = scene.ready("write b 1");
     scene.await_free(&id);
     let snapshot = scene.repo.git(["for-each-ref", "--format=%(refname)", "refs/studio/snapshots"]);
     let snapshot = snapshot.lines().find(|name| name.contains(&id)).unwrap().to_owned();
     shown(&id, &scene.repo.rev(&format!("{snapshot}^{{tree}}")));
-    scene.studio(["accept", &id, "-m", "x"]).exits(0).never_says(changed);
+    scene.studio(["accept", &id, "-m", "x"]).exits(0).output_lacks(changed);
 }

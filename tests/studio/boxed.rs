@@ -67,7 +67,7 @@ impl Den {
 
     fn run(&self, program: &str, args: &[&str]) -> CommandRun {
         let (job, _lifeline) = self.job(program, args);
-        self.env.run_job(job)
+        self.env.run_command(job)
     }
 
     fn sh(&self, line: &str) -> CommandRun {
@@ -134,11 +134,11 @@ fn secrets_cannot_be_read_and_the_rest_can() {
     let den = Den::new();
     assert_eq!(den.run("cat", &["../outside/notes"]).ok(), "notes");
     for secret in ["../.ssh/id", "../.config/g3/config.toml"] {
-        den.run("cat", &[secret]).exits(1).never_says("canary").says("denied");
+        den.run("cat", &[secret]).exits(1).output_lacks("canary").output_contains("denied");
     }
     den.run("ls", &["../.ssh"]).exits(2);
     std::os::unix::fs::symlink("../.ssh", den.path("den/link")).unwrap();
-    den.run("cat", &["link/id"]).exits(1).never_says("canary");
+    den.run("cat", &["link/id"]).exits(1).output_lacks("canary");
 
     let control = Den::new().open();
     assert_eq!(control.run("cat", &["../.ssh/id"]).ok(), "canary-ssh");
@@ -188,10 +188,10 @@ fn exit_codes_and_streams_pass_through() {
     }
     den.sh("kill -TERM $$").exits(143);
     den.sh("kill -KILL $$").exits(137);
-    den.run("no-such-program", &[]).exits(127).says("no-such-program");
+    den.run("no-such-program", &[]).exits(127).output_contains("no-such-program");
     den.run("/dev/null", &[]).exits(126);
     let (job, _lifeline) = den.job("cat", &[]);
-    let ran = den.env.run_job(job.input("through"));
+    let ran = den.env.run_command(job.input("through"));
     assert_eq!(ran.ok(), "through");
 }
 
@@ -200,7 +200,7 @@ fn a_program_that_does_not_start_is_reported_and_words_of_a_program_report_nothi
     let den = Den::new();
     let report = |program: &str, args: &[&str]| {
         let SandboxJob { job, lifeline: _lifeline, report } = den.reporting(program, args);
-        let ran = den.env.run_job(job);
+        let ran = den.env.run_command(job);
         (ran.code, report.read())
     };
     let (code, failure) = report("no-such-program", &[]);
@@ -217,9 +217,9 @@ fn a_program_that_does_not_start_is_reported_and_words_of_a_program_report_nothi
 fn a_box_that_cannot_be_made_says_so() {
     let mut den = Den::new();
     den.spec.directory = den.path("gone");
-    den.run("true", &[]).exits(127).says("cannot start `true`");
+    den.run("true", &[]).exits(127).output_contains("cannot start `true`");
     let ran = den.env.run(studio(), den.env.home(), ["__box", "--spec-fd", "9", "--", "true"]);
-    ran.exits(125).says("cannot set up the sandbox");
+    ran.exits(125).output_contains("cannot set up the sandbox");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn kill_9_of_the_supervisor_leaves_nothing_alive() {
          3<spec.json 4<lifeline & echo $! > box-pid; exec 5>lifeline; wait",
         studio()
     );
-    let job = den.env.job("sh", &den.path("")).args(["-c", &supervisor]);
+    let job = den.env.command("sh", &den.path("")).args(["-c", &supervisor]);
     let running = job.stdout(Stream::Null).stderr(Stream::Null).detached().spawn().unwrap();
     let mut pids = den.await_pids("pids", 4);
     pids.push(fs::read_to_string(den.path("box-pid")).unwrap().trim().parse().unwrap());
@@ -307,13 +307,13 @@ fn the_program_gets_its_own_environment_and_sees_nobody_elses() {
     let mut den = Den::new();
     den.spec.environment.push(("GIVEN".into(), "yes".into()));
     let (job, _lifeline) = den.job("sh", &["-c", "env; cat /proc/$PPID/environ"]);
-    let ran = den.env.run_job(job.env("ANTHROPIC_API_KEY", "canary-key"));
-    ran.says("GIVEN=yes").never_says("canary-key");
+    let ran = den.env.run_command(job.env("ANTHROPIC_API_KEY", "canary-key"));
+    ran.output_contains("GIVEN=yes").output_lacks("canary-key");
 
     den.spec.confined = false;
     let (job, _lifeline) = den.job("sh", &["-c", "env; cat /proc/$PPID/environ"]);
-    let ran = den.env.run_job(job.env("ANTHROPIC_API_KEY", "canary-key"));
-    ran.says("canary-key");
+    let ran = den.env.run_command(job.env("ANTHROPIC_API_KEY", "canary-key"));
+    ran.output_contains("canary-key");
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn only_named_descriptors_reach_the_program() {
     den.spec.descriptors = vec![7];
     let (job, _lifeline) = den.job("ls", &["/proc/self/fd"]);
     let lock = |name: &str| fs::File::create(den.path(name)).unwrap().into();
-    let ran = den.env.run_job(job.descriptor(lock("given"), 7).descriptor(lock("kept"), 8));
+    let ran = den.env.run_command(job.descriptor(lock("given"), 7).descriptor(lock("kept"), 8));
     // The last one is what `ls` reads the directory with.
     assert_eq!(ran.ok().lines().collect::<Vec<_>>(), ["0", "1", "2", "3", "7"]);
 }

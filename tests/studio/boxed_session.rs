@@ -48,7 +48,7 @@ impl<'a> Boxed<'a> {
         let studio = env!("CARGO_BIN_EXE_studio");
         let started = sandbox::job_of(studio.as_ref(), &self.spec, "sh", ["-c", line]).unwrap();
         let SandboxJob { job, lifeline: _lifeline, .. } = started;
-        self.setting.env.run_job(job)
+        self.setting.env.run_command(job)
     }
 }
 
@@ -182,7 +182,7 @@ fn an_agent_in_its_box_reaches_nothing_of_anybody_else() {
     for attack in &attacks {
         let ran = agent.sh(attack);
         assert_ne!(ran.code, 0, "this worked: {attack}");
-        ran.never_says("canary");
+        ran.output_lacks("canary");
         assert_eq!(s.repo.everything(), before, "{attack}");
     }
     let git_after = tree(&s.repo.path().join(".git"));
@@ -194,8 +194,8 @@ fn an_agent_in_its_box_reaches_nothing_of_anybody_else() {
     let mut open = agent;
     open.spec.confined = false;
     open.sh(&attacks[1]).ok();
-    open.sh(&attacks[15]).says("canary");
-    open.sh(&attacks[19]).says("canary");
+    open.sh(&attacks[15]).output_contains("canary");
+    open.sh(&attacks[19]).output_contains("canary");
 }
 
 #[test]
@@ -212,9 +212,9 @@ fn an_agents_row_opens_what_it_names_and_checks_get_none_of_it() {
         ..AgentRow::default()
     };
     let line = "cat ~/.config/g3/config.toml && echo x > ~/state/f";
-    Boxed::new(&s, &session, Some(&row)).sh(line).says("canary").ok();
+    Boxed::new(&s, &session, Some(&row)).sh(line).output_contains("canary").ok();
     fs::remove_file(home.join("state/f")).unwrap();
-    assert_ne!(Boxed::new(&s, &session, None).sh(line).never_says("canary").code, 0);
+    assert_ne!(Boxed::new(&s, &session, None).sh(line).output_lacks("canary").code, 0);
     assert!(!home.join("state/f").exists());
 }
 
@@ -233,7 +233,7 @@ fn the_users_signing_and_hooks_do_not_stand_in_an_agents_way() {
     let agent = Boxed::new(&s, &session, None);
     agent.sh("git commit -q --allow-empty -m one && git log -1 --format=%an").ok();
     agent.sh("git init -q inner && git -C inner commit -q --allow-empty -m two").ok();
-    agent.sh("cat ~/.gitconfig").never_says("token");
+    agent.sh("cat ~/.gitconfig").output_lacks("token");
 }
 
 #[test]

@@ -18,8 +18,12 @@ fn failed(scene: &Scene, task: &str, check: &str) -> String {
 fn checks_run_again_without_the_agent() {
     let scene = Scene::new();
     let id = failed(&scene, "write a 1", "test -e \"$HOME/../flag\" || test -e fixed");
-    scene.studio(["accept", &id]).exits(3).says(&format!("studio check {id}"));
-    scene.studio(["check", &id]).exits(1).says("failed with exit code 1").says("is failed");
+    scene.studio(["accept", &id]).exits(3).output_contains(&format!("studio check {id}"));
+    scene
+        .studio(["check", &id])
+        .exits(1)
+        .output_contains("failed with exit code 1")
+        .output_contains("is failed");
     let turns = scene.journal(&id).iter().filter(|line| line["entry"] == "turn").count();
     scene.worktree(&id).write("fixed", "");
     let ran = scene.studio(["check", &id, "--json"]);
@@ -27,39 +31,47 @@ fn checks_run_again_without_the_agent() {
     assert_eq!(ran.json()["checks"][0]["ok"], true);
     let now = scene.journal(&id).iter().filter(|line| line["entry"] == "turn").count();
     assert_eq!(now, turns, "the agent had no turn");
-    scene.studio(["accept", &id, "-m", "Land"]).exits(0).says("landed on main");
-    scene.studio(["check", &id]).exits(3).says("already");
+    scene.studio(["accept", &id, "-m", "Land"]).exits(0).output_contains("landed on main");
+    scene.studio(["check", &id]).exits(3).output_contains("already");
 }
 
 #[test]
 fn one_check_can_be_tried_and_changes_no_state() {
     let scene = Scene::new();
     let id = failed(&scene, "write a 1", "false");
-    scene.studio(["check", &id, "--check", "test -e a"]).exits(0).says("passed");
+    scene.studio(["check", &id, "--check", "test -e a"]).exits(0).output_contains("passed");
     assert_eq!(scene.status(&id)["state"], "failed");
     let empty = scene.exec(["nothing"]);
     scene.await_state(&empty, "empty");
     scene.await_free(&empty);
-    scene.studio(["check", &empty]).exits(3).says("nothing to check");
+    scene.studio(["check", &empty]).exits(3).output_contains("nothing to check");
 }
 
 #[test]
 fn the_checks_of_a_session_can_be_changed_and_that_is_recorded() {
     let scene = Scene::new();
     let id = failed(&scene, "write a 1", "tset -e a");
-    scene.studio(["edit", &id]).exits(2).says("nothing to change");
-    scene.studio(["edit", &id, "--check", " "]).exits(2).says("a check is empty");
+    scene.studio(["edit", &id]).exits(2).output_contains("nothing to change");
+    scene.studio(["edit", &id, "--check", " "]).exits(2).output_contains("a check is empty");
     scene.studio(["edit", &id, "--check", "x", "--no-checks"]).exits(2);
     let ran = scene.studio(["edit", &id, "--check", "test -e a", "--add-check", "test -d ."]);
-    ran.exits(0).says("check `test -e a`").says(&format!("studio check {id}"));
-    scene.studio(["logs", &id]).exits(0).says("you: set the checks to `test -e a`, `test -d .`");
-    scene.studio(["check", &id]).exits(0).says("is ready: all 2 checks passed");
+    ran.exits(0)
+        .output_contains("check `test -e a`")
+        .output_contains(&format!("studio check {id}"));
+    scene
+        .studio(["logs", &id])
+        .exits(0)
+        .output_contains("you: set the checks to `test -e a`, `test -d .`");
+    scene.studio(["check", &id]).exits(0).output_contains("is ready: all 2 checks passed");
     // What is ready was proven by other checks than these.
     scene.studio(["edit", &id, "--add-check", "test -e b"]).exits(0);
     let status = scene.status(&id);
     assert_eq!(status["state"], "stopped", "{status}");
-    scene.studio(["status", &id]).says("its checks were changed and have not run");
-    scene.studio(["accept", &id, "-m", "Land"]).exits(3).says(&format!("studio check {id}"));
+    scene.studio(["status", &id]).output_contains("its checks were changed and have not run");
+    scene
+        .studio(["accept", &id, "-m", "Land"])
+        .exits(3)
+        .output_contains(&format!("studio check {id}"));
     scene.studio(["edit", &id, "--check", "test -e a"]).exits(0);
     assert_eq!(scene.status(&id)["state"], "ready", "these have passed");
     scene.studio(["accept", &id, "-m", "Land", "--json"]).exits(0);
@@ -76,7 +88,7 @@ fn a_queued_session_starts_with_its_new_checks() {
     let first = scene.exec([&format!("write a 1; gate {}", gate.display()), "-j", "1"]);
     let second = scene.exec(["write b 2", "--check", "false", "-j", "1"]);
     until("the first to work", || (scene.status(&first)["state"] == "working").then_some(()));
-    scene.studio(["edit", &first, "--no-checks"]).exits(3).says("studio stop");
+    scene.studio(["edit", &first, "--no-checks"]).exits(3).output_contains("studio stop");
     scene.studio(["edit", &second, "--check", "true"]).exits(0);
     std::fs::write(gate, "").unwrap();
     scene.await_state(&second, "ready");
@@ -86,9 +98,11 @@ fn a_queued_session_starts_with_its_new_checks() {
 fn unchecked_work_lands_only_when_that_is_asked_for_and_the_receipt_says_so() {
     let scene = Scene::new();
     let id = failed(&scene, "write a 1", "false");
-    scene.studio(["accept", &id, "--force", "-m", "Land"]).exits(1).says("--no-checks");
+    scene.studio(["accept", &id, "--force", "-m", "Land"]).exits(1).output_contains("--no-checks");
     let ran = scene.studio(["accept", &id, "--no-checks", "-m", "Land"]);
-    ran.exits(0).says("no checks were run (--no-checks)").says("landed on main");
+    ran.exits(0)
+        .output_contains("no checks were run (--no-checks)")
+        .output_contains("landed on main");
     let receipt: Value =
         serde_json::from_str(&scene.repo.git(["notes", "--ref", "studio", "show"])).unwrap();
     assert_eq!((&receipt["no_checks"], &receipt["checks"]), (&true.into(), &Value::Array(vec![])));
@@ -101,14 +115,14 @@ fn a_check_that_fails_on_the_base_as_well_is_said_to() {
     let why = scene.status(&id)["why"].as_str().unwrap().to_owned();
     assert!(why.ends_with("; this check also fails on `main`"), "{why}");
     assert_eq!(scene.status(&id)["checks"][0]["fails_on"], "main");
-    scene.studio(["status", &id]).exits(0).says("it also fails on `main`");
+    scene.studio(["status", &id]).exits(0).output_contains("it also fails on `main`");
     let accepted = scene.studio(["accept", &id, "--force", "-m", "Land"]);
-    accepted.exits(1).says("this check also fails on `main`");
+    accepted.exits(1).output_contains("this check also fails on `main`");
     let own = failed(&scene, "write broken 1", "test ! -e broken");
     let why = scene.status(&own)["why"].as_str().unwrap().to_owned();
     assert!(!why.contains("also fails"), "{why}");
     let accepted = scene.studio(["accept", &own, "--force", "-m", "Land"]);
-    accepted.exits(1).never_says("also fails").says("no output");
+    accepted.exits(1).output_lacks("also fails").output_contains("no output");
 }
 
 #[test]
@@ -126,16 +140,22 @@ fn a_worktree_that_was_changed_by_hand_is_not_empty() {
             worktree.git(["add", "-A"]);
             worktree.git(["commit", "-q", "-m", "By hand"]);
         }
-        scene.studio(["diff", &id]).exits(0).says(&format!("+{name}"));
+        scene.studio(["diff", &id]).exits(0).output_contains(&format!("+{name}"));
         let page = scene.studio(["status", &id]);
-        page.exits(0).says("1 file").says("changed by hand").says(&format!("studio check {id}"));
-        scene.studio(["accept", &id, "-m", "Land"]).exits(3).says("accept --force");
+        page.exits(0)
+            .output_contains("1 file")
+            .output_contains("changed by hand")
+            .output_contains(&format!("studio check {id}"));
+        scene.studio(["accept", &id, "-m", "Land"]).exits(3).output_contains("accept --force");
         match committed {
-            true => scene.studio(["check", &id]).exits(0).says("is ready"),
-            false => scene.studio(["accept", &id, "--force", "-m", "Land"]).exits(0).says("landed"),
+            true => scene.studio(["check", &id]).exits(0).output_contains("is ready"),
+            false => scene
+                .studio(["accept", &id, "--force", "-m", "Land"])
+                .exits(0)
+                .output_contains("landed"),
         };
         if committed {
-            scene.studio(["accept", &id, "-m", "Land"]).exits(0).says("landed on main");
+            scene.studio(["accept", &id, "-m", "Land"]).exits(0).output_contains("landed on main");
         }
         assert_eq!(scene.repo.read("made"), name);
     }
@@ -152,7 +172,10 @@ fn changes_by_hand_that_are_taken_back_leave_it_empty() {
     assert_eq!(scene.status(&id)["state"], "stopped");
     std::fs::remove_file(worktree.path().join("made")).unwrap();
     assert_eq!(scene.status(&id)["state"], "empty");
-    scene.studio(["accept", &id, "--force", "-m", "Land"]).exits(3).says("nothing to land");
+    scene
+        .studio(["accept", &id, "--force", "-m", "Land"])
+        .exits(3)
+        .output_contains("nothing to land");
 }
 
 #[test]
@@ -164,9 +187,12 @@ fn a_session_whose_only_file_is_too_large_says_so_and_lands_it_when_asked() {
     let why = scene.status(&id)["why"].as_str().unwrap().to_owned();
     assert!(why.contains("its only change, big.bin, is left out"), "{why}");
     let include = format!("studio accept {id} --include 'big.bin'");
-    scene.studio(["status", &id]).says("larger than 10 MB").says(&include);
-    scene.studio(["accept", &id, "-m", "Land"]).exits(3).says(&include);
-    scene.studio(["accept", &id, "--include", "big.bin", "-m", "Land"]).exits(0).says("landed");
+    scene.studio(["status", &id]).output_contains("larger than 10 MB").output_contains(&include);
+    scene.studio(["accept", &id, "-m", "Land"]).exits(3).output_contains(&include);
+    scene
+        .studio(["accept", &id, "--include", "big.bin", "-m", "Land"])
+        .exits(0)
+        .output_contains("landed");
     assert_eq!(scene.repo.git(["cat-file", "-s", "main:big.bin"]), "12000000");
 }
 
@@ -177,14 +203,14 @@ fn in_a_batch_every_error_and_note_names_its_session() {
     let good = scene.ready("write b 2");
     scene.await_free(&good);
     let ran = scene.studio(["accept", &red, &good, "--force", "-m", "Land"]);
-    ran.exits(1).says(&format!("error: {red}: check `test -e never` fails"));
-    ran.says(&format!("{red}: checking `test -e never` on the merged tree"));
+    ran.exits(1).output_contains(&format!("error: {red}: check `test -e never` fails"));
+    ran.output_contains(&format!("{red}: checking `test -e never` on the merged tree"));
     let ids = [scene.ready("write c 3"), scene.ready("write d 4")];
     ids.iter().for_each(|id| scene.await_free(id));
     let ran = scene.studio(["accept", &ids[0], &ids[1], "--no-checks", "-m", "Land"]);
     ran.exits(0);
     for id in &ids {
-        ran.says(&format!("note: {id}: no checks were run"));
+        ran.output_contains(&format!("note: {id}: no checks were run"));
     }
 }
 
@@ -214,7 +240,7 @@ fn ctrl_c_while_checks_run_leaves_nothing_behind() {
     let scratch = scene.repo.path().join(".git/studio/scratch");
     assert_eq!(std::fs::read_dir(scratch).map_or(0, Iterator::count), 0);
     assert!(!mark.exists());
-    scene.studio(["doctor"]).exits(0).never_says("removed");
+    scene.studio(["doctor"]).exits(0).output_lacks("removed");
     scene.studio(["accept", &id, "--no-checks", "--force", "-m", "Land"]).exits(0);
 }
 

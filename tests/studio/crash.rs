@@ -13,8 +13,8 @@ const TASK: &str = "write a 1; commit one; write b 2";
 
 /// Runs studio with one more variable.
 fn with(scene: &Scene, key: &str, value: &str, args: &[&str]) -> CommandRun {
-    let job = scene.env.job(studio(), scene.repo.path()).args(args).env(key, value);
-    scene.env.run_job(job)
+    let job = scene.env.command(studio(), scene.repo.path()).args(args).env(key, value);
+    scene.env.run_command(job)
 }
 
 /// The names of the steps that a command passes, its supervisors included.
@@ -52,7 +52,7 @@ fn brought_to_ready(scene: &Scene) -> String {
 
 fn is_clean(scene: &Scene) {
     scene.studio(["doctor"]);
-    scene.studio(["doctor"]).exits(0).says("no problems found");
+    scene.studio(["doctor"]).exits(0).output_contains("no problems found");
     scene.repo.is_sound();
     assert_eq!(scene.repo.git(["for-each-ref", "refs/studio/landing"]), "");
 }
@@ -162,12 +162,15 @@ fn a_queue_outlives_the_run_that_made_it_and_even_its_supervisor() {
             let spawned = journal.iter().find(|line| line["entry"] == "spawned").unwrap();
             kill(u32::try_from(spawned["pid"].as_u64().unwrap()).unwrap());
             wanted(&["crashed", "queued", "queued"]);
-            scene.studio(["list"]).exits(0).says("2 queued and none running: studio resume");
+            scene
+                .studio(["list"])
+                .exits(0)
+                .output_contains("2 queued and none running: studio resume");
             scene.studio(["stop", &id(0)]).exits(3);
             // One of them by name: the place is free, and the oldest that waits comes first.
             scene.studio(["resume", &id(2)]).exits(0);
             wanted(&["crashed", "ready", "ready"]);
-            scene.studio(["resume", "--all"]).exits(0).says(&id(0));
+            scene.studio(["resume", "--all"]).exits(0).output_contains(&id(0));
         }
         scene.worktree(&id(0)).write("go", "");
         wanted(&["ready", "ready", "ready"]);
@@ -183,9 +186,12 @@ fn a_queue_that_nobody_started_is_started_by_resume() {
     let tasks = ["run", "-j", "2", "write a 1", "write b 1"];
     let ran = with(&scene, "G3_TEST_KILL_AT", "run.supervisor", &tasks);
     assert_ne!(ran.code, 0);
-    scene.studio(["list"]).exits(0).says("2 queued and none running: studio resume --all");
+    scene
+        .studio(["list"])
+        .exits(0)
+        .output_contains("2 queued and none running: studio resume --all");
     let resumed = scene.studio(["resume", "--all"]);
-    resumed.exits(0).says("resumed").never_says("no session");
+    resumed.exits(0).output_contains("resumed").output_lacks("no session");
     until("both to be ready", || (states(&scene) == ["ready", "ready"]).then_some(()));
 }
 
@@ -211,13 +217,25 @@ fn a_damaged_session_is_named_and_stands_in_nobodys_way() {
             None => std::fs::remove_file(&file).unwrap(),
         }
         let before = tree(scene.session_file(&bad, ".").as_path());
-        scene.studio(["list"]).exits(0).says(&good[..7]).says(&format!("`{bad}` cannot be read"));
+        scene
+            .studio(["list"])
+            .exits(0)
+            .output_contains(&good[..7])
+            .output_contains(&format!("`{bad}` cannot be read"));
         let list = scene.studio(["list", "--json"]).exits(0).json();
         assert_eq!(list["sessions"][0]["id"], good.as_str(), "{list}");
         assert_eq!(list["unreadable"][0]["id"], bad.as_str(), "{list}");
         let doctor = scene.studio(["doctor"]);
-        doctor.exits(1).says(&format!("`{bad}` cannot be read")).says(name).never_says("repaired");
-        scene.studio(["status", &bad]).exits(1).says(name).says("studio doctor");
+        doctor
+            .exits(1)
+            .output_contains(&format!("`{bad}` cannot be read"))
+            .output_contains(name)
+            .output_lacks("repaired");
+        scene
+            .studio(["status", &bad])
+            .exits(1)
+            .output_contains(name)
+            .output_contains("studio doctor");
         scene.studio(["accept", &good, "-m", "b"]).exits(0);
         scene.studio(["run", "write c 1"]).exits(0);
         assert_eq!(tree(scene.session_file(&bad, ".").as_path()), before, "{name}");
@@ -236,12 +254,16 @@ fn doctor_removes_what_was_half_made_wherever_it_lies_and_only_while_nobody_is_a
         [apart.join(format!(".new-{one}")), scene.repo.path().join(".git/studio/scratch/s1")];
     half.iter().for_each(|dir| std::fs::create_dir_all(dir.join("sub")).unwrap());
     let busy = Lock::try_take(&scene.session_file(&other, "lock")).unwrap().expect("it is free");
-    scene.studio(["doctor"]).exits(0).never_says("removed");
+    scene.studio(["doctor"]).exits(0).output_lacks("removed");
     assert!(half.iter().all(|dir| dir.exists()));
     drop(busy);
-    scene.studio(["doctor"]).exits(0).says("removed the incomplete").says("scratch/s1");
+    scene
+        .studio(["doctor"])
+        .exits(0)
+        .output_contains("removed the incomplete")
+        .output_contains("scratch/s1");
     assert!(half.iter().all(|dir| !dir.exists()));
-    scene.studio(["doctor"]).exits(0).says("no problems found");
+    scene.studio(["doctor"]).exits(0).output_contains("no problems found");
 }
 
 #[test]
@@ -254,7 +276,7 @@ fn one_busy_session_does_not_keep_the_others_from_going_on() {
         scene.worktree(id).write("go", "");
     }
     let _busy = Lock::try_take(&scene.session_file(&ids[0], "lock")).unwrap().expect("it is free");
-    scene.studio(["resume", "--all"]).exits(3).says("another process holds its lock");
+    scene.studio(["resume", "--all"]).exits(3).output_contains("another process holds its lock");
     for id in &ids[1..] {
         scene.await_state(id, "ready");
     }
@@ -271,12 +293,16 @@ fn a_damaged_line_of_the_operations_log_is_named_and_stands_in_nobodys_way() {
     std::fs::write(&log, text.replacen("\"discard\"", "\"dis", 1)).unwrap();
 
     let named = "line 1 of studio/operations.jsonl is damaged";
-    scene.studio(["operations"]).exits(0).says(named);
-    scene.studio(["doctor"]).exits(1).says(named).says("operations.jsonl");
-    scene.studio(["undo", "op1"]).exits(3).says(named);
-    scene.studio(["status", &dropped]).exits(1).says(named);
-    scene.studio(["list"]).exits(0).says("write-b").says(&format!("`{dropped}` cannot be read"));
-    scene.studio(["accept", &good, "-m", "b"]).exits(0).says("studio undo op2");
+    scene.studio(["operations"]).exits(0).output_contains(named);
+    scene.studio(["doctor"]).exits(1).output_contains(named).output_contains("operations.jsonl");
+    scene.studio(["undo", "op1"]).exits(3).output_contains(named);
+    scene.studio(["status", &dropped]).exits(1).output_contains(named);
+    scene
+        .studio(["list"])
+        .exits(0)
+        .output_contains("write-b")
+        .output_contains(&format!("`{dropped}` cannot be read"));
+    scene.studio(["accept", &good, "-m", "b"]).exits(0).output_contains("studio undo op2");
     scene.studio(["undo", "op2"]).exits(0);
 
     let mended = std::fs::read_to_string(&log).unwrap().replacen("\"dis,", "\"discard\",", 1);

@@ -10,13 +10,13 @@ use crate::fixtures::{Scene, studio};
 
 /// Runs `studio` on a terminal of 80 columns.
 fn on_a_terminal(scene: &Scene, args: &str, variables: &[(&str, &str)]) -> CommandRun {
-    let mut job = scene.env.job("script", scene.repo.path()).env("TERM", "xterm-256color");
+    let mut job = scene.env.command("script", scene.repo.path()).env("TERM", "xterm-256color");
     job = job.env("SHELL", "/bin/sh").env("COLUMNS", "80");
     for (name, value) in variables {
         job = job.env(name, value);
     }
     let line = format!("{} {args}", studio());
-    scene.env.run_job(job.args(["-qec", &line, "/dev/null"]))
+    scene.env.run_command(job.args(["-qec", &line, "/dev/null"]))
 }
 
 /// A session whose worktree was changed by hand after its agent ended.
@@ -110,8 +110,8 @@ fn the_worktree_is_shown_while_the_agent_is_in_its_first_turn() {
         (patch.code == 0 && patch.out.contains("+other")).then_some(())
     });
     let before = scene.repo.git(["for-each-ref"]);
-    scene.studio(["diff", &id]).exits(0).says("+hello").says("+other");
-    scene.studio(["status", &id]).exits(0).says("2 files").says("working");
+    scene.studio(["diff", &id]).exits(0).output_contains("+hello").output_contains("+other");
+    scene.studio(["status", &id]).exits(0).output_contains("2 files").output_contains("working");
     assert_eq!(scene.repo.git(["for-each-ref"]), before, "a look writes no ref");
     std::fs::write(gate, "").unwrap();
     scene.await_state(&id, "ready");
@@ -152,9 +152,9 @@ fn only_the_named_files_are_shown_relative_to_where_one_stands() {
     let worktree = scene.worktree(&id);
     let inside = worktree.path().join("src");
     assert_eq!(names(&inside, ["--name-only", "--", "b.txt", "../c.txt"]), "c.txt\nsrc/b.txt");
-    scene.studio(["diff", &id, "--", "../x"]).exits(2).says("outside the repository");
-    scene.studio(["diff", &id, "--stat", "--", "c.txt"]).exits(0).says(" c.txt | 1 +\n");
-    scene.studio(["diff", &id, "--word-diff", "--", "c.txt"]).exits(0).says("{+3+}");
+    scene.studio(["diff", &id, "--", "../x"]).exits(2).output_contains("outside the repository");
+    scene.studio(["diff", &id, "--stat", "--", "c.txt"]).exits(0).output_contains(" c.txt | 1 +\n");
+    scene.studio(["diff", &id, "--word-diff", "--", "c.txt"]).exits(0).output_contains("{+3+}");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_line_that_was_added_has_no_minus_in_the_numbers() {
     let scene = Scene::new();
     scene.repo.commit_file("a.txt", "one\ntwo\nthree\nfour\n");
     let (id, _) = changed(&scene, |it| it.write("a.txt", "one\ntwo\nthree\nfour\nfive\n"));
-    scene.studio(["diff", &id, "--stat"]).exits(0).says(" a.txt | 1 +\n");
+    scene.studio(["diff", &id, "--stat"]).exits(0).output_contains(" a.txt | 1 +\n");
 }
 
 #[test]
@@ -197,14 +197,18 @@ fn a_terminal_shows_every_character_and_the_users_pager_is_started() {
     settings = settings.canonicalize().unwrap();
     let global = settings.to_str().unwrap();
     let paged = on_a_terminal(&scene, &format!("diff {id}"), &[("GIT_CONFIG_GLOBAL", global)]);
-    paged.exits(0).says("paged:\u{1b}[1mdiff --git");
+    paged.exits(0).output_contains("paged:\u{1b}[1mdiff --git");
     let chosen = [("GIT_CONFIG_GLOBAL", global), ("GIT_PAGER", "sed s/^/mine:/")];
-    on_a_terminal(&scene, &format!("diff {id} --stat"), &chosen).exits(0).says("mine: a.txt");
+    on_a_terminal(&scene, &format!("diff {id} --stat"), &chosen)
+        .exits(0)
+        .output_contains("mine: a.txt");
     let plain = on_a_terminal(&scene, &format!("diff {id} --color=never --no-pager"), &[]);
-    plain.exits(0).says("+one^M").never_says("\u{1b}");
+    plain.exits(0).output_contains("+one^M").output_lacks("\u{1b}");
     // What the repository says is not the user's word.
     scene.repo.git(["config", "core.pager", "touch pager-ran; cat"]);
-    on_a_terminal(&scene, &format!("diff {id}"), &[("PAGER", "cat")]).exits(0).says("diff --git");
+    on_a_terminal(&scene, &format!("diff {id}"), &[("PAGER", "cat")])
+        .exits(0)
+        .output_contains("diff --git");
     assert!(!scene.repo.path().join("pager-ran").exists());
 }
 
@@ -212,10 +216,13 @@ fn a_terminal_shows_every_character_and_the_users_pager_is_started() {
 fn colours_can_be_asked_for_in_a_pipe() {
     let scene = Scene::new();
     let id = scene.ready("write a.txt one");
-    scene.studio(["diff", &id]).exits(0).never_says("\u{1b}");
-    scene.studio(["diff", &id, "--color=always"]).exits(0).says("\u{1b}[32m+one\u{1b}[m");
+    scene.studio(["diff", &id]).exits(0).output_lacks("\u{1b}");
+    scene
+        .studio(["diff", &id, "--color=always"])
+        .exits(0)
+        .output_contains("\u{1b}[32m+one\u{1b}[m");
     let words = scene.studio(["diff", &id, "--word-diff", "--color=always"]);
-    words.exits(0).says("\u{1b}[32mone\u{1b}[m");
+    words.exits(0).output_contains("\u{1b}[32mone\u{1b}[m");
 }
 
 #[test]
@@ -232,8 +239,8 @@ fn the_users_difftool_gets_both_sides() {
         "[diff]\n\ttool = mine\n[difftool \"mine\"]\n\tcmd = cat \"$LOCAL\" \"$REMOTE\" >> \"$HOME/seen\"\n",
     )
     .unwrap();
-    let job = scene.env.job(studio(), scene.repo.path()).env("GIT_CONFIG_GLOBAL", &settings);
-    scene.env.run_job(job.args(["diff", &id, "--tool"])).exits(0);
+    let job = scene.env.command(studio(), scene.repo.path()).env("GIT_CONFIG_GLOBAL", &settings);
+    scene.env.run_command(job.args(["diff", &id, "--tool"])).exits(0);
     let seen = std::fs::read_to_string(scene.env.home().join("seen")).unwrap();
     assert!(seen.contains("old\nnew\n") && seen.contains("more\n"), "{seen}");
     let left = std::fs::read_dir(scene.env.home().join("tmp")).unwrap().count();
@@ -250,8 +257,10 @@ fn nothing_that_the_repository_names_is_run() {
         scene.repo.git(["config", key, evil]);
     }
     let (id, _) = changed(&scene, |it| it.write("a.txt", "two\n"));
-    scene.studio(["diff", &id]).exits(0).says("-one\n+two\n");
-    on_a_terminal(&scene, &format!("diff {id}"), &[("PAGER", "cat")]).exits(0).says("+two");
+    scene.studio(["diff", &id]).exits(0).output_contains("-one\n+two\n");
+    on_a_terminal(&scene, &format!("diff {id}"), &[("PAGER", "cat")])
+        .exits(0)
+        .output_contains("+two");
     assert!(!scene.env.home().join("ran").exists());
 }
 
@@ -279,7 +288,10 @@ fn json_holds_the_patch_and_no_character_that_a_terminal_acts_on() {
     let value = ran.exits(0).json();
     assert!(value["patch"].as_str().unwrap().contains("+x\u{9b}2J\u{202e}y\u{e0041}\u{1b}é\n"));
     assert_eq!((&value["schema"], &value["id"]), (&1.into(), &id.as_str().into()));
-    ran.never_says("\u{9b}").never_says("\u{202e}").never_says("\u{e0041}").never_says("\u{1b}");
+    ran.output_lacks("\u{9b}")
+        .output_lacks("\u{202e}")
+        .output_lacks("\u{e0041}")
+        .output_lacks("\u{1b}");
 }
 
 #[test]
@@ -288,12 +300,12 @@ fn accept_says_when_the_work_is_not_what_a_terminal_showed() {
     let note = "changed since `studio diff` showed it";
     let (same, _) = changed(&scene, |it| it.write("a.txt", "shown\n"));
     on_a_terminal(&scene, &format!("diff {same} --no-pager"), &[]).exits(0);
-    scene.studio(["accept", &same, "-m", "x", "--force"]).exits(0).never_says(note);
+    scene.studio(["accept", &same, "-m", "x", "--force"]).exits(0).output_lacks(note);
     let (other, worktree) = changed(&scene, |it| it.write("b.txt", "shown\n"));
     on_a_terminal(&scene, &format!("diff {other} --no-pager"), &[]).exits(0);
     on_a_terminal(&scene, &format!("diff {other} --stat"), &[]).exits(0);
     worktree.write("b.txt", "another\n");
-    scene.studio(["accept", &other, "-m", "x", "--force"]).exits(0).says(note);
+    scene.studio(["accept", &other, "-m", "x", "--force"]).exits(0).output_contains(note);
 }
 
 #[test]
@@ -301,8 +313,8 @@ fn status_warns_of_a_worktree_in_which_plain_git_obeys_the_agent() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     scene.await_free(&id);
-    scene.studio(["status", &id]).exits(0).never_says("warning");
+    scene.studio(["status", &id]).exits(0).output_lacks("warning");
     scene.worktree(&id).git(["config", "core.fsmonitor", "/evil"]);
     let warned = scene.studio(["status", &id]);
-    warned.exits(0).says("warning: the agent changed config in its git");
+    warned.exits(0).output_contains("warning: the agent changed config in its git");
 }

@@ -17,11 +17,15 @@ fn undo_brings_a_discarded_session_back_byte_for_byte() {
     let before = (tree(worktree.path()), worktree.git(["status", "--porcelain", "--ignored"]));
     let stash = worktree.git(["stash", "list"]);
 
-    scene.studio(["discard", &id]).exits(0).says("discarded").says("studio undo op1");
+    scene
+        .studio(["discard", &id])
+        .exits(0)
+        .output_contains("discarded")
+        .output_contains("studio undo op1");
     assert!(!worktree.path().exists());
     assert_eq!(scene.repo.git(["branch", "--list", "studio/*"]), "");
     assert_eq!(scene.status(&id)["state"], "discarded");
-    scene.studio(["undo"]).exits(0).says("is restored");
+    scene.studio(["undo"]).exits(0).output_contains("is restored");
 
     let after = (tree(worktree.path()), worktree.git(["status", "--porcelain", "--ignored"]));
     assert_eq!(after, before);
@@ -36,13 +40,13 @@ fn undo_takes_a_landing_back_while_nothing_followed() {
     let before = scene.repo.rev("main");
     let id = scene.ready("write a 1");
     scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
-    scene.studio(["undo"]).exits(0).says("no longer landed");
+    scene.studio(["undo"]).exits(0).output_contains("no longer landed");
     assert_eq!(scene.repo.rev("main"), before);
     assert!(!scene.repo.path().join("a").exists());
     assert_eq!(scene.status(&id)["state"], "ready");
     scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
     scene.repo.commit_file("b", "later");
-    scene.studio(["undo"]).exits(3).says("git revert");
+    scene.studio(["undo"]).exits(3).output_contains("git revert");
 }
 
 #[test]
@@ -50,7 +54,7 @@ fn a_session_at_work_is_discarded_only_when_the_user_says_so() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; hang"]);
     scene.await_state(&id, "working");
-    scene.studio(["discard", &id]).exits(3).says("--yes");
+    scene.studio(["discard", &id]).exits(3).output_contains("--yes");
     scene.studio(["discard", "--yes", &id]).exits(0);
     assert_eq!(scene.status(&id)["state"], "discarded");
     scene.studio(["undo"]).exits(0);
@@ -70,7 +74,7 @@ fn of_two_terminals_undoing_one_succeeds() {
     });
     assert!(codes == [0, 3] || codes == [3, 0], "{codes:?}");
     assert_eq!(scene.status(&id)["state"], "ready");
-    scene.studio(["undo"]).exits(5).says("nothing to undo");
+    scene.studio(["undo"]).exits(5).output_contains("nothing to undo");
 }
 
 #[test]
@@ -78,11 +82,11 @@ fn gc_deletes_only_what_is_old_enough() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     scene.studio(["discard", &id]).exits(0);
-    scene.studio(["gc"]).exits(0).says("nothing is old enough");
-    scene.studio(["gc", "--older", "0", "--dry-run"]).exits(0).says("would delete");
-    scene.studio(["gc", "--older", "0"]).exits(0).says("deleted the data of op1");
-    scene.studio(["undo"]).exits(5).says("already been removed");
-    scene.studio(["undo", "op1"]).exits(3).says("was deleted by `studio gc`");
+    scene.studio(["gc"]).exits(0).output_contains("nothing is old enough");
+    scene.studio(["gc", "--older", "0", "--dry-run"]).exits(0).output_contains("would delete");
+    scene.studio(["gc", "--older", "0"]).exits(0).output_contains("deleted the data of op1");
+    scene.studio(["undo"]).exits(5).output_contains("already been removed");
+    scene.studio(["undo", "op1"]).exits(3).output_contains("was deleted by `studio gc`");
     scene.repo.is_sound();
 }
 
@@ -96,10 +100,10 @@ fn a_session_that_never_had_a_worktree_comes_back_and_nothing_else_is_taken_back
     scene.await_state(&hangs, "working");
     let waits = scene.exec(["-j", "1", "write b 1"]);
     assert_eq!(scene.status(&waits)["state"], "queued");
-    scene.studio(["discard", "--yes", &waits]).exits(0).says("undo op2");
-    scene.studio(["discard", &waits]).exits(3).says("studio undo op2");
+    scene.studio(["discard", "--yes", &waits]).exits(0).output_contains("undo op2");
+    scene.studio(["discard", &waits]).exits(3).output_contains("studio undo op2");
 
-    scene.studio(["undo"]).exits(0).says(&waits);
+    scene.studio(["undo"]).exits(0).output_contains(&waits);
 
     assert_eq!(scene.repo.rev("main"), tip, "the landing before it stays");
     assert_eq!(scene.status(&waits)["state"], "stopped");
@@ -112,5 +116,9 @@ fn whoever_is_at_work_on_a_session_is_not_taken_for_a_shell() {
     let id = scene.ready("write a 1");
     scene.await_free(&id);
     let _mends = Lock::try_take(&scene.session_file(&id, "shell.lock")).unwrap().expect("no shell");
-    scene.studio(["discard", &id]).exits(3).says("another command").never_says("shell");
+    scene
+        .studio(["discard", &id])
+        .exits(3)
+        .output_contains("another command")
+        .output_lacks("shell");
 }

@@ -24,7 +24,7 @@ impl<'a> Terminal<'a> {
     }
 
     fn tmux(&self, args: &[&str]) -> String {
-        let job: Command = self.scene.env.job("tmux", self.scene.repo.path());
+        let job: Command = self.scene.env.command("tmux", self.scene.repo.path());
         let job = job.env("TERM", "xterm-256color").args(["-S", &self.socket, "-f", "/dev/null"]);
         let output = job.args(args).output(OutputLimits::seconds(60)).expect("tmux can be started");
         assert!(output.ok(), "tmux {args:?}: {}", output.error_text());
@@ -172,12 +172,12 @@ fn the_editor_is_the_users_choice_and_not_the_repositorys() {
     ] {
         let id = scene.ready(&format!("write {} 1", subject.replace(' ', "-")));
         scene.await_free(&id);
-        let mut job = scene.env.job(studio(), scene.repo.path());
+        let mut job = scene.env.command(studio(), scene.repo.path());
         job = job.env("GIT_CONFIG_GLOBAL", &settings);
         for (name, value) in variables {
             job = job.env(name, value);
         }
-        scene.env.run_job(job.args(["accept", "--edit", &id])).exits(0);
+        scene.env.run_command(job.args(["accept", "--edit", &id])).exits(0);
         assert_eq!(scene.repo.git(["log", "-1", "--format=%s"]), subject);
     }
     assert!(!scene.env.home().join("repository").exists());

@@ -63,7 +63,7 @@ fn checks_that_are_given_up_are_gone_when_the_lock_is_free() {
     let check = "mkdir -p .g3; echo $$ > .g3/check; trap '' TERM; while :; do sleep 1; done";
     let id = scene.exec(["--check", check, "write a 1"]);
     let check = pid(&scene, &id, "check");
-    scene.studio(["stop", &id]).exits(0).says("stopped");
+    scene.studio(["stop", &id]).exits(0).output_contains("stopped");
     assert!(!runs(check), "it outlived its session's lock");
 }
 

@@ -73,7 +73,7 @@ fn an_empty_repository_is_refused_with_the_commit_to_make() {
     let repo = Repo::empty(&env.home().join("empty"));
     let failure = discover(&repo).base(None).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Refused);
-    assert!(failure.next[0].contains("git commit --allow-empty"), "{failure}");
+    assert!(failure.hints[0].contains("git commit --allow-empty"), "{failure}");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn what_is_not_a_repository_is_refused_with_what_to_try() {
     let env = TestEnv::new();
     let failure = Repository::discover(env.home()).unwrap_err();
     assert_eq!(failure.kind, FailureKind::NotFound);
-    assert!(failure.next[0].contains("git init"), "{failure}");
+    assert!(failure.hints[0].contains("git init"), "{failure}");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_sparse_index_is_refused_by_name() {
     s.repo.git(["sparse-checkout", "set", "a"]);
     let failure = Repository::discover(s.repo.path()).unwrap_err();
     assert!(failure.what.contains("sparse index"), "{failure}");
-    assert!(failure.next[0].contains("--no-sparse-index"), "{failure}");
+    assert!(failure.hints[0].contains("--no-sparse-index"), "{failure}");
     s.repo.git(["sparse-checkout", "reapply", "--no-sparse-index"]);
     discover(&s.repo);
 }

@@ -196,9 +196,9 @@ fn a_landing_that_others_built_on_is_not_taken_back() {
         let before = s.repo.everything();
         let failure = trash::undo(&s.repository, None, NOW).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Refused);
-        assert_eq!(failure.next[0], format!("{revert}{}", ready.committed.commit));
+        assert_eq!(failure.hints[0], format!("{revert}{}", ready.committed.commit));
         assert_eq!(s.repo.everything(), before);
-        let argv: Vec<&str> = failure.next[0].split(' ').skip(1).collect();
+        let argv: Vec<&str> = failure.hints[0].split(' ').skip(1).collect();
         let mut job = s.repo.job().args(&argv);
         job = job.env("GIT_EDITOR", "true");
         assert!(job.output(base::process::OutputLimits::seconds(60)).unwrap().ok());

@@ -30,12 +30,16 @@ fn accept_lands_what_the_newest_snapshot_holds() {
         if pruned {
             scene.repo.git(["worktree", "prune"]);
         }
-        scene.studio(["doctor"]).exits(1).says("latest snapshot").says("studio resume");
-        scene.studio(["diff", &id, "--stat"]).exits(0).says("new/untracked");
+        scene
+            .studio(["doctor"])
+            .exits(1)
+            .output_contains("latest snapshot")
+            .output_contains("studio resume");
+        scene.studio(["diff", &id, "--stat"]).exits(0).output_contains("new/untracked");
 
         let ran = scene.studio(["accept", &id, "-m", "Add"]);
 
-        ran.exits(0).says(&format!("refs/studio/snapshots/{id}/1"));
+        ran.exits(0).output_contains(&format!("refs/studio/snapshots/{id}/1"));
         assert_eq!(scene.repo.read("README.md"), "changed\n");
         assert_eq!(scene.repo.read("new/untracked"), "u\n");
         assert_eq!(scene.repo.read("staged"), "s\n");
@@ -101,11 +105,11 @@ fn what_was_cleaned_up_after_a_snapshot_does_not_come_back() {
     let id = scene.ready("write a 1; commit a; write junk 1");
     scene.await_free(&id);
     fs::remove_file(scene.worktree(&id).path().join("junk")).unwrap();
-    scene.studio(["diff", &id]).exits(0).never_says("junk");
+    scene.studio(["diff", &id]).exits(0).output_lacks("junk");
     fs::remove_dir_all(scene.worktree(&id).path()).unwrap();
     assert_eq!(scene.status(&id)["dirty"], true, "as the run ended");
     let landed = scene.studio(["accept", &id, "--strategy", "merge", "-m", "Add a"]);
-    landed.exits(0).never_says("was restored from");
+    landed.exits(0).output_lacks("was restored from");
     assert_eq!(scene.repo.git(["log", "-1", "--format=%s", "HEAD^2"]), "a", "no empty commit");
     assert!(!scene.repo.path().join("junk").exists());
     assert_eq!(scene.repo.read("a"), "1\n");
@@ -125,13 +129,17 @@ fn a_snapshot_from_before_the_last_commit_is_named_and_nothing_lands() {
     let refused = scene.studio(["accept", &id, "-m", "Add"]);
 
     let snapshot = format!("refs/studio/snapshots/{id}/1");
-    refused.exits(3).says(&snapshot).says("git diff");
+    refused.exits(3).output_contains(&snapshot).output_contains("git diff");
     assert_eq!(scene.repo.rev("main"), before);
     scene.studio(["send", &id, "go on; write c 3"]).exits(0);
     until("the second turn", || work.path().join("c").exists().then_some(()));
     scene.await_state(&id, "ready");
     scene.await_free(&id);
-    scene.studio(["status", &id]).exits(0).says(&snapshot).says("was not used");
+    scene
+        .studio(["status", &id])
+        .exits(0)
+        .output_contains(&snapshot)
+        .output_contains("was not used");
     scene.studio(["discard", &id]).exits(0);
     scene.studio(["undo"]).exits(0);
     assert_eq!(scene.repo.show(&format!("refs/studio/snapshots/{id}/1"), "b"), "2");
@@ -149,7 +157,7 @@ fn an_operation_whose_worktree_was_deleted_in_the_trash_can_be_undone() {
         scene.env.run(studio(), scene.repo.path(), args).exits(0);
         fs::remove_dir_all(scene.repo.worktrees()).unwrap();
 
-        scene.studio(["undo"]).exits(0).says("studio resume");
+        scene.studio(["undo"]).exits(0).output_contains("studio resume");
 
         assert_eq!(scene.repo.rev("main"), before);
         assert_eq!(scene.repo.git(["status", "--porcelain"]), "");

@@ -24,8 +24,8 @@ fn busy() -> (Scene, Vec<String>) {
 }
 
 fn list(scene: &Scene, columns: &str) -> CommandRun {
-    let job = scene.env.job(studio(), scene.repo.path()).env("COLUMNS", columns);
-    scene.env.run_job(job.args(["list"]))
+    let job = scene.env.command(studio(), scene.repo.path()).env("COLUMNS", columns);
+    scene.env.run_command(job.args(["list"]))
 }
 
 #[test]
@@ -63,17 +63,21 @@ fn what_it_prints_can_be_typed() {
 fn a_terminal_has_colours_and_a_sum_of_what_does_not_fit() {
     let (scene, _) = busy();
     let on = |variables: &[(&str, &str)]| {
-        let mut job = scene.env.job("script", scene.repo.path()).env("SHELL", "/bin/sh");
+        let mut job = scene.env.command("script", scene.repo.path()).env("SHELL", "/bin/sh");
         job = job.env("TERM", "xterm").env("COLUMNS", "80");
         for (name, value) in variables {
             job = job.env(name, value);
         }
-        scene.env.run_job(job.args(["-qec", &format!("{} list", studio()), "/dev/null"]))
+        scene.env.run_command(job.args(["-qec", &format!("{} list", studio()), "/dev/null"]))
     };
-    on(&[]).exits(0).says("\u{1b}[31mfailed").says("\u{1b}[32mready").never_says("more:");
-    on(&[("NO_COLOR", "1")]).exits(0).never_says("\u{1b}").says("failed");
+    on(&[])
+        .exits(0)
+        .output_contains("\u{1b}[31mfailed")
+        .output_contains("\u{1b}[32mready")
+        .output_lacks("more:");
+    on(&[("NO_COLOR", "1")]).exits(0).output_lacks("\u{1b}").output_contains("failed");
     let small = on(&[("LINES", "7"), ("NO_COLOR", "1")]);
-    small.exits(0).says("failed").says("… 2 more: 1 ready, 1 empty");
+    small.exits(0).output_contains("failed").output_contains("… 2 more: 1 ready, 1 empty");
     let lines = small.out.lines().count();
     assert!(lines <= 6, "{lines} lines:\n{small}");
 }
@@ -91,8 +95,16 @@ fn what_landed_or_was_dropped_is_shown_with_all_in_both_forms() {
     };
     assert_eq!(ids(scene.studio(["list", "--json"])), std::slice::from_ref(&open));
     assert_eq!(ids(scene.studio(["list", "--all", "--json"])), [landed, open]);
-    scene.studio(["list"]).exits(0).never_says("undo op1").says("1 accepted or discarded");
-    scene.studio(["list", "--all"]).exits(0).says("accepted").says("studio undo op1");
+    scene
+        .studio(["list"])
+        .exits(0)
+        .output_lacks("undo op1")
+        .output_contains("1 accepted or discarded");
+    scene
+        .studio(["list", "--all"])
+        .exits(0)
+        .output_contains("accepted")
+        .output_contains("studio undo op1");
 }
 
 #[test]
@@ -103,7 +115,7 @@ fn json_of_foreign_words_is_harmless_on_a_terminal() {
     let task = ran.exits(0).json()["sessions"][0]["task"].as_str().unwrap().to_owned();
     assert!(task.ends_with("x\u{9b}2J\u{202e}y\u{e0041}"));
     for ran in [ran, scene.studio(["status", &id, "--json"]), scene.studio(["status", &id])] {
-        ran.never_says("\u{9b}").never_says("\u{202e}").never_says("\u{e0041}");
+        ran.output_lacks("\u{9b}").output_lacks("\u{202e}").output_lacks("\u{e0041}");
     }
 }
 
@@ -116,9 +128,9 @@ fn a_worktree_whose_git_the_agent_changed_is_marked() {
     scene.worktree(&changed).git(["config", "core.fsmonitor", "/evil"]);
     let shown = list(&scene, "100");
     shown
-        .says("ready (!)")
-        .says(&format!("warning: {changed}: the agent changed config in its git"));
-    shown.never_says(&format!("warning: {untouched}"));
+        .output_contains("ready (!)")
+        .output_contains(&format!("warning: {changed}: the agent changed config in its git"));
+    shown.output_lacks(&format!("warning: {untouched}"));
     let sessions = scene.studio(["list", "--json"]).json()["sessions"].clone();
     let told: Vec<bool> =
         sessions.as_array().unwrap().iter().map(|it| it["tampered"].is_null()).collect();
@@ -138,6 +150,6 @@ fn a_conflict_with_the_branch_is_marked_and_remembered() {
         assert_eq!(of(&ids[0]), serde_json::json!([]));
     }
     let shown = list(&scene, "100");
-    shown.says("ready (!)").says("conflicts with main in README.md").ok();
+    shown.output_contains("ready (!)").output_contains("conflicts with main in README.md").ok();
     assert!(scene.repo.path().join(".git/studio/cache/standing.json").exists());
 }

@@ -43,7 +43,10 @@ fn requests_that_come_together_are_answered_in_any_order() {
     testkit::env::until("three requests", || {
         (open_requests(&scene, &id) == [1, 2, 3]).then_some(())
     });
-    scene.studio(["answer", &id, "allow"]).exits(3).says("several permission requests are open");
+    scene
+        .studio(["answer", &id, "allow"])
+        .exits(3)
+        .output_contains("several permission requests are open");
     for (n, word) in [("2", "deny"), ("3", "allow"), ("1", "allow")] {
         scene.studio(["answer", &id, n, word]).exits(0);
     }
@@ -108,7 +111,10 @@ fn unattended_each_request_is_denied_with_the_way_to_allow_it() {
         why.contains("3 requests were denied (the first: one): no terminal to ask on"),
         "{why}"
     );
-    scene.studio(["logs", &id]).exits(0).says("answer 1: denied by studio: no terminal to ask on");
+    scene
+        .studio(["logs", &id])
+        .exits(0)
+        .output_contains("answer 1: denied by studio: no terminal to ask on");
 
     scene.await_free(&id);
     scene.studio(["resume", &id, "--ask"]).exits(0);
@@ -140,8 +146,14 @@ fn always_answers_the_same_request_from_then_on() {
     let script = "ask push; ask push; ask other";
     let id = scene.exec(["--agent", "talk", "--ask", script]);
     scene.await_state(&id, "waiting");
-    scene.studio(["answer", &id, "deny", "--always"]).exits(2).says("--always cannot be used");
-    scene.studio(["answer", &id, "allow", "--always"]).exits(0).says("allowed for this session");
+    scene
+        .studio(["answer", &id, "deny", "--always"])
+        .exits(2)
+        .output_contains("--always cannot be used");
+    scene
+        .studio(["answer", &id, "allow", "--always"])
+        .exits(0)
+        .output_contains("allowed for this session");
     testkit::env::until("the other request", || (open_requests(&scene, &id) == [3]).then_some(()));
     scene.studio(["answer", &id, "deny"]).exits(0);
     scene.await_state(&id, "ready");
@@ -182,7 +194,10 @@ fn a_request_is_shown_whole_and_one_that_cannot_be_read_is_denied() {
     let id = scene.exec(["--agent", "talk", "--ask", call]);
     scene.await_state(&id, "waiting");
     let page = scene.studio(["status", &id]);
-    page.exits(0).says("Tidy up").says("rm -rf /^[]0,x").says("in /w");
+    page.exits(0)
+        .output_contains("Tidy up")
+        .output_contains("rm -rf /^[]0,x")
+        .output_contains("in /w");
     scene.studio(["answer", &id, "deny"]).exits(0);
     scene.await_state(&id, "ready");
 

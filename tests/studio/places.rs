@@ -27,7 +27,10 @@ fn old_place(scene: &Scene, id: &str) -> Repo {
 #[test]
 fn sessions_that_are_inside_the_main_checkout_go_on_land_and_come_back() {
     let scene = inside();
-    scene.studio(["run", "write a 1"]).exits(0).says("the worktrees are inside the main checkout");
+    scene
+        .studio(["run", "write a 1"])
+        .exits(0)
+        .output_contains("the worktrees are inside the main checkout");
     let first = scene.studio(["list", "--json"]).json()["sessions"][0]["id"].clone();
     let first = first.as_str().expect("an id").to_owned();
     let second = scene.ready("write b 2");
@@ -64,13 +67,13 @@ fn doctor_offers_to_move_worktrees_and_moves_those_not_in_use() {
     scene.await_state(&busy, "working");
     until("its file", || old_place(&scene, &busy).path().join("b").exists().then_some(()));
     scene.configure("");
-    scene.studio(["doctor"]).exits(0).says("2 worktrees are inside the main checkout");
+    scene.studio(["doctor"]).exits(0).output_contains("2 worktrees are inside the main checkout");
     assert!(old_place(&scene, &idle).path().exists(), "nothing is moved without the user's word");
 
     let moved = scene.studio(["doctor", "--move-worktrees"]);
 
-    moved.exits(1).says(&format!("moved the worktree of `{idle}`"));
-    moved.says(&format!("`{busy}` is in use"));
+    moved.exits(1).output_contains(&format!("moved the worktree of `{idle}`"));
+    moved.output_contains(&format!("`{busy}` is in use"));
     assert!(!old_place(&scene, &idle).path().exists());
     let work = scene.worktree(&idle);
     assert_eq!(work.git(["status", "--porcelain"]), "A  a");
@@ -79,10 +82,10 @@ fn doctor_offers_to_move_worktrees_and_moves_those_not_in_use() {
     old_place(&scene, &busy).write("go", "");
     scene.await_state(&busy, "ready");
     scene.await_free(&busy);
-    scene.studio(["doctor", "--move-worktrees"]).exits(0).says("moved the worktree");
-    scene.studio(["doctor", "--move-worktrees"]).exits(0).says("no problems found");
-    scene.studio(["operations"]).exits(0).says("move");
-    scene.studio(["undo"]).exits(5).says("nothing to undo");
+    scene.studio(["doctor", "--move-worktrees"]).exits(0).output_contains("moved the worktree");
+    scene.studio(["doctor", "--move-worktrees"]).exits(0).output_contains("no problems found");
+    scene.studio(["operations"]).exits(0).output_contains("move");
+    scene.studio(["undo"]).exits(5).output_contains("nothing to undo");
 
     scene.studio(["send", &idle, "go on; write c 1"]).exits(0);
     until("the second turn", || work.path().join("c").exists().then_some(()));
@@ -120,22 +123,22 @@ fn where_the_parent_cannot_be_written_worktrees_go_to_the_users_state_directory(
     fs::set_permissions(&parent, fs::Permissions::from_mode(0o555)).expect("it is ours");
     if is_root {
         let home = env.home().display().to_string();
-        let job = env.job("chown", env.home()).args(["-R", "65534:65534", &home]);
+        let job = env.command("chown", env.home()).args(["-R", "65534:65534", &home]);
         assert!(job.output(OutputLimits::seconds(30)).expect("chown runs").ok());
     }
     let run = |args: &[&str]| -> CommandRun {
         let job = match is_root {
             true => env
-                .job("setpriv", repo.path())
+                .command("setpriv", repo.path())
                 .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
                 .arg(&studio),
-            false => env.job(&studio, repo.path()),
+            false => env.command(&studio, repo.path()),
         };
-        env.run_job(job.args(args))
+        env.run_command(job.args(args))
     };
     let note = "the directory of the main checkout cannot be written";
-    run(&["run", "write a 1"]).exits(0).says(note);
-    run(&["run", "write a 2"]).exits(0).never_says(note);
+    run(&["run", "write a 1"]).exits(0).output_contains(note);
+    run(&["run", "write a 2"]).exits(0).output_lacks(note);
     let list = run(&["list", "--json"]).json();
     let first = list["sessions"][0].clone();
     let state = env.home().join(".local/state/studio/worktrees");
@@ -185,7 +188,7 @@ fn a_path_dependency_that_is_not_there_is_named_and_the_template_that_helps_work
 #[test]
 fn run_says_what_of_the_main_checkout_a_session_does_not_have() {
     let scene = Scene::new();
-    scene.studio(["run", "write a 1"]).exits(0).never_says("uncommitted");
+    scene.studio(["run", "write a 1"]).exits(0).output_lacks("uncommitted");
     let lib = scene.env.repo_at("lib");
     let url = lib.path().to_str().expect("UTF-8").to_owned();
     let add = ["-c", "protocol.file.allow=always", "submodule", "add", "-q", &url, "vendor/lib"];
@@ -194,13 +197,13 @@ fn run_says_what_of_the_main_checkout_a_session_does_not_have() {
     scene.repo.write("README.md", "changed\n");
     scene.repo.write("notes", "mine\n");
     let ran = scene.studio(["run", "write b 1"]);
-    ran.exits(0).says("without 2 uncommitted changes: README.md, notes");
-    ran.says("without the files of submodules: vendor/lib");
-    scene.studio(["run", "--base", "HEAD~1", "write c 1"]).exits(0).never_says("uncommitted");
+    ran.exits(0).output_contains("without 2 uncommitted changes: README.md, notes");
+    ran.output_contains("without the files of submodules: vendor/lib");
+    scene.studio(["run", "--base", "HEAD~1", "write c 1"]).exits(0).output_lacks("uncommitted");
     let linked = scene.env.home().join("linked");
     scene.repo.git(["worktree", "add", "-q", "-b", "linked", linked.to_str().expect("UTF-8")]);
     let from_linked = scene.studio_in(&linked, ["run", "write d 1"]);
-    from_linked.exits(0).never_says("uncommitted");
+    from_linked.exits(0).output_lacks("uncommitted");
     assert!(!Repo::at(&linked).worktrees().exists(), "they are beside the main checkout");
 }
 
@@ -246,7 +249,7 @@ fn what_one_agent_plants_in_a_build_cache_reaches_neither_checks_nor_others() {
     scene.studio(["accept", &first, "-m", "Add a"]).exits(0);
 
     assert!(scene.session_file(&first, "caches/agent/cargo/planted").exists());
-    scene.studio(["gc"]).exits(0).says("unused build cache");
+    scene.studio(["gc"]).exits(0).output_contains("unused build cache");
     assert!(!scene.session_file(&first, "caches").exists());
     scene.studio(["undo"]).exits(0);
     scene.studio(["send", &first, "go on; write d 1"]).exits(0);

@@ -56,9 +56,12 @@ fn states(ran: &CommandRun) -> Vec<(String, String)> {
 fn nothing_begins_before_the_user_said_yes_to_both_texts() {
     let scene = scene();
     let ran = scene.studio(["plan"]);
-    ran.exits(3).says("R2: a b").says("the requirements are not approved").says("--yes");
+    ran.exits(3)
+        .output_contains("R2: a b")
+        .output_contains("the requirements are not approved")
+        .output_contains("--yes");
     assert!(sessions(&scene).is_empty());
-    scene.studio(["plan", "--yes"]).exits(0).says("accepted").says("third");
+    scene.studio(["plan", "--yes"]).exits(0).output_contains("accepted").output_contains("third");
     assert_eq!((scene.repo.read("a"), scene.repo.read("c")), ("1\n".into(), "1\n".into()));
     let log =
         scene.repo.git(["log", "--format=%(trailers:key=Requirement,valueonly,separator=%x2C)"]);
@@ -73,7 +76,7 @@ fn nothing_begins_before_the_user_said_yes_to_both_texts() {
     );
     assert!(history.ends_with("START IMPLEMENTING (current_requirements.md)\n<<\n  R1: an a\n  R2: a b\n  R3: a c\n>>\n"), "{history}");
     let again = scene.studio(["plan"]);
-    again.exits(0).says("accepted");
+    again.exits(0).output_contains("accepted");
     assert_eq!(sessions(&scene).len(), 3, "what is done stays done");
     assert_eq!(scene.repo.git(["status", "--porcelain", "-uno"]), "");
 }
@@ -91,9 +94,12 @@ fn what_was_approved_is_that_text_and_only_what_a_change_touches_is_done_anew() 
     ]);
     scene.repo.write(TASKS, &changed);
     let ran = scene.studio(["plan"]);
-    ran.exits(3).says("~ R1: an a with 2").says("  R2: a b").says("not approved");
+    ran.exits(3)
+        .output_contains("~ R1: an a with 2")
+        .output_contains("  R2: a b")
+        .output_contains("not approved");
     assert_eq!(sessions(&scene).len(), before.len());
-    scene.studio(["plan", "--yes"]).exits(0).says("to be redone");
+    scene.studio(["plan", "--yes"]).exits(0).output_contains("to be redone");
     assert_eq!((scene.repo.read("a"), scene.repo.read("c")), ("2\n".into(), "2\n".into()));
     let now = sessions(&scene);
     assert_eq!(now.len(), 5, "the first, and the third that builds on it");
@@ -110,12 +116,14 @@ fn a_change_drops_the_session_at_work_on_what_was_wanted_before() {
     let mut first = scene.env.start(studio(), scene.repo.path(), ["plan", "--yes"]);
     until("the agent works", || (sessions(&scene).first()?["state"] == "working").then_some(()));
     let busy = scene.studio(["plan", "--yes"]);
-    busy.exits(3).says("`studio plan` is already running");
+    busy.exits(3).output_contains("`studio plan` is already running");
     first.child.kill().expect("it can be killed");
     until("it is gone", || first.child.try_wait().expect("a child"));
     scene.repo.write(TASKS, list.replace("write a 1; gate go", "write a 2"));
     let ran = scene.studio(["plan", "--yes"]);
-    ran.exits(0).says("discarded because the plan changed").says("undo: studio undo op1");
+    ran.exits(0)
+        .output_contains("discarded because the plan changed")
+        .output_contains("undo: studio undo op1");
     assert_eq!(scene.repo.read("a"), "2\n");
     let states: Vec<Value> = sessions(&scene).iter().map(|it| it["state"].clone()).collect();
     assert_eq!(states, ["discarded", "accepted"]);
@@ -129,8 +137,12 @@ fn a_new_requirement_without_a_task_is_split_and_what_the_user_wrote_stays() {
     let before = scene.repo.read(TASKS);
     // Nobody configured a model here.
     let ran = scene.studio(["plan"]);
-    ran.exits(3).says("+ R4: a d");
-    scene.studio(["plan", "--yes"]).exits(0).says("each requirement becomes one task").says("r4");
+    ran.exits(3).output_contains("+ R4: a d");
+    scene
+        .studio(["plan", "--yes"])
+        .exits(0)
+        .output_contains("each requirement becomes one task")
+        .output_contains("r4");
     let added = "\n[[task]]\nid = \"r4\"\ntext = \"a d\"\nrequirements = [\"R4\"]\n";
     assert_eq!(scene.repo.read(TASKS), before.trim_end().to_owned() + "\n" + added);
     scene.repo.write(TASKS, &before);
@@ -155,19 +167,19 @@ fn mistakes_are_told_with_their_lines_and_start_nothing() {
         ("[[task]]\ntext='x'\naftr=[]\n", "tasks.toml:3:"),
     ] {
         scene.repo.write(TASKS, list);
-        scene.studio(["plan", "--yes"]).exits(2).says(words);
+        scene.studio(["plan", "--yes"]).exits(2).output_contains(words);
     }
     scene.repo.write(REQUIREMENTS, refined(&["R1: a", "R1: b"]));
-    scene.studio(["plan", "--yes"]).exits(2).says("two requirements have the id R1");
-    scene.studio(["plan", "nowhere.md"]).exits(2).says("cannot read nowhere.md");
+    scene.studio(["plan", "--yes"]).exits(2).output_contains("two requirements have the id R1");
+    scene.studio(["plan", "nowhere.md"]).exits(2).output_contains("cannot read nowhere.md");
     scene.repo.write("empty.md", " \n");
-    scene.studio(["plan", "empty.md"]).exits(2).says("empty.md is empty");
+    scene.studio(["plan", "empty.md"]).exits(2).output_contains("empty.md is empty");
     assert!(sessions(&scene).is_empty());
     let other = Scene::new();
-    other.studio(["plan"]).exits(2).says("no plan in this repository");
+    other.studio(["plan"]).exits(2).output_contains("no plan in this repository");
     other.repo.write("wish.md", "- R1: x\n");
     other.repo.git(["switch", "-q", "--detach"]);
-    other.studio(["plan", "wish.md"]).exits(3).says("a plan needs a branch to land on");
+    other.studio(["plan", "wish.md"]).exits(3).output_contains("a plan needs a branch to land on");
 }
 
 #[test]
@@ -177,11 +189,14 @@ fn a_plan_that_no_agent_could_work_on_is_refused_before_it_begins() {
     let old = scene.repo.read(REQUIREMENTS);
     // g3 would refine the wish, and has neither a key nor a model here.
     scene.repo.write("wish.md", "make it faster\n");
-    scene.studio(["plan", "--new", "--yes", "wish.md"]).exits(2).says("is not on this machine");
+    scene
+        .studio(["plan", "--new", "--yes", "wish.md"])
+        .exits(2)
+        .output_contains("is not on this machine");
     assert_eq!(scene.repo.read(REQUIREMENTS), old);
     let list = scene.repo.read(TASKS).replacen("id = ", "agent = \"g3\"\nid = ", 1);
     scene.repo.write(TASKS, list);
-    scene.studio(["plan", "--yes"]).exits(2).says("is not on this machine");
+    scene.studio(["plan", "--yes"]).exits(2).output_contains("is not on this machine");
     assert!(sessions(&scene).is_empty());
 }
 
@@ -191,12 +206,12 @@ fn another_plan_is_set_aside_only_when_that_is_said() {
     scene.studio(["plan"]).exits(3);
     let (old, list) = (scene.repo.read(REQUIREMENTS), scene.repo.read(TASKS));
     scene.repo.write("wish.md", refined(&["R1: a d"]));
-    scene.studio(["plan", "--yes", "wish.md"]).exits(3).says("another plan is active");
+    scene.studio(["plan", "--yes", "wish.md"]).exits(3).output_contains("another plan is active");
     assert_eq!(scene.repo.read(REQUIREMENTS), old);
     scene
         .studio(["plan", "--new", "wish.md"])
         .exits(3)
-        .says("archived the earlier plan: g3-plan/dropped_");
+        .output_contains("archived the earlier plan: g3-plan/dropped_");
     let kept = |kind: &str| {
         let names = std::fs::read_dir(scene.repo.path().join("g3-plan")).expect("there");
         let mut names = names.flatten().map(|it| it.file_name().to_string_lossy().into_owned());
@@ -208,7 +223,7 @@ fn another_plan_is_set_aside_only_when_that_is_said() {
     scene.studio(["plan", "--yes", "wish.md"]).exits(0);
     assert_eq!(scene.repo.read("d"), "1\n");
     scene.repo.write("next.md", refined(&["R1: an e"]));
-    scene.studio(["plan", "next.md"]).exits(3).says("g3-plan/completed_");
+    scene.studio(["plan", "next.md"]).exits(3).output_contains("g3-plan/completed_");
 }
 
 #[test]
@@ -241,7 +256,7 @@ fn what_fails_is_tried_again_and_told_and_holds_up_only_what_waits_for_it() {
         sessions(&scene).into_iter().find(|it| it["state"] == "failed").expect("it failed");
     assert_eq!(turns(&failed), 8, "a bounded number of tries");
     let people = scene.studio(["plan"]);
-    people.exits(1).says("third: waiting for first").says("not landed");
+    people.exits(1).output_contains("third: waiting for first").output_contains("not landed");
 }
 
 #[test]
@@ -286,18 +301,19 @@ fn a_plan_that_is_killed_at_any_step_goes_on() {
             tasks(&[("a", "write a 1", &["R1"], &[]), ("b", "write b 1", &["R2"], &["a"])]),
         );
         let plan = |kill: Option<&str>| {
-            let job = scene.env.job(studio(), scene.repo.path()).args(["plan", "--yes", "wish.md"]);
+            let job =
+                scene.env.command(studio(), scene.repo.path()).args(["plan", "--yes", "wish.md"]);
             let job = match kill {
                 Some(step) => job.env("G3_TEST_KILL_AT", step),
                 None => job,
             };
-            scene.env.run_job(job)
+            scene.env.run_command(job)
         };
         assert_ne!(plan(Some(step)).code, 0, "{step}");
         let mut ran = plan(None);
         if ran.code == 3 {
             // Killed between the text and what is remembered of it.
-            ran.says("another plan is active");
+            ran.output_contains("another plan is active");
             ran = scene.studio(["plan", "--yes"]);
         }
         ran.exits(0);
@@ -319,8 +335,8 @@ fn a_plan_that_is_set_aside_and_killed_on_the_way_loses_no_text() {
         scene.studio(["plan"]).exits(3);
         let texts = [scene.repo.read(REQUIREMENTS), scene.repo.read(TASKS)];
         scene.repo.write("wish.md", refined(&["an x"]));
-        let job = scene.env.job(studio(), scene.repo.path()).args(["plan", "--new", "wish.md"]);
-        let killed = scene.env.run_job(job.env("G3_TEST_KILL_AT", step));
+        let job = scene.env.command(studio(), scene.repo.path()).args(["plan", "--new", "wish.md"]);
+        let killed = scene.env.run_command(job.env("G3_TEST_KILL_AT", step));
         assert_eq!(killed.code, 137, "{step}: {killed}");
         let entries = std::fs::read_dir(scene.repo.path().join("g3-plan")).expect("there");
         let kept: Vec<String> = entries
@@ -329,7 +345,7 @@ fn a_plan_that_is_set_aside_and_killed_on_the_way_loses_no_text() {
             .collect();
         assert!(texts.iter().all(|text| kept.contains(text)), "{step}: {kept:?}");
         let again = scene.studio(["plan", "--new", "wish.md"]);
-        again.exits(3).says("R1: an x").says("not approved");
+        again.exits(3).output_contains("R1: an x").output_contains("not approved");
     }
 }
 
@@ -363,7 +379,9 @@ fn a_landing_that_the_user_undid_is_not_repeated_without_a_question() {
     let id = sessions(&scene)[0]["id"].as_str().expect("an id").to_owned();
     for _ in 0..2 {
         let ran = scene.studio(["plan", "--yes"]);
-        ran.exits(1).says("its landing was undone").says(&format!("studio accept {id}"));
+        ran.exits(1)
+            .output_contains("its landing was undone")
+            .output_contains(&format!("studio accept {id}"));
         assert!(!scene.repo.path().join("a").exists(), "{ran}");
     }
     scene.studio(["accept", &id]).exits(0);

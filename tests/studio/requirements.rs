@@ -17,7 +17,9 @@ fn a_dry_run_says_who_would_work_under_what() {
     scene.configure_g3();
     scene.repo.write("r.md", FILE);
     let ran = run(&scene, &["--dry-run"]);
-    ran.exits(0).says("would start: Two files (agent g3").says("player and coach for R1, R7");
+    ran.exits(0)
+        .output_contains("would start: Two files (agent g3")
+        .output_contains("player and coach for R1, R7");
     let line = run(&scene, &["--dry-run", "--json", "one", "another"]).json_lines();
     let tasks: Vec<_> = line.iter().map(|line| line["task"].clone()).collect();
     assert_eq!(tasks, ["one", "another"]);
@@ -31,7 +33,7 @@ fn a_dry_run_says_who_would_work_under_what() {
 fn mistakes_in_the_file_are_told_with_its_line_and_start_nothing() {
     let scene = Scene::new();
     let missing = run(&scene, &[]);
-    missing.exits(2).says("cannot read the requirements in r.md");
+    missing.exits(2).output_contains("cannot read the requirements in r.md");
     for (bytes, why) in [
         (&b" \n"[..], "it is empty"),
         (b"- R1: a\n\n- R2: b\n- R1: c\n", "r.md:4: the id R1 is used twice"),
@@ -39,7 +41,7 @@ fn mistakes_in_the_file_are_told_with_its_line_and_start_nothing() {
         (b"{{CURRENT REQUIREMENTS}}\n\n{{ORIGINAL USER REQUIREMENTS -- THIS SECTION WILL BE IGNORED BY THE IMPLEMENTATION}}\na wish\n", "nothing below {{CURRENT REQUIREMENTS}}"),
     ] {
         std::fs::write(scene.repo.path().join("r.md"), bytes).expect("the repository is writable");
-        run(&scene, &[]).exits(2).says(why).says("try:");
+        run(&scene, &[]).exits(2).output_contains(why).output_contains("try:");
     }
     assert_eq!(scene.studio(["list", "--json"]).json()["sessions"], json!([]));
 }
@@ -49,11 +51,13 @@ fn who_has_no_player_and_coach_is_refused() {
     let scene = Scene::new();
     scene.repo.write("r.md", FILE);
     scene.repo.write("t.md", "- a task\n");
-    run(&scene, &["--tasks", "t.md"]).exits(2).says("name their own requirements");
-    run(&scene, &["--persona", "scout"]).exits(2).says("personas of their own");
+    run(&scene, &["--tasks", "t.md"]).exits(2).output_contains("name their own requirements");
+    run(&scene, &["--persona", "scout"]).exits(2).output_contains("personas of their own");
     let fake = scene.studio(["run", "--requirements", "r.md"]);
-    fake.exits(2).says("agent `fake` cannot be used with --requirements").says("modes of g3");
+    fake.exits(2)
+        .output_contains("agent `fake` cannot be used with --requirements")
+        .output_contains("modes of g3");
     scene.configure("[studio.agents.g3]\nprotocol = \"command\"\ncommand = [\"g3\", \"{prompt}\"]");
-    run(&scene, &[]).exits(2).says("protocol `command`");
+    run(&scene, &[]).exits(2).output_contains("protocol `command`");
     assert_eq!(scene.studio(["list", "--json"]).json()["sessions"], json!([]));
 }

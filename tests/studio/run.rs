@@ -12,7 +12,7 @@ fn a_run_makes_a_worktree_and_ends_ready() {
 
     let ran = scene.studio(["run", "write hello.txt hi; commit add hello"]);
 
-    ran.exits(0).says("ready").says("studio diff");
+    ran.exits(0).output_contains("ready").output_contains("studio diff");
     let list = scene.studio(["list", "--json"]).json();
     let session = &list["sessions"][0];
     assert_eq!(session["state"], "ready", "{session}");
@@ -29,9 +29,9 @@ fn a_run_makes_a_worktree_and_ends_ready() {
 fn checks_decide_between_ready_and_failed() {
     let scene = Scene::new();
     let good = scene.studio(["run", "--check", "test -f a", "write a 1"]);
-    good.exits(0).says("its check passed");
+    good.exits(0).output_contains("its check passed");
     let bad = scene.studio(["run", "--check", "echo seen; exit 3", "write a 1"]);
-    bad.exits(1).says("check `echo seen; exit 3` failed with exit code 3");
+    bad.exits(1).output_contains("check `echo seen; exit 3` failed with exit code 3");
     let status = scene.studio(["status", "@latest", "--json"]).json();
     assert_eq!(status["checks"][0]["exit"], 3, "{status}");
 }
@@ -39,8 +39,11 @@ fn checks_decide_between_ready_and_failed() {
 #[test]
 fn an_agent_that_changes_nothing_is_empty_and_one_that_fails_is_failed() {
     let scene = Scene::new();
-    scene.studio(["run", "say nothing to do"]).exits(0).says("changed nothing");
-    scene.studio(["run", "write a 1; exit 4"]).exits(1).says("the agent exited with code 4");
+    scene.studio(["run", "say nothing to do"]).exits(0).output_contains("changed nothing");
+    scene
+        .studio(["run", "write a 1; exit 4"])
+        .exits(1)
+        .output_contains("the agent exited with code 4");
 }
 
 #[test]
@@ -86,7 +89,7 @@ fn the_json_of_a_session_has_every_field() {
     scene.repo.commit_file("a", "2");
     let status = scene.studio(["status", &id, "--json"]).json();
     assert_eq!(status["conflicts"], serde_json::json!(["a"]), "{status}");
-    scene.studio(["status", &id]).exits(0).says("1 commit behind main");
+    scene.studio(["status", &id]).exits(0).output_contains("1 commit behind main");
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn a_queue_keeps_to_its_number_of_jobs() {
     scene.await_state(&first, "working");
     let second = scene.exec(["-j", "1", "write b 1"]);
     assert_eq!(scene.status(&second)["state"], "queued");
-    scene.studio(["stop", &second]).exits(0).says("stopped");
+    scene.studio(["stop", &second]).exits(0).output_contains("stopped");
     let third = scene.exec(["-j", "1", "write c 1"]);
     scene.worktree(&first).write("go", "");
     scene.await_state(&first, "ready");
@@ -162,18 +165,22 @@ fn a_queue_keeps_to_its_number_of_jobs() {
 fn a_task_may_be_a_megabyte_or_begin_with_dashes() {
     let scene = Scene::new();
     let long = format!("write a 1\n{}", "word ".repeat(200_000));
-    let job = scene.env.job(studio(), scene.repo.path()).args(["run", "--agent", "talk", "-"]);
-    let ran = scene.env.run_job(job.input(long.clone()));
+    let job = scene.env.command(studio(), scene.repo.path()).args(["run", "--agent", "talk", "-"]);
+    let ran = scene.env.run_command(job.input(long.clone()));
     ran.exits(0);
     let status = scene.studio(["status", "@latest", "--json"]).json();
     assert_eq!(status["task"].as_str().unwrap().len(), long.trim_end().len());
     scene.studio(["run", "--", "--flag is wrong; write b 1"]).exits(0);
 
     let task = |agent: &str| {
-        let job = scene.env.job(studio(), scene.repo.path()).args(["run", "--agent", agent, "-"]);
-        scene.env.run_job(job.input(long.clone()))
+        let job =
+            scene.env.command(studio(), scene.repo.path()).args(["run", "--agent", agent, "-"]);
+        scene.env.run_command(job.input(long.clone()))
     };
-    task("fake").exits(2).says("one argument holds 128 KiB at most").says("on stdin");
+    task("fake")
+        .exits(2)
+        .output_contains("one argument holds 128 KiB at most")
+        .output_contains("on stdin");
     assert_eq!(scene.studio(["list", "--json"]).json()["sessions"].as_array().unwrap().len(), 2);
     scene.configure("[studio.agents.reads]\nprotocol = 'command'\ncommand = ['dd', 'of=task.txt']");
     task("reads").exits(0);
@@ -189,39 +196,49 @@ fn output_that_does_not_get_through_is_a_failure_and_a_closed_pipe_is_none() {
         let studio = format!("studio() {{ '{}' \"$@\"; }}; {text}", studio());
         scene.env.run("bash", scene.repo.path(), ["-c", &studio])
     };
-    line("studio list > /dev/full").exits(1).says("cannot write to stdout").says("No space left");
+    line("studio list > /dev/full")
+        .exits(1)
+        .output_contains("cannot write to stdout")
+        .output_contains("No space left");
     line("studio list --json > /dev/full").exits(1);
-    line("set -o pipefail; { studio list; studio logs; } | true").exits(0).never_says("error");
+    line("set -o pipefail; { studio list; studio logs; } | true").exits(0).output_lacks("error");
 }
 
 #[test]
 fn what_is_wrong_is_said_with_an_exit_code_and_a_way_out() {
     let scene = Scene::new();
-    scene.studio(["run"]).exits(2).says("no task is given");
-    scene.studio(["run", "  "]).exits(2).says("the task is empty");
+    scene.studio(["run"]).exits(2).output_contains("no task is given");
+    scene.studio(["run", "  "]).exits(2).output_contains("the task is empty");
     scene.studio(["run", "--no-such-flag", "x"]).exits(2);
-    scene.studio(["run", "--agent", "nobody", "x"]).exits(2).says("no such agent: `nobody`");
+    scene
+        .studio(["run", "--agent", "nobody", "x"])
+        .exits(2)
+        .output_contains("no such agent: `nobody`");
     for budget in ["nan", "inf", "-1", "much"] {
         let budget = format!("--budget={budget}");
-        scene.studio(["run", &budget, "x"]).exits(2).says("--budget");
+        scene.studio(["run", &budget, "x"]).exits(2).output_contains("--budget");
     }
-    scene.studio(["run", "--base", "nowhere", "x"]).exits(5).says("nowhere");
-    scene.studio(["status", "nothing"]).exits(5).says("no sessions");
+    scene.studio(["run", "--base", "nowhere", "x"]).exits(5).output_contains("nowhere");
+    scene.studio(["status", "nothing"]).exits(5).output_contains("no sessions");
     scene.configure("chekcs = ['true']");
-    scene.studio(["list"]).exits(2).says("chekcs").says("checks");
+    scene.studio(["list"]).exits(2).output_contains("chekcs").output_contains("checks");
     let outside = scene.env.home().join("tmp");
-    scene.studio_in(&outside, ["list"]).exits(5).says("not in a git repository");
+    scene.studio_in(&outside, ["list"]).exits(5).output_contains("not in a git repository");
     let empty = Repo::empty(&scene.env.home().join("empty"));
     scene.configure("");
-    scene.studio_in(empty.path(), ["run", "x"]).exits(3).says("no commit");
-    let job = scene.env.job(studio(), scene.repo.path()).args(["list"]).env("PATH", "/nonexistent");
-    scene.env.run_job(job).exits(2).says("git");
+    scene.studio_in(empty.path(), ["run", "x"]).exits(3).output_contains("no commit");
+    let job =
+        scene.env.command(studio(), scene.repo.path()).args(["list"]).env("PATH", "/nonexistent");
+    scene.env.run_command(job).exits(2).output_contains("git");
 }
 
 #[test]
 fn a_dry_run_finds_what_a_run_would_stumble_over_and_makes_nothing() {
     let scene = Scene::new();
-    scene.studio(["run", "--dry-run", "--check", "true", "x"]).exits(0).says("would start: x");
+    scene
+        .studio(["run", "--dry-run", "--check", "true", "x"])
+        .exits(0)
+        .output_contains("would start: x");
     for (line, why) in [
         ("worktree = '/srv/same-for-all'", "{id}"),
         ("branch = 'no id in it'", "{id}"),
@@ -230,7 +247,7 @@ fn a_dry_run_finds_what_a_run_would_stumble_over_and_makes_nothing() {
         scene.configure(line);
         let dry = scene.studio(["run", "--dry-run", "x"]);
         let wet = scene.studio(["run", "x"]);
-        dry.exits(2).says(why);
+        dry.exits(2).output_contains(why);
         assert_eq!((dry.code, dry.err), (wet.code, wet.err));
     }
     scene.configure("");
@@ -238,7 +255,7 @@ fn a_dry_run_finds_what_a_run_would_stumble_over_and_makes_nothing() {
     let dry = scene.studio(["run", "--dry-run", "x"]);
     assert_eq!(dry.code, scene.studio(["run", "x"]).code, "{dry}");
     assert_ne!(dry.code, 0, "{dry}");
-    scene.studio(["list", "--json"]).says("\"sessions\":[]");
+    scene.studio(["list", "--json"]).output_contains("\"sessions\":[]");
 }
 
 #[test]
@@ -249,8 +266,11 @@ fn a_configuration_file_goes_with_the_session() {
     std::fs::rename(usual, &other).unwrap();
     let other = other.display().to_string();
     scene.studio(["run", "write a 1"]).exits(2);
-    scene.studio(["run", "--config", &other, "write a 1"]).exits(0).says("ready");
-    scene.studio(["config", "show", "--origin", "--config", &other]).exits(0).says("studio.agent");
+    scene.studio(["run", "--config", &other, "write a 1"]).exits(0).output_contains("ready");
+    scene
+        .studio(["config", "show", "--origin", "--config", &other])
+        .exits(0)
+        .output_contains("studio.agent");
 }
 
 #[test]
@@ -285,8 +305,8 @@ fn a_persona_is_handed_to_g3_recorded_and_kept() {
     assert!(scene.worktree(&id).read("args").trim().ends_with("acp-load --agent scout"));
     let list = scene.studio(["list", "--json"]).json();
     assert_eq!(list["sessions"][0]["persona"], "scout");
-    scene.studio(["list"]).says("g3 as scout");
-    scene.studio(["status", &id]).says("g3 as scout");
+    scene.studio(["list"]).output_contains("g3 as scout");
+    scene.studio(["status", &id]).output_contains("g3 as scout");
 
     scene.await_free(&id);
     scene.worktree(&id).write("args", "");
@@ -315,11 +335,11 @@ fn a_persona_for_another_agent_or_of_a_strange_name_is_refused() {
     scene
         .studio(["run", "--persona", "scout", "write a 1"])
         .exits(2)
-        .says("agent `fake` has no persona `scout`")
-        .says("personas are roles of g3");
+        .output_contains("agent `fake` has no persona `scout`")
+        .output_contains("personas are roles of g3");
     for name in ["--yolo", "a b", "../x", ""] {
         let ran = scene.studio(["run", "--agent", "g3", &format!("--persona={name}"), "x"]);
-        ran.exits(2).says("invalid persona name");
+        ran.exits(2).output_contains("invalid persona name");
     }
     assert_eq!(scene.studio(["list", "--json"]).json()["sessions"], serde_json::json!([]));
 }

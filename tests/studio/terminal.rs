@@ -24,7 +24,7 @@ impl Terminal {
             || Stream::File(File::from(terminal.try_clone().expect("a descriptor can be copied")));
         let fd = std::os::fd::AsRawFd::as_raw_fd(&terminal);
         let name = std::fs::read_link(format!("/proc/self/fd/{fd}")).expect("it is open");
-        let job = scene.env.job(studio(), scene.repo.path()).args(args).env("TERM", "xterm");
+        let job = scene.env.command(studio(), scene.repo.path()).args(args).env("TERM", "xterm");
         let job = job.stdin(stream()).stdout(stream()).stderr(stream());
         let program = job
             .on_terminal(terminal.try_clone().expect("a descriptor can be copied"))

@@ -25,8 +25,8 @@ impl Typed<'_> {
     }
 
     fn types_at(&mut self, columns: &str, args: &[&str]) -> CommandRun {
-        let job = self.scene.env.job(studio(), self.scene.repo.path()).env("COLUMNS", columns);
-        let ran = self.scene.env.run_job(job.args(args));
+        let job = self.scene.env.command(studio(), self.scene.repo.path()).env("COLUMNS", columns);
+        let ran = self.scene.env.run_command(job.args(args));
         self.transcript.add("studio", args, &ran);
         ran
     }
@@ -484,8 +484,8 @@ fn verify_of_a_check_that_is_not_configured_here() {
     Repo::at(&clone).git(["fetch", "-q", "origin", "refs/notes/*:refs/notes/*"]);
     let mut typed = Typed::new(&scene);
     for args in [&["verify"][..], &["verify", "--run-recorded"]] {
-        let job = scene.env.job(studio(), &clone).env("COLUMNS", "80").args(args);
-        typed.transcript.add("studio", args, &scene.env.run_job(job));
+        let job = scene.env.command(studio(), &clone).env("COLUMNS", "80").args(args);
+        typed.transcript.add("studio", args, &scene.env.run_command(job));
     }
     insta::assert_snapshot!("verify_recorded", typed.transcript.squeezed());
 }
@@ -573,8 +573,9 @@ fn a_landing_that_was_killed() {
     let id = ready(&scene, "write a 1");
     let mut typed = Typed::new(&scene);
     for last in [&["doctor"][..], &["resume", &id]] {
-        let job = scene.env.job(studio(), scene.repo.path()).args(["accept", &id, "-m", "Add a"]);
-        scene.env.run_job(job.env("G3_TEST_KILL_AT", "accept.files")).exits(137);
+        let job =
+            scene.env.command(studio(), scene.repo.path()).args(["accept", &id, "-m", "Add a"]);
+        scene.env.run_command(job.env("G3_TEST_KILL_AT", "accept.files")).exits(137);
         typed.types(["list"]);
         typed.types(["status", &id]);
         typed.types(["explain", &id]);

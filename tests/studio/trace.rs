@@ -61,29 +61,32 @@ fn each_requirement_has_its_verdict_and_its_cost() {
 fn people_read_a_table_a_page_and_a_report() {
     let scene = landed();
     let table = scene.studio(["trace"]);
-    table.exits(1).says("COACH").says("warning: `R2` was judged unmet");
-    table.says("All: 2 sessions, 6 turns, 2000 in, 100 out, $0.5000");
+    table.exits(1).output_contains("COACH").output_contains("warning: `R2` was judged unmet");
+    table.output_contains("All: 2 sessions, 6 turns, 2000 in, 100 out, $0.5000");
     let page = scene.studio(["trace", "R1"]);
-    page.exits(0).says("coach: met: log:1 `x`").never_says("\u{1b}");
-    page.says("1 round, 3 turns, 1000 in, 50 out, $0.2500, shared with R2");
+    page.exits(0).output_contains("coach: met: log:1 `x`").output_lacks("\u{1b}");
+    page.output_contains("1 round, 3 turns, 1000 in, 50 out, $0.2500, shared with R2");
     let report = scene.studio(["trace", "--markdown"]);
-    report.exits(1).says("| requirement | state | coach | commits | checks | took |");
+    report.exits(1).output_contains("| requirement | state | coach | commits | checks | took |");
     let (one, two) = (scene.repo.rev("main~1"), scene.repo.rev("main"));
-    report.says(&format!(
+    report.output_contains(&format!(
         "| R2 | shown | met | `{}` `{}` | 1 passed | 6 turns, \\$0.50, shared with R1 |",
         &one[..12],
         &two[..12]
     ));
-    report.says("| R3 | not landed | - |  | none | \\- |");
-    report.says("### R1\n\na \\*log\\*\n\n- State: shown\n- Commit");
-    report.says("two \\| lines \\<b\\>").says("  - passed: `test -e log`");
-    report.says("- Coach: met. log:1 \\`x\\`^\\[\\[2J\n").never_says("\u{1b}");
-    report.says("- Warning: \\`R2\\` was judged unmet, but every check passed");
-    scene.studio(["trace", "--markdown", "--json"]).exits(2).says("cannot be used with --json");
+    report.output_contains("| R3 | not landed | - |  | none | \\- |");
+    report.output_contains("### R1\n\na \\*log\\*\n\n- State: shown\n- Commit");
+    report.output_contains("two \\| lines \\<b\\>").output_contains("  - passed: `test -e log`");
+    report.output_contains("- Coach: met. log:1 \\`x\\`^\\[\\[2J\n").output_lacks("\u{1b}");
+    report.output_contains("- Warning: \\`R2\\` was judged unmet, but every check passed");
+    scene
+        .studio(["trace", "--markdown", "--json"])
+        .exits(2)
+        .output_contains("cannot be used with --json");
     scene.repo.git(["commit", "-q", "--allow-empty", "-m", "By hand\n\nRequirement: R1"]);
     let traced = scene.studio(["trace", "--json"]).exits(1).json();
     assert_eq!(traced["requirements"][0]["coach"]["newest"], false, "more has landed since");
-    scene.studio(["trace", "R1"]).exits(0).says("coach: met (earlier): log:1");
+    scene.studio(["trace", "R1"]).exits(0).output_contains("coach: met (earlier): log:1");
 }
 
 #[test]
@@ -106,5 +109,5 @@ fn a_verdict_of_an_earlier_state_proves_nothing() {
     let one = &traced["requirements"][0];
     assert_eq!((&one["coach"], &one["judged_earlier"]), (&Value::Null, &json!(true)));
     let page = scene.studio(["trace", "R1", "--file", "wishes.md"]);
-    page.exits(0).says("the coach judged an earlier state").never_says("coach: ");
+    page.exits(0).output_contains("the coach judged an earlier state").output_lacks("coach: ");
 }

@@ -36,10 +36,10 @@ fn recorded_checks_run_anew_on_the_tip_and_on_each_landing() {
     let scene = landed("checks = [\"test -e log\"]", None);
     let good = scene.studio(["verify"]);
     good.exits(0)
-        .says("R1")
-        .says("test -e log")
-        .says("passed (")
-        .says("every recorded check passes on");
+        .output_contains("R1")
+        .output_contains("test -e log")
+        .output_contains("passed (")
+        .output_contains("every recorded check passes on");
     let main = scene.repo.rev("main");
     let told = scene.studio(["verify", "r1", "--json"]).exits(0).json();
     let check = &told["checks"][0];
@@ -58,7 +58,10 @@ fn recorded_checks_run_anew_on_the_tip_and_on_each_landing() {
     scene.repo.git(["commit", "-q", "-m", "Lose it"]);
 
     let bad = scene.studio(["verify"]);
-    bad.exits(1).says("failed (1").says("test -e log failed with 1 on").says("1 of 1 checks");
+    bad.exits(1)
+        .output_contains("failed (1")
+        .output_contains("test -e log failed with 1 on")
+        .output_contains("1 of 1 checks");
     let told = scene.studio(["verify", "--json"]).exits(1).json();
     assert_eq!(
         (&told["checks"][0]["passed_then"], &told["checks"][0]["ok"]),
@@ -87,17 +90,20 @@ fn a_green_result_of_before_is_not_taken_for_one_of_now() {
     land(&scene, "write log 1", "'R1'", None);
     fs::write(&flag, "").expect("it can be written");
     let bad = scene.studio(["verify"]);
-    bad.exits(1).says("  why ``` not").says("1 of 1 checks fail");
+    bad.exits(1).output_contains("  why ``` not").output_contains("1 of 1 checks fail");
     let report = scene.studio(["verify", "--markdown"]);
     report
         .exits(1)
-        .says("| requirement | check | then | now | on |")
-        .says("| R1 |")
-        .says("passed | failed (1,");
-    report.says("````text\nwhy ``` not\n````");
+        .output_contains("| requirement | check | then | now | on |")
+        .output_contains("| R1 |")
+        .output_contains("passed | failed (1,");
+    report.output_contains("````text\nwhy ``` not\n````");
     scene.configure("setup = \"echo no; exit 4\"");
     let told = scene.studio(["verify"]);
-    told.exits(1).says("setup failed (4)").says("setup echo no; exit 4 failed with 4").says("  no");
+    told.exits(1)
+        .output_contains("setup failed (4)")
+        .output_contains("setup echo no; exit 4 failed with 4")
+        .output_contains("  no");
 }
 
 #[test]
@@ -111,7 +117,11 @@ fn a_strangers_line_does_not_run_by_itself() {
 
     let refused = scene.studio_in(&clone, ["verify"]);
 
-    refused.exits(1).says("not run").says("it is known only from a receipt").says("--run-recorded");
+    refused
+        .exits(1)
+        .output_contains("not run")
+        .output_contains("it is known only from a receipt")
+        .output_contains("--run-recorded");
     let told = scene.studio_in(&clone, ["verify", "--json"]).exits(1).json();
     assert_eq!((&told["checks"][0]["ran"], kinds(&told)), (&json!(false), vec!["refused"]));
     scene.studio_in(&clone, ["verify", "--run-recorded"]).exits(0);
@@ -133,9 +143,15 @@ fn what_proves_nothing_is_named() {
     let told = scene.studio(["verify", "--json"]).exits(1).json();
     assert_eq!(kinds(&told), ["no_check", "not_landed", "no_receipt", "no_requirement"]);
     let shown = scene.studio(["verify"]);
-    shown.exits(1).says("warning: R2 has no passing check").says("warning: R3 has not landed");
-    shown.says("names R2 and has no receipt").says("`test -e more` covers no requirement");
-    shown.says("2 of 3 requirements have not landed with a passing check; 0 of 2 checks");
+    shown
+        .exits(1)
+        .output_contains("warning: R2 has no passing check")
+        .output_contains("warning: R3 has not landed");
+    shown
+        .output_contains("names R2 and has no receipt")
+        .output_contains("`test -e more` covers no requirement");
+    shown
+        .output_contains("2 of 3 requirements have not landed with a passing check; 0 of 2 checks");
     let one = scene.studio(["verify", "R1", "--json"]).exits(0).json();
     assert_eq!(one["checks"].as_array().map(Vec::len), Some(1), "only what R1 needs");
 

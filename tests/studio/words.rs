@@ -7,18 +7,18 @@ use crate::fixtures::{Scene, studio};
 #[test]
 fn without_an_id_the_sessions_that_could_be_meant_are_named() {
     let scene = Scene::new();
-    scene.studio(["discard"]).exits(2).says("no open session");
+    scene.studio(["discard"]).exits(2).output_contains("no open session");
     let failed = scene.exec(["write a 1; exit 1"]);
     scene.await_state(&failed, "failed");
     scene.await_free(&failed);
-    scene.studio(["accept"]).exits(5).says("no session matches");
-    scene.studio(["discard"]).exits(2).says(&failed);
+    scene.studio(["accept"]).exits(5).output_contains("no session matches");
+    scene.studio(["discard"]).exits(2).output_contains(&failed);
     let stopped = scene.exec(["write b 1; exit 1"]);
     scene.await_state(&stopped, "failed");
     scene.await_free(&stopped);
-    scene.studio(["accept", "--force"]).exits(2).says(&failed).says(&stopped);
+    scene.studio(["accept", "--force"]).exits(2).output_contains(&failed).output_contains(&stopped);
     scene.studio(["discard", &stopped]).exits(0);
-    scene.studio(["accept", "--force", "-m", "Add a"]).exits(0).says("landed on main");
+    scene.studio(["accept", "--force", "-m", "Add a"]).exits(0).output_contains("landed on main");
     assert_eq!(scene.repo.read("a"), "1\n");
 }
 
@@ -26,7 +26,7 @@ fn without_an_id_the_sessions_that_could_be_meant_are_named() {
 fn an_empty_message_is_a_usage_error_before_anything_runs() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
-    scene.studio(["accept", &id, "-m", " \n"]).exits(2).says("message is empty");
+    scene.studio(["accept", &id, "-m", " \n"]).exits(2).output_contains("message is empty");
     assert_eq!(scene.status(&id)["state"], "ready");
 }
 
@@ -37,8 +37,8 @@ fn force_is_not_offered_where_it_would_fail_at_the_same_check() {
     scene.await_state(&id, "failed");
     scene.await_free(&id);
     let refused = scene.studio(["accept", &id]);
-    refused.exits(3).says("make the check pass").never_says("--force");
-    scene.studio(["accept", "--force", &id]).exits(1).says("fails on the merged tree");
+    refused.exits(3).output_contains("make the check pass").output_lacks("--force");
+    scene.studio(["accept", "--force", &id]).exits(1).output_contains("fails on the merged tree");
 }
 
 #[test]
@@ -49,7 +49,11 @@ fn a_session_that_another_command_holds_is_not_called_at_work() {
     let path = scene.session_file(&id, "lock");
     let _lock = base::lock::Lock::take(&path).unwrap();
     let refused = scene.studio(["accept", &id, "-m", "Add a"]);
-    refused.exits(3).says("in use").says("another command").never_says("studio stop");
+    refused
+        .exits(3)
+        .output_contains("in use")
+        .output_contains("another command")
+        .output_lacks("studio stop");
 }
 
 #[test]
@@ -60,18 +64,18 @@ fn undo_passes_over_what_gc_has_emptied_and_hints_name_the_operation() {
     scene.studio(["discard", &kept]).exits(0);
     scene.env.set("G3_TEST_NOW", testkit::env::NOW);
     scene.studio(["discard", &emptied]).exits(0);
-    scene.studio(["discard", &emptied]).exits(3).says("studio undo op2");
+    scene.studio(["discard", &emptied]).exits(3).output_contains("studio undo op2");
     scene.env.set("G3_TEST_NOW", "2026-02-02T10:00:00Z");
-    scene.studio(["gc"]).exits(0).says("deleted the data of op2");
+    scene.studio(["gc"]).exits(0).output_contains("deleted the data of op2");
 
     let over = scene.studio(["discard", &emptied]);
-    over.exits(3).says("data has already been removed").never_says("studio undo");
-    scene.studio(["send", &kept, "more"]).exits(3).says("studio undo op1");
+    over.exits(3).output_contains("data has already been removed").output_lacks("studio undo");
+    scene.studio(["send", &kept, "more"]).exits(3).output_contains("studio undo op1");
     assert_eq!(scene.status(&kept)["next"][0], "studio undo op1");
     assert_eq!(scene.status(&emptied)["next"], serde_json::json!([]));
-    scene.studio(["undo"]).exits(0).says(&kept);
-    scene.studio(["undo"]).exits(5).says("already been removed");
-    scene.studio(["undo", "op2"]).exits(3).says("was deleted by `studio gc`");
+    scene.studio(["undo"]).exits(0).output_contains(&kept);
+    scene.studio(["undo"]).exits(5).output_contains("already been removed");
+    scene.studio(["undo", "op2"]).exits(3).output_contains("was deleted by `studio gc`");
 }
 
 #[test]
@@ -80,15 +84,16 @@ fn send_and_resume_recover_a_landing_that_was_killed() {
         let scene = Scene::new();
         let id = scene.ready("write a 1");
         scene.await_free(&id);
-        let job = scene.env.job(studio(), scene.repo.path()).args(["accept", &id, "-m", "Add a"]);
-        scene.env.run_job(job.env("G3_TEST_KILL_AT", "accept.files")).exits(137);
+        let job =
+            scene.env.command(studio(), scene.repo.path()).args(["accept", &id, "-m", "Add a"]);
+        scene.env.run_command(job.env("G3_TEST_KILL_AT", "accept.files")).exits(137);
         assert_eq!(scene.status(&id)["state"], "landing");
         let args = [verb, id.as_str(), "write b 2"];
         let count = if verb == "send" { 3 } else { 2 };
 
         let ran = scene.env.run(studio(), scene.repo.path(), &args[..count]);
 
-        ran.exits(0).says("was rolled back");
+        ran.exits(0).output_contains("was rolled back");
         scene.await_state(&id, "ready");
         scene.await_free(&id);
         assert!(!scene.repo.path().join("a").exists());
@@ -100,7 +105,10 @@ fn a_branch_that_blocks_the_sessions_is_named_before_a_session_is_made() {
     let scene = Scene::new();
     scene.repo.git(["branch", "studio"]);
     let refused = scene.studio(["exec", "write a 1"]);
-    refused.exits(2).says("the branch `studio` blocks").says("[studio] branch");
+    refused
+        .exits(2)
+        .output_contains("the branch `studio` blocks")
+        .output_contains("[studio] branch");
     assert_eq!(scene.studio(["list", "--all", "--json"]).json()["sessions"], serde_json::json!([]));
     scene.configure("branch = \"agents/{id}\"");
     scene.ready("write a 1");
@@ -115,7 +123,11 @@ fn a_run_that_failed_before_its_agent_says_what_to_try() {
     scene.await_free(&id);
     fs::write(scene.worktree(&id).path().join(".git"), "gitdir: /nowhere\n").unwrap();
 
-    scene.studio(["doctor"]).exits(1).says(".git was changed").says("studio discard");
+    scene
+        .studio(["doctor"])
+        .exits(1)
+        .output_contains(".git was changed")
+        .output_contains("studio discard");
     scene.studio(["resume", &id]).exits(0);
     let failed = scene.await_state(&id, "failed");
     assert!(failed["why"].as_str().unwrap().contains("try: "), "{failed}");
@@ -145,6 +157,10 @@ fn a_linked_worktrees_own_trusted_configuration_goes_with_the_session() {
 fn completions_offer_no_hidden_command() {
     let scene = Scene::new();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        scene.studio(["completions", shell]).exits(0).says("accept").never_says("__supervise");
+        scene
+            .studio(["completions", shell])
+            .exits(0)
+            .output_contains("accept")
+            .output_lacks("__supervise");
     }
 }

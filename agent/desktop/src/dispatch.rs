@@ -28,7 +28,7 @@ pub fn answer(ask: DesktopRequest) -> Result<DesktopResponse> {
         DesktopRequest::Unknown => {
             let why = "g3 and g3-desktop are of different versions";
             let failure = Failure::failed("this helper does not know what it was asked");
-            Err(failure.because(why).next("build both from the same source"))
+            Err(failure.because(why).hint("build both from the same source"))
         }
     }
 }

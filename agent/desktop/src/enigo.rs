@@ -34,8 +34,8 @@ impl EnigoBackend {
         opened.map(|enigo| EnigoBackend { enigo, lends: false }).map_err(|error| {
             Failure::failed("pointer and keyboard cannot be steered")
                 .because(error)
-                .next("an X server needs its XTEST extension and free keycodes")
-                .next("macOS asks for the permission `Accessibility`")
+                .hint("an X server needs its XTEST extension and free keycodes")
+                .hint("macOS asks for the permission `Accessibility`")
         })
     }
 

@@ -80,7 +80,7 @@ fn of_step(failure: Failure, at: usize, steps: &[InputStep]) -> Failure {
 fn stopped((x, y): (i32, i32)) -> Failure {
     Failure::refused("aborted: the pointer is in a corner of the screen")
         .because(format!("it is at {x},{y}; moving the pointer into a corner stops the agent"))
-        .next("move the pointer away from the corner")
+        .hint("move the pointer away from the corner")
 }
 
 fn in_corner((x, y): (i32, i32), screen: Area) -> bool {
@@ -129,7 +129,7 @@ fn typable(text: &str) -> Result<()> {
     }
     match text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
         Some(odd) => Err(Failure::usage(format!("the control character {odd:?} cannot be typed"))
-            .next("press keys instead, e.g. `esc`")),
+            .hint("press keys instead, e.g. `esc`")),
         None => Ok(()),
     }
 }
@@ -156,7 +156,7 @@ fn do_step(
 fn drag(hands: &mut impl InputBackend, to: (i32, i32)) -> Result<()> {
     let Some(from) = hands.place()? else {
         let failure = Failure::failed("cannot drag: the pointer position is unknown");
-        return Err(failure.next("move the pointer first"));
+        return Err(failure.hint("move the pointer first"));
     };
     hands.make(InputEvent::Button(Button::Left, Direction::Press))?;
     let between = |from: i32, to: i32, part: i32| from + (to - from) * part / DRAG_MOVES;

@@ -24,7 +24,7 @@ pub fn words(picture: &str) -> Result<Vec<OcrWord>> {
     if find_program(PROGRAM).is_none() {
         return Err(Failure::failed("no program here reads words in a picture")
             .because("`tesseract` is not installed")
-            .next("install it: apt-get install tesseract-ocr tesseract-ocr-eng, or brew install tesseract"));
+            .hint("install it: apt-get install tesseract-ocr tesseract-ocr-eng, or brew install tesseract"));
     }
     let what = || "the picture cannot be read";
     let bytes = STANDARD.decode(picture.trim()).or_fail(what)?;
@@ -56,7 +56,7 @@ fn table(png: Vec<u8>, times: u32) -> Result<String> {
         .args(["stdin", "stdout", "--psm", "11", "--dpi"])
         .arg((96 * times).to_string())
         .arg("tsv")
-        .dies_with_us()
+        .kill_on_parent_death()
         .input(png);
     let output = job.output(OutputLimits::seconds(LONGEST)).or_fail(what)?;
     if output.timed_out {
@@ -64,7 +64,7 @@ fn table(png: Vec<u8>, times: u32) -> Result<String> {
     }
     if !output.ok() {
         let failure = Failure::failed(what()).because(output.error_text());
-        return Err(failure.next("it needs its language data, e.g. tesseract-ocr-eng"));
+        return Err(failure.hint("it needs its language data, e.g. tesseract-ocr-eng"));
     }
     Ok(output.text())
 }

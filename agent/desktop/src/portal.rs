@@ -99,6 +99,6 @@ fn within<T>(
 fn none(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
     Failure::failed("the desktop portal of this Wayland session cannot be used")
         .because(why)
-        .next("install xdg-desktop-portal with the backend of your desktop, e.g. xdg-desktop-portal-gnome")
-        .next("or start the programs on an X server of their own (Xvfb)")
+        .hint("install xdg-desktop-portal with the backend of your desktop, e.g. xdg-desktop-portal-gnome")
+        .hint("or start the programs on an X server of their own (Xvfb)")
 }

@@ -35,7 +35,7 @@ impl WindowSystem {
             WindowSystem::X11 => Failure::failed(format!("{doing} does not work under X11")),
             WindowSystem::Wayland => Failure::failed(format!("{doing} does not work under Wayland"))
                 .because("a Wayland compositor lets no program look at or steer the others")
-                .next("log in to an X11 session, or start the programs on an X server of their own (Xvfb)"),
+                .hint("log in to an X11 session, or start the programs on an X server of their own (Xvfb)"),
             WindowSystem::Mac => Failure::failed(format!("{doing} is not built for macOS")),
         }
     }
@@ -59,8 +59,8 @@ fn of(variable: impl Fn(&str) -> String) -> Result<WindowSystem> {
         (false, true) => Ok(WindowSystem::Wayland),
         (false, false) => Err(Failure::failed("no desktop session")
             .because("neither DISPLAY nor WAYLAND_DISPLAY is set")
-            .next("start g3 in a graphical session")
-            .next("or run it on a virtual screen: `xvfb-run g3 …`")),
+            .hint("start g3 in a graphical session")
+            .hint("or run it on a virtual screen: `xvfb-run g3 …`")),
     }
 }
 

@@ -137,6 +137,6 @@ impl X11Display {
         }
         Err(Failure::failed("no window manager on this display")
             .because("_NET_SUPPORTING_WM_CHECK is not set on the root window")
-            .next("start one, e.g. openbox"))
+            .hint("start one, e.g. openbox"))
     }
 }

@@ -60,20 +60,20 @@ pub fn configured(config: &Config) -> Result<ChosenEmbedder> {
             return Err(Failure::usage(
                 "`memory` sets both an address and a provider for embeddings",
             )
-            .next("keep `embeddings_endpoint` or `embeddings_provider`"));
+            .hint("keep `embeddings_endpoint` or `embeddings_provider`"));
         }
         (None | Some(Kind::BuiltIn), None, None) => return Ok(built_in(memory.dimensions)),
         (Some(Kind::Local), None, None) => return on_this_machine(config),
         (Some(Kind::Server), None, None) => {
             return Err(Failure::usage("`memory.embedder` is `server`, and none is named")
-                .next("set `embeddings_endpoint` or `embeddings_provider` in [memory]"));
+                .hint("set `embeddings_endpoint` or `embeddings_provider` in [memory]"));
         }
         (Some(Kind::BuiltIn | Kind::Local), _, _) => {
             return Err(Failure::usage(
                 "`memory.embedder` is not `server`, but a server is configured",
             )
-            .next("leave `embeddings_endpoint` and `embeddings_provider` out of [memory]")
-            .next("or set `embedder = \"server\"`"));
+            .hint("leave `embeddings_endpoint` and `embeddings_provider` out of [memory]")
+            .hint("or set `embedder = \"server\"`"));
         }
         (None | Some(Kind::Server), Some(address), None) => Endpoint::new(address, "", false)?,
         (None | Some(Kind::Server), None, Some(reference)) => of_provider(config, reference)?,
@@ -81,7 +81,7 @@ pub fn configured(config: &Config) -> Result<ChosenEmbedder> {
     let model = memory
         .model
         .clone()
-        .ok_or_else(|| Failure::usage("embeddings need a model").next("set `model` in [memory]"))?;
+        .ok_or_else(|| Failure::usage("embeddings need a model").hint("set `model` in [memory]"))?;
     let dimensions = memory.dimensions;
     let size = dimensions.map_or_else(String::new, |size| format!("-{size}"));
     let name = format!("{}:{model}{size}", endpoint.host());
@@ -98,7 +98,7 @@ fn built_in(dimensions: Option<u32>) -> ChosenEmbedder {
 fn on_this_machine(config: &Config) -> Result<ChosenEmbedder> {
     if config.memory.dimensions.is_some() {
         return Err(Failure::usage("the vectors of a local model are as long as it makes them")
-            .next("leave `dimensions` out of [memory]"));
+            .hint("leave `dimensions` out of [memory]"));
     }
     Ok(match local::open(config)? {
         HostLookup::Ready(local) => ChosenEmbedder { embedder: Arc::new(local), notice: None },
@@ -118,7 +118,7 @@ fn of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
     let entry = name.and_then(|name| config.providers.openai.get(name)).ok_or_else(|| {
         Failure::usage(format!("provider `{reference}` has no embeddings"))
             .because("it is set in `memory.embeddings_provider`")
-            .next("name one of type openai: openai.NAME")
+            .hint("name one of type openai: openai.NAME")
     })?;
     let key = KeySources {
         provider: reference,

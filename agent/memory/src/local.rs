@@ -44,8 +44,8 @@ pub enum HostLookup {
 pub fn open(config: &Config) -> Result<HostLookup> {
     let advised = |mut failure: Failure| {
         // The rest speaks of other models to chat with.
-        failure.next.truncate(1);
-        failure.next("leave `embedder` out of [memory]: the built-in embedder needs no model")
+        failure.hints.truncate(1);
+        failure.hint("leave `embedder` out of [memory]: the built-in embedder needs no model")
     };
     let (host, hello) = match find::handed_down() {
         Some(socket) => {

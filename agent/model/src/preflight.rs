@@ -30,11 +30,11 @@ pub fn check(serve: &Serve) -> Result<CheckedModel> {
     let path = &serve.model;
     let length = std::fs::metadata(path).or_fail(|| unreadable(path))?.len();
     let head = gguf::read(path).map_err(|why| {
-        Failure::usage(unreadable(path)).because(why).next("g3 model pull").next("g3 model list")
+        Failure::usage(unreadable(path)).because(why).hint("g3 model pull").hint("g3 model list")
     })?;
     if length < head.length {
         let why = format!("it has {length} of {} bytes: it was cut off", head.length);
-        return Err(Failure::usage(unreadable(path)).because(why).next("g3 model pull"));
+        return Err(Failure::usage(unreadable(path)).because(why).hint("g3 model pull"));
     }
     if let Some(wanted) = &serve.sha256 {
         check_hash(path, wanted)?;
@@ -59,7 +59,7 @@ fn check_hash(path: &Path, wanted: &str) -> Result<()> {
     }
     Err(Failure::usage(unreadable(path))
         .because(format!("its SHA-256 is {found}, and {wanted} was pinned"))
-        .next("g3 model pull"))
+        .hint("g3 model pull"))
 }
 
 /// The SHA-256 of a file, in hex.
@@ -92,9 +92,9 @@ fn check_memory(path: &Path, need: u64, available: Option<u64>) -> Result<()> {
     let why = format!("it needs {} MiB and {} MiB are free", need >> 20, available >> 20);
     Err(Failure::usage(format!("too little memory for the model `{}`", path.display()))
         .because(why)
-        .next("close other programs")
-        .next("a smaller model: g3 model pull qwen2.5-coder-0.5b")
-        .next("a smaller context: context_length in [providers.embedded.default]"))
+        .hint("close other programs")
+        .hint("a smaller model: g3 model pull qwen2.5-coder-0.5b")
+        .hint("a smaller context: context_length in [providers.embedded.default]"))
 }
 
 /// `MemAvailable`, or what a test set.

@@ -350,7 +350,7 @@ impl Host {
         for (connection, id) in &self.chats {
             let mut fault = HostFault::new(kind, failure.what.clone());
             fault.why = failure.reason();
-            fault.next.clone_from(&failure.next);
+            fault.next.clone_from(&failure.hints);
             self.tell(*connection, *id, HostResponse::Error(fault));
         }
     }

@@ -46,15 +46,15 @@ impl KeySources<'_> {
         self.find()?.ok_or_else(|| {
             let failure = Failure::usage(format!("no API key for `{}`", self.provider));
             let failure = match self.variable {
-                Some(name) => failure.next(format!("export {name}=…")),
+                Some(name) => failure.hint(format!("export {name}=…")),
                 None => failure,
             };
             failure
-                .next(format!(
+                .hint(format!(
                     "or set `api_key_command` or `api_key` in [providers.{}]",
                     self.provider
                 ))
-                .next("or use a model on this machine: g3 --provider embedded")
+                .hint("or use a model on this machine: g3 --provider embedded")
         })
     }
 

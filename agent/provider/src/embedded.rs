@@ -56,7 +56,7 @@ pub fn open(
     if config.model_type.is_some() || config.gpu_layers.is_some() {
         return Err(Failure::usage(format!("`{reference}` sets model_type or gpu_layers"))
             .because("the model file's own template is used, and an accelerator takes all layers")
-            .next(format!("leave them out of [providers.{reference}]")));
+            .hint(format!("leave them out of [providers.{reference}]")));
     }
     let name = model.or(config.model.as_deref());
     let (host, hello) = match find::handed_down() {

@@ -93,7 +93,7 @@ impl ProviderError {
     /// The failure of what this error ended, with what to try.
     pub fn failure_of(&self, what: &str) -> Failure {
         let cause = self.failure();
-        cause.next.into_iter().fold(Failure::failed(what).because(cause.what), Failure::next)
+        cause.hints.into_iter().fold(Failure::failed(what).because(cause.what), Failure::hint)
     }
 
     /// The error as people read it, with what to try.
@@ -102,7 +102,7 @@ impl ProviderError {
         match self {
             ProviderError::Cancelled => Failure::new(base::failure::FailureKind::Interrupted, what),
             ProviderError::Rejected(refusal) => {
-                refusal.hints.iter().cloned().fold(Failure::failed(what), Failure::next)
+                refusal.hints.iter().cloned().fold(Failure::failed(what), Failure::hint)
             }
             ProviderError::RateLimited { .. }
             | ProviderError::Busy { .. }
@@ -127,6 +127,9 @@ mod tests {
         let said = Refusal::new("HTTP 401: no\ntry: something else").hint("check the key");
         let failure = ProviderError::from(said).failure();
         let what = "the provider refused the request: HTTP 401: no\ntry: something else";
-        assert_eq!((failure.what.as_str(), failure.next), (what, vec!["check the key".to_owned()]));
+        assert_eq!(
+            (failure.what.as_str(), failure.hints),
+            (what, vec!["check the key".to_owned()])
+        );
     }
 }

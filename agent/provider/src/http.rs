@@ -155,14 +155,14 @@ pub fn address(base: &str, path: &str, allow_http: bool) -> Result<Url, Failure>
     let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')))
         .map_err(|why| bad(&why.to_string()))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(bad("it contains a user name or password").next("put the key into `api_key`"));
+        return Err(bad("it contains a user name or password").hint("put the key into `api_key`"));
     }
     match url.scheme() {
         "https" => Ok(url),
         "http" if allow_http || is_loopback(&url) => Ok(url),
         "http" => Err(bad("plain http would send the key and the code in the open")
-            .next("use https://")
-            .next("or set `allow_http = true` for this provider")),
+            .hint("use https://")
+            .hint("or set `allow_http = true` for this provider")),
         other => Err(bad(&format!("`{other}` is neither https nor http"))),
     }
 }

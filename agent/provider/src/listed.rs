@@ -85,7 +85,7 @@ pub fn find(
 
 fn unknown_provider(name: &str, all: &[ProviderModel]) -> Failure {
     let names: Vec<&str> = all.iter().map(|listed| listed.provider.as_str()).collect();
-    Failure::usage(format!("unknown provider `{name}`")).next(if names.is_empty() {
+    Failure::usage(format!("unknown provider `{name}`")).hint(if names.is_empty() {
         "/model".to_owned()
     } else {
         names.join(", ")
@@ -119,10 +119,10 @@ fn judged(
     }
     let failure = Failure::usage(format!("`{provider}` has no model `{model}`"));
     let failure = match nearest.filter(|name| score(name) > 0.8) {
-        Some(name) => failure.next(format!("/model {name}")),
-        None => failure.next("/model lists the models"),
+        Some(name) => failure.hint(format!("/model {name}")),
+        None => failure.hint("/model lists the models"),
     };
-    Err(failure.next(format!("add `{model}` as [[models]] to the configuration, if it exists")))
+    Err(failure.hint(format!("add `{model}` as [[models]] to the configuration, if it exists")))
 }
 
 /// How the names of the models begin that a provider has; `None` for a server of the user's own.

@@ -108,12 +108,12 @@ fn check_price(choice: &ProviderChoice, facts: &ProviderFacts) -> Result<(), Fai
     let failure = Failure::usage(format!("the price of `{model}` on `{provider}` is unknown"))
         .because("a budget cannot be kept without it");
     let failure = match provider.contains('.') {
-        true => failure.next(format!("set `{price}` in [providers.{provider}]")),
-        false => failure.next(format!("add [[models]] with `name = \"{model}\"` and `{price}`")),
+        true => failure.hint(format!("set `{price}` in [providers.{provider}]")),
+        false => failure.hint(format!("add [[models]] with `name = \"{model}\"` and `{price}`")),
     };
     Err(failure
-        .next("prices are US dollars for a million tokens")
-        .next("or limit tokens instead of money: --max-tokens N"))
+        .hint("prices are US dollars for a million tokens")
+        .hint("or limit tokens instead of money: --max-tokens N"))
 }
 
 /// Who is to be asked, and for what.
@@ -137,7 +137,7 @@ pub fn by_reference(
     if !TYPES.contains(&kind) {
         return Err(Failure::usage(format!("no such provider: `{reference}`"))
             .because(format!("unknown type `{kind}`"))
-            .next(format!("use one of the types: {}", TYPES.join(", "))));
+            .hint(format!("use one of the types: {}", TYPES.join(", "))));
     }
     let (reference, name) = named(config, kind, name)?;
     let wanted = ProviderRequest { reference, model, config };
@@ -177,7 +177,7 @@ fn named(config: &Config, kind: &str, name: Option<&str>) -> Result<(String, Str
         (None, [only]) => only,
         (None, several) => {
             return Err(Failure::usage(format!("there are several providers of type `{kind}`"))
-                .next(format!("name one: {kind}.{}", several.join(&format!(", {kind}.")))));
+                .hint(format!("name one: {kind}.{}", several.join(&format!(", {kind}.")))));
         }
     };
     Ok((format!("{kind}.{name}"), name.to_owned()))
@@ -186,9 +186,9 @@ fn named(config: &Config, kind: &str, name: Option<&str>) -> Result<(String, Str
 fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
     let failure = Failure::usage(format!("no such provider: `{kind}.{name}`"));
     if names.is_empty() {
-        return failure.next(format!("add [providers.{kind}.{name}] to the configuration"));
+        return failure.hint(format!("add [providers.{kind}.{name}] to the configuration"));
     }
-    failure.next(format!("use one of: {kind}.{}", names.join(&format!(", {kind}."))))
+    failure.hint(format!("use one of: {kind}.{}", names.join(&format!(", {kind}."))))
 }
 
 fn anthropic(
@@ -237,7 +237,7 @@ fn room_to_answer(
     let reference = &hosted.facts.provider;
     Err(Failure::usage(format!("the thinking_budget_tokens of `{reference}` leave no room"))
         .because(format!("a reply of `{}` has {most} tokens at most", hosted.facts.model))
-        .next(format!("set max_tokens over {least}, or a smaller budget")))
+        .hint(format!("set max_tokens over {least}, or a smaller budget")))
 }
 
 fn openai(
@@ -301,7 +301,7 @@ fn gemini(entry: &GeminiConfig, wanted: &ProviderRequest<'_>) -> Result<HostedPr
     let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
     if model.contains(['/', '?', '#', ':']) || model.contains(char::is_whitespace) {
         return Err(Failure::usage(format!("`{model}` is not a Gemini model name"))
-            .next("name one like gemini-2.5-pro"));
+            .hint("name one like gemini-2.5-pro"));
     }
     let how = if wanted.config.agent.enable_streaming {
         "streamGenerateContent?alt=sse"
@@ -345,7 +345,7 @@ impl ProviderRequest<'_> {
         let named = self.model.or(configured).map(str::to_owned);
         named.or_else(|| models::default_model(kind)).ok_or_else(|| {
             Failure::usage(format!("`{}` names no model", self.reference))
-                .next(format!("set `model` in [providers.{}], or give --model", self.reference))
+                .hint(format!("set `model` in [providers.{}], or give --model", self.reference))
         })
     }
 

@@ -169,8 +169,8 @@ fn definition(name: &str, common: &GlobalArgs, cwd: &Path) -> Result<McpServerCo
     let known: Vec<&str> = config.mcp.keys().map(String::as_str).collect();
     let failure = Failure::usage(format!("no such MCP server: `{name}`"));
     Err(match known.as_slice() {
-        [] => failure.next(format!("add [mcp.{name}] to ~/.config/g3/config.toml")),
-        known => failure.next(format!("use one of: {}", known.join(", "))),
+        [] => failure.hint(format!("add [mcp.{name}] to ~/.config/g3/config.toml")),
+        known => failure.hint(format!("use one of: {}", known.join(", "))),
     })
 }
 

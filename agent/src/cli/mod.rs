@@ -301,7 +301,7 @@ async fn agent(
             let found = agents::of_session(&common, wanted.as_deref());
             args.agent = found.map_err(|failure| match wanted {
                 Some(text) if args.task.is_none() => {
-                    failure.next(format!("if this is the task: g3 --resume -- {text:?}"))
+                    failure.hint(format!("if this is the task: g3 --resume -- {text:?}"))
                 }
                 Some(_) | None => failure,
             })?;
@@ -404,7 +404,7 @@ fn task(args: &AgentArgs) -> Result<Option<String>> {
     };
     match task {
         Some(task) if task.trim().is_empty() => {
-            Err(Failure::usage("the task is empty").next("g3 \"your task\""))
+            Err(Failure::usage("the task is empty").hint("g3 \"your task\""))
         }
         task => Ok(task),
     }

@@ -183,7 +183,7 @@ impl ExplicitFlags {
         match self.0.iter().find(|(_, _, by, _)| !by.contains(&way)) {
             Some((_, shown, _, instead)) => {
                 Err(Failure::usage(format!("{shown} cannot be used with {}", way.shown()))
-                    .next(*instead))
+                    .hint(*instead))
             }
             None => Ok(()),
         }
@@ -196,8 +196,8 @@ pub fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Result<Run
     let how = match &args.resume {
         Some(_) if requirements.is_some() => {
             return Err(Failure::usage("--resume cannot be used with --requirements")
-                .next("g3 --autonomous --resume")
-                .next("g3 --autonomous --requirements TEXT, for a new run"));
+                .hint("g3 --autonomous --resume")
+                .hint("g3 --autonomous --requirements TEXT, for a new run"));
         }
         Some(wanted) => RunOrigin::Resume(wanted.clone()),
         None if way == Accumulative => RunOrigin::New(String::new()),
@@ -215,7 +215,7 @@ pub fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Result<Run
 pub fn plan(settings: AgentSettings, args: &AgentArgs) -> Result<planning::PlanRequest> {
     let PlanArgs { no_git, yes, .. } = args.mode.plan;
     if args.show.json && !yes {
-        return Err(Failure::usage("--json requires --yes").next("g3 --planning --yes --json"));
+        return Err(Failure::usage("--json requires --yes").hint("g3 --planning --yes --json"));
     }
     let (rounds, checks) = (args.limits.max_turns, args.mode.checks.clone());
     Ok(planning::PlanRequest { settings, git: !no_git, yes, rounds, checks })

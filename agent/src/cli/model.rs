@@ -140,8 +140,8 @@ fn pull(args: &PullArgs) -> Result<()> {
     let entry = catalogue::entry(&args.name).ok_or_else(|| {
         let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
         Failure::usage(format!("no such model in the catalogue: `{}`", args.name))
-            .next(format!("one of these: {}", names.join(", ")))
-            .next("a local file: g3 model add FILE --name NAME")
+            .hint(format!("one of these: {}", names.join(", ")))
+            .hint("a local file: g3 model add FILE --name NAME")
     })?;
     let directory = made(catalogue::directory()?)?;
     let target = directory.join(entry.file);
@@ -174,8 +174,8 @@ fn add(args: &AddArgs) -> Result<()> {
     let target = made(catalogue::directory()?)?.join(format!("{name}.gguf"));
     if fs::symlink_metadata(&target).is_ok() {
         return Err(Failure::usage(format!("model `{name}` already exists"))
-            .next(format!("g3 model remove {name}"))
-            .next("or another name: --name NAME"));
+            .hint(format!("g3 model remove {name}"))
+            .hint("or another name: --name NAME"));
     }
     // A link takes no space; the file may stay on another disk.
     std::os::unix::fs::symlink(&file, &target).or_fail(cannot)?;
@@ -204,7 +204,7 @@ fn serve(args: &ServeArgs) -> Failure {
     let beside = beside.filter(|path| path.is_file());
     let Some(program) = beside.or_else(|| find_program(PROGRAM)) else {
         return Failure::usage(format!("`{PROGRAM}` is neither next to g3 nor in PATH"))
-            .next("cargo build --release -p model");
+            .hint("cargo build --release -p model");
     };
     let job = Command::new(program, ".").arg("--model").arg(path).args(&args.options);
     let error = job.stdin(Stream::Inherit).stdout(Stream::Inherit).stderr(Stream::Inherit).exec();
@@ -215,7 +215,7 @@ fn remove(name: &str) -> Result<()> {
     let kept = catalogue::kept()?;
     let Some(found) = kept.iter().find(|kept| kept.name == name) else {
         return Err(Failure::usage(format!("no such model on this machine: `{name}`"))
-            .next("g3 model list"));
+            .hint("g3 model list"));
     };
     let link = fs::symlink_metadata(&found.path).is_ok_and(|meta| meta.is_symlink());
     fs::remove_file(&found.path).or_fail(|| format!("cannot delete {}", found.path.display()))?;

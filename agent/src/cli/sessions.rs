@@ -136,7 +136,7 @@ fn write_new(file: &Path, text: &str) -> Result<()> {
     let mut made = made.map_err(|why| {
         Failure::usage(format!("cannot write {}", file.display()))
             .because(why)
-            .next("name a file that does not exist")
+            .hint("name a file that does not exist")
     })?;
     made.write_all(text.as_bytes()).or_fail(|| format!("cannot write {}", file.display()))
 }

@@ -43,7 +43,7 @@ impl BrowserArgs {
         };
         if chat {
             let what = format!("{flag} cannot be used with --chat (no tools are available)");
-            return Err(Failure::usage(what).next("omit one of them"));
+            return Err(Failure::usage(what).hint("omit one of them"));
         }
         config.webdriver.enabled = true;
         config.webdriver.browser = kind;
@@ -65,7 +65,7 @@ pub fn settings(
     let profile = named.map_or(Ok(Profile::default()), |name| {
         Profile::parse(name).ok_or_else(|| {
             Failure::usage(format!("no such profile: `{name}`"))
-                .next("use g3, egirl, tools-api, core or all")
+                .hint("use g3, egirl, tools-api, core or all")
         })
     })?;
     let mut notes = notes(&args.notes, &config)?;
@@ -126,7 +126,7 @@ fn notes(args: &NoteArgs, config: &Config) -> Result<Notes> {
     let file = args.memory.as_ref().map(|file| cwd_of_user().join(expand_home(file)));
     if let Some(file) = file.as_ref().filter(|file| file.exists() && !file.is_file()) {
         return Err(
-            Failure::usage(format!("{} is not a file", file.display())).next("--memory notes.md")
+            Failure::usage(format!("{} is not a file", file.display())).hint("--memory notes.md")
         );
     }
     Ok(Notes { file, auto })

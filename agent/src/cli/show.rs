@@ -45,7 +45,7 @@ impl ShowOptions {
         }];
         if let Some(path) = &self.events {
             if path.as_os_str() == "-" {
-                return Err(Failure::usage("--events requires a file").next("--json, for stdout"));
+                return Err(Failure::usage("--events requires a file").hint("--json, for stdout"));
             }
             let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
             let file = file.map_err(|why| {

@@ -235,7 +235,7 @@ fn given(args: &str) -> Result<String> {
     std::fs::read_to_string(file).map_err(|why| {
         Failure::usage(format!("cannot read the arguments in {file}"))
             .because(why)
-            .next("pass them as JSON: --args '{\"key\": …}'")
+            .hint("pass them as JSON: --args '{\"key\": …}'")
     })
 }
 
@@ -245,7 +245,7 @@ fn directory(cwd: Option<&Path>) -> Result<PathBuf> {
     let cwd = cwd.map_or(here.clone(), |cwd| here.join(cwd));
     if !cwd.is_dir() {
         let what = format!("no such directory: {}", cwd.display());
-        return Err(Failure::usage(what).next("name an existing one with --cwd"));
+        return Err(Failure::usage(what).hint("name an existing one with --cwd"));
     }
     Ok(cwd)
 }

@@ -39,7 +39,7 @@ pub fn run(args: &TrustArgs) -> Result<u8> {
     let sources = sources(&common, &directory);
     let store = sources
         .trust_store()
-        .ok_or_else(|| Failure::usage("no home directory").next("set HOME"))?;
+        .ok_or_else(|| Failure::usage("no home directory").hint("set HOME"))?;
     let servers = mcp::repository_file(&directory);
     let mut files: Vec<PathBuf> = match &args.file {
         Some(file) => vec![directory.join(file)],

@@ -47,10 +47,10 @@ pub fn is_slip(task: &str) -> bool {
 pub fn slip(task: &str) -> Failure {
     let failure = Failure::usage(format!("no such command: `{task}`"));
     let failure = match nearest(task) {
-        Some(command) => failure.next(command),
+        Some(command) => failure.hint(command),
         None => failure,
     };
-    failure.next(format!("to run it as a task: g3 -- {task}"))
+    failure.hint(format!("to run it as a task: g3 -- {task}"))
 }
 
 /// The command or flag that a word is, or is a slip of the pen away from.

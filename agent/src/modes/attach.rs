@@ -32,7 +32,7 @@ pub fn picture(cwd: &Path, typed: &Path) -> Result<Image> {
     let failed = |why: String| {
         Failure::usage(format!("cannot attach {}", typed.display()))
             .because(why)
-            .next("--image takes a PNG, JPEG, GIF or WebP file")
+            .hint("--image takes a PNG, JPEG, GIF or WebP file")
     };
     image::of_file(&path).map(|(image, _)| image).map_err(failed)
 }

@@ -26,7 +26,7 @@ pub struct Completion {
 pub async fn run(settings: &AgentSettings, question: &str, bus: Arc<Bus>) -> Result<Completion> {
     if question.trim().is_empty() {
         return Err(Failure::usage("stdin is empty: expected a question")
-            .next("echo 'What is a monad?' | g3 complete"));
+            .hint("echo 'What is a monad?' | g3 complete"));
     }
     let provider = provider::open(&settings.config, &settings.choice)?;
     let messages = [Message::text(MessageRole::User, question)];
@@ -38,7 +38,7 @@ pub async fn run(settings: &AgentSettings, question: &str, bus: Arc<Bus>) -> Res
         session: "complete",
     };
     let mut hear =
-        |delta: Delta<'_>| beside_words(delta).into_iter().for_each(|what| bus.tell(what));
+        |delta: Delta<'_>| beside_words(delta).into_iter().for_each(|what| bus.emit(what));
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
     let reply = tokio::select! {

@@ -28,7 +28,7 @@ pub async fn run(
     let mut work = AgentSession::begin(settings, which, bus.clone(), asker)?;
     let attached = attach::message(template(task), pictures, &settings.cwd);
     for text in attached.notes {
-        bus.tell(EventKind::Notice { level: NoticeLevel::Info, text });
+        bus.emit(EventKind::Notice { level: NoticeLevel::Info, text });
     }
     let message = attached.message;
     let _quiet = QuietInput::begin();

@@ -17,7 +17,7 @@ pub fn parse(text: &str) -> Result<Targets> {
         };
         if !is_target(target) {
             return Err(wrong(directive, &format!("g3 has no target `{target}`"))
-                .next(format!("use g3, {}", TARGETS.join(", "))));
+                .hint(format!("use g3, {}", TARGETS.join(", "))));
         }
         let level: LevelFilter =
             level.parse().map_err(|_| wrong(directive, &format!("invalid level `{level}`")))?;
@@ -33,7 +33,7 @@ fn is_target(text: &str) -> bool {
 fn wrong(directive: &str, why: &str) -> Failure {
     Failure::usage(format!("invalid log filter `{directive}`"))
         .because(why)
-        .next("G3_LOG=info, or `level` in [trace]: off, error, warn, info, debug, trace")
+        .hint("G3_LOG=info, or `level` in [trace]: off, error, warn, info, debug, trace")
 }
 
 #[cfg(test)]

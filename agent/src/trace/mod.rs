@@ -92,7 +92,7 @@ fn open(file: &Path) -> Result<Journal> {
     Journal::open(file).map_err(|why| {
         Failure::usage(format!("cannot write the trace to {}", file.display()))
             .because(why)
-            .next("name a file that can be written: --trace-file FILE, or `file` in [trace]")
+            .hint("name a file that can be written: --trace-file FILE, or `file` in [trace]")
     })
 }
 

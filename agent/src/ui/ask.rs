@@ -75,7 +75,7 @@ impl Asker for TerminalAsker {
             let (input, bus) = (Some(QuestionInput::begin()), self.bus.get());
             let mut open = Open { dropped: dropped.clone(), is_answered: false, input, bus };
             if let Some(bus) = bus {
-                bus.tell(event(&current_call::call_id(), question));
+                bus.emit(event(&current_call::call_id(), question));
             }
             let question = question.clone();
             let answered = tokio::task::spawn_blocking(move || put(&question, &dropped));

@@ -66,7 +66,7 @@ pub fn start(wanted: &ServerStart<'_>) -> Result<(ServerProcess, ChildStdin, Chi
     let Some((program, args)) = wanted.command.split_first() else {
         return Err("it has no command".to_owned());
     };
-    let mut job = Command::new(program, wanted.cwd).args(args).env_clear().dies_with_us();
+    let mut job = Command::new(program, wanted.cwd).args(args).env_clear().kill_on_parent_death();
     job = job.stdin(Stream::Piped);
     for (key, value) in child_env(std::env::vars_os(), &[], ChildKind::Tool) {
         job = job.env(key, value);

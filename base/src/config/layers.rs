@@ -293,7 +293,7 @@ fn unknown(path: &[String], origin: &ValueOrigin) -> Failure {
     let failure = Failure::usage(format!("unknown configuration key `{}`", path.join(".")))
         .because(format!("in {origin}"));
     match keys::nearest(path) {
-        Some(nearest) => failure.next(format!("did you mean `{nearest}`?")),
+        Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
         None => failure,
     }
 }
@@ -306,7 +306,7 @@ fn not_a_section(path: &[String], value: &Value, origin: &ValueOrigin) -> Failur
     {
         return Failure::usage(format!("[providers.{kind}] contains `{key}` directly"))
             .because(format!("{origin} has the old format; each provider now has a name"))
-            .next(format!("write [providers.{kind}.default] above it, and `default_provider = \"{kind}.default\"` in [providers]"));
+            .hint(format!("write [providers.{kind}.default] above it, and `default_provider = \"{kind}.default\"` in [providers]"));
     }
     Failure::usage(format!("`{}` must be a table", path.join(".")))
         .because(format!("{origin} sets it to a value of type {}", value.type_str()))

@@ -103,7 +103,7 @@ pub(super) fn check(servers: &BTreeMap<String, McpServerConfig>) -> Result<()> {
         if let Some(fault) = server.fault() {
             return Err(Failure::usage(format!("invalid server [mcp.{name}]"))
                 .because(fault)
-                .next("command = [\"PROGRAM\", \"ARGUMENT\"], or url = \"https://…\""));
+                .hint("command = [\"PROGRAM\", \"ARGUMENT\"], or url = \"https://…\""));
         }
     }
     Ok(())

@@ -195,7 +195,7 @@ fn check_prices(settings: &[RawSetting]) -> Result<()> {
                 let key = price_of.join(".");
                 return Err(Failure::usage(format!("`{key}` has no `{needed}`"))
                     .because(format!("{} sets only a part of the price", price.origin))
-                    .next(format!("add `{key}.{needed}`: US dollars per million tokens")));
+                    .hint(format!("add `{key}.{needed}`: US dollars per million tokens")));
             }
         }
     }
@@ -245,8 +245,8 @@ fn check_references(providers: &Providers, origins: &BTreeMap<String, ValueOrigi
         let failure = Failure::usage(format!("no such provider: `{reference}`"))
             .because(origin.unwrap_or(key));
         return Err(match known.as_slice() {
-            [] => failure.next("configure one: [providers.TYPE.NAME] in ~/.config/g3/config.toml"),
-            known => failure.next(format!("use one of: {}", known.join(", "))),
+            [] => failure.hint("configure one: [providers.TYPE.NAME] in ~/.config/g3/config.toml"),
+            known => failure.hint(format!("use one of: {}", known.join(", "))),
         });
     }
     Ok(())

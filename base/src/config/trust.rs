@@ -173,7 +173,7 @@ fn read(store: &Path) -> Result<TrustStore> {
     let ours = rustix::process::geteuid().as_raw();
     if meta.uid() != ours || meta.permissions().mode() & 0o022 != 0 {
         return Err(Failure::refused(format!("{} is writable by other users", store.display()))
-            .next(format!("check it, then: chmod 600 {}", store.display())));
+            .hint(format!("check it, then: chmod 600 {}", store.display())));
     }
     serde_json::from_slice(&fs::read(store).or_fail(what)?).or_fail(what)
 }

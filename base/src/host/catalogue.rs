@@ -109,13 +109,13 @@ pub fn find(name: &str) -> Result<PathBuf> {
     let failure = Failure::usage(format!("the local model `{name}` is not on this machine"))
         .because(format!("no such file in {}", directory()?.display()));
     let failure = match (entry(name), nearest(name)) {
-        (Some(entry), _) => failure.next(format!("g3 model pull {}", entry.name)),
-        (None, Some(near)) => failure.next(format!("did you mean `{near}`? g3 model list")),
-        (None, None) => failure.next("g3 model list"),
+        (Some(entry), _) => failure.hint(format!("g3 model pull {}", entry.name)),
+        (None, Some(near)) => failure.hint(format!("did you mean `{near}`? g3 model list")),
+        (None, None) => failure.hint("g3 model list"),
     };
     Err(failure
-        .next("g3 model add FILE --name NAME")
-        .next("or use a hosted model: set ANTHROPIC_API_KEY or OPENAI_API_KEY"))
+        .hint("g3 model add FILE --name NAME")
+        .hint("or use a hosted model: set ANTHROPIC_API_KEY or OPENAI_API_KEY"))
 }
 
 fn nearest(name: &str) -> Option<&'static str> {

@@ -120,7 +120,7 @@ pub fn connect(wanted: &HostQuery) -> Result<UnixStream> {
     start(wanted, &paths)?;
     socket_path::connect(&paths.socket())
         .or_fail(|| "the model host was started but does not answer")
-        .map_err(|failure| failure.next(format!("read {}", paths.log().display())))
+        .map_err(|failure| failure.hint(format!("read {}", paths.log().display())))
 }
 
 fn start(wanted: &HostQuery, paths: &HostPaths) -> Result<()> {
@@ -141,7 +141,7 @@ fn start(wanted: &HostQuery, paths: &HostPaths) -> Result<()> {
         Ok(HostResponse::Error(fault)) => Err(fault.into_failure()),
         Ok(_) | Err(_) => Err(Failure::failed("the model host exited before it could answer")
             .because(tail(&paths.log()))
-            .next(format!("read {}", paths.log().display()))),
+            .hint(format!("read {}", paths.log().display()))),
     }
 }
 
@@ -174,8 +174,8 @@ fn program(wanted: &HostQuery) -> Result<PathBuf> {
     beside.filter(|path| path.is_file()).or_else(|| find_program(PROGRAM)).ok_or_else(|| {
         Failure::usage(format!("the local model needs the program `{PROGRAM}`"))
             .because("it is neither next to this program nor in PATH")
-            .next("cargo build --release -p model")
-            .next("or choose a hosted model: set ANTHROPIC_API_KEY or OPENAI_API_KEY")
+            .hint("cargo build --release -p model")
+            .hint("or choose a hosted model: set ANTHROPIC_API_KEY or OPENAI_API_KEY")
     })
 }
 

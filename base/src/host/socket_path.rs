@@ -30,8 +30,8 @@ impl HostPaths {
         let missing = |e: io::Error| {
             Failure::usage(format!("no such model file: `{}`", model.display()))
                 .because(e)
-                .next("g3 model pull")
-                .next("g3 model list")
+                .hint("g3 model pull")
+                .hint("g3 model list")
         };
         let path = fs::canonicalize(model).map_err(missing)?;
         let meta = fs::metadata(&path).map_err(missing)?;
@@ -115,7 +115,7 @@ fn runtime_directory() -> Result<PathBuf> {
     }
     Err(Failure::failed("no private directory for the model host's socket")
         .because(why)
-        .next("set XDG_RUNTIME_DIR to a directory of yours"))
+        .hint("set XDG_RUNTIME_DIR to a directory of yours"))
 }
 
 fn candidates(runtime: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {

@@ -44,7 +44,7 @@ fn create_one(project: &Project, order: &SessionSpec, after: Vec<Id>) -> Result<
             return Ok(record.id);
         }
     }
-    Err(Failure::refused("no free id was found for this task").next("studio gc"))
+    Err(Failure::refused("no free id was found for this task").hint("studio gc"))
 }
 
 /// The record of a session, but for the id that it gets. Refuses what could not be started.
@@ -67,7 +67,7 @@ pub fn draft(project: &Project, order: &SessionSpec) -> Result<SessionRecord> {
     manner.boxed = manner.boxed && project.config.sandbox.enabled;
     if settings.limits.budget_usd.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
         return Err(Failure::usage("`[studio.limits] budget_usd` must be a non-negative number")
-            .next("give a number, 0 or more"));
+            .hint("give a number, 0 or more"));
     }
     let id = Id::new(&order.task, [0; 4]);
     let wanted = templates.order(&id, &base)?;

@@ -133,10 +133,10 @@ impl Project {
     pub fn is_over(view: &SessionView) -> Failure {
         let what = format!("session `{}` is already {}", view.record.id, view.state.name());
         match &view.way_back {
-            Some(operation) => Failure::refused(what).next(format!("studio undo {operation}")),
+            Some(operation) => Failure::refused(what).hint(format!("studio undo {operation}")),
             None => Failure::refused(what)
                 .because("its data has already been removed by `studio gc`")
-                .next("studio run 'the task'    starts a new session"),
+                .hint("studio run 'the task'    starts a new session"),
         }
     }
 

@@ -68,7 +68,7 @@ pub fn kept_paths(listed: &[String]) -> Result<Vec<PathBuf>> {
         if path.as_os_str().is_empty() || !path.components().all(is_plain) {
             return Err(Failure::usage(format!("invalid `[studio] check_caches`: `{text}`"))
                 .because("it must be the relative path of a directory in the worktree")
-                .next("check_caches = [\"target\"]"));
+                .hint("check_caches = [\"target\"]"));
         }
         Ok(path)
     };
@@ -165,7 +165,7 @@ fn put_aside(
         if !is_ours || !found.is_dir() {
             return Err(Failure::refused(format!("{} exists", place.worktree.display()))
                 .because("studio runs the checks of merged work there, and did not create it")
-                .next("move it away, or set `[studio] worktree`"));
+                .hint("move it away, or set `[studio] worktree`"));
         }
         std::fs::create_dir_all(&trash).or_fail(cannot)?;
         std::fs::rename(&place.worktree, &old.worktree).or_fail(cannot)?;
@@ -232,7 +232,7 @@ fn free_slot(repository: &Repository) -> Result<(u32, Lock)> {
             return Ok((slot, lock));
         }
     }
-    Err(Failure::refused(format!("{MOST} checks are running at the same time")).next("try again"))
+    Err(Failure::refused(format!("{MOST} checks are running at the same time")).hint("try again"))
 }
 
 fn cannot() -> &'static str {

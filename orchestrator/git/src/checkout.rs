@@ -111,7 +111,7 @@ fn refuse_busy(checkout: &Checkout, target: &BranchName) -> Result<()> {
     };
     Err(Failure::refused(format!("`{target}` is being {what}"))
         .because(format!("in {}", checkout.worktree.display()))
-        .next("finish or abort that first"))
+        .hint("finish or abort that first"))
 }
 
 fn refuse_merging(checkout: &Checkout, target: &BranchName) -> Result<()> {
@@ -121,7 +121,7 @@ fn refuse_merging(checkout: &Checkout, target: &BranchName) -> Result<()> {
     };
     Err(Failure::refused(format!("a merge into `{target}` is not finished"))
         .because(format!("{} is there", checkout.git_dir.join(sign).display()))
-        .next("finish it (`git commit`) or abort it (`git merge --abort`) first"))
+        .hint("finish it (`git commit`) or abort it (`git merge --abort`) first"))
 }
 
 /// Locks the index of a checkout. Refuses (3) when somebody holds it.
@@ -139,8 +139,8 @@ pub fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
             Err(Failure::refused("another git process is running in the checkout")
                 .because(format!("{} exists", path.display()))
-                .next("wait for it, then try again")
-                .next(format!("if no git is running: rm '{}'", path.display())))
+                .hint("wait for it, then try again")
+                .hint(format!("if no git is running: rm '{}'", path.display())))
         }
         Err(e) => Err(Failure::failed(format!("cannot write {}", path.display())).because(e)),
     }
@@ -239,8 +239,8 @@ pub fn refuse_unreadable(repository: &Repository, target: Option<&BranchName>) -
 fn unreadable(kind: impl Fn(String) -> Failure, path: &Path, why: &git2::Error) -> Failure {
     kind(format!("the index {} has an unsupported format", path.display()))
         .because(why.message())
-        .next("a split index: git config core.splitIndex false; git update-index --no-split-index")
-        .next("any other: git -c index.version=2 update-index --force-write-index")
+        .hint("a split index: git config core.splitIndex false; git update-index --no-split-index")
+        .hint("any other: git -c index.version=2 update-index --force-write-index")
 }
 
 /// The tree of a commit.

@@ -34,7 +34,7 @@ pub fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> {
     let at = checkout.worktree.display();
     Err(Failure::refused(format!("your changes in {at} would be overwritten"))
         .because(lines.join("\n"))
-        .next(format!("commit, stash or move them; see: git -C '{at}' status --ignored")))
+        .hint(format!("commit, stash or move them; see: git -C '{at}' status --ignored")))
 }
 
 /// Paths whose index entry is not what the branch holds: something is staged, or git was told not

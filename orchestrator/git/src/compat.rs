@@ -24,7 +24,7 @@ pub fn check_supported(settings: &StudioConfig) -> Result<()> {
     let Some((key, _)) = asked.into_iter().find(|(_, on)| *on) else { return Ok(()) };
     Err(Failure::usage(format!("`[studio] {key} = true` is not supported yet"))
         .because("landing neither signs commits nor runs hooks")
-        .next(format!("remove `{key}` from the configuration; use checks instead of hooks")))
+        .hint(format!("remove `{key}` from the configuration; use checks instead of hooks")))
 }
 
 /// The landed paths that the user's git would have filtered (LFS, encryption), a sentence for all.

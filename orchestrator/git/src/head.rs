@@ -53,7 +53,7 @@ pub fn read(git_dir: &Path) -> Result<HeadState> {
 fn unreadable(git_dir: &Path) -> Failure {
     Failure::refused(format!("{} does not say where the agent is", git_dir.join("HEAD").display()))
         .because("it names neither a commit nor a ref that can be read")
-        .next("repair it with git in the session's worktree, e.g. `git checkout -B BRANCH COMMIT`")
+        .hint("repair it with git in the session's worktree, e.g. `git checkout -B BRANCH COMMIT`")
 }
 
 /// A ref's text: its own file, else its line in `packed-refs`.

@@ -86,7 +86,7 @@ fn import_objects(
             let found = found.unwrap_or_else(|| "nothing".to_owned());
             return Err(Failure::refused(format!("the branch `{}` was moved", place.branch))
                 .because(format!("it holds {found}, while the session's work was imported"))
-                .next("try again"));
+                .hint("try again"));
         }
     }
     step("import.moved");
@@ -103,7 +103,7 @@ pub fn check_pointer(place: &SessionRepo) -> Result<bool> {
     let worktree = SafeDir::open(&place.worktree).map_err(|why| {
         Failure::refused(format!("{} is not the session's worktree", place.worktree.display()))
             .because(why)
-            .next("move away what is there, then try again")
+            .hint("move away what is there, then try again")
     })?;
     let path = place.worktree.join(".git");
     let found = worktree.read(".git", 4096).unwrap_or(None);
@@ -115,21 +115,21 @@ pub fn check_pointer(place: &SessionRepo) -> Result<bool> {
                 path.display()
             ))
             .because("the repository was moved since the session began")
-            .next("studio doctor    repairs it"));
+            .hint("studio doctor    repairs it"));
         }
         return Ok(true);
     }
     if worktree.names().is_ok_and(|names| names.is_empty()) {
         return Err(Failure::refused(format!("{} was changed", place.worktree.display()))
             .because("it was emptied; its commits and its newest snapshot are safe")
-            .next(format!("rmdir '{}'    then it counts as gone", place.worktree.display()))
-            .next(format!("studio resume {}    then recreates it", place.id)));
+            .hint(format!("rmdir '{}'    then it counts as gone", place.worktree.display()))
+            .hint(format!("studio resume {}    then recreates it", place.id)));
     }
     let expected = String::from_utf8_lossy(&originals.pointer).trim_end().to_owned();
     Err(Failure::refused(format!("{} was changed", path.display()))
         .because("it pointed to the session's git directory; it now points elsewhere, so nothing in the worktree is read")
-        .next(format!("look at it; to continue: echo '{expected}' > '{}'", path.display()))
-        .next(format!("or drop the session, which can be undone: studio discard {}", place.id)))
+        .hint(format!("look at it; to continue: echo '{expected}' > '{}'", path.display()))
+        .hint(format!("or drop the session, which can be undone: studio discard {}", place.id)))
 }
 
 /// What a person should know before running plain git in a session's worktree: the `.git` file or

@@ -94,7 +94,7 @@ pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
         if checkout.git_dir.join("index.lock").exists() {
             return Err(Failure::refused("another git process is running in the checkout")
                 .because(format!("{} exists", checkout.git_dir.join("index.lock").display()))
-                .next("wait for it, then try again"));
+                .hint("wait for it, then try again"));
         }
         checkout_conflicts::refuse(&checkout, &changes)?;
     }
@@ -113,7 +113,7 @@ fn refuse_endless_patterns(repo: &git2::Repository, changes: &[FileChange]) -> R
         if let Some(line) = patterns::endless(blob.content()) {
             return Err(Failure::refused("a pattern has too many `*` to be matched")
                 .because(format!("{}:{line}", change.path.display()))
-                .next("change it in the session's worktree"));
+                .hint("change it in the session's worktree"));
         }
     }
     Ok(())
@@ -127,7 +127,7 @@ fn refuse_session_branch(repository: &Repository, target: &BranchName) -> Result
         if is_sessions && checkout::head_names(&admin, target) {
             return Err(Failure::refused(format!("`{target}` belongs to a session"))
                 .because("its agent may be moving it")
-                .next("land that session first, or choose another target: --onto BRANCH"));
+                .hint("land that session first, or choose another target: --onto BRANCH"));
         }
     }
     Ok(())

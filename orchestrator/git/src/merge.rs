@@ -101,7 +101,7 @@ pub fn prepare(
     now: jiff::Timestamp,
 ) -> Result<PreparedMerge> {
     let target_tip = repository.tip(target)?.ok_or_else(|| {
-        Failure::not_found(format!("no such branch: `{target}`")).next("git branch --list")
+        Failure::not_found(format!("no such branch: `{target}`")).hint("git branch --list")
     })?;
     let scratch = Quarantine::open(repository)?;
     let repo = &scratch.repo;
@@ -202,7 +202,7 @@ impl CommitMessage {
         let mut full = git2::message_prettify(text, None).or_fail(|| "cannot use the message")?;
         if full.trim().is_empty() {
             return Err(Failure::usage("the commit message is empty")
-                .next("studio accept -m 'what the commit does'"));
+                .hint("studio accept -m 'what the commit does'"));
         }
         if !self.trailers.is_empty() {
             full.push('\n');
@@ -261,8 +261,8 @@ fn fast_forward(
     if !fits {
         return Err(Failure::refused(format!("`{target}` cannot be fast-forwarded"))
             .because("it has commits that the session does not have")
-            .next("studio accept --strategy squash")
-            .next("studio accept --strategy rebase"));
+            .hint("studio accept --strategy squash")
+            .hint("studio accept --strategy rebase"));
     }
     let work = repo.find_commit(refs::oid(&snapshot.work)?).or_fail(cannot)?;
     Ok((work.tree_id(), vec![head]))

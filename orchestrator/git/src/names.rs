@@ -76,7 +76,7 @@ impl BranchTemplate {
         if text.matches("{id}").count() != 1 {
             return Err(Failure::usage(format!("invalid `[studio] branch`: `{text}`"))
                 .because("it must contain `{id}` once, so that every session has its own branch")
-                .next("branch = \"studio/{id}\""));
+                .hint("branch = \"studio/{id}\""));
         }
         BranchName::parse(&text.replace("{id}", "task-abcd"))?;
         Ok(BranchTemplate(text.to_owned()))
@@ -123,7 +123,7 @@ impl WorktreeTemplate {
         }
         Err(Failure::usage(format!("invalid `[studio] worktree`: `{text}`"))
             .because("it must be an absolute path, or begin with `{parent}/`, and its last part must contain `{id}`")
-            .next(format!("worktree = \"{DEFAULT_WORKTREE}\"")))
+            .hint(format!("worktree = \"{DEFAULT_WORKTREE}\"")))
     }
 
     /// Whether the user chose no other place.

@@ -251,7 +251,7 @@ fn pipe(packer: Packer, indexer: Command, input: Vec<u8>) -> Result<String> {
     let said = text_of(errors);
     Err(Failure::failed("cannot bring objects into the repository")
         .because(format!("{said}\n{}", output.error_text()).trim())
-        .next("check the disk space, and that `.git` is writable; then try again"))
+        .hint("check the disk space, and that `.git` is writable; then try again"))
 }
 
 fn text_of(mut file: std::fs::File) -> String {

@@ -242,8 +242,8 @@ fn in_doubt(id: &str, doubt: &UnreadableOperation) -> Failure {
     let shown = base::text::printable(id);
     Failure::refused(format!("`{shown}` cannot be undone"))
         .because(doubt.sentence())
-        .next("studio operations")
-        .next("a newer studio may be able to read it; repair or remove a damaged line by hand")
+        .hint("studio operations")
+        .hint("a newer studio may be able to read it; repair or remove a damaged line by hand")
 }
 
 /// The log, locked: nobody else changes anything that is recorded in it.
@@ -317,14 +317,14 @@ impl OperationLog {
                 true => nothing.because("its data has already been removed by `studio gc`"),
                 false => nothing,
             }
-            .next("studio operations"));
+            .hint("studio operations"));
         };
         if let Some(doubt) = self.entries.doubt(id) {
             return Err(in_doubt(id, doubt));
         }
         let found = self.intents().find(|intent| intent.id == id).ok_or_else(|| {
             let shown = base::text::printable(id);
-            Failure::not_found(format!("no such operation: `{shown}`")).next("studio operations")
+            Failure::not_found(format!("no such operation: `{shown}`")).hint("studio operations")
         })?;
         if undoable(&found) {
             return Ok(found.clone());
@@ -355,7 +355,7 @@ impl OperationLog {
         match self.entries.unreadable.iter().find(|line| line.line.after > at) {
             Some(doubt) => Err(Failure::refused("cannot determine the last operation")
                 .because(doubt.sentence())
-                .next(format!("studio undo {}    undoes this one", last.id))),
+                .hint(format!("studio undo {}    undoes this one", last.id))),
             None => Ok(()),
         }
     }

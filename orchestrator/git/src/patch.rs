@@ -220,7 +220,7 @@ pub fn from_top(prefix: &Path, typed: &OsStr) -> Result<OsString> {
                     "`{}` is outside the repository",
                     Path::new(typed).display()
                 ))
-                .next("name paths relative to the current directory"));
+                .hint("name paths relative to the current directory"));
             }
         }
     }

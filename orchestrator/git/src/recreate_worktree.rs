@@ -110,7 +110,7 @@ fn fill(place: &SessionRepo, desk: &Path, work: &str, staged: &str) -> Result<()
         if !output.ok() {
             return Err(Failure::failed(cannot())
                 .because(output.error_text())
-                .next("check the disk space (`df .`), then try again"));
+                .hint("check the disk space (`df .`), then try again"));
         }
     }
     let pointer = Originals::load(&place.git_dir)?.pointer;

@@ -107,7 +107,7 @@ pub fn update_own(repository: &Repository, changes: &[RefChange], why: &str) -> 
             let found = found.unwrap_or_else(|| "nothing".to_owned());
             Err(Failure::refused(format!("{name} was changed by someone else"))
                 .because(format!("it holds {found}"))
-                .next("studio doctor"))
+                .hint("studio doctor"))
         }
     }
 }

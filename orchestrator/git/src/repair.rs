@@ -154,7 +154,7 @@ pub fn refuse_another(place: &SessionRepo) -> Result<()> {
     let what = format!("{} belongs to another repository", place.worktree.display());
     Err(Failure::refused(what)
         .because(format!("it points to {}; is this a copy?", target.display()))
-        .next(format!(
+        .hint(format!(
             "studio -C '{}' list",
             target.ancestors().nth(4).unwrap_or(&target).display()
         )))

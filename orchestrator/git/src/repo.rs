@@ -49,7 +49,7 @@ impl Repository {
         let common_dir = common_dir_of(&git_dir)?;
         if common_dir.to_str().is_none() {
             return Err(Failure::usage("the path of this repository is not UTF-8")
-                .next("rename the directory, or bind-mount it under another name"));
+                .hint("rename the directory, or bind-mount it under another name"));
         }
         refuse_formats(&common_dir)?;
         let repo = open_owned(&common_dir)?;
@@ -157,7 +157,7 @@ impl Repository {
                 let shown = base::text::printable(name);
                 let failure =
                     Failure::not_found(format!("no such branch, tag or commit: `{shown}`"))
-                        .next("git branch --all");
+                        .hint("git branch --all");
                 Err(match why.code() {
                     git2::ErrorCode::NotFound => failure,
                     _ => failure.because(why.message()),
@@ -180,8 +180,8 @@ fn find_git_dir(from: &Path) -> Result<PathBuf> {
             git2::ErrorCode::NotFound => failure,
             _ => failure.because(why.message()),
         }
-        .next("git init && git commit --allow-empty -m start")
-        .next("studio -C DIR …")
+        .hint("git init && git commit --allow-empty -m start")
+        .hint("studio -C DIR …")
     })?;
     canonical(&found)
 }
@@ -217,7 +217,7 @@ fn open_owned(path: &Path) -> Result<git2::Repository> {
             let top = if path.ends_with(".git") { path.parent().unwrap_or(path) } else { path };
             return Failure::usage(format!("{shown} belongs to another user"))
                 .because("git and studio do not read such repositories unless you allow it")
-                .next(format!("git config --global --add safe.directory '{}'", top.display()));
+                .hint(format!("git config --global --add safe.directory '{}'", top.display()));
         }
         Failure::usage(format!("cannot open the repository {shown}")).because(why.message())
     })
@@ -235,14 +235,14 @@ fn refuse_formats(common_dir: &Path) -> Result<()> {
     }
     if is("extensions.refstorage", "reftable") {
         return Err(unsupported("a repository with reftable refs", "libgit2 cannot read them")
-            .next("git refs migrate --ref-format=files"));
+            .hint("git refs migrate --ref-format=files"));
     }
     let promisor = config.entries(Some("^remote\\..*\\.promisor$")).is_ok_and(|mut entries| {
         entries.next().and_then(std::result::Result::ok).is_some_and(|e| e.value() == Ok("true"))
     });
     if promisor || config.get_string("extensions.partialclone").is_ok() {
         return Err(unsupported("a partial clone", "objects may be missing at any moment")
-            .next("clone it again without --filter"));
+            .hint("clone it again without --filter"));
     }
     Ok(())
 }
@@ -252,7 +252,7 @@ fn refuse_sparse_index(here: &git2::Repository) -> Result<()> {
     let on = |key| config.get_bool(key).unwrap_or(false);
     if on("index.sparse") && on("core.sparsecheckout") {
         return Err(unsupported("a checkout with a sparse index", "libgit2 cannot read it")
-            .next("git sparse-checkout reapply --no-sparse-index"));
+            .hint("git sparse-checkout reapply --no-sparse-index"));
     }
     Ok(())
 }
@@ -264,7 +264,7 @@ fn unsupported(what: &str, why: &str) -> Failure {
 fn no_commit() -> Failure {
     Failure::refused("this repository has no commit yet")
         .because("a session starts from a commit")
-        .next("git commit --allow-empty -m start")
+        .hint("git commit --allow-empty -m start")
 }
 
 /// The user's checkout. A bare repository has none; a separate git directory shows it only to
@@ -294,5 +294,5 @@ fn main_checkout(
     }
     Err(Failure::usage("cannot find the main checkout of this repository")
         .because(format!("{} is not inside it", common_dir.display()))
-        .next("run studio in the main checkout"))
+        .hint("run studio in the main checkout"))
 }

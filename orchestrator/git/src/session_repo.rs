@@ -108,7 +108,7 @@ impl Originals {
             std::fs::read(dir.join(name)).map_err(|why| {
                 Failure::failed(format!("the record of this session's `{name}` is gone"))
                     .because(why)
-                    .next("studio doctor")
+                    .hint("studio doctor")
             })
         };
         Ok(Originals {

@@ -251,8 +251,8 @@ fn older(place: &SessionRepo, home: &ImportedWork, name: &str) -> Failure {
              does not",
             home.head
         ))
-        .next(format!("git diff {} {name}    shows what", place.branch))
-        .next(format!("studio resume {}    recreates the worktree from the last commit", place.id))
+        .hint(format!("git diff {} {name}    shows what", place.branch))
+        .hint(format!("studio resume {}    recreates the worktree from the last commit", place.id))
 }
 
 /// What a snapshot consists of.
@@ -365,8 +365,8 @@ pub fn refuse_left_out(snapshot: &Snapshot, worktree: &Path) -> Result<()> {
     }
     Err(Failure::refused("some files would not land")
         .because(lines.join("\n"))
-        .next(format!("ignore or remove it in {}", worktree.display()))
-        .next("or land it too: studio accept --include PATH"))
+        .hint(format!("ignore or remove it in {}", worktree.display()))
+        .hint("or land it too: studio accept --include PATH"))
 }
 
 impl OmissionReason {

@@ -117,7 +117,7 @@ fn listed(door: &Git, args: &[&str]) -> Result<(Vec<PathBuf>, String)> {
     if output.timed_out {
         return Err(Failure::failed(cannot())
             .because(format!("`git {command}` took longer than {} s", LONGEST.as_secs()))
-            .next("look for a pattern with many `*` in its .gitignore files"));
+            .hint("look for a pattern with many `*` in its .gitignore files"));
     }
     let said = output.error_text();
     if !output.ok() {
@@ -155,7 +155,7 @@ fn refuse_endless_attributes(changes: &Changes, worktree: &Path) -> Result<()> {
                         "{}:{line}: the pattern has too many `*` to be matched",
                         file.display()
                     ))
-                    .next(format!("change it in {}", worktree.display())));
+                    .hint(format!("change it in {}", worktree.display())));
             }
         }
     }
@@ -219,7 +219,7 @@ fn add(
             Err(why) => {
                 return Err(Failure::failed(cannot())
                     .because(format!("{}: {}", path.display(), why.message()))
-                    .next("check the disk space (`df .`), then try again"));
+                    .hint("check the disk space (`df .`), then try again"));
             }
         }
     }

@@ -338,7 +338,7 @@ fn rename(moving: &DirectoryMove) -> Result<()> {
     if moving.to.symlink_metadata().is_ok() {
         return Err(Failure::refused(fail())
             .because(format!("{} exists", moving.to.display()))
-            .next("move that away, then try again"));
+            .hint("move that away, then try again"));
     }
     fs::rename(&moving.from, &moving.to).or_fail(fail)?;
     base::files::sync_dir(to).and_then(|()| base::files::sync_dir(from)).or_fail(fail)

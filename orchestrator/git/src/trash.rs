@@ -204,7 +204,7 @@ fn moved_on(repository: &Repository, landing: &TargetUpdate, found: Option<Strin
     let found = found.unwrap_or_else(|| "nothing".to_owned());
     Failure::refused(format!("`{}` has changed since the work landed", landing.target))
         .because(format!("it is at {found}, not at {after}"))
-        .next(revert)
+        .hint(revert)
 }
 
 /// Refuses when a part cannot go back because something stands there, or because its trash is
@@ -214,7 +214,7 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
         if is_lost(repository, undone, moving) {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
                 .because(format!("{} was deleted by `studio gc`", moving.to.display()))
-                .next(format!(
+                .hint(format!(
                     "its commits may still exist: git log {}…",
                     kept_prefix(&undone.id)
                 )));
@@ -222,7 +222,7 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
         if !is_registration(repository, moving) && moving.from.symlink_metadata().is_ok() {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
                 .because(format!("{} exists again", moving.from.display()))
-                .next("move it away, then try again"));
+                .hint("move it away, then try again"));
         }
     }
     Ok(())

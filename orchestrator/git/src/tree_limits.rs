@@ -44,7 +44,7 @@ pub fn refuse(repo: &git2::Repository, commit: &str, target: &git2::Tree<'_>) ->
     };
     Err(Failure::refused("the session's work cannot be checked out")
         .because(format!("{problem}, in commit {}", base::text::head(commit, 12)))
-        .next("undo that commit in the session's worktree, e.g. `git reset --hard HEAD~1`"))
+        .hint("undo that commit in the session's worktree, e.g. `git reset --hard HEAD~1`"))
 }
 
 /// What a tree holds with all that is below it.

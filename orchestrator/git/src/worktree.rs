@@ -81,7 +81,7 @@ pub fn make_at(
     if finished.exists() || place.git_dir.exists() {
         return Err(Failure::refused(format!("session `{}` already has a worktree", place.id))
             .because(place.worktree.display().to_string())
-            .next("studio list"));
+            .hint("studio list"));
     }
     let admin_dir = register(repository, &place)?;
     match equip(repository, branches, &place) {
@@ -98,7 +98,7 @@ pub fn make_at(
 pub fn unmake(repository: &Repository, place: &SessionRepo) -> Result<()> {
     if finished_mark(place).exists() {
         return Err(Failure::refused(format!("the worktree of `{}` is in use", place.id))
-            .next(format!("studio discard {}", place.id)));
+            .hint(format!("studio discard {}", place.id)));
     }
     let _lock = lock(repository)?;
     let admin = admin_dir_of(repository, &place.worktree)?;
@@ -283,7 +283,7 @@ pub fn check_out(place: &SessionRepo, commit: &str) -> Result<()> {
     }
     Err(Failure::failed(format!("cannot check files out into {}", place.worktree.display()))
         .because(output.error_text())
-        .next("check the disk space (`df .`), then try again"))
+        .hint("check the disk space (`df .`), then try again"))
 }
 
 /// g3's files, and worktrees in the main checkout, ignored without touching the user's
@@ -340,7 +340,7 @@ pub fn refuse_symlink(parent: &Path) -> Result<()> {
 fn leads_away(parent: &Path) -> Failure {
     Failure::refused(format!("{} is not a directory of this repository", parent.display()))
         .because("it is a file or a symlink; worktrees would be written somewhere else")
-        .next(format!("remove it, or set `[studio] worktree`; see: ls -ld '{}'", parent.display()))
+        .hint(format!("remove it, or set `[studio] worktree`; see: ls -ld '{}'", parent.display()))
 }
 
 /// Refuses (2) a branch name that git has no room for: a branch called `studio` blocks `studio/<id>`.
@@ -352,8 +352,8 @@ pub fn refuse_blocked_branch(repo: &git2::Repository, place: &SessionRepo) -> Re
             let short = name.trim_start_matches("refs/heads/");
             return Err(Failure::usage(format!("the branch `{short}` blocks `{}`", place.branch))
                 .because("git cannot have a branch and branches below its name")
-                .next(format!("git branch -m {short} {short}-old"))
-                .next("or set `[studio] branch`, e.g. to \"agents/{id}\""));
+                .hint(format!("git branch -m {short} {short}-old"))
+                .hint("or set `[studio] branch`, e.g. to \"agents/{id}\""));
         }
     }
     Ok(())

@@ -92,8 +92,8 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     compat::check_supported(&context.config.studio)?;
     if args.message.as_ref().is_some_and(|text| text.trim().is_empty()) {
         return Err(Failure::usage("the commit message is empty")
-            .next("studio accept -m 'what the commit does'")
-            .next("or omit -m to let a model write it"));
+            .hint("studio accept -m 'what the commit does'")
+            .hint("or omit -m to let a model write it"));
     }
     let can = |state: &SessionState| match state {
         SessionState::Ready => true,
@@ -173,11 +173,11 @@ pub fn one(
         let refused = match state.is_active() || state == SessionState::Queued {
             true => Failure::refused(what)
                 .because("its agent is still running")
-                .next(format!("studio logs {id} -f"))
-                .next(format!("studio stop {id}")),
+                .hint(format!("studio logs {id} -f"))
+                .hint(format!("studio stop {id}")),
             false => Failure::refused(format!("session `{id}` is in use"))
                 .because("another command is landing, discarding or reading it")
-                .next(format!("wait for it, then: studio status {id}")),
+                .hint(format!("wait for it, then: studio status {id}")),
         };
         return Err(refused.into());
     };

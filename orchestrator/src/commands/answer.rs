@@ -26,7 +26,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let always = args.always;
     if always && !allow {
         return Err(Failure::usage("--always cannot be used with deny")
-            .next("studio answer ID allow --always"));
+            .hint("studio answer ID allow --always"));
     }
     let view =
         context.find(id.as_deref(), |state| matches!(state, SessionState::Waiting { .. }))?;
@@ -38,7 +38,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     )? {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
             .because("it is not waiting for an answer")
-            .next(format!("studio status {id}")));
+            .hint(format!("studio status {id}")));
     }
     match context.json {
         true => {
@@ -56,7 +56,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 /// `[ID] [N] allow|deny`.
 fn parse(words: &[String]) -> Result<(Option<String>, Option<u32>, bool)> {
     let wrong = |what: String| {
-        Err(Failure::usage(what).next("studio answer ID allow").next("studio answer ID 2 deny"))
+        Err(Failure::usage(what).hint("studio answer ID allow").hint("studio answer ID 2 deny"))
     };
     let Some((last, before)) = words.split_last() else { return wrong("no answer given".into()) };
     let allow = match last.as_str() {

@@ -43,7 +43,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if !brought.work.is_changed() {
         return Err(Failure::refused(format!("session `{id}` has nothing to check"))
             .because("its worktree is the same as its base")
-            .next(format!("studio send {id} 'what to do'")));
+            .hint(format!("studio send {id} 'what to do'")));
     }
     let checks = if args.checks.is_empty() { &view.record.checks } else { &args.checks };
     let results = checked(&context, &view, checks, &brought.work)?;
@@ -59,8 +59,8 @@ fn in_use(view: &SessionView) -> Failure {
     let id = &view.record.id;
     Failure::refused(format!("session `{id}` is {}", view.state.name()))
         .because("its agent is running, or another command uses it")
-        .next(format!("studio logs {id} -f"))
-        .next(format!("studio stop {id}"))
+        .hint(format!("studio logs {id} -f"))
+        .hint(format!("studio stop {id}"))
 }
 
 fn refuse(view: &SessionView) -> Result<()> {
@@ -73,7 +73,7 @@ fn refuse(view: &SessionView) -> Result<()> {
     }
     if !view.facts.story.has_worktree {
         return Err(Failure::refused(format!("session `{id}` has no worktree yet"))
-            .next(format!("studio resume {id}")));
+            .hint(format!("studio resume {id}")));
     }
     Ok(())
 }

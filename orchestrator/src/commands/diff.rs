@@ -141,7 +141,7 @@ fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChange
         }
         (None, Some(why)) => Err(why),
         (None, None) => Err(Failure::refused(format!("session `{id}` has no changes yet"))
-            .next(format!("studio logs {id} -f"))),
+            .hint(format!("studio logs {id} -f"))),
     }
 }
 
@@ -294,6 +294,6 @@ fn with_tool(comparison: &Comparison, paths: &[OsString], name: Option<&str>) ->
         Some(0 | 1) => Ok(0),
         code => Err(Failure::failed("the difftool failed")
             .because(format!("`git difftool` ended with exit code {}", code.unwrap_or_default()))
-            .next("git difftool --tool-help    lists the tools")),
+            .hint("git difftool --tool-help    lists the tools")),
     }
 }

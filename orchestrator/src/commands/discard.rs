@@ -64,7 +64,7 @@ pub fn drop_all(context: &CommandContext, views: &[SessionView]) -> Result<Strin
         let lock = context.lock_soon(id)?.ok_or_else(|| {
             Failure::refused(format!("session `{id}` is in use"))
                 .because("another command is using it")
-                .next("try again")
+                .hint("try again")
         })?;
         refuse(&context.view(id)?)?;
         locks.extend([lock, context.store.without_shell(id)?]);
@@ -99,8 +99,8 @@ fn refuse_none(context: &CommandContext, ids: &[String]) -> Result<()> {
     let names: Vec<&str> = open.iter().map(|view| view.record.id.as_str()).collect();
     let failure = Failure::usage("no session given");
     Err(match names.first() {
-        Some(first) => failure.because(names.join(", ")).next(format!("studio discard {first}")),
-        None => failure.because("no open session").next("studio list --all"),
+        Some(first) => failure.because(names.join(", ")).hint(format!("studio discard {first}")),
+        None => failure.because("no open session").hint("studio list --all"),
     })
 }
 
@@ -111,6 +111,6 @@ fn agreed(view: &SessionView) -> Result<bool> {
     confirm::yes(&format!("{id} is {state}: stop it and discard it?")).ok_or_else(|| {
         Failure::refused(format!("session `{id}` is {state}"))
             .because("its agent is running")
-            .next(format!("studio discard --yes {id}"))
+            .hint(format!("studio discard --yes {id}"))
     })
 }

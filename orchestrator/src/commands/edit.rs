@@ -31,11 +31,11 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     if args.checks.is_empty() && args.added.is_empty() && !args.no_checks {
         return Err(Failure::usage("nothing to change")
-            .next("studio edit ID --check 'cargo test'")
-            .next("studio edit ID --no-checks"));
+            .hint("studio edit ID --check 'cargo test'")
+            .hint("studio edit ID --no-checks"));
     }
     if args.checks.iter().chain(&args.added).any(|line| line.trim().is_empty()) {
-        return Err(Failure::usage("a check is empty").next("studio edit ID --no-checks"));
+        return Err(Failure::usage("a check is empty").hint("studio edit ID --no-checks"));
     }
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let id = &view.record.id;
@@ -47,7 +47,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if lock.is_none() || view.state.is_active() {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
             .because("its checks cannot be changed while its agent is running")
-            .next(format!("studio stop {id}")));
+            .hint(format!("studio stop {id}")));
     }
     let keeps = args.checks.is_empty() && !args.no_checks;
     let mut commands = if keeps { view.record.checks.clone() } else { args.checks.clone() };

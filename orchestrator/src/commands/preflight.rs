@@ -65,7 +65,7 @@ fn reports(row: &AgentRow, agent: &str, limits: &record::RunLimits) -> Result<()
         Some((flag, _)) if row.protocol == AgentProtocol::Command => {
             Err(Failure::usage(format!("{flag} cannot be used with agent `{agent}`"))
                 .because("an agent with the protocol `command` reports no turns, tokens or cost")
-                .next("--timeout SECONDS"))
+                .hint("--timeout SECONDS"))
         }
         Some(_) | None => Ok(()),
     }

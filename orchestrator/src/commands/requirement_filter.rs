@@ -59,7 +59,7 @@ impl RequirementFilter {
                     Failure::new(FailureKind::NotFound, format!("no such requirement: `{id}`"));
                 return Err(nothing
                     .because(format!("it is not in {}", self.file.display()))
-                    .next("studio trace"));
+                    .hint("studio trace"));
             }
         }
         let rows = rows(&requirements, &landings);
@@ -84,7 +84,7 @@ fn requirements(directory: &Path, file: &Path) -> Result<Vec<Requirement>> {
     let text = std::fs::read_to_string(&path).map_err(|why| {
         Failure::usage(format!("cannot read the requirements in {}", file.display()))
             .because(why)
-            .next("name the file: --file FILE")
+            .hint("name the file: --file FILE")
     })?;
     let section = document::current(&text).unwrap_or(&text);
     requirement::read(section).map_err(|unclear| {

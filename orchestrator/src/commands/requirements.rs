@@ -36,7 +36,7 @@ pub fn read(path: &Path) -> Result<Requirements> {
     let wrong = |what: String| {
         Failure::usage(format!("cannot read the requirements in {}", path.display()))
             .because(what)
-            .next("write one list item per requirement: `- R1: what must hold`")
+            .hint("write one list item per requirement: `- R1: what must hold`")
     };
     let bytes = input::read(path, MOST).map_err(|e| wrong(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|e| {

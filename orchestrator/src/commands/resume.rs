@@ -120,8 +120,8 @@ pub fn wake_with(context: &CommandContext, id: &Id, given: ResumeInput) -> Resul
     let busy = || {
         Failure::refused(format!("session `{id}` is at work"))
             .because("another process holds its lock")
-            .next(format!("studio logs {id} -f"))
-            .next(format!("studio stop {id}"))
+            .hint(format!("studio logs {id} -f"))
+            .hint(format!("studio stop {id}"))
     };
     {
         let _lock = context.lock_soon(id)?.ok_or_else(busy)?;
@@ -140,7 +140,7 @@ pub fn wake_with(context: &CommandContext, id: &Id, given: ResumeInput) -> Resul
                 "session `{id}` has reached its limit of {what}"
             ))
             .because("limits apply to all runs of a session together")
-            .next(format!("studio resume {id} {flag}")));
+            .hint(format!("studio resume {id} {flag}")));
         }
         context.repository.remember_checkout()?;
         let mut writer = context.store.writer(id, context.clock)?;

@@ -179,7 +179,7 @@ fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
     if held.is_some() && args.file.is_some() {
         return Err(Failure::usage("--requirements cannot be used with --tasks")
             .because("the tasks of a list name their own requirements")
-            .next("give the tasks themselves: studio run --requirements FILE 'one' 'two'"));
+            .hint("give the tasks themselves: studio run --requirements FILE 'one' 'two'"));
     }
     let mut orders = Vec::new();
     for task in &args.tasks {
@@ -193,9 +193,9 @@ fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
     }
     if orders.is_empty() {
         return Err(Failure::usage("no task is given")
-            .next("studio run 'add a test for the parser'")
-            .next("studio run --tasks FILE")
-            .next("studio run --requirements FILE"));
+            .hint("studio run 'add a test for the parser'")
+            .hint("studio run --tasks FILE")
+            .hint("studio run --requirements FILE"));
     }
     for order in &mut orders {
         take_flags(order, args);
@@ -220,14 +220,14 @@ fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
 fn refuse_bad_task(task: &str) -> Result<()> {
     let try_this = "studio run 'your task'";
     if task.trim().is_empty() {
-        return Err(Failure::usage("the task is empty").next(try_this));
+        return Err(Failure::usage("the task is empty").hint(try_this));
     }
     if task.len() > LONGEST_TASK {
         return Err(Failure::usage(format!("the task has more than {LONGEST_TASK} bytes"))
-            .next("put it into a file in the repository and name that file in the task"));
+            .hint("put it into a file in the repository and name that file in the task"));
     }
     if task.contains('\0') {
-        return Err(Failure::usage("the task contains a NUL byte").next(try_this));
+        return Err(Failure::usage("the task contains a NUL byte").hint(try_this));
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let view = context.find(Some(&args.id), |_| true)?;
     let text = args.text.join(" ");
     if text.trim().is_empty() {
-        return Err(Failure::usage("the message is empty").next("studio send ID 'what to do'"));
+        return Err(Failure::usage("the message is empty").hint("studio send ID 'what to do'"));
     }
     let id = &view.record.id;
     let live = is_heard(&context, id, &text)?;

@@ -29,7 +29,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         let id = &record.id;
         return Err(Failure::refused(format!("session `{id}` has no worktree"))
             .because(format!("it is {}", view.state.name()))
-            .next(format!("studio status {id}")));
+            .hint(format!("studio status {id}")));
     }
     let command = match args.command.as_slice() {
         [] => vec![std::env::var("SHELL").unwrap_or_else(|_| "sh".to_owned())],

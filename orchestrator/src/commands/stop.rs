@@ -34,7 +34,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if let Some(view) = views.iter().find(|view| !can(&view.state)) {
         let id = &view.record.id;
         let what = format!("session `{id}` is not running: it is {}", view.state.name());
-        return Err(Failure::refused(what).next(format!("studio status {id}")));
+        return Err(Failure::refused(what).hint(format!("studio status {id}")));
     }
     for view in &views {
         ask(&context, &view.record.id)?;
@@ -75,7 +75,7 @@ pub fn ask(context: &CommandContext, id: &Id) -> Result<()> {
         }
         pause();
     }
-    Err(Failure::failed(format!("session `{id}` does not answer")).next("studio doctor"))
+    Err(Failure::failed(format!("session `{id}` does not answer")).hint("studio doctor"))
 }
 
 /// Waits until a session's run has ended and its lock is free.
@@ -88,7 +88,7 @@ pub fn wait(context: &CommandContext, id: &Id) -> Result<SessionView> {
         }
         if Instant::now() > until {
             return Err(
-                Failure::failed(format!("session `{id}` did not stop")).next("studio doctor")
+                Failure::failed(format!("session `{id}` did not stop")).hint("studio doctor")
             );
         }
         pause();

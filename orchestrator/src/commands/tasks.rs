@@ -30,7 +30,7 @@ pub fn read(path: &Path) -> Result<Vec<SessionSpec>> {
         .collect();
     if orders.is_empty() {
         return Err(Failure::usage(format!("no open task in {}", path.display()))
-            .next("write one list item per task: `- what to do`"));
+            .hint("write one list item per task: `- what to do`"));
     }
     Ok(orders)
 }
@@ -41,7 +41,7 @@ pub fn refused(path: &Path, mistakes: &[TaskFileError]) -> Failure {
         mistakes.iter().map(|it| format!("{}:{}: {}", path.display(), it.line, it.what)).collect();
     Failure::usage(format!("invalid task list {}; nothing was started", path.display()))
         .because(lines.join("\n"))
-        .next("TOML: [[task]] with text = \"what to do\"; Markdown: `- what to do`")
+        .hint("TOML: [[task]] with text = \"what to do\"; Markdown: `- what to do`")
 }
 
 /// What is to be started for a task. One that waits for a task that is ticked off need not wait.

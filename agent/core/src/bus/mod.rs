@@ -34,7 +34,7 @@ impl Bus {
     }
 
     /// Something happened.
-    pub fn tell(&self, what: EventKind) {
+    pub fn emit(&self, what: EventKind) {
         traced::event(&what);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.seq += 1;

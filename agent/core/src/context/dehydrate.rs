@@ -59,7 +59,7 @@ impl Conversation {
                 "fragment {id} has {} tokens, and {free} are free",
                 fragment.estimated_tokens
             ))
-            .next("/compact makes room"));
+            .hint("/compact makes room"));
         }
         let Fragment { fragment_id, messages, .. } = fragment;
         self.note(ConversationEntry::Rehydrated { fragment: fragment_id, messages })

@@ -101,7 +101,7 @@ impl PersonaDirs {
         if !is_name(name) {
             return Err(Failure::usage(format!("invalid agent name `{name}`"))
                 .because("use letters, digits, `-` and `_`")
-                .next("g3 --list-agents"));
+                .hint("g3 --list-agents"));
         }
         let mut found = self.each(name)?.into_iter();
         let Some(first) = found.next() else { return Err(self.unknown(name)) };
@@ -183,8 +183,8 @@ impl PersonaDirs {
         let failure = near
             .iter()
             .take(3)
-            .fold(failure, |failure, (_, near)| failure.next(format!("g3 --agent {near}")));
-        failure.next("g3 --list-agents")
+            .fold(failure, |failure, (_, near)| failure.hint(format!("g3 --agent {near}")));
+        failure.hint("g3 --list-agents")
     }
 
     /// The role that a persona plays here: its words, with those for the languages that it finds,

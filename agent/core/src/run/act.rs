@@ -42,7 +42,7 @@ impl AgentSession {
         let is_own = stronger.is_none();
         let bound = stronger.unwrap_or(&self.model);
         let bus = self.bus.clone();
-        let tell: OnEvent = Arc::new(move |what| bus.tell(what));
+        let tell: OnEvent = Arc::new(move |what| bus.emit(what));
         let plain = bound.facts().small;
         let offered = self.offered_to(bound);
         let resources = || SharedResources {
@@ -84,7 +84,7 @@ impl AgentSession {
             limits: self.limits,
             inbox: &inbox,
             keep: &|| kept_texts(&kept),
-            tell,
+            on_event: tell,
             cancel,
         };
         match act {

@@ -237,7 +237,7 @@ impl AgentSession {
 
     fn tell_start(&self, settings: &AgentSettings) {
         let facts = self.facts();
-        self.bus.tell(EventKind::Start {
+        self.bus.emit(EventKind::Start {
             session: self.session.id.to_string(),
             provider: facts.provider.clone(),
             model: facts.model.clone(),
@@ -249,7 +249,7 @@ impl AgentSession {
 
     /// Something that the user should know.
     pub fn warn(&self, text: String) {
-        self.bus.tell(EventKind::Notice { level: NoticeLevel::Warning, text });
+        self.bus.emit(EventKind::Notice { level: NoticeLevel::Warning, text });
     }
 
     /// Files and terminals are held by somebody outside as well.
@@ -307,11 +307,11 @@ impl AgentSession {
 
     fn tell_end(&self, ended: RunOutcome) -> RunOutcome {
         if let Some(error) = ended.error() {
-            self.bus.tell(error);
+            self.bus.emit(error);
         }
         let (turns, usage) = (self.talk.turns(), self.talk.usage());
         let (status, exit) = (ended.status, ended.status.exit());
-        self.bus.tell(EventKind::End { status, exit, turns, usage });
+        self.bus.emit(EventKind::End { status, exit, turns, usage });
         ended
     }
 
@@ -390,7 +390,7 @@ impl AgentSession {
         if self.options.acd
             && let Some(detail) = self.talk.dehydrate(Clock::from_env().stamp())?
         {
-            self.bus.tell(EventKind::Thinned { detail });
+            self.bus.emit(EventKind::Thinned { detail });
         }
         Ok(())
     }
@@ -432,7 +432,7 @@ impl AgentSession {
 /// Tells the user what they should know.
 fn warner(bus: &Arc<Bus>) -> Arc<dyn Fn(String) + Send + Sync> {
     let bus = bus.clone();
-    Arc::new(move |text| bus.tell(EventKind::Notice { level: NoticeLevel::Warning, text }))
+    Arc::new(move |text| bus.emit(EventKind::Notice { level: NoticeLevel::Warning, text }))
 }
 
 /// Where writes need no question: the git work tree around the working directory, or only that.

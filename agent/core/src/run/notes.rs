@@ -62,7 +62,7 @@ impl AgentSession {
             session: self.session.id.as_str(),
         };
         let mut hear = |delta: Delta<'_>| {
-            beside_words(delta).into_iter().for_each(|what| self.bus.tell(what));
+            beside_words(delta).into_iter().for_each(|what| self.bus.emit(what));
         };
         let asked = tokio::time::timeout(TIME, self.model.provider.ask(&request, &mut hear));
         let reply = tokio::select! {
@@ -76,7 +76,7 @@ impl AgentSession {
             }
             Err(_) => return self.warn("no notes were taken: it took too long".to_owned()),
         };
-        self.bus.tell(EventKind::Usage { usage: reply.usage });
+        self.bus.emit(EventKind::Usage { usage: reply.usage });
         if let Err(failure) =
             self.talk.noted(SideUsage { model: None, calls: 1, usage: reply.usage })
         {
@@ -86,7 +86,7 @@ impl AgentSession {
         let args = json!({ "notes": notes });
         let outcome = dispatch::run(Profile::G3, "remember", &args, &self.place).await;
         let level = if outcome.ok { NoticeLevel::Info } else { NoticeLevel::Warning };
-        self.bus.tell(EventKind::Notice { level, text: outcome.text });
+        self.bus.emit(EventKind::Notice { level, text: outcome.text });
     }
 
     /// The notes of a reply: its words, or what it wanted to note with the tool after all.

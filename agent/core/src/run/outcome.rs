@@ -24,7 +24,7 @@ impl RunOutcome {
 
     /// The failure as it is shown where g3 ends with it: with how the session goes on.
     pub fn into_failure(self) -> Option<Failure> {
-        self.failure.map(|failure| self.resume.into_iter().fold(failure, Failure::next))
+        self.failure.map(|failure| self.resume.into_iter().fold(failure, Failure::hint))
     }
 
     /// The failure as an event.
@@ -36,14 +36,14 @@ impl RunOutcome {
 
 /// Tells a run that failed before it began.
 pub fn tell_failure(bus: &Bus, failure: &Failure) {
-    bus.tell(error(failure, std::iter::empty()));
+    bus.emit(error(failure, std::iter::empty()));
     let (exit, usage) = (failure.exit_code(), Usage::default());
     let status = if failure.kind == FailureKind::Interrupted {
         RunStatus::Cancelled
     } else {
         RunStatus::Failed
     };
-    bus.tell(EventKind::End { status, exit, turns: 0, usage });
+    bus.emit(EventKind::End { status, exit, turns: 0, usage });
 }
 
 fn error(failure: &Failure, resume: impl Iterator<Item = String>) -> EventKind {
@@ -58,6 +58,6 @@ fn error(failure: &Failure, resume: impl Iterator<Item = String>) -> EventKind {
     };
     let why = failure.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let text = format!("{}{why}", failure.what);
-    let next = failure.next.iter().cloned().chain(resume).collect();
+    let next = failure.hints.iter().cloned().chain(resume).collect();
     EventKind::Error { kind: kind.to_owned(), text, next }
 }

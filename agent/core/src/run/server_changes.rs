@@ -11,7 +11,7 @@ impl AgentSession {
         let Some(hub) = self.place.mcp.clone() else { return };
         if let Some(text) = hub.news() {
             self.model.offer_instead(|name| hub.owns(name), hub.offered());
-            self.bus.tell(EventKind::Notice { level: NoticeLevel::Info, text });
+            self.bus.emit(EventKind::Notice { level: NoticeLevel::Info, text });
         }
     }
 }

@@ -168,7 +168,7 @@ impl Parent {
             (None, _) => (AgentRole { own: None, ..own.clone() }, Vec::new()),
             (Some(_), Some(we)) => {
                 return Err(Failure::usage(format!("`{we}` lets only agents like itself work"))
-                    .next("leave `agent` out"));
+                    .hint("leave `agent` out"));
             }
             (Some(name), None) => {
                 let places = &self.settings.personas;

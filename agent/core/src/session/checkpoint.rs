@@ -162,7 +162,7 @@ impl Checkpoints {
             let names: Vec<String> = theirs.iter().map(|path| shown(path)).collect();
             return Err(Failure::refused("files were changed after the agent wrote them")
                 .because(names.join(", "))
-                .next("commit or move your changes, then try again"));
+                .hint("commit or move your changes, then try again"));
         }
         self.restore(&first.before, &ours)?;
         self.append(&CheckpointLine::Undone { turn: first.turn })?;

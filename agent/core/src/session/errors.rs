@@ -54,7 +54,7 @@ impl ErrorRecord {
         self.task = clean(&self.task);
         self.what = clean(&failure.what);
         self.why = failure.reason().as_deref().map(clean);
-        self.next = failure.next.iter().chain(resume).map(|next| clean(next)).collect();
+        self.next = failure.hints.iter().chain(resume).map(|next| clean(next)).collect();
         self
     }
 

@@ -33,7 +33,7 @@ pub fn post(session_dir: &Path, text: &str) -> Result<()> {
     }
     if text.len() as u64 > LONGEST {
         let what = format!("the message has {} bytes, and {LONGEST} is the most", text.len());
-        return Err(Failure::usage(what).next("put it into a file and send the file's name"));
+        return Err(Failure::usage(what).hint("put it into a file and send the file's name"));
     }
     let folder = folder(session_dir);
     fs::create_dir_all(&folder).or_fail(|| format!("cannot make {}", folder.display()))?;

@@ -43,7 +43,7 @@ impl Session {
     pub fn create(cwd: &Path, task: &str) -> Result<Session> {
         base::user_dirs::workspace_state(cwd)
             .or_fail(|| "cannot create the session")
-            .map_err(|failure| failure.next("set HOME or XDG_STATE_HOME"))?;
+            .map_err(|failure| failure.hint("set HOME or XDG_STATE_HOME"))?;
         let all = sessions_dir(cwd);
         make_dir(&all).or_fail(|| format!("cannot make {}", all.display()))?;
         let random = random();
@@ -104,16 +104,16 @@ impl Session {
         let id = &self.id;
         Err(match begun {
             Some(name) => Failure::usage(format!("session `{id}` belongs to the agent `{name}`"))
-                .next(format!("g3 --agent {name} --resume {id}")),
+                .hint(format!("g3 --agent {name} --resume {id}")),
             None => Failure::usage(format!("session `{id}` was started without --agent"))
-                .next(format!("g3 --resume {id}")),
+                .hint(format!("g3 --resume {id}")),
         })
     }
 
     fn locked(id: Id, dir: PathBuf) -> Result<Session> {
         let Some(lock) = lock(&dir.join("lock")).or_fail(|| "cannot lock the session")? else {
             return Err(Failure::failed(format!("session `{id}` is in use by another g3"))
-                .next("end that one, or start another: g3 --new-session"));
+                .hint("end that one, or start another: g3 --new-session"));
         };
         Ok(Session { id, dir, _lock: lock })
     }
@@ -149,15 +149,15 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
             match import::can_be_imported(cwd) {
                 true => none
                     .because("the sessions in .g3/sessions are not taken for yours by themselves")
-                    .next("g3 sessions import, if you started them"),
-                false => none.next("start one: g3 TASK"),
+                    .hint("g3 sessions import, if you started them"),
+                false => none.hint("start one: g3 TASK"),
             }
         });
     };
     if wanted.is_empty() {
         return Err(Failure::usage("the session's id is empty")
-            .next("g3 sessions list")
-            .next("g3 --resume, for the latest"));
+            .hint("g3 sessions list")
+            .hint("g3 --resume, for the latest"));
     }
     if let Some(exact) = known.iter().find(|id| id.as_str() == wanted) {
         return Ok(exact.clone());
@@ -166,12 +166,12 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
     match (fitting.next(), fitting.next()) {
         (Some(id), None) => Ok(id.clone()),
         (None, _) => {
-            Err(Failure::usage(format!("no such session: `{wanted}`")).next("g3 sessions list"))
+            Err(Failure::usage(format!("no such session: `{wanted}`")).hint("g3 sessions list"))
         }
         (Some(a), Some(b)) => {
             Err(Failure::usage(format!("several sessions begin with `{wanted}`"))
                 .because(format!("{a}, {b} …"))
-                .next("give more characters of the id"))
+                .hint("give more characters of the id"))
         }
     }
 }
@@ -229,7 +229,7 @@ pub fn refuse_links(cwd: &Path) -> Result<()> {
     if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
         return Err(Failure::usage(format!("{} is a symbolic link", dir.display()))
             .because("g3 writes there, in the directory that it works in")
-            .next(format!("rm {}", dir.display())));
+            .hint(format!("rm {}", dir.display())));
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ pub struct Agent<'a> {
     /// What must outlive a compaction (the todo list).
     pub keep: &'a (dyn Fn() -> Option<String> + Send + Sync),
     /// Who hears what happens.
-    pub tell: OnEvent,
+    pub on_event: OnEvent,
     /// Set when the user cancels.
     pub cancel: CancellationToken,
 }
@@ -174,7 +174,7 @@ fn next(reply: &Reply) -> Next {
         StopReason::Refused => Next::Fail(
             Failure::failed("the model refused to continue")
                 .because(last_words(&reply.message))
-                .next("say it in other words, or use another model: --model NAME"),
+                .hint("say it in other words, or use another model: --model NAME"),
         ),
         StopReason::Calls | StopReason::Done | StopReason::Length if called => Next::Ask,
         StopReason::Length => Next::Prompt(
@@ -202,7 +202,7 @@ async fn ask_with_room(
     spent: &mut UsageMeter,
 ) -> TurnResult<Option<Reply>> {
     if let Some(detail) = talk.thin()? {
-        (agent.tell)(EventKind::Thinned { detail });
+        (agent.on_event)(EventKind::Thinned { detail });
     }
     if talk.is_full() {
         let Some(usage) = prepare::compact(talk, agent).await? else { return Ok(None) };
@@ -229,7 +229,7 @@ fn answered(asked: Result<Reply, ProviderError>) -> TurnResult<Option<Reply>> {
 
 /// Asks the model once. What was heard before the user cancelled stays in the conversation.
 async fn ask(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Reply, ProviderError> {
-    (agent.tell)(EventKind::Turn { n: talk.turns() + 1 });
+    (agent.on_event)(EventKind::Turn { n: talk.turns() + 1 });
     let heard = Mutex::new(String::new());
     let mut hear = |delta: Delta<'_>| hear(agent, &heard, delta);
     let request = ChatRequest {
@@ -260,11 +260,11 @@ fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
     match delta {
         Delta::Text(text) => {
             heard.push_str(text);
-            (agent.tell)(EventKind::Text { text: text.to_owned() });
+            (agent.on_event)(EventKind::Text { text: text.to_owned() });
         }
-        Delta::Reasoning(text) => (agent.tell)(EventKind::Reasoning { text: text.to_owned() }),
+        Delta::Reasoning(text) => (agent.on_event)(EventKind::Reasoning { text: text.to_owned() }),
         Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => {
-            beside_words(delta).into_iter().for_each(|what| (agent.tell)(what));
+            beside_words(delta).into_iter().for_each(|what| (agent.on_event)(what));
         }
     }
 }
@@ -293,8 +293,8 @@ pub fn overhead(system: &str, tools: &[ToolDefinition]) -> u64 {
 }
 
 fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
-    (agent.tell)(EventKind::Usage { usage: reply.usage });
-    (agent.tell)(EventKind::Context { used: talk.window.used(), limit: talk.window.limit() });
+    (agent.on_event)(EventKind::Usage { usage: reply.usage });
+    (agent.on_event)(EventKind::Context { used: talk.window.used(), limit: talk.window.limit() });
 }
 
 /// The sentence and the way out for a provider's error.
@@ -305,10 +305,10 @@ fn failure(error: &ProviderError) -> TurnError {
         | ProviderError::Busy { .. }
         | ProviderError::Overloaded(_) => (failure, Some("wait, then resume with: g3 --resume")),
         ProviderError::TooLong(_) => (failure, Some("start a new session: g3 --new-session")),
-        ProviderError::Rejected(_) => (failure.next("g3 config show --origin"), None),
+        ProviderError::Rejected(_) => (failure.hint("g3 config show --origin"), None),
         ProviderError::Unreachable(_) => {
             let check = "check the network, and the provider's base_url: g3 config show --origin";
-            (failure.next(check), Some("then resume with: g3 --resume"))
+            (failure.hint(check), Some("then resume with: g3 --resume"))
         }
         ProviderError::Broken(_) | ProviderError::Cancelled => {
             (failure, Some("resume with: g3 --resume"))

@@ -15,7 +15,7 @@ pub fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
     let mut heard = false;
     for (name, text) in agent.inbox.waiting() {
         if talk.steer(&name, &text)? {
-            (agent.tell)(EventKind::Notice {
+            (agent.on_event)(EventKind::Notice {
                 level: NoticeLevel::Info,
                 text: format!("received: {text}"),
             });
@@ -51,9 +51,9 @@ pub async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Optio
     if text.trim().is_empty() {
         text = last_words(talk);
     }
-    (agent.tell)(EventKind::Usage { usage });
+    (agent.on_event)(EventKind::Usage { usage });
     let detail = talk.compact(&Summary { text, usage }, (agent.keep)())?;
-    (agent.tell)(EventKind::Compacted { detail });
+    (agent.on_event)(EventKind::Compacted { detail });
     Ok(Some(usage))
 }
 
@@ -79,7 +79,8 @@ async fn summarise(
             max_output: summary_length(agent),
             session: agent.session,
         };
-        let mut hear = |delta: Delta<'_>| beside_words(delta).into_iter().for_each(&*agent.tell);
+        let mut hear =
+            |delta: Delta<'_>| beside_words(delta).into_iter().for_each(&*agent.on_event);
         let reply = tokio::select! {
             () = agent.cancel.cancelled() => return Err(ProviderError::Cancelled),
             asked = agent.provider.ask(&request, &mut hear) => asked?,

@@ -87,7 +87,7 @@ pub async fn run_tool_calls(
     for call in calls.iter().copied().chain(excess) {
         let (id, name) = (call.id.clone(), call.name.clone());
         let args = call.malformed.clone().map_or_else(|| call.args.clone(), Value::String);
-        (agent.tell)(EventKind::ToolStart { id, name, args });
+        (agent.on_event)(EventKind::ToolStart { id, name, args });
     }
     let made = calls.len() + excess.len();
     let not_run = calls.split_off(calls.len().min(MOST_RUN));
@@ -124,7 +124,7 @@ pub async fn run_tool_calls(
     let mut limit = None;
     while let Some((call, outcome, is_watched, took)) = running.next().await {
         if let Some(bill) = &outcome.bill {
-            (agent.tell)(EventKind::Usage { usage: bill.usage });
+            (agent.on_event)(EventKind::Usage { usage: bill.usage });
             talk.noted(bill.clone())?;
         }
         let (next, diff) = (outcome.next.clone(), outcome.diff.clone());
@@ -135,7 +135,7 @@ pub async fn run_tool_calls(
         result.text.extend(next.map(|next| format!("\n\n{next}")));
         talk.answer(result)?;
         let ms = took.as_millis() as u64;
-        (agent.tell)(EventKind::ToolEnd { id, name, ok, text, ms, diff });
+        (agent.on_event)(EventKind::ToolEnd { id, name, ok, text, ms, diff });
     }
     let text = format!(
         "not run: the reply made {made} calls, and {MOST_RUN} of one reply are run at most. Make \
@@ -153,7 +153,7 @@ pub async fn run_tool_calls(
     }
     for call in not_run.into_iter().chain(excess) {
         let (id, name, text) = (call.id.clone(), call.name.clone(), text.clone());
-        (agent.tell)(EventKind::ToolEnd { id, name, ok: false, text, ms: 0, diff: None });
+        (agent.on_event)(EventKind::ToolEnd { id, name, ok: false, text, ms: 0, diff: None });
     }
     talk.close_results();
     Ok(limit)
@@ -217,7 +217,7 @@ async fn run_one(agent: &Agent<'_>, call: &ToolCall) -> ToolOutput {
             "cancelled by the user before it started",
         );
     }
-    let (tell, id) = (agent.tell.clone(), call.id.clone());
+    let (tell, id) = (agent.on_event.clone(), call.id.clone());
     let hear = Arc::new(move |text: &str| {
         tell(EventKind::ToolOutput { id: id.clone(), text: text.to_owned() });
     });

@@ -30,7 +30,7 @@ struct Target<'a> {
 pub fn act(bus: &A11yBus, act: &ControlAction) -> Result<ControlResult> {
     if act.name.is_none() && act.automation_id.is_none() && act.role.is_none() {
         let failure = Failure::usage("nothing says which control is meant");
-        return Err(failure.next("give its name, its automation id or its role"));
+        return Err(failure.hint("give its name, its automation id or its role"));
     }
     let tree = ControlTree::of(bus, &act.look, tree::active_title().as_deref())?;
     let Some(node) = found(bus, &tree, act) else {

@@ -114,6 +114,6 @@ fn within<T>(
 fn none(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
     Failure::failed("no accessibility bus")
         .because(why)
-        .next("install at-spi2-core and restart the desktop session")
-        .next("look at a picture of the screen instead")
+        .hint("install at-spi2-core and restart the desktop session")
+        .hint("look at a picture of the screen instead")
 }

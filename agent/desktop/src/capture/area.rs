@@ -10,7 +10,7 @@ pub fn output(known: &[(String, Area)], name: &str) -> Result<Area> {
         let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
         Failure::not_found(format!("no such output: `{name}`"))
             .because(format!("the outputs are: {}", names.join(", ")))
-            .next("leave `display` out for the whole desktop")
+            .hint("leave `display` out for the whole desktop")
     })
 }
 

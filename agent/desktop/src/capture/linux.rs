@@ -24,7 +24,7 @@ fn of_x11(wanted: &CaptureTarget) -> Result<Picture> {
         let open = desk.find(window)?;
         if open.told.minimized {
             let failure = Failure::failed(format!("`{}` is not shown", open.told.title));
-            return Err(failure.because("it is minimized").next("restore it first"));
+            return Err(failure.because("it is minimized").hint("restore it first"));
         }
         let shows = part(open.told.area, wanted.area, desk.area())?;
         return crate::picture::told(desk.grab_window(&open, shows)?, shows, wanted, "x11");

@@ -23,7 +23,7 @@ impl X11Display {
         self.managed()?;
         let Some(id) = self.active() else {
             let failure = Failure::failed("no window is active");
-            return Err(failure.next("click into a window first"));
+            return Err(failure.hint("click into a window first"));
         };
         let title = self.title(id);
         if self.is_maximized(id) {
@@ -42,7 +42,7 @@ impl X11Display {
             if Instant::now() > end {
                 let why = "the window manager did not do it within 3 s";
                 let failure = Failure::failed(format!("`{title}` cannot be maximized"));
-                return Err(failure.because(why).next("it may be a dialog of a fixed size"));
+                return Err(failure.because(why).hint("it may be a dialog of a fixed size"));
             }
             pause(LOOK)?;
         }

@@ -69,7 +69,7 @@ impl Host {
         let _ = std::fs::remove_file(&socket);
         let model = model();
         let job = env
-            .job(env!("CARGO_BIN_EXE_g3-model"), env.home())
+            .command(env!("CARGO_BIN_EXE_g3-model"), env.home())
             .arg("--model")
             .arg(model)
             .arg("--socket")

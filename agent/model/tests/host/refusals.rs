@@ -39,10 +39,10 @@ fn file(env: &TestEnv, bytes: &[u8]) -> PathBuf {
 /// The host refuses the file with these words, on stderr and to whoever started it.
 fn refuses(env: &TestEnv, model: &Path, more: &[&str], words: &str) {
     let socket = env.home().join("s");
-    let job = env.job(env!("CARGO_BIN_EXE_g3-model"), env.home());
+    let job = env.command(env!("CARGO_BIN_EXE_g3-model"), env.home());
     let job = job.arg("--model").arg(model).arg("--socket").arg(&socket).args(more);
-    let ran = env.run_job(job);
-    ran.exits(2).says(words);
+    let ran = env.run_command(job);
+    ran.exits(2).output_contains(words);
     let told: HostResponseLine = serde_json::from_str(&ran.out).unwrap();
     let HostResponse::Error(fault) = told.what else { panic!("{told:?}") };
     assert_eq!(fault.kind, HostFaultKind::Rejected);

@@ -123,7 +123,7 @@ async fn a_host_that_dies_is_a_broken_reply_and_a_refusal_says_what_to_try() {
     let (refusing, _asked) = provider(vec![HostResponse::Error(fault)]);
     let (reply, _) = ask(&refusing, &[Message::text(MessageRole::User, "hi")]).await;
     let failure = reply.unwrap_err().failure();
-    assert_eq!(failure.next, ["close other programs"]);
+    assert_eq!(failure.hints, ["close other programs"]);
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ impl Listener {
         let taken = |why: std::io::Error| {
             Failure::failed(format!("cannot listen on port {port} of this machine"))
                 .because(why)
-                .next("end the program that uses it, or choose another: --port N")
+                .hint("end the program that uses it, or choose another: --port N")
         };
         let first = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(taken)?;
         let port = first.local_addr().map_err(taken)?.port();

@@ -67,8 +67,8 @@ impl OauthLogin {
         let Some(tokens) = store.read()? else {
             return Err(Failure::usage(format!("no login for {}", workspace.host))
                 .because(format!("`{}` has use_oauth = true", workspace.reference))
-                .next(workspace.command())
-                .next("or take a token: `token` instead of `use_oauth`"));
+                .hint(workspace.command())
+                .hint("or take a token: `token` instead of `use_oauth`"));
         };
         let inner = Inner { workspace, store, held: Mutex::new(tokens), clock: Clock::from_env() };
         Ok(OauthLogin { inner: Arc::new(inner), under_way: Mutex::default() })

@@ -38,7 +38,7 @@ pub async fn sign_in(
     let Ok(answer) = tokio::time::timeout(patience(), listener.answer(&begun.state)).await else {
         return Err(Failure::failed("timed out waiting for the browser")
             .because(format!("waited {} s", patience().as_secs_f64()))
-            .next(workspace.command()));
+            .hint(workspace.command()));
     };
     let code = match answer {
         Callback::Code(visit) => visit.code,

@@ -54,7 +54,7 @@ impl TokenStore {
     pub fn of(host: &str) -> Result<TokenStore> {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let home =
-            home.ok_or_else(|| Failure::usage("no home directory for the login").next("set HOME"))?;
+            home.ok_or_else(|| Failure::usage("no home directory for the login").hint("set HOME"))?;
         Ok(TokenStore::below(&home.join(".g3/oauth"), host))
     }
 
@@ -84,7 +84,7 @@ impl TokenStore {
         if !meta.is_file() || meta.uid() != ours || meta.mode() & 0o077 != 0 {
             return Err(Failure::refused(what())
                 .because("it must be your own file, readable only by you")
-                .next(format!("chmod 600 {}", self.file.display())));
+                .hint(format!("chmod 600 {}", self.file.display())));
         }
         let content: Content =
             serde_json::from_slice(&fs::read(&self.file).or_fail(what)?).or_fail(what)?;

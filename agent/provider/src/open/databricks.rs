@@ -21,14 +21,14 @@ pub(super) fn open(
 ) -> Result<HostedProvider> {
     if entry.use_oauth && (entry.token.is_some() || entry.api_key_command.is_some()) {
         return Err(Failure::usage(format!("`{}` has use_oauth and a token", wanted.reference))
-            .next("omit one of them"));
+            .hint("omit one of them"));
     }
     let host = host(entry, &wanted.reference)?;
     let key = if entry.use_oauth { None } else { Some(token(entry, wanted)?) };
     let model = wanted.model("databricks", entry.model.as_deref())?;
     if !model.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
         return Err(Failure::usage(format!("`{model}` is not a serving endpoint name"))
-            .next("name one like databricks-claude-sonnet-4-5"));
+            .hint("name one like databricks-claude-sonnet-4-5"));
     }
     let path = format!("/serving-endpoints/{model}/invocations");
     let base = BaseUrl { url: &host, variable: None };
@@ -71,7 +71,7 @@ fn manner(
         }
         (Some(_), _) => Err(Failure::usage(format!("`{reference}` sets reasoning_effort"))
             .because("models of Anthropic think by tokens")
-            .next("set `thinking_budget_tokens` instead")),
+            .hint("set `thinking_budget_tokens` instead")),
     }
 }
 
@@ -94,7 +94,7 @@ fn host(entry: &DatabricksConfig, reference: &str) -> Result<String> {
     let host = entry.host.clone().or_else(|| std::env::var("DATABRICKS_HOST").ok());
     let host = host.filter(|host| !host.trim().is_empty()).ok_or_else(|| {
         Failure::usage(format!("`{reference}` has no workspace"))
-            .next("set `host` to its address, or DATABRICKS_HOST")
+            .hint("set `host` to its address, or DATABRICKS_HOST")
     })?;
     let host = host.trim().trim_end_matches('/');
     Ok(if host.contains("://") { host.to_owned() } else { format!("https://{host}") })
@@ -109,5 +109,5 @@ fn token(entry: &DatabricksConfig, wanted: &ProviderRequest<'_>) -> Result<crate
     };
     sources
         .need()
-        .map_err(|failure| failure.next("or sign in: `use_oauth = true`, then g3 login databricks"))
+        .map_err(|failure| failure.hint("or sign in: `use_oauth = true`, then g3 login databricks"))
 }

@@ -41,7 +41,7 @@ pub async fn fetch(wanted: &Download<'_>) -> Result<()> {
     let locked = Lock::try_take(&beside(wanted.target, ".lock"));
     let Some(_lock) = locked.or_fail(|| cannot(wanted))? else {
         return Err(Failure::refused("this model is already being downloaded")
-            .next("wait for the other `g3 model pull`"));
+            .hint("wait for the other `g3 model pull`"));
     };
     let client = client(wanted.url).or_fail(|| cannot(wanted))?;
     let bar = bar(wanted.bytes);
@@ -146,7 +146,7 @@ fn check(wanted: &Download<'_>, half: &Path) -> Result<()> {
     let _ = fs::remove_file(half);
     Err(Failure::failed("the downloaded file is not the expected model and was deleted")
         .because(format!("its SHA-256 is {found}, expected {}", wanted.sha256))
-        .next("g3 model pull    downloads it again"))
+        .hint("g3 model pull    downloads it again"))
 }
 
 /// The SHA-256 of a file, in hex.
@@ -198,14 +198,14 @@ fn broke_off(wanted: &Download<'_>, half: &Path, why: &str) -> Failure {
     let failure = Failure::failed(cannot(wanted)).because(why);
     match length(half) {
         0 => ways_out(failure),
-        have => failure.next(format!("g3 model pull    resumes at {} MB", have / 1_000_000)),
+        have => failure.hint(format!("g3 model pull    resumes at {} MB", have / 1_000_000)),
     }
 }
 
 fn ways_out(failure: Failure) -> Failure {
     failure
-        .next("download the file on another machine, then: g3 model add FILE --name NAME")
-        .next("another URL of the same file: g3 model pull --from URL")
+        .hint("download the file on another machine, then: g3 model add FILE --name NAME")
+        .hint("another URL of the same file: g3 model pull --from URL")
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {
@@ -314,6 +314,6 @@ mod tests {
         pull(&first, &target, &pinned()).await.unwrap();
         let failure = pull(&first, &dir.path().join("b"), &pinned()).await.unwrap_err();
         assert!(failure.to_string().contains("404"), "{failure}");
-        assert!(!failure.next.is_empty());
+        assert!(!failure.hints.is_empty());
     }
 }

@@ -42,7 +42,7 @@ pub fn run(args: &UndoArgs) -> Result<()> {
         let what = "nothing to undo";
         return Err(Failure::failed(what)
             .because(format!("no records in {}", state.display()))
-            .next("name another session with --session, another directory with --cwd"));
+            .hint("name another session with --session, another directory with --cwd"));
     };
     print(&if args.json { format!("{}\n", report(&taken)) } else { told(&taken) })
 }

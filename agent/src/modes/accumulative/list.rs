@@ -33,7 +33,7 @@ impl RequirementList {
             Err(planner::requirement::AmbiguousRequirements::Twice(id)) => {
                 let file = list.path();
                 Err(Failure::usage(format!("two requirements in {} are {id}", file.display()))
-                    .next("change one of the numbers"))
+                    .hint("change one of the numbers"))
             }
             Err(planner::requirement::AmbiguousRequirements::Empty) | Ok(_) => Ok(list),
         }
@@ -55,7 +55,7 @@ impl RequirementList {
         looked.and_then(|()| self.write(&whole)).map_err(|why| {
             Failure::failed(format!("cannot write {}", self.path().display()))
                 .because(why)
-                .next("the requirement is kept, and written with the next one")
+                .hint("the requirement is kept, and written with the next one")
         })?;
         self.known = whole;
         self.pending.clear();

@@ -195,7 +195,7 @@ fn wire_error(failure: Failure) -> Error {
         Some(why) => format!("{}: {why}", failure.what),
         None => failure.what.clone(),
     };
-    let data = serde_json::json!({"exit": failure.exit_code(), "try": failure.next});
+    let data = serde_json::json!({"exit": failure.exit_code(), "try": failure.hints});
     let mut error = Error::internal_error().data(data);
     error.message = message;
     error
@@ -310,7 +310,7 @@ impl Host {
     ) -> Result<SetSessionModeResponse> {
         let id = &request.mode_id.0;
         let Some(mode) = PermissionMode::parse(id) else {
-            return Err(Failure::usage(format!("no such mode: `{id}`")).next("auto, ask, plan"));
+            return Err(Failure::usage(format!("no such mode: `{id}`")).hint("auto, ask, plan"));
         };
         let open = self.find(&request.session_id.0)?;
         let mut work = open.work.lock().await;
@@ -321,7 +321,7 @@ impl Host {
     fn find(&self, id: &str) -> Result<Arc<OpenSession>> {
         self.opened().get(id).cloned().ok_or_else(|| {
             Failure::not_found(format!("there is no open session `{id}`"))
-                .next("session/new or session/load")
+                .hint("session/new or session/load")
         })
     }
 
@@ -374,7 +374,7 @@ impl Host {
     fn enter(&self, request: &PromptRequest) -> Result<Entered> {
         let open = self.find(&request.session_id.0)?;
         let work = open.work.clone().try_lock_owned().map_err(|_| {
-            Failure::refused("the session is at work").next("wait for its end, or session/cancel")
+            Failure::refused("the session is at work").hint("wait for its end, or session/cancel")
         })?;
         let cancel = CancellationToken::new();
         *open.cancel.lock().unwrap_or_else(PoisonError::into_inner) = cancel.clone();

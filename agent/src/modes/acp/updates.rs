@@ -132,7 +132,7 @@ impl Asker for AcpAsker {
             let id = current_call::call_id();
             let Some(session) = self.session.get().cloned() else { return PermissionAnswer::No };
             if let Some(bus) = self.bus.get() {
-                bus.tell(ask::event(&id, question));
+                bus.emit(ask::event(&id, question));
             }
             let title = format!("{} ({})", question.what, question.why);
             let mut fields = ToolCallUpdateFields::new().title(title);

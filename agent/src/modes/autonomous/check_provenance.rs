@@ -29,7 +29,7 @@ pub fn refuse_strangers(session_dir: &Path, checks: &[String], given: &[String])
     }
     Err(Failure::usage("this run contains checks that were not given on this machine")
         .because(strange.join("; "))
-        .next("review them; to run them, give each one again: --check LINE"))
+        .hint("review them; to run them, give each one again: --check LINE"))
 }
 
 fn mark(session_dir: &Path, checks: &[String]) -> Option<PathBuf> {

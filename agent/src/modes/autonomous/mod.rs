@@ -207,20 +207,20 @@ impl Run<'_> {
         let again = format!("g3 --autonomous --resume {}", self.work.session.id);
         let failure = failure.map(|failure| match status {
             RunStatus::NotApproved => {
-                failure.next(format!("{again} --max-turns {}", self.rounds.most + 3))
+                failure.hint(format!("{again} --max-turns {}", self.rounds.most + 3))
             }
             RunStatus::Done | RunStatus::Failed | RunStatus::Limit | RunStatus::Cancelled => {
-                failure.next(format!("{again}    resumes it"))
+                failure.hint(format!("{again}    resumes it"))
             }
         });
         let ended = RunOutcome::new(status, failure);
         if let Some(error) = ended.error() {
-            self.bus.tell(error);
+            self.bus.emit(error);
         }
-        self.bus.tell(report::ended(status, &self.rounds));
+        self.bus.emit(report::ended(status, &self.rounds));
         let cost = self.cost();
         let (exit, turns, usage) = (status.exit(), cost.turns, cost.usage);
-        self.bus.tell(EventKind::End { status, exit, turns, usage });
+        self.bus.emit(EventKind::End { status, exit, turns, usage });
         ended
     }
 

@@ -33,7 +33,7 @@ impl Run<'_> {
     /// The player's part. A part that fails is tried again with the reason, then left to the coach.
     pub async fn play(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
         let of = (n, self.rounds.most);
-        self.bus.tell(report::playing(of.0, of.1, &self.work.facts().model));
+        self.bus.emit(report::playing(of.0, of.1, &self.work.facts().model));
         let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
         let prompt = prompts::play(&self.contract, of, before);
         let asked = self.work.talk.request();
@@ -70,7 +70,7 @@ impl Run<'_> {
     /// The checks.
     pub async fn check(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
         if !self.contract.checks.is_empty() {
-            self.bus.tell(report::checking(n, self.rounds.most));
+            self.bus.emit(report::checking(n, self.rounds.most));
         }
         let logs = self.work.session.dir.join(format!("checks/round-{n}"));
         let seconds = self.coach.config.studio.limits.check_seconds.unwrap_or(CHECK_SECONDS);
@@ -110,7 +110,7 @@ impl Run<'_> {
         };
         self.note(RoundNote::Judged { round: n, verdict, why, cost })?;
         let round = self.round(n);
-        self.bus.tell(report::judged((n, self.rounds.most), &round));
+        self.bus.emit(report::judged((n, self.rounds.most), &round));
         Ok(None)
     }
 
@@ -135,7 +135,7 @@ impl Run<'_> {
         let open = move || AgentSession::child_session(&settings, (&session, &name), bus, asker);
         let mut work = off_loop(open).await?;
         work.limits = UsageLimits { turns: work.limits.turns, ..left };
-        self.bus.tell(report::judging(of.0, of.1, &work.facts().model));
+        self.bus.emit(report::judging(of.0, of.1, &work.facts().model));
         let since = Instant::now();
         let ended =
             work.part(Message::text(MessageRole::User, message), cancel.child_token()).await;
@@ -179,7 +179,7 @@ impl Run<'_> {
     }
 
     fn warn(&self, text: String) {
-        self.bus.tell(EventKind::Notice { level: NoticeLevel::Warning, text });
+        self.bus.emit(EventKind::Notice { level: NoticeLevel::Warning, text });
     }
 }
 

@@ -49,15 +49,15 @@ impl ResumableRun {
             None => {
                 let mut all = session::list(cwd)?.into_iter().map(|id| id.to_string());
                 all.find(|id| dir.join(id).join(JOURNAL).exists()).ok_or_else(|| {
-                    Failure::usage("no autonomous run to resume").next("g3 --autonomous")
+                    Failure::usage("no autonomous run to resume").hint("g3 --autonomous")
                 })?
             }
         };
         match ResumableRun::at(&dir.join(&id))? {
             Some(found) => Ok((id, found)),
             None => Err(Failure::usage(format!("session `{id}` is not an autonomous run"))
-                .next(format!("g3 --resume {id}"))
-                .next("g3 --autonomous")),
+                .hint(format!("g3 --resume {id}"))
+                .hint("g3 --autonomous")),
         }
     }
 }

@@ -69,7 +69,7 @@ impl PromptedPair {
         if text.trim() == GO_ON {
             return Err(Failure::usage("this session has no requirements yet")
                 .because("there is nothing to resume")
-                .next("state the requirements, one item per line"));
+                .hint("state the requirements, one item per line"));
         }
         self.pair.contract(text.to_owned(), &[])
     }

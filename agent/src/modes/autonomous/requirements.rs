@@ -38,10 +38,10 @@ pub fn text(flag: Option<&str>, cwd: &Path) -> Result<String> {
 pub fn of(text: &str) -> Result<Vec<Requirement>> {
     read(section(text)).map_err(|unclear| match unclear {
         AmbiguousRequirements::Empty => Failure::usage("the requirements are empty")
-            .next("write them as a list to requirements.md, one per line"),
+            .hint("write them as a list to requirements.md, one per line"),
         AmbiguousRequirements::Twice(id) => {
             Failure::usage(format!("two requirements have the id {id}"))
-                .next("change one of the ids")
+                .hint("change one of the ids")
         }
     })
 }
@@ -54,8 +54,8 @@ pub fn section(text: &str) -> &str {
 fn missing(file: &Path) -> Failure {
     Failure::usage("no requirements")
         .because(format!("no such file: {}", file.display()))
-        .next("write them to requirements.md, one item per line")
-        .next("g3 --autonomous --requirements \"what must hold\"")
+        .hint("write them to requirements.md, one item per line")
+        .hint("g3 --autonomous --requirements \"what must hold\"")
 }
 
 fn text_of(file: &Path) -> Result<String> {

@@ -69,6 +69,6 @@ pub async fn open<'w>(
         Run { contract, rounds, journal, place, start, purse, work, coach, room, bus, asker };
     let taken_up = matches!(note, RoundNote::Resumed { .. });
     run.note(note)?;
-    run.bus.tell(report::begun(&run.contract, run.rounds.most, taken_up));
+    run.bus.emit(report::begun(&run.contract, run.rounds.most, taken_up));
     Ok(run)
 }

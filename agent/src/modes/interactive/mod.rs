@@ -226,7 +226,7 @@ impl InteractiveSession {
                 self.is_unfinished = ended.status != RunStatus::Done;
                 if let Some(failure) = ended.failure {
                     let hint = "/retry    retries with the work done so far";
-                    self.say(&failure.next(hint).to_string());
+                    self.say(&failure.hint(hint).to_string());
                 }
                 Ok(())
             }

@@ -71,7 +71,7 @@ impl Run {
         self.place.forget()?;
         ui::say(&format!("committed as {}", base::text::head(&commit, 12)));
         let plan = json!({"mode": "planning", "state": "committed", "commit": commit});
-        self.bus.tell(EventKind::Plan { plan });
+        self.bus.emit(EventKind::Plan { plan });
         Ok(StageAnswer::Yes)
     }
 

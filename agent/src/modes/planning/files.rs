@@ -60,7 +60,7 @@ impl PlanDir {
         if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
             return Err(Failure::usage(format!("{} is a symbolic link", dir.display()))
                 .because("the plan would be written to another directory")
-                .next(format!("rm {}", dir.display())));
+                .hint(format!("rm {}", dir.display())));
         }
         fs::create_dir_all(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
         let mut place = PlanDir {

@@ -155,7 +155,7 @@ impl UserTree {
         let subject = message.lines().next().unwrap_or_default();
         let moved = ["update-ref", "-m", &format!("commit: {subject}"), "HEAD", &commit, old];
         self.call(&moved, None).map_err(|failure| {
-            failure.next("the branch changed; run g3 --planning again to commit on top")
+            failure.hint("the branch changed; run g3 --planning again to commit on top")
         })?;
         Ok(commit)
     }
@@ -240,7 +240,7 @@ impl UserTree {
             match why.to_string() {
                 why if why.contains("tell me who you are") => {
                     let hint = "git config user.name \"…\"; git config user.email \"…\"";
-                    failure.because("git does not know who you are").next(hint)
+                    failure.because("git does not know who you are").hint(hint)
                 }
                 why => failure.because(why),
             }

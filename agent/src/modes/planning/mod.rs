@@ -114,8 +114,8 @@ pub async fn run(
 
 fn no_repository() -> Failure {
     Failure::usage("the code path is not in a git repository")
-        .next("git init")
-        .next("g3 --planning --no-git, to work without commits")
+        .hint("git init")
+        .hint("g3 --planning --no-git, to work without commits")
 }
 
 impl Run {
@@ -175,11 +175,11 @@ impl Run {
 
     fn tell(&self, stage: PlanningStage) {
         let plan = json!({"mode": "planning", "state": format!("{stage:?}").to_lowercase()});
-        self.bus.tell(EventKind::Plan { plan });
+        self.bus.emit(EventKind::Plan { plan });
     }
 
     fn warn(&self, text: String) {
-        self.bus.tell(EventKind::Notice { level: NoticeLevel::Warning, text });
+        self.bus.emit(EventKind::Notice { level: NoticeLevel::Warning, text });
     }
 
     /// Waits for what the user wants.
@@ -196,7 +196,7 @@ impl Run {
             if self.voice == AnswerSource::Yes {
                 return Err(Failure::usage("no requirements")
                     .because(format!("no such file: {}", file.display()))
-                    .next("write a feature request to it, then run this again"));
+                    .hint("write a feature request to it, then run this again"));
             }
             if pressed {
                 ui::say("the file is empty");

@@ -32,7 +32,7 @@ pub async fn run(
     let (tool, asked) = match part {
         PlanPart::Refine if text.trim().is_empty() => {
             return Err(Failure::usage("stdin is empty: expected a feature request")
-                .next("g3 plan refine < feature.md"));
+                .hint("g3 plan refine < feature.md"));
         }
         PlanPart::Refine => refine::refine(text, prompts::refine(text, &report, "")),
         PlanPart::Split(there) => {

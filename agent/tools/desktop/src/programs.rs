@@ -129,7 +129,7 @@ async fn run(
     wish: &CaptureRequest,
     file: &Path,
 ) -> Result<(), String> {
-    let mut job = Command::new(program, &at.cwd).env_clear().dies_with_us();
+    let mut job = Command::new(program, &at.cwd).env_clear().kill_on_parent_death();
     for (key, value) in child_env(std::env::vars_os(), &[], ChildKind::Tool) {
         job = job.env(key, value);
     }

@@ -72,7 +72,7 @@ pub fn languages(own: &BTreeMap<String, LspServerConfig>) -> Result<Vec<Language
         if let Some(fault) = language.fault() {
             return Err(Failure::usage(format!("invalid language server [lsp.{name}]"))
                 .because(fault)
-                .next("command = \"PROGRAM\", extensions = [\".ending\"]"));
+                .hint("command = \"PROGRAM\", extensions = [\".ending\"]"));
         }
         all.push(language);
     }

@@ -79,7 +79,7 @@ fn judged(kept: &Backup) -> Result<Vec<RestoreOutcome>> {
     let tool = &kept.record.tool;
     Err(Failure::refused(format!("files were changed after `{tool}` wrote them"))
         .because(wrong.join(", "))
-        .next("restore or move them, then try again: nothing was changed"))
+        .hint("restore or move them, then try again: nothing was changed"))
 }
 
 fn judge(file: &WrittenFile) -> std::result::Result<RestoreOutcome, String> {

@@ -125,7 +125,7 @@ fn start(call: &Invocation<'_>, query: &str, reads_all: bool) -> std::io::Result
         Some(program) => program,
         None => std::env::current_exe()?.into(),
     };
-    let mut job = job.env(PROGRAM, program).cleans_up();
+    let mut job = job.env(PROGRAM, program).graceful();
     if let Some((provider, model)) = &call.at.others.asks {
         job = job.env("G3_RESEARCH_PROVIDER", provider).env("G3_RESEARCH_MODEL", model);
     }

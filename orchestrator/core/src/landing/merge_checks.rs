@@ -54,7 +54,7 @@ pub fn check_merged(
                         printable_output(tail(ended.tail.trim_end(), 1500)),
                         hint.as_deref(),
                     ))
-                    .next(format!("studio send {id} 'merge {target} and make the setup pass'")));
+                    .hint(format!("studio send {id} 'merge {target} and make the setup pass'")));
             }
         }
     };
@@ -82,7 +82,7 @@ fn red(id: &Id, target: &BranchName, bad: &CheckResult, fails_on_target: bool) -
         true => (format!("this check also fails on `{target}`\n{said}"), failure),
         false => {
             let turn = format!("studio send {id} 'merge {target} and make it pass'");
-            (said, failure.next(turn))
+            (said, failure.hint(turn))
         }
     };
     let failure = match because.trim() {
@@ -90,8 +90,8 @@ fn red(id: &Id, target: &BranchName, bad: &CheckResult, fails_on_target: bool) -
         because => failure.because(because),
     };
     failure
-        .next(format!("studio edit {id} --check 'another command'"))
-        .next(format!("studio accept {id} --no-checks    lands it without checks"))
+        .hint(format!("studio edit {id} --check 'another command'"))
+        .hint(format!("studio accept {id} --no-checks    lands it without checks"))
 }
 
 /// What a command wrote, and a likely cause of its failure that is not in there.

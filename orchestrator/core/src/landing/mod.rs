@@ -140,7 +140,7 @@ pub fn land(
     }
     let what = format!("`{target}` kept changing; gave up after {TRIES} attempts");
     let failure = Failure::refused(what);
-    Err(failure.next(format!("studio accept {}", record.id)).into())
+    Err(failure.hint(format!("studio accept {}", record.id)).into())
 }
 
 /// The turn to land: whoever lands checks merged work, which is in vain when another lands meanwhile.
@@ -191,7 +191,7 @@ fn changed_since_shown(
     match asks.then(|| project.console.confirm(&format!("{note}: land it anyway?"))).flatten() {
         Some(false) => Err(Failure::refused(format!("session `{id}` was not landed"))
             .because(note)
-            .next(format!("studio diff {id}"))),
+            .hint(format!("studio diff {id}"))),
         Some(true) => Ok(None),
         None => Ok(Some(note)),
     }
@@ -204,7 +204,7 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
     let is_red = view.facts.story.red_check().is_some();
     let refuse = |why: String, next: String| {
         let what = format!("session `{id}` is {}", view.state.name());
-        Err(Failure::refused(what).because(why).next(next))
+        Err(Failure::refused(what).because(why).hint(next))
     };
     let why = view.why().unwrap_or_default();
     match &view.state {
@@ -217,19 +217,19 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
         // Landing runs the checks again: force would end at the same one.
         SessionState::Failed { .. } if is_red => {
             refuse(why, format!("studio check {id}")).map_err(|it| {
-                it.next(format!("studio send {id} 'make the check pass'"))
-                    .next(format!("studio edit {id} --check 'another command'"))
-                    .next(format!("studio accept {id} --no-checks    lands it without checks"))
+                it.hint(format!("studio send {id} 'make the check pass'"))
+                    .hint(format!("studio edit {id} --check 'another command'"))
+                    .hint(format!("studio accept {id} --no-checks    lands it without checks"))
             })
         }
         SessionState::Stopped if view.facts.story.unchecked.is_some() => {
             refuse(why, format!("studio check {id}")).map_err(|failure| {
-                failure.next(format!("or land it as it is: studio accept --force {id}"))
+                failure.hint(format!("or land it as it is: studio accept --force {id}"))
             })
         }
         SessionState::Stopped | SessionState::Failed { .. } | SessionState::Crashed => {
             refuse(why, format!("studio resume {id}")).map_err(|failure| {
-                failure.next(format!("or land it as it is: studio accept --force {id}"))
+                failure.hint(format!("or land it as it is: studio accept --force {id}"))
             })
         }
         SessionState::Empty => {
@@ -245,7 +245,7 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
         | SessionState::Waiting { .. }
         | SessionState::Checking => {
             refuse("its agent is not done".into(), format!("studio logs {id} -f"))
-                .map_err(|failure| failure.next(format!("studio stop {id}")))
+                .map_err(|failure| failure.hint(format!("studio stop {id}")))
         }
     }
 }
@@ -256,7 +256,7 @@ fn target(view: &SessionView, options: &LandingOptions) -> Result<BranchName> {
         (None, Some(branch)) => Ok(branch.clone()),
         (None, None) => Err(Failure::usage("no branch to land on")
             .because("the session started from a commit, not from a branch")
-            .next(format!("studio accept {} --onto BRANCH", view.record.id))),
+            .hint(format!("studio accept {} --onto BRANCH", view.record.id))),
     }
 }
 
@@ -279,11 +279,11 @@ fn candidate(
             Err(match undone_in_worktree(project, view, snapshot)? {
                 true => nothing
                     .because("its worktree no longer has the changes of its commits")
-                    .next(format!("git -C '{worktree}' status"))
-                    .next(format!("git -C '{worktree}' checkout -- .    restores them")),
+                    .hint(format!("git -C '{worktree}' status"))
+                    .hint(format!("git -C '{worktree}' checkout -- .    restores them")),
                 false => nothing.because(format!("`{target}` already has all of it")),
             }
-            .next(format!("studio discard {id}"))
+            .hint(format!("studio discard {id}"))
             .into())
         }
         PreparedMerge::Conflicts(conflicts) => Err(conflict(project, view, target, &conflicts)),
@@ -311,7 +311,7 @@ fn conflict(
     let hunks = base::text::printable(&hunks.join("\n"));
     let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")))
         .because(hunks.as_str())
-        .next(format!("studio accept {id} --resolve    lets the agent resolve it"));
+        .hint(format!("studio accept {id} --resolve    lets the agent resolve it"));
     let tip = project.repository.tip(target).ok().flatten();
     let agent_prompt = tip.map(|tip| conflict_prompt(target, &tip, &hunks).into());
     Rejection { failure, files, agent_prompt }
@@ -404,8 +404,8 @@ impl LandingRun<'_> {
         }
         Err(Failure::refused("the work adds a possible secret")
             .because(lines.join("\n"))
-            .next(format!("take it out in {}", self.view.record.place.worktree.display()))
-            .next(format!("or land it anyway: studio accept {id} --allow-secrets")))
+            .hint(format!("take it out in {}", self.view.record.place.worktree.display()))
+            .hint(format!("or land it anyway: studio accept {id} --allow-secrets")))
     }
 
     /// The commit message: the user's, the model's or a plain one.

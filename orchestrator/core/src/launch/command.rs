@@ -36,8 +36,8 @@ pub fn refuse_too_long(row: &AgentRow, text: &str) -> Result<()> {
             "this agent gets it as an argument, and one argument holds {} KiB at most",
             LONGEST_ARGUMENT >> 10
         ))
-        .next("leave `{prompt}` out of the agent's command: it gets the task on stdin then")
-        .next("or put the text into a file in the repository and name that file in the task"))
+        .hint("leave `{prompt}` out of the agent's command: it gets the task on stdin then")
+        .hint("or put the text into a file in the repository and name that file in the task"))
 }
 
 const PROMPT: &str = "{prompt}";

@@ -125,5 +125,5 @@ pub fn cannot_start(
     let program = command.first().map(String::as_str).unwrap_or("the agent");
     Failure::failed(format!("cannot start the agent `{program}`"))
         .because(why)
-        .next("see `[studio.agents]` in ~/.config/g3/config.toml")
+        .hint("see `[studio.agents]` in ~/.config/g3/config.toml")
 }

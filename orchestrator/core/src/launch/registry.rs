@@ -20,7 +20,7 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
     if let Some(row) = table.get(name) {
         if row.command.is_empty() {
             return Err(Failure::usage(format!("agent `{name}` has no command"))
-                .next(format!("[studio.agents.{name}] command = [\"program\", \"acp\"]")));
+                .hint(format!("[studio.agents.{name}] command = [\"program\", \"acp\"]")));
         }
         return Ok(row.clone());
     }
@@ -32,7 +32,7 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
     let more = suggested(name).unwrap_or("command = [\"PROGRAM\", \"ARGUMENT\"]");
     Err(Failure::usage(format!("no such agent: `{name}`"))
         .because(format!("known agents: {}", known.join(", ")))
-        .next(format!("add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n{more}")))
+        .hint(format!("add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n{more}")))
 }
 
 /// The lines of a row for a known agent, as docs/agents.md lists them.
@@ -69,13 +69,13 @@ pub fn playing(mut row: AgentRow, agent: &str, persona: Option<&str>) -> Result<
     if agent != "g3" {
         return Err(Failure::usage(format!("agent `{agent}` has no persona `{persona}`"))
             .because("personas are roles of g3")
-            .next(format!("studio run --agent g3 --persona {persona} 'your task'")));
+            .hint(format!("studio run --agent g3 --persona {persona} 'your task'")));
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if persona.is_empty() || persona.starts_with('-') || !persona.chars().all(is_name) {
         return Err(Failure::usage(format!("invalid persona name `{persona}`"))
             .because("use letters, digits, `-` and `_`")
-            .next("g3 --list-agents"));
+            .hint("g3 --list-agents"));
     }
     row.command.extend(["--agent".to_owned(), persona.to_owned()]);
     Ok(row)

@@ -50,7 +50,7 @@ pub fn agent_for(
         if agent != "g3" {
             return Err(Failure::usage(format!("{flag} cannot be used with agent `{agent}`"))
                 .because("it is an option of g3")
-                .next(format!("add it to `command` of [studio.agents.{agent}]")));
+                .hint(format!("add it to `command` of [studio.agents.{agent}]")));
         }
         row.command.extend([flag.to_owned(), value.to_owned()]);
     }
@@ -72,17 +72,17 @@ fn in_rounds(
     if agent != "g3" {
         let what = format!("agent `{agent}` cannot be used with --requirements");
         return refused(what, "player and coach are modes of g3")
-            .map_err(|failure| failure.next("--agent g3"));
+            .map_err(|failure| failure.hint("--agent g3"));
     }
     if row.protocol != AgentProtocol::Acp {
         let what = "agent `g3` cannot be used with --requirements".to_owned();
         return refused(what, "its entry in [studio.agents] has the protocol `command`")
-            .map_err(|failure| failure.next("[studio.agents.g3] protocol = \"acp\""));
+            .map_err(|failure| failure.hint("[studio.agents.g3] protocol = \"acp\""));
     }
     if let Some(persona) = persona {
         let what = format!("persona `{persona}` cannot be used with --requirements");
         return refused(what, "player and coach are personas of their own")
-            .map_err(|failure| failure.next("omit --persona"));
+            .map_err(|failure| failure.hint("omit --persona"));
     }
     row.command.push("--autonomous".to_owned());
     for line in checks {

@@ -104,7 +104,7 @@ pub fn run(order: SandboxArgs) -> io::Result<u8> {
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit)
-        .dies_with_us();
+        .kill_on_parent_death();
     for (name, value) in &order.spec.environment {
         job = job.env(name, value);
     }

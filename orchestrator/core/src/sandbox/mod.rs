@@ -109,7 +109,7 @@ pub fn job_of<S: AsRef<OsStr>>(
         .args(["--report-fd", &REPORT_FD.to_string()])
         .descriptor(read.into(), LIFELINE_FD)
         .descriptor(write.into(), REPORT_FD)
-        .cleans_up();
+        .graceful();
     let job = job.arg("--").arg(program).args(args);
     Ok(SandboxJob { job, lifeline: lifeline.into(), report: StartReport::new(report.into()) })
 }

@@ -36,7 +36,7 @@ impl Dispositions {
         match self.entries.doubt_about(id) {
             Some(doubt) => Err(Failure::failed(format!("session `{id}` cannot be read"))
                 .because(doubt.sentence())
-                .next("studio doctor")),
+                .hint("studio doctor")),
             None => Ok(()),
         }
     }

@@ -36,7 +36,7 @@ fn only(candidates: &[NamedSession]) -> Result<Id> {
     match fitting.as_slice() {
         [one] => Ok(one.id.clone()),
         [] if candidates.is_empty() => Err(none_at_all()),
-        [] => Err(Failure::not_found("no session matches this command").next("studio list")),
+        [] => Err(Failure::not_found("no session matches this command").hint("studio list")),
         many => Err(Failure {
             kind: FailureKind::Usage,
             ..ambiguous("several sessions match; name one", many)
@@ -58,7 +58,7 @@ fn by_prefix(text: &str, candidates: &[NamedSession]) -> Result<Id> {
         [] if candidates.is_empty() => Err(none_at_all()),
         [] => Err(Failure::not_found(format!("no such session: `{}`", shown(text)))
             .because("no id starts with it")
-            .next("studio list")),
+            .hint("studio list")),
         many => Err(ambiguous(&format!("`{}` is the prefix of several ids", shown(text)), many)),
     }
 }
@@ -84,12 +84,12 @@ pub fn shortest_prefix<'a>(id: &'a Id, sorted: &[Id]) -> &'a str {
 }
 
 fn none_at_all() -> Failure {
-    Failure::not_found("no sessions in this repository").next("studio run 'your task'")
+    Failure::not_found("no sessions in this repository").hint("studio run 'your task'")
 }
 
 fn ambiguous(what: &str, many: &[&NamedSession]) -> Failure {
     let names: Vec<&str> = many.iter().take(12).map(|c| c.id.as_str()).collect();
-    Failure::not_found(what).because(names.join(", ")).next("type more characters of the id")
+    Failure::not_found(what).because(names.join(", ")).hint("type more characters of the id")
 }
 
 fn shown(text: &str) -> String {

@@ -181,7 +181,7 @@ impl SessionStore {
         let Some(lock) = Lock::try_share(&path).or_fail(fail)? else {
             return Err(Failure::refused(format!("session `{id}` is in use"))
                 .because("it is being landed, discarded or repaired")
-                .next("try again"));
+                .hint("try again"));
         };
         let mut shells = shells(&path);
         shells.push(std::process::id().to_string());
@@ -198,10 +198,10 @@ impl SessionStore {
             match shells(&path).as_slice() {
                 [] => in_use
                     .because("another command is landing, discarding or repairing it")
-                    .next(format!("wait for it, then: studio status {id}")),
+                    .hint(format!("wait for it, then: studio status {id}")),
                 open => in_use
                     .because(format!("a shell is open in it (pid {})", open.join(", ")))
-                    .next("exit that shell, then try again"),
+                    .hint("exit that shell, then try again"),
             }
         })
     }
@@ -217,7 +217,7 @@ impl SessionStore {
 fn unreadable(id: &Id, name: &str, why: impl std::fmt::Display) -> Failure {
     Failure::failed(format!("session `{id}` cannot be read"))
         .because(format!("{name}: {why}"))
-        .next("studio doctor")
+        .hint("studio doctor")
 }
 
 /// The processes that opened a shell and are still there.

@@ -142,7 +142,7 @@ impl PlanFiles {
                     format!("{REQUIREMENTS}: two requirements have the id {id}")
                 }
             };
-            Failure::usage(what).next(format!("change {REQUIREMENTS}")).next("studio plan")
+            Failure::usage(what).hint(format!("change {REQUIREMENTS}")).hint("studio plan")
         })
     }
 

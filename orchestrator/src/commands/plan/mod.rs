@@ -121,8 +121,8 @@ impl<'a> Plan<'a> {
         let alone = Lock::try_take(&lock).or_fail(|| format!("cannot lock {}", lock.display()))?;
         let _alone = alone.ok_or_else(|| {
             Failure::refused("`studio plan` is already running in this repository")
-                .next("studio list")
-                .next("or stop the other one with Ctrl-C")
+                .hint("studio list")
+                .hint("or stop the other one with Ctrl-C")
         })?;
         let files = PlanFiles::at(top, &studio);
         let saved = files.saved()?;
@@ -250,11 +250,11 @@ impl<'a> Plan<'a> {
         match said {
             Some(true) => Ok(()),
             Some(false) => {
-                Err(Failure::refused(refused).next(format!("change {file}, then: studio plan")))
+                Err(Failure::refused(refused).hint(format!("change {file}, then: studio plan")))
             }
             None => Err(Failure::refused(refused)
                 .because("no terminal to ask on")
-                .next(format!("read {file}, then: studio plan --yes"))),
+                .hint(format!("read {file}, then: studio plan --yes"))),
         }
     }
 
@@ -271,7 +271,7 @@ impl<'a> Plan<'a> {
         let stderr = if seen { Stream::Inherit } else { Stream::Piped };
         let output = job.input(input).stderr(stderr).output(limits).or_fail(fail)?;
         let failed =
-            || Failure::failed("the planning model failed").next("retry with: studio plan");
+            || Failure::failed("the planning model failed").hint("retry with: studio plan");
         let told: Value = serde_json::from_slice(&output.stdout)
             .map_err(|_| failed().because(format!("g3 ended with exit code {}", output.code())))?;
         if let Some(text) = told["text"].as_str() {
@@ -280,7 +280,7 @@ impl<'a> Plan<'a> {
         let why = Failure::from_json(&told["error"]);
         Err(why.map_or_else(failed, |why| {
             let failure = failed().because(base::text::printable(&why.sentence()));
-            why.next.into_iter().fold(failure, Failure::next)
+            why.hints.into_iter().fold(failure, Failure::hint)
         }))
     }
 

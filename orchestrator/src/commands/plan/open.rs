@@ -27,7 +27,7 @@ pub fn wish(context: &CommandContext, file: &Path) -> Result<String> {
     let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
     match text.trim().is_empty() {
         true => Err(Failure::usage(format!("{} is empty", file.display()))
-            .next("write what you want into it")),
+            .hint("write what you want into it")),
         false => Ok(text),
     }
 }
@@ -61,8 +61,8 @@ pub fn begin(
         let file = args.wish.as_deref().unwrap_or(Path::new("FILE")).display();
         return Err(Failure::refused("another plan is active")
             .because(format!("it is in {REQUIREMENTS}"))
-            .next("studio plan    continues it")
-            .next(format!("studio plan --new {file}    sets it aside; nothing is lost")));
+            .hint("studio plan    continues it")
+            .hint(format!("studio plan --new {file}    sets it aside; nothing is lost")));
     }
     let saved = fresh(context, wish)?;
     let stamp = context.clock.now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
@@ -100,7 +100,7 @@ pub fn go_on(
     let Some(text) = files.read(REQUIREMENTS)? else {
         return Err(Failure::usage("no plan in this repository")
             .because(format!("there is no {REQUIREMENTS}"))
-            .next("studio plan WISH.md    where WISH.md says what you want"));
+            .hint("studio plan WISH.md    where WISH.md says what you want"));
     };
     if let Some(saved) = saved {
         return Ok(saved);
@@ -128,7 +128,7 @@ fn fresh(context: &CommandContext, wish: &str) -> Result<PlanRecord> {
     let branch = base.branch.ok_or_else(|| {
         Failure::refused("a plan needs a branch to land on")
             .because("no branch is checked out here")
-            .next("git switch BRANCH")
+            .hint("git switch BRANCH")
     })?;
     let id: String = random::four(wish, 0)?.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(PlanRecord {

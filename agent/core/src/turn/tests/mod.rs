@@ -216,7 +216,7 @@ async fn run_after(
         limits,
         inbox: &Nobody,
         keep: &|| Some("- [ ] the rest".to_owned()),
-        tell: Arc::new(move |what| heard.lock().unwrap().push(what)),
+        on_event: Arc::new(move |what| heard.lock().unwrap().push(what)),
         cancel,
     };
     let notes = Notes::default();

@@ -15,7 +15,7 @@ use testkit::env::{TestEnv, built, until};
 use crate::{Host, chat, hear, model, then};
 
 fn client(env: &TestEnv, idle: &str) -> Running {
-    let job = env.job(built("host-client"), env.home()).arg(model()).arg(idle);
+    let job = env.command(built("host-client"), env.home()).arg(model()).arg(idle);
     job.stdin(Stream::Piped).stderr(Stream::Inherit).spawn().unwrap()
 }
 

@@ -125,11 +125,11 @@ pub fn fragments(chat: &mut InteractiveSession, _: Option<String>) -> Result<()>
 /// `/rehydrate ID`.
 pub fn rehydrate(chat: &mut InteractiveSession, id: Option<String>) -> Result<()> {
     let Some(id) = id else {
-        return Err(Failure::usage("which turn?").next("/fragments lists them"));
+        return Err(Failure::usage("which turn?").hint("/fragments lists them"));
     };
     let work = at_work(chat)?;
     let fragment = Fragment::read(&work.session.dir, &id).map_err(|why| {
-        Failure::usage(format!("cannot restore `{id}`")).because(why).next("/fragments")
+        Failure::usage(format!("cannot restore `{id}`")).because(why).hint("/fragments")
     })?;
     let count = fragment.message_count;
     work.talk.rehydrate(fragment)?;

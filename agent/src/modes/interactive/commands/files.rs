@@ -85,7 +85,7 @@ fn named(paths: &[PathBuf]) -> String {
 
 /// `/run FILE`.
 pub async fn run(chat: &mut InteractiveSession, file: Option<String>) -> Result<()> {
-    let Some(file) = file else { return Err(Failure::usage("which file?").next("/run FILE")) };
+    let Some(file) = file else { return Err(Failure::usage("which file?").hint("/run FILE")) };
     let path = at(&chat.settings.cwd, &file);
     let text = std::fs::read_to_string(&path)
         .map_err(|why| Failure::usage(format!("cannot read {}", path.display())).because(why))?;
@@ -98,7 +98,7 @@ pub async fn run(chat: &mut InteractiveSession, file: Option<String>) -> Result<
 /// `/project DIRECTORY`.
 pub fn project(chat: &mut InteractiveSession, dir: Option<String>) -> Result<()> {
     let Some(dir) = dir else {
-        return Err(Failure::usage("which project?").next("/project DIRECTORY"));
+        return Err(Failure::usage("which project?").hint("/project DIRECTORY"));
     };
     let (path, cwd) = (at(&chat.settings.cwd, &dir), chat.settings.cwd.clone());
     let files = ["brief.md", "contacts.yaml", "status.md"].map(|name| path.join(name));
@@ -131,7 +131,7 @@ pub fn unproject(chat: &mut InteractiveSession, _: Option<String>) -> Result<()>
     let work = at_work(chat)?;
     let file = work.project_file();
     if !file.exists() {
-        return Err(Failure::failed("no project is loaded").next("/project DIRECTORY"));
+        return Err(Failure::failed("no project is loaded").hint("/project DIRECTORY"));
     }
     std::fs::remove_file(&file).or_fail(|| "cannot let the project go")?;
     work.talk.prompt("Ignore the project from now on.")?;

@@ -111,7 +111,7 @@ pub fn read(line: &str) -> TypedLine {
                 .filter(|(score, _)| *score > 0.8)
                 .max_by(|a, b| a.0.total_cmp(&b.0));
             let failure = Failure::usage(format!("no such command: `{name}`"));
-            TypedLine::Unknown(failure.next(nearest.map_or("/help", |(_, name)| name)))
+            TypedLine::Unknown(failure.hint(nearest.map_or("/help", |(_, name)| name)))
         }
     }
 }
@@ -136,7 +136,7 @@ async fn retry(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
 
 fn exit(_: &mut InteractiveSession, words: Option<String>) -> Result<()> {
     let words = words.unwrap_or_default();
-    Err(Failure::usage(format!("/exit takes no arguments: `{words}`")).next("/exit"))
+    Err(Failure::usage(format!("/exit takes no arguments: `{words}`")).hint("/exit"))
 }
 
 /// The session, once something was said in it.
@@ -159,7 +159,7 @@ mod tests {
             assert!(fits, "{}", command.name);
         }
         let TypedLine::Unknown(failure) = read("/comapct") else { panic!("it is known") };
-        assert_eq!(failure.next, ["/compact"]);
+        assert_eq!(failure.hints, ["/compact"]);
     }
 
     #[test]

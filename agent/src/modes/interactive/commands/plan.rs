@@ -21,7 +21,7 @@ pub async fn plan(chat: &mut InteractiveSession, words: Option<String>) -> Resul
 fn show(chat: &mut InteractiveSession) -> Result<()> {
     let dir = at_work(chat)?.session.dir.clone();
     let Ok(text) = std::fs::read_to_string(plans::file(&dir)) else {
-        return Err(Failure::failed("no plan").next("/plan TEXT    creates one"));
+        return Err(Failure::failed("no plan").hint("/plan TEXT    creates one"));
     };
     let state = if plans::is_approved(&dir) { "approved" } else { "waits for /approve" };
     chat.say(&format!("{}\n({state})", base::text::printable(text.trim_end())));
@@ -33,7 +33,7 @@ pub async fn approve(chat: &mut InteractiveSession, _: Option<String>) -> Result
     let work = at_work(chat)?;
     let approved = plans::approve(&work.session.dir).or_fail(|| "cannot approve the plan")?;
     let Some(approval) = approved else {
-        return Err(Failure::failed("no plan").next("/plan TEXT    creates one"));
+        return Err(Failure::failed("no plan").hint("/plan TEXT    creates one"));
     };
     take(chat, PermissionMode::Auto)?;
     chat.say(&format!("approved: plan {}", &approval.sha256[..12]));
@@ -51,7 +51,7 @@ pub fn mode(chat: &mut InteractiveSession, words: Option<String>) -> Result<()> 
         return Ok(());
     };
     let Some(mode) = PermissionMode::parse(&words) else {
-        return Err(Failure::usage(format!("no such mode: `{words}`")).next("auto, ask or plan"));
+        return Err(Failure::usage(format!("no such mode: `{words}`")).hint("auto, ask or plan"));
     };
     if chat.work.is_none() {
         chat.open("session")?;

@@ -100,7 +100,7 @@ pub fn fork(chat: &mut InteractiveSession, before: Option<String>) -> Result<()>
 /// The number of a turn as typed.
 pub fn turn_number(text: &str) -> Result<usize> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
-        Failure::usage(format!("`{text}` is no number of a turn")).next("/rewind lists the turns")
+        Failure::usage(format!("`{text}` is no number of a turn")).hint("/rewind lists the turns")
     })
 }
 

@@ -65,7 +65,7 @@ impl<'a> Planner<'a> {
         let config = desk.config().clone();
         let opened = off_loop(move || open::by_reference(&config, &reference, None)).await;
         let provider = opened.map_err(|why| {
-            ToolError::failed(format!("{}. {}", why.sentence(), why.next.join("; ")))
+            ToolError::failed(format!("{}. {}", why.sentence(), why.hints.join("; ")))
         })?;
         Ok(Planner {
             provider,

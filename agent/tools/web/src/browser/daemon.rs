@@ -92,7 +92,7 @@ async fn start(
         .env("XDG_CACHE_HOME", place.profile())
         .env("TMPDIR", ".")
         .stderr(Stream::File(log))
-        .dies_with_us();
+        .kill_on_parent_death();
     std::fs::create_dir_all(place.profile()).map_err(|why| why.to_string())?;
     let mut running = job.spawn_async().map_err(|why| why.to_string())?;
     let Some(stdout) = running.child.stdout.take() else { return Err("no pipe".to_owned()) };
