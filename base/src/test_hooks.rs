@@ -47,11 +47,11 @@ pub fn is_hook(variable: &str) -> bool {
 mod environment {
     use super::TestHook;
 
-    pub fn value(hook: TestHook) -> Option<String> {
+    pub(crate) fn value(hook: TestHook) -> Option<String> {
         std::env::var(variable(hook)).ok()
     }
 
-    pub fn is_hook(variable: &str) -> bool {
+    pub(crate) fn is_hook(variable: &str) -> bool {
         variable.to_ascii_uppercase().starts_with("G3_TEST_")
     }
 
@@ -72,11 +72,11 @@ mod environment {
 
 #[cfg(not(all(feature = "test-hooks", debug_assertions)))]
 mod environment {
-    pub fn value(_: super::TestHook) -> Option<String> {
+    pub(crate) fn value(_: super::TestHook) -> Option<String> {
         None
     }
 
-    pub fn is_hook(_: &str) -> bool {
+    pub(crate) fn is_hook(_: &str) -> bool {
         false
     }
 }

@@ -20,7 +20,7 @@ pub fn upward(cwd: &Path) -> Vec<&Path> {
 }
 
 /// Opens a regular file. A pipe, a socket or a device is an error, and no reason to wait.
-pub fn open_regular(path: &Path) -> io::Result<File> {
+fn open_regular(path: &Path) -> io::Result<File> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
     let file = OpenOptions::new().read(true).custom_flags(flags as i32).open(path)?;
     if !file.metadata()?.is_file() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::requirement::Requirement;
-use crate::task::{Task, after_those};
+use crate::task::Task;
 
 /// What has become of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,17 +84,6 @@ pub fn strangers<'a>(all: &[Requirement], tasks: &'a [Task]) -> Vec<(&'a Task, &
     named.map(|(task, id)| (task, id.as_str())).filter(|(_, id)| !known.contains(id)).collect()
 }
 
-/// Where the tasks stand that have to be done anew when requirements change: those that serve one
-/// that was changed or dropped, and all that come after them. New requirements touch no task.
-pub fn touched(before: &[Requirement], now: &[Requirement], tasks: &[Task]) -> BTreeSet<usize> {
-    let stays = |old: &&Requirement| now.iter().any(|new| new.id == old.id && new.text == old.text);
-    let changed: BTreeSet<&str> =
-        before.iter().filter(|old| !stays(old)).map(|old| old.id.as_str()).collect();
-    let serves = |task: &Task| task.requirements.iter().any(|id| changed.contains(id.as_str()));
-    let first = (0..tasks.len()).filter(|at| serves(&tasks[*at])).collect();
-    after_those(tasks, first)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,45 +125,5 @@ mod tests {
         let found: Vec<(&str, &str)> =
             strangers(&all, &tasks).iter().map(|(task, id)| (task.id.as_str(), *id)).collect();
         assert_eq!(found, [("c", "R3")]);
-    }
-
-    #[test]
-    fn only_what_a_change_touches_is_done_anew() {
-        let before = read("- R1: a\n- R2: b\n- R3: c").unwrap();
-        let tasks = from_toml(TASKS).unwrap();
-        let after = |text: &str| -> Vec<usize> {
-            touched(&before, &read(text).unwrap(), &tasks).into_iter().collect()
-        };
-        assert!(after("- R1: a\n- R2: b\n- R3: c\n- R4: new").is_empty());
-        assert_eq!(after("- R1: a\n- R2: b\n- R3: changed"), [2]);
-        assert_eq!(after("- R1: a\n- R2: changed\n- R3: c"), [1, 3]);
-        assert_eq!(after("- R2: b\n- R3: c"), [0, 1, 3]);
-    }
-
-    proptest::proptest! {
-        /// What is touched is closed: no task that stays waits for one that is done anew.
-        #[test]
-        fn nobody_stays_who_waits_for_what_is_done_anew(
-            links in proptest::collection::vec((0usize..6, 0usize..6), 0..9),
-            changed in proptest::collection::btree_set(1usize..7, 0..3),
-        ) {
-            let mut tasks: Vec<Task> = (0..6)
-                .map(|at| Task { id: format!("t{at}"), text: "x".into(), requirements: vec![format!("R{}", at + 1)], ..Task::default() })
-                .collect();
-            for (from, to) in links {
-                if from > to {
-                    tasks[from].after.push(format!("t{to}"));
-                }
-            }
-            let text = |new: bool| (1..7).map(|n| format!("- R{n}: {}\n", if new && changed.contains(&n) { "new" } else { "old" })).collect::<String>();
-            let (before, now) = (read(&text(false)).unwrap(), read(&text(true)).unwrap());
-            let touched = touched(&before, &now, &tasks);
-            for at in 0..6 {
-                if !touched.contains(&at) {
-                    proptest::prop_assert!(!changed.contains(&(at + 1)));
-                    proptest::prop_assert!(touched.iter().all(|other| !crate::task::waits_for(&tasks, at, *other)));
-                }
-            }
-        }
     }
 }

@@ -121,7 +121,7 @@ impl CheckOutcomes {
     }
 
     /// Whether at least one ran, and none failed.
-    pub fn passed(&self) -> bool {
+    fn passed(&self) -> bool {
         self.red.is_empty() && !self.green.is_empty()
     }
 }

@@ -8,7 +8,7 @@ tokio::task_local! {
 }
 
 /// Work of a call. Where it works for another one, that is the call which the user knows.
-pub async fn within<T>(call: &str, work: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(call: &str, work: impl Future<Output = T>) -> T {
     let known = CALL.try_with(Clone::clone).unwrap_or_else(|_| call.to_owned());
     CALL.scope(known, work).await
 }

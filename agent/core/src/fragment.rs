@@ -40,7 +40,7 @@ pub struct Fragment {
 
 impl Fragment {
     /// Takes these messages in. `before` is the fragment made before it.
-    pub fn new(
+    pub(crate) fn new(
         messages: &[Message],
         tokens: u64,
         created_at: String,
@@ -70,7 +70,7 @@ impl Fragment {
     }
 
     /// What the model reads in its place: a message of the user, and its own last words.
-    pub fn stub(&self) -> [Message; 2] {
+    pub(crate) fn stub(&self) -> [Message; 2] {
         let asked = base::text::head(&self.first_user_message, SHOWN);
         let calls = self.calls();
         let text = format!(
@@ -99,7 +99,7 @@ impl Fragment {
     }
 
     /// Everything that was said, called and answered, as text.
-    pub fn transcript(&self) -> String {
+    pub(crate) fn transcript(&self) -> String {
         let mut text = String::new();
         for message in &self.messages {
             for part in &message.parts {
@@ -131,7 +131,7 @@ impl Fragment {
     }
 
     /// Every picture in it.
-    pub fn images(&self) -> Vec<Image> {
+    pub(crate) fn images(&self) -> Vec<Image> {
         let mut images = Vec::new();
         for part in self.messages.iter().flat_map(|message| &message.parts) {
             match part {
@@ -164,7 +164,7 @@ fn folder(session_dir: &Path) -> PathBuf {
 }
 
 /// The name of a fragment's file.
-pub fn file_name(id: &str) -> String {
+pub(crate) fn file_name(id: &str) -> String {
     format!("fragment_{id}.json")
 }
 

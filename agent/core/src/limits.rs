@@ -25,7 +25,7 @@ pub struct UsageLimits {
 
 /// What one run has used up so far. Whoever works for it uses up the same.
 #[derive(Debug, Default)]
-pub struct UsageMeter {
+pub(crate) struct UsageMeter {
     used: Arc<Mutex<Used>>,
     /// Wall-clock time of what is over.
     pub time: Duration,
@@ -58,7 +58,7 @@ pub enum Limit {
 
 impl UsageLimits {
     /// The first limit of what was spent that was reached; the loop itself watches the time.
-    pub fn reached(&self, spent: &UsageMeter) -> Option<Limit> {
+    pub(crate) fn reached(&self, spent: &UsageMeter) -> Option<Limit> {
         let Used { turns, usage, unpriced } = *spent.used();
         let tokens = usage.tokens();
         let turns = self.turns.filter(|max| turns >= *max).map(Limit::Turns);
@@ -72,7 +72,7 @@ impl UsageLimits {
 
 impl UsageMeter {
     /// Adds one question to the model.
-    pub fn add(&mut self, usage: Usage) {
+    pub(crate) fn add(&mut self, usage: Usage) {
         let mut used = self.used();
         used.turns = used.turns.saturating_add(1);
         used.unpriced |= usage.cost_usd.is_none();
@@ -81,14 +81,14 @@ impl UsageMeter {
     }
 
     /// Adds what a summary of the conversation cost, which is no turn.
-    pub fn add_summary(&mut self, usage: Usage) {
+    pub(crate) fn add_summary(&mut self, usage: Usage) {
         let mut used = self.used();
         used.usage = used.usage.plus(usage);
         used.unpriced |= !usage.is_cost_known();
     }
 
     /// The same account, for somebody who works for this run.
-    pub fn shared(&self) -> UsageMeter {
+    pub(crate) fn shared(&self) -> UsageMeter {
         UsageMeter { used: self.used.clone(), time: Duration::ZERO }
     }
 
@@ -120,7 +120,7 @@ impl fmt::Display for Limit {
 /// Counts calls that gave the result they gave before. Any call or result that was not seen yet
 /// is progress and starts the count anew, so that an edit between two equal test runs is no loop.
 #[derive(Debug)]
-pub struct LoopDetector {
+pub(crate) struct LoopDetector {
     nudge_at: u32,
     stop_at: u32,
     seen: HashMap<u64, u32>,
@@ -128,7 +128,7 @@ pub struct LoopDetector {
 
 /// What the guard says about one result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoopVerdict {
+pub(crate) enum LoopVerdict {
     /// Go on.
     Fine,
     /// Tell the model that it repeats itself; this is the n-th time.
@@ -139,13 +139,13 @@ pub enum LoopVerdict {
 
 impl LoopDetector {
     /// A guard; small models repeat themselves more often and recover less, so it is stricter.
-    pub fn new(small: bool) -> LoopDetector {
+    pub(crate) fn new(small: bool) -> LoopDetector {
         let (nudge_at, stop_at) = if small { (2, 4) } else { (3, 6) };
         LoopDetector { nudge_at, stop_at, seen: HashMap::new() }
     }
 
     /// Looks at one call and its result.
-    pub fn watch(&mut self, call: &ToolCall, result: &ToolResult) -> LoopVerdict {
+    pub(crate) fn watch(&mut self, call: &ToolCall, result: &ToolResult) -> LoopVerdict {
         let mut hasher = DefaultHasher::new();
         (&call.name, call.args.to_string(), &call.malformed, &result.text).hash(&mut hasher);
         let key = hasher.finish();

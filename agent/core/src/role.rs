@@ -47,7 +47,11 @@ const ASKS: u32 = 3;
 
 impl AgentRole {
     /// What the role is offered of a profile's tools.
-    pub fn offered(&self, profile: Profile, all: Vec<ToolDefinition>) -> Vec<ToolDefinition> {
+    pub(crate) fn offered(
+        &self,
+        profile: Profile,
+        all: Vec<ToolDefinition>,
+    ) -> Vec<ToolDefinition> {
         let reads = |spec: &ToolDefinition| self.looks(profile, &spec.name, &Value::Null);
         let mut offered = all;
         offered.retain(|spec| !self.reads_only || reads(spec));
@@ -77,7 +81,7 @@ impl AgentRole {
 
 /// A toolbox as a role may use it: what the role may not do is refused here, whatever the model
 /// was told.
-pub struct RoleToolbox<'a> {
+pub(crate) struct RoleToolbox<'a> {
     inner: &'a dyn Toolbox,
     profile: Profile,
     role: &'a AgentRole,
@@ -86,7 +90,11 @@ pub struct RoleToolbox<'a> {
 
 impl<'a> RoleToolbox<'a> {
     /// The toolbox as this role may use it.
-    pub fn new(inner: &'a dyn Toolbox, profile: Profile, role: &'a AgentRole) -> RoleToolbox<'a> {
+    pub(crate) fn new(
+        inner: &'a dyn Toolbox,
+        profile: Profile,
+        role: &'a AgentRole,
+    ) -> RoleToolbox<'a> {
         RoleToolbox { inner, profile, role, asked: AtomicU32::new(0) }
     }
 

@@ -12,7 +12,7 @@ use bus::A11yBus;
 use tree::ControlTree;
 
 /// The controls; none, and why, where no program tells any.
-pub fn controls(look: &ControlQuery) -> Controls {
+pub(crate) fn controls(look: &ControlQuery) -> Controls {
     let active = tree::active_title();
     let seen =
         A11yBus::open().and_then(|bus| Ok((ControlTree::of(&bus, look, active.as_deref())?, bus)));
@@ -34,7 +34,7 @@ pub fn controls(look: &ControlQuery) -> Controls {
 }
 
 /// Acts on a control.
-pub fn act(act: &ControlAction) -> Result<ControlResult> {
+pub(crate) fn act(act: &ControlAction) -> Result<ControlResult> {
     let bus = A11yBus::open()?;
     act::act(&bus, act)
 }

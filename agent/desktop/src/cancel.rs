@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Waits. Fails at once when we are to end or when nobody reads our answers: a half-typed text
 /// stops there, and whoever holds a key lets it go on the way out.
-pub fn pause(time: Duration) -> Result<()> {
+pub(crate) fn pause(time: Duration) -> Result<()> {
     let end = Instant::now() + time;
     loop {
         let left = end.saturating_duration_since(Instant::now()).min(LOOK);

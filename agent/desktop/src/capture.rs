@@ -11,7 +11,7 @@ use base::failure::Result;
 
 /// Takes the picture.
 #[cfg(target_os = "linux")]
-pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
+pub(crate) fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     #[cfg(feature = "xcap")]
     if xcap::is_wanted() {
         return xcap::capture(wanted);
@@ -21,6 +21,6 @@ pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
 
 /// Takes the picture.
 #[cfg(target_os = "macos")]
-pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
+pub(crate) fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     xcap::capture(wanted)
 }

@@ -11,7 +11,7 @@ use crate::a11y::{act, controls};
 use crate::{capture, input, ocr, window_system};
 
 /// The answer to a question.
-pub fn answer(ask: DesktopRequest) -> Result<DesktopResponse> {
+pub(crate) fn answer(ask: DesktopRequest) -> Result<DesktopResponse> {
     match ask {
         DesktopRequest::Capture(wanted) => capture::capture(&wanted).map(DesktopResponse::Picture),
         DesktopRequest::Input { steps, fail_safe } => {
@@ -54,16 +54,15 @@ fn maximize() -> Result<DesktopResponse> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn controls(_: &Look) -> Controls {
-    let none = |system: window_system::WindowSystem| {
-        window_system.lacks("asking programs for their controls")
-    };
+fn controls(_: &ControlQuery) -> Controls {
+    let none =
+        |system: window_system::WindowSystem| system.lacks("asking programs for their controls");
     let note = window_system::here().map_or_else(|failure| failure, none).in_full();
     Controls { note: Some(note), ..Controls::default() }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn act(_: &Act) -> Result<Acted> {
+fn act(_: &ControlAction) -> Result<ControlResult> {
     Err(window_system::here()?.lacks("acting on controls"))
 }
 

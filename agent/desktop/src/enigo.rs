@@ -14,7 +14,7 @@ use crate::input_backend::{InputBackend, InputEvent, PointerPosition, PositionCh
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// The library; dropped, it lets go of every key and takes back the keycodes that it lent.
-pub struct EnigoBackend {
+pub(crate) struct EnigoBackend {
     pub(crate) enigo: Enigo,
     lends: bool,
 }
@@ -29,7 +29,7 @@ impl Drop for EnigoBackend {
 
 impl EnigoBackend {
     /// Opens it.
-    pub fn open() -> Result<EnigoBackend> {
+    pub(crate) fn open() -> Result<EnigoBackend> {
         let opened = Enigo::new(&Settings::default());
         opened.map(|enigo| EnigoBackend { enigo, lends: false }).map_err(|error| {
             Failure::failed("pointer and keyboard cannot be steered")
@@ -41,7 +41,7 @@ impl EnigoBackend {
 
     /// The size of the screen.
     #[cfg(target_os = "macos")]
-    pub fn area(&self) -> Result<base::desktop::Area> {
+    pub(crate) fn area(&self) -> Result<base::desktop::Area> {
         let (width, height) = self.enigo.main_display().or_fail(|| "the screen has no size")?;
         let (width, height) = (width.unsigned_abs(), height.unsigned_abs());
         Ok(base::desktop::Area { x: 0, y: 0, width, height })

@@ -25,7 +25,7 @@ const MOST_NOTCHES: u32 = 100;
 const CORNER: i64 = 2;
 
 /// Does the steps in their order. Nothing is held afterwards, whatever happened.
-pub fn run(steps: &[InputStep], fail_safe: bool) -> Result<()> {
+pub(crate) fn run(steps: &[InputStep], fail_safe: bool) -> Result<()> {
     #[cfg(target_os = "linux")]
     if window_system::here()? == window_system::WindowSystem::Wayland {
         let area = crate::portal::remote::with(|remote| Ok(remote.area))?;

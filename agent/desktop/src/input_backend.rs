@@ -10,14 +10,14 @@ use enigo::{Direction, Key};
 pub const SPACING: Duration = Duration::from_millis(20);
 
 /// Where the pointer is, where that can be known.
-pub type PointerPosition = Option<(i32, i32)>;
+pub(crate) type PointerPosition = Option<(i32, i32)>;
 
 /// Says whether to go on while the pointer is there.
-pub type PositionCheck<'a> = &'a dyn Fn(PointerPosition) -> Result<()>;
+pub(crate) type PositionCheck<'a> = &'a dyn Fn(PointerPosition) -> Result<()>;
 
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum InputEvent {
+pub(crate) enum InputEvent {
     /// The pointer goes there.
     Go(i32, i32),
     /// A button goes down, up, or both.
@@ -29,7 +29,7 @@ pub enum InputEvent {
 }
 
 /// Pointer and keyboard.
-pub trait InputBackend {
+pub(crate) trait InputBackend {
     /// Makes it happen.
     fn make(&mut self, event: InputEvent) -> Result<()>;
     /// Types a text, as long as it is to go on.

@@ -58,7 +58,7 @@ const BLOCKED: &[(&str, &[Key])] = &[
 const MOST: usize = 8;
 
 /// The keys of a combination. `ctrl+s` in one piece is as good as two names.
-pub fn combination(names: &[String]) -> Result<Vec<Key>> {
+pub(crate) fn combination(names: &[String]) -> Result<Vec<Key>> {
     let mut keys = Vec::new();
     for name in names.iter().flat_map(|name| pieces(name)) {
         let key = key(name)?;

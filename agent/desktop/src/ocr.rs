@@ -20,7 +20,7 @@ const LARGEST: u32 = 16_000;
 const LARGER: &[(u32, u32)] = &[(1000, 3), (2600, 2)];
 
 /// The words, in reading order.
-pub fn words(picture: &str) -> Result<Vec<OcrWord>> {
+pub(crate) fn words(picture: &str) -> Result<Vec<OcrWord>> {
     if find_program(PROGRAM).is_none() {
         return Err(Failure::failed("no program here reads words in a picture")
             .because("`tesseract` is not installed")

@@ -11,7 +11,7 @@ use image::imageops::FilterType;
 use image::{DynamicImage, ImageFormat, RgbImage};
 
 /// The picture as it was wanted.
-pub fn told(
+pub(crate) fn told(
     pixels: RgbImage,
     shows: Area,
     wanted: &CaptureTarget,

@@ -29,7 +29,7 @@ type Options<'a> = HashMap<&'a str, Variant<'a>>;
 type Results = HashMap<String, OwnedVariant>;
 
 /// A connection to the portal of this session.
-pub struct Portal {
+pub(crate) struct Portal {
     runtime: tokio::runtime::Runtime,
     connection: Connection,
     /// How many requests were made.
@@ -38,7 +38,7 @@ pub struct Portal {
 
 impl Portal {
     /// Finds the session's portal.
-    pub fn open() -> Result<Portal> {
+    pub(crate) fn open() -> Result<Portal> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(none)?;
         let connection = within(&runtime, CALL, Builder::session().build())?;

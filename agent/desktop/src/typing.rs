@@ -25,7 +25,7 @@ enum Stroke {
 }
 
 /// Types the text where the focus is.
-pub fn type_text(text: &str, watch: PositionCheck<'_>) -> Result<()> {
+pub(crate) fn type_text(text: &str, watch: PositionCheck<'_>) -> Result<()> {
     let keyboard = X11Display::open(None)?.keyboard()?;
     let most = keyboard.free().clamp(1, TOGETHER);
     for part in parts(&keyboard, text, most) {

@@ -5,7 +5,7 @@ use base::failure::{Failure, Result};
 
 /// At which position the window is that has this number, or else the first whose program or title
 /// contains these words.
-pub fn position<'a>(
+pub(crate) fn position<'a>(
     windows: impl Iterator<Item = &'a WindowInfo> + Clone,
     wanted: &str,
 ) -> Result<usize> {

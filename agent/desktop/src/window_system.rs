@@ -5,7 +5,7 @@ use base::failure::{Failure, Result};
 
 /// A window system that we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowSystem {
+pub(crate) enum WindowSystem {
     /// An X server, also one that serves X programs on Wayland.
     X11,
     /// A Wayland compositor.
@@ -16,7 +16,7 @@ pub enum WindowSystem {
 
 impl WindowSystem {
     /// As it is told.
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             WindowSystem::X11 => "x11",
             WindowSystem::Wayland => "wayland",
@@ -25,12 +25,13 @@ impl WindowSystem {
     }
 
     /// Fails on every other system.
-    pub fn only(self, wanted: WindowSystem, doing: &str) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    pub(crate) fn only(self, wanted: WindowSystem, doing: &str) -> Result<()> {
         if self == wanted { Ok(()) } else { Err(self.lacks(doing)) }
     }
 
     /// What is said of something that does not exist here.
-    pub fn lacks(self, doing: &str) -> Failure {
+    pub(crate) fn lacks(self, doing: &str) -> Failure {
         match self {
             WindowSystem::X11 => Failure::failed(format!("{doing} does not work under X11")),
             WindowSystem::Wayland => Failure::failed(format!("{doing} does not work under Wayland"))
@@ -42,7 +43,7 @@ impl WindowSystem {
 }
 
 /// The system of this process.
-pub fn here() -> Result<WindowSystem> {
+pub(crate) fn here() -> Result<WindowSystem> {
     if cfg!(target_os = "macos") {
         return Ok(WindowSystem::Mac);
     }
@@ -65,7 +66,7 @@ fn of(variable: impl Fn(&str) -> String) -> Result<WindowSystem> {
 }
 
 /// The size of the desktop and the place of the pointer.
-pub fn screen() -> Result<ScreenInfo> {
+pub(crate) fn screen() -> Result<ScreenInfo> {
     let system = here()?;
     let (area, pointer) = match system {
         #[cfg(target_os = "linux")]

@@ -11,7 +11,7 @@ use x11rb::protocol::randr::ConnectionExt as _;
 use x11rb::protocol::xproto::{Atom, AtomEnum, ConnectionExt as _, KeyButMask, Screen};
 use x11rb::rust_connection::RustConnection;
 
-pub use windows::OpenWindow;
+pub(crate) use windows::OpenWindow;
 
 x11rb::atom_manager! {
     /// The names of EWMH that we use.
@@ -32,7 +32,7 @@ x11rb::atom_manager! {
 }
 
 /// An X display that we are connected to.
-pub struct X11Display {
+pub(crate) struct X11Display {
     conn: RustConnection,
     screen: Screen,
     atoms: Atoms,
@@ -40,7 +40,7 @@ pub struct X11Display {
 
 /// Keycodes and what they stand for.
 #[derive(Debug)]
-pub struct Keyboard {
+pub(crate) struct Keyboard {
     /// The first keycode.
     pub first: u8,
     /// How many symbols each keycode has.
@@ -53,7 +53,7 @@ pub struct Keyboard {
 
 impl X11Display {
     /// Connects to a display by name, else to that of the environment.
-    pub fn open(display: Option<&str>) -> Result<X11Display> {
+    pub(crate) fn open(display: Option<&str>) -> Result<X11Display> {
         let named = display.map(str::to_owned).or_else(|| std::env::var("DISPLAY").ok());
         let named = named.unwrap_or_default();
         let what = || format!("the X display `{named}` cannot be reached");
@@ -64,14 +64,14 @@ impl X11Display {
     }
 
     /// All outputs together.
-    pub fn area(&self) -> Area {
+    pub(crate) fn area(&self) -> Area {
         // The setup is of the time of the connection, which is now: a desk lives for one question.
         let (width, height) = (self.screen.width_in_pixels, self.screen.height_in_pixels);
         Area { x: 0, y: 0, width: width.into(), height: height.into() }
     }
 
     /// Where the pointer is.
-    pub fn pointer(&self) -> Result<(i32, i32)> {
+    pub(crate) fn pointer(&self) -> Result<(i32, i32)> {
         let what = || "the X server does not say where the pointer is";
         let reply =
             self.conn.query_pointer(self.screen.root).or_fail(what)?.reply().or_fail(what)?;
@@ -79,7 +79,7 @@ impl X11Display {
     }
 
     /// The keyboard as it is mapped now.
-    pub fn keyboard(&self) -> Result<Keyboard> {
+    pub(crate) fn keyboard(&self) -> Result<Keyboard> {
         let what = || "the X server does not say how the keyboard is mapped";
         let setup = self.conn.setup();
         let (first, last) = (setup.min_keycode, setup.max_keycode);
@@ -92,7 +92,7 @@ impl X11Display {
     }
 
     /// The outputs that show something, by name.
-    pub fn outputs(&self) -> Result<Vec<(String, Area)>> {
+    pub(crate) fn outputs(&self) -> Result<Vec<(String, Area)>> {
         let what = || "the X server does not name its outputs";
         let root = self.screen.root;
         let found = self.conn.randr_get_screen_resources_current(root).or_fail(what)?;

@@ -22,7 +22,7 @@ pub fn is_kept(host: &str) -> bool {
 }
 
 /// Allows a host for good. Where the list cannot be written, the answer holds for the session.
-pub fn keep(host: &str) {
+pub(crate) fn keep(host: &str) {
     let write = || -> io::Result<()> {
         let mut hosts = kept()?;
         if hosts.insert(host.to_owned()) {

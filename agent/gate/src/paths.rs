@@ -76,7 +76,7 @@ pub fn is_inside(path: &Path, directory: &Path) -> bool {
 
 /// Whether a path inside the root is part of a git directory (or the `.git` file itself): what
 /// is written there is later run by git.
-pub fn is_git_internal(path: &Path, root: &Path) -> bool {
+pub(crate) fn is_git_internal(path: &Path, root: &Path) -> bool {
     let root = follow(root).unwrap_or_else(|_| root.to_owned());
     path.strip_prefix(root).is_ok_and(|below| below.components().any(|c| c.as_os_str() == ".git"))
 }

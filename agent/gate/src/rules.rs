@@ -8,7 +8,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use super::{Access, AccessRequest, PermissionQuestion, paths, shell, shell_parse, written};
 
 /// A rule that is ready to be looked at.
-pub struct CompiledRule {
+pub(crate) struct CompiledRule {
     tool: Option<GlobMatcher>,
     command: Option<GlobMatcher>,
     path: Option<GlobMatcher>,
@@ -19,7 +19,7 @@ pub struct CompiledRule {
 }
 
 /// The question about a call, with the rule that would answer it.
-pub fn question(request: &AccessRequest<'_>, why: String) -> PermissionQuestion {
+pub(crate) fn question(request: &AccessRequest<'_>, why: String) -> PermissionQuestion {
     let tool = request.tool.to_owned();
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let path = |path: &Path| Some(("path", escape(&path.to_string_lossy())));
@@ -71,7 +71,7 @@ fn escape(text: &str) -> String {
 
 impl CompiledRule {
     /// The error names a pattern that is none.
-    pub fn new(rule: &GateRule) -> base::failure::Result<CompiledRule> {
+    pub(crate) fn new(rule: &GateRule) -> base::failure::Result<CompiledRule> {
         let path = rule.path.as_deref().map(paths::expand_home);
         let path = path.as_ref().map(|path| path.to_string_lossy().into_owned());
         Ok(CompiledRule {
@@ -85,7 +85,7 @@ impl CompiledRule {
     }
 
     /// Whether it speaks of a call, which without any rule would fare so.
-    pub fn matches(&self, request: &AccessRequest<'_>, otherwise: GateAction) -> bool {
+    pub(crate) fn matches(&self, request: &AccessRequest<'_>, otherwise: GateAction) -> bool {
         let (path, command) = match request.access {
             Access::Read(path) | Access::Write(path) => (Some(path), None),
             Access::Run { line, cwd, .. } => (Some(cwd), Some((line, cwd))),

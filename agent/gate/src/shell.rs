@@ -41,7 +41,7 @@ const INTERPRETERS: [&str; 12] = [
 ];
 
 /// Judges a command line that runs in `cwd`. With `careful`, destructive commands ask also inside.
-pub fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> PolicyVerdict {
+pub(crate) fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> PolicyVerdict {
     let ask = |why: String| PolicyVerdict::by_reach(GateAction::Ask, why);
     let read = shell_parse::read(line);
     let found = &read.pieces;
@@ -279,7 +279,7 @@ fn is_assignment(word: &str) -> bool {
 }
 
 /// The file outside that a command's output is sent into, or may be.
-pub fn redirected_outside(piece: &SimpleCommand, cwd: &Path, root: &Path) -> Option<String> {
+pub(crate) fn redirected_outside(piece: &SimpleCommand, cwd: &Path, root: &Path) -> Option<String> {
     let reach = ReachedPaths { cwd, root, variables: &[] };
     piece.written.iter().find(|word| reach.leads(word) != PathTarget::Inside).cloned()
 }

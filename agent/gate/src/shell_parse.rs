@@ -23,7 +23,7 @@ impl SimpleCommand {
     }
 
     /// The command's name without its directory.
-    pub fn verb(&self) -> &str {
+    pub(crate) fn verb(&self) -> &str {
         let first = self.words.first().map_or("", String::as_str);
         first.rsplit(['/', '\\']).next().unwrap_or(first)
     }
@@ -34,7 +34,7 @@ const DEPTH: u32 = 8;
 
 /// A line of shell as far as it can be read without running it.
 #[derive(Clone, Debug, Default)]
-pub struct ShellLine {
+pub(crate) struct ShellLine {
     /// Every command in it.
     pub pieces: Vec<SimpleCommand>,
     /// Whether scripts are nested deeper than they are read.
@@ -49,7 +49,7 @@ pub fn parse(line: &str) -> Vec<SimpleCommand> {
 }
 
 /// Reads a line.
-pub fn read(line: &str) -> ShellLine {
+pub(crate) fn read(line: &str) -> ShellLine {
     let mut found = ShellLine::default();
     // The shell takes a backslash at the end of a line away, also within a word.
     split(&line.replace("\\\n", ""), DEPTH, &mut found);

@@ -7,7 +7,7 @@ use super::policy::PolicyVerdict;
 use super::{Access, AccessRequest, PermissionAnswer};
 
 /// A verdict; `hooked` when a hook answered what would be asked.
-pub fn verdict(request: &AccessRequest<'_>, verdict: &PolicyVerdict, hooked: bool) {
+pub(crate) fn verdict(request: &AccessRequest<'_>, verdict: &PolicyVerdict, hooked: bool) {
     let by = if verdict.by_rule { "rule" } else { "reach" };
     match verdict.action {
         GateAction::Allow => decided(request, "allowed", by),
@@ -19,7 +19,7 @@ pub fn verdict(request: &AccessRequest<'_>, verdict: &PolicyVerdict, hooked: boo
 }
 
 /// A call may or may not run, and who says so: a `rule`, its `reach`, the permission `mode`, a `hook`.
-pub fn decided(request: &AccessRequest<'_>, decision: &str, by: &str) {
+pub(crate) fn decided(request: &AccessRequest<'_>, decision: &str, by: &str) {
     let access = match request.access {
         Access::Read(_) => "read",
         Access::Write(_) => "write",
@@ -38,7 +38,7 @@ pub fn decided(request: &AccessRequest<'_>, decision: &str, by: &str) {
 }
 
 /// Somebody was asked, or would have been.
-pub fn asked(tool: &str, answer: Option<&PermissionAnswer>) {
+pub(crate) fn asked(tool: &str, answer: Option<&PermissionAnswer>) {
     let answer = match answer {
         Some(PermissionAnswer::Once) => "once",
         Some(PermissionAnswer::Always) => "always",

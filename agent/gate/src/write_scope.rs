@@ -27,7 +27,7 @@ impl WriteScope {
     }
 
     /// Why a call is denied; `None` where the scope allows it.
-    pub fn refusal(&self, access: &Access, root: &Path) -> Option<String> {
+    pub(crate) fn refusal(&self, access: &Access, root: &Path) -> Option<String> {
         match access {
             Access::Read(_)
             | Access::Foreign { .. }

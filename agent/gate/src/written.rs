@@ -66,7 +66,7 @@ const FIND_WRITES: [&str; 4] = ["-fprint", "-fprint0", "-fprintf", "-fls"];
 const GIT_MAKES: [&str; 2] = ["init", "clone"];
 
 /// The files and directories that a command writes or removes, as far as its words tell.
-pub fn written(piece: &SimpleCommand) -> Vec<String> {
+pub(crate) fn written(piece: &SimpleCommand) -> Vec<String> {
     let words = &piece.words;
     let verb = piece.verb();
     let mut found: Vec<String> = piece.written.clone();
@@ -176,7 +176,7 @@ fn git(words: &[String]) -> Vec<String> {
 }
 
 /// Subcommands of git that only look.
-pub const GIT_READS: [&str; 16] = [
+pub(crate) const GIT_READS: [&str; 16] = [
     "status",
     "log",
     "diff",
@@ -197,7 +197,7 @@ pub const GIT_READS: [&str; 16] = [
 
 /// Options before the subcommand that lead somewhere else (their values), and what is from the
 /// subcommand on.
-pub fn git_parts(words: &[String]) -> (Vec<String>, &[String]) {
+pub(crate) fn git_parts(words: &[String]) -> (Vec<String>, &[String]) {
     let mut values = Vec::new();
     let mut at = 1;
     while let Some(word) = words.get(at) {
@@ -219,7 +219,7 @@ pub fn git_parts(words: &[String]) -> (Vec<String>, &[String]) {
 }
 
 /// Whether a command of git changes the configuration of its repository, or brings its own.
-pub fn changes_git_configuration(piece: &SimpleCommand) -> bool {
+pub(crate) fn changes_git_configuration(piece: &SimpleCommand) -> bool {
     let words = &piece.words;
     if piece.verb() != "git" {
         return false;

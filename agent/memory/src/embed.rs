@@ -18,7 +18,7 @@ pub trait Embedder: Send + Sync {
 /// few hundred places with a sign. It knows spelling, not meaning: `editor` is near `editors` and
 /// far from `vim`.
 #[derive(Debug)]
-pub struct HashEmbedder {
+pub(crate) struct HashEmbedder {
     name: String,
     dimensions: usize,
 }
@@ -28,13 +28,13 @@ const DIMENSIONS: u32 = 512;
 
 impl HashEmbedder {
     /// An embedder with vectors of this length.
-    pub fn new(dimensions: Option<u32>) -> HashEmbedder {
+    pub(crate) fn new(dimensions: Option<u32>) -> HashEmbedder {
         let dimensions = dimensions.unwrap_or(DIMENSIONS).clamp(64, 4_096) as usize;
         HashEmbedder { name: format!("hashed-1-{dimensions}"), dimensions }
     }
 
     /// The vector of a text.
-    pub fn vector(&self, text: &str) -> Vec<f32> {
+    fn vector(&self, text: &str) -> Vec<f32> {
         let mut sums = vec![0f32; self.dimensions];
         let mut add = |feature: &str, weight: f32| {
             let hash = fnv(feature.as_bytes());
@@ -72,7 +72,7 @@ impl Embedder for HashEmbedder {
 }
 
 /// Words of English that are in every text.
-pub const STOP: &[&str] = &[
+pub(crate) const STOP: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "by", "do", "does", "for", "from", "has", "have",
     "how", "i", "in", "is", "it", "my", "of", "on", "or", "s", "that", "the", "this", "to", "was",
     "what", "when", "where", "which", "who", "with",
@@ -86,7 +86,7 @@ fn fnv(bytes: &[u8]) -> u64 {
 }
 
 /// The vector with length 1; one without direction stays as it is.
-pub fn unit(mut vector: Vec<f32>) -> Vec<f32> {
+pub(crate) fn unit(mut vector: Vec<f32>) -> Vec<f32> {
     let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
     if length > 0.0 && length.is_finite() {
         vector.iter_mut().for_each(|x| *x /= length);
@@ -95,7 +95,7 @@ pub fn unit(mut vector: Vec<f32>) -> Vec<f32> {
 }
 
 /// The cosine of two vectors of length 1; 0 when they cannot be compared.
-pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f32 {
     if a.len() != b.len() {
         return 0.0;
     }

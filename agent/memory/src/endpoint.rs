@@ -23,7 +23,7 @@ const IDLE: Duration = Duration::from_secs(60);
 const MOST_CHARS: usize = 8_000;
 
 /// A server that makes vectors.
-pub struct EmbeddingServer {
+pub(crate) struct EmbeddingServer {
     name: String,
     endpoint: Endpoint,
     model: String,
@@ -43,7 +43,7 @@ struct Item {
 
 /// An embedder, and what the user hears about it once.
 #[derive(Clone)]
-pub struct ChosenEmbedder {
+pub(crate) struct ChosenEmbedder {
     /// Who makes vectors.
     pub embedder: Arc<dyn Embedder>,
     /// Why it is not the configured one.
@@ -52,7 +52,7 @@ pub struct ChosenEmbedder {
 
 /// The embedder that is configured: the model on this machine, an address, a provider's server, or
 /// the one that needs nothing.
-pub fn configured(config: &Config) -> Result<ChosenEmbedder> {
+pub(crate) fn configured(config: &Config) -> Result<ChosenEmbedder> {
     let memory = &config.memory;
     let (address, reference) = (&memory.embeddings_endpoint, &memory.embeddings_provider);
     let endpoint = match (memory.embedder, address, reference) {

@@ -13,7 +13,7 @@ use super::search::text_of;
 use super::store::{MemoryStore, NewMemory};
 
 /// The category of notes among the memories.
-pub const CATEGORY: &str = "project";
+const CATEGORY: &str = "project";
 
 /// Characters of a key at most.
 pub const KEY: usize = 200;
@@ -36,7 +36,7 @@ impl NoteNames {
     }
 
     /// The key of a topic.
-    pub fn key(&self, topic: &str) -> String {
+    fn key(&self, topic: &str) -> String {
         let room = KEY.saturating_sub(self.prefix.chars().count());
         format!("{}{}", self.prefix, topic.chars().take(room).collect::<String>())
     }

@@ -32,7 +32,7 @@ use store::MemoryStore;
 use base::workspace;
 
 /// Where the notes of a workspace are, unless the user says otherwise.
-pub const NOTES: &str = "analysis/memory.md";
+const NOTES: &str = "analysis/memory.md";
 
 /// The notes of the workspace around a directory: the nearest file up to the workspace's root, or
 /// the one that is to be made there.
@@ -104,7 +104,7 @@ impl Memory {
 
     /// Whether the user's memories can be written here. In a box of studio they cannot, and tools
     /// that always fail are not worth offering.
-    pub fn is_writable(&self) -> bool {
+    fn is_writable(&self) -> bool {
         self.home.as_deref().is_some_and(|dir| store::probe(dir).is_ok())
     }
 

@@ -15,7 +15,7 @@ use super::embed::Embedder;
 const TRIES: u32 = 3;
 
 /// A model on this machine.
-pub struct LocalEmbedder {
+pub(crate) struct LocalEmbedder {
     embedder: wire::EmbedderId,
     host: Host,
 }
@@ -29,7 +29,7 @@ enum Host {
 }
 
 /// What came of looking for the host.
-pub enum HostLookup {
+pub(crate) enum HostLookup {
     /// It makes vectors.
     Ready(LocalEmbedder),
     /// It makes none: it is of an earlier version.
@@ -41,7 +41,7 @@ pub enum HostLookup {
 
 /// Finds or starts the host of the model that chats are had with, unless `memory.model` names
 /// another one.
-pub fn open(config: &Config) -> Result<HostLookup> {
+pub(crate) fn open(config: &Config) -> Result<HostLookup> {
     let advised = |mut failure: Failure| {
         // The rest speaks of other models to chat with.
         failure.hints.truncate(1);

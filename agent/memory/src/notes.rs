@@ -34,7 +34,7 @@ impl MergedNotes {
 }
 
 /// `1.2k chars`.
-pub fn size(text: &str) -> String {
+fn size(text: &str) -> String {
     format!("{:.1}k chars", text.chars().count() as f64 / 1e3)
 }
 
@@ -132,7 +132,7 @@ fn header(text: &str) -> (Option<&str>, &str) {
 
 /// What the notes say, as topic and text, in the order of the file. A topic is a heading, or the
 /// headings down to it where another section has the same one.
-pub fn topics(text: &str) -> Vec<(String, String)> {
+pub(crate) fn topics(text: &str) -> Vec<(String, String)> {
     let (_, body) = header(text);
     let sections = parts::sections(body);
     let mut open: Vec<(usize, String)> = Vec::new();

@@ -43,7 +43,7 @@ pub fn text_of(key: &str, value: &str) -> String {
 }
 
 /// The words of a question; those that are in every text only where it has no others.
-pub fn words(query: &str) -> Vec<String> {
+fn words(query: &str) -> Vec<String> {
     let words = query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let all: Vec<String> = words.take(MOST_WORDS).map(str::to_owned).collect();
     let tells = |word: &&String| !STOP.contains(&word.to_lowercase().as_str());

@@ -89,7 +89,7 @@ pub struct NewMemory {
 
 impl MemoryStore {
     /// Opens the file in this directory, or makes it, readable by its owner only.
-    pub fn open(dir: &Path) -> rusqlite::Result<MemoryStore> {
+    pub(crate) fn open(dir: &Path) -> rusqlite::Result<MemoryStore> {
         let path = dir.join(FILE);
         let failed = |why: io::Error| {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
@@ -117,7 +117,7 @@ impl MemoryStore {
     }
 
     /// The memories of a category whose keys begin so.
-    pub fn with_prefix(
+    pub(crate) fn with_prefix(
         &self,
         prefix: &str,
         category: &str,
@@ -131,7 +131,7 @@ impl MemoryStore {
 
     /// Changes the memories of a category whose keys begin so, in one step: `change` sees them by
     /// key and says which are stored and which keys go.
-    pub fn replace_all(
+    pub(crate) fn replace_all(
         &mut self,
         prefix: &str,
         category: &str,
@@ -157,7 +157,7 @@ impl MemoryStore {
     }
 
     /// The keys of the memories that hold one of these words, the best first.
-    pub fn by_words(&self, words: &[String], most: usize) -> rusqlite::Result<Vec<String>> {
+    pub(crate) fn by_words(&self, words: &[String], most: usize) -> rusqlite::Result<Vec<String>> {
         if words.is_empty() {
             return Ok(Vec::new());
         }
@@ -171,7 +171,7 @@ impl MemoryStore {
     }
 
     /// Every key with its vector, as far as this embedder made it.
-    pub fn vectors(&self, embedder: &str) -> rusqlite::Result<Vec<(String, Vec<f32>)>> {
+    pub(crate) fn vectors(&self, embedder: &str) -> rusqlite::Result<Vec<(String, Vec<f32>)>> {
         let sql = "SELECT key, embedding FROM memories WHERE embedder = ?1";
         let mut query = self.db.prepare(sql)?;
         let rows = query.query_map([embedder], |row| {
@@ -182,7 +182,11 @@ impl MemoryStore {
     }
 
     /// Memories whose vector this embedder did not make: key, value.
-    pub fn stale(&self, embedder: &str, most: usize) -> rusqlite::Result<Vec<(String, String)>> {
+    pub(crate) fn stale(
+        &self,
+        embedder: &str,
+        most: usize,
+    ) -> rusqlite::Result<Vec<(String, String)>> {
         let sql = "SELECT key, value FROM memories WHERE embedder IS NOT ?1 ORDER BY id LIMIT ?2";
         let mut query = self.db.prepare(sql)?;
         let rows = query
@@ -191,7 +195,7 @@ impl MemoryStore {
     }
 
     /// Gives a memory its vector, unless its value changed meanwhile.
-    pub fn set_vector(
+    pub(crate) fn set_vector(
         &self,
         memory: &(String, String),
         embedder: &str,
@@ -240,7 +244,7 @@ fn from_blob(bytes: &[u8]) -> Vec<f32> {
 }
 
 /// Fails where the file cannot be opened for writing, or made. Leaves nothing behind.
-pub fn probe(dir: &Path) -> io::Result<()> {
+pub(crate) fn probe(dir: &Path) -> io::Result<()> {
     match OpenOptions::new().append(true).open(dir.join(FILE)) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => {
             let there = dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(dir);
@@ -262,13 +266,13 @@ fn private(dir: &Path, path: &Path) -> io::Result<()> {
 }
 
 /// Whether an error means that the file itself is broken.
-pub fn is_damage(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
 /// An error as a sentence for the model.
-pub fn told(dir: &Path, error: &rusqlite::Error) -> String {
+pub(crate) fn told(dir: &Path, error: &rusqlite::Error) -> String {
     let path = dir.join(FILE);
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
@@ -283,7 +287,7 @@ pub fn told(dir: &Path, error: &rusqlite::Error) -> String {
 
 /// Puts a broken file aside, never away; the notice says where. `None` when another g3 did that
 /// meanwhile.
-pub fn set_aside(dir: &Path, clock: &Clock) -> Result<Option<String>, String> {
+pub(crate) fn set_aside(dir: &Path, clock: &Clock) -> Result<Option<String>, String> {
     let path = dir.join(FILE);
     let failed = |why: io::Error| format!("cannot set {} aside: {why}", path.display());
     let _lock = Lock::take(&dir.join("memory.lock")).map_err(failed)?;
@@ -317,7 +321,7 @@ fn is_whole(path: &Path) -> bool {
 }
 
 /// Appends a line to the log of a day: the time, and the text in one line.
-pub fn log(dir: &Path, now: &str, text: &str) -> io::Result<()> {
+pub(crate) fn log(dir: &Path, now: &str, text: &str) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let day: PathBuf = dir.join(format!("{}.md", &now[..now.len().min(10)]));
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(day)?;

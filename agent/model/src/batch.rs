@@ -2,13 +2,13 @@
 //! read shares the rest. Pure.
 
 /// Tokens of one batch when nobody writes; a cancelled chat waits for one batch at most.
-pub const READING: usize = 256;
+const READING: usize = 256;
 /// Prompt tokens of one batch while others write: reading must not stop them for long.
-pub const BESIDE_WRITING: usize = 96;
+const BESIDE_WRITING: usize = 96;
 
 /// What a conversation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub(crate) enum Need {
     /// Its next token.
     Write,
     /// So many tokens of its prompt are to be read.
@@ -16,7 +16,7 @@ pub enum Need {
 }
 
 /// How many tokens each conversation gets in the next batch, in the same order.
-pub fn share(needs: &[Need]) -> Vec<usize> {
+pub(crate) fn share(needs: &[Need]) -> Vec<usize> {
     let writers = needs.iter().filter(|need| **need == Need::Write).count();
     let mut room = if writers > 0 { BESIDE_WRITING } else { READING };
     let mut shares = vec![0; needs.len()];

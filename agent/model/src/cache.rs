@@ -12,11 +12,11 @@ use llama_cpp_2::token::LlamaToken;
 use crate::prefix::{HALF, PrefixStore, WORTH};
 
 /// A conversation: its connection and its name there.
-pub type ConversationKey = (u64, String);
+pub(crate) type ConversationKey = (u64, String);
 
 /// The KV of all conversations.
 #[derive(Debug)]
-pub struct KvCache {
+pub(crate) struct KvCache {
     slots: Vec<Slot>,
     spilled: HashMap<ConversationKey, Spilled>,
     prefixes: PrefixStore,
@@ -50,14 +50,14 @@ const SPILLED_BOUND: u64 = 1 << 30;
 
 /// Where the KV of a reply that is being written waits for the next context.
 #[derive(Debug)]
-pub struct MovedKv {
+pub(crate) struct MovedKv {
     seq: usize,
     path: PathBuf,
 }
 
 /// A sequence that a reply may be written into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AcquiredSlot {
+pub(crate) struct AcquiredSlot {
     /// The sequence.
     pub seq: usize,
     /// How much of the prompt stands in it already.
@@ -66,7 +66,7 @@ pub struct AcquiredSlot {
 
 /// Why a conversation is not seated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotWait {
+pub(crate) enum SlotWait {
     /// A reply of the same conversation is being written.
     Turn,
     /// Replies that are being written need the room.
@@ -75,7 +75,7 @@ pub enum SlotWait {
 
 impl KvCache {
     /// An empty cache for so many sequences and tokens; the KV of a token has so many bytes.
-    pub fn new(
+    pub(crate) fn new(
         prefixes: PrefixStore,
         sequences: usize,
         cells: usize,
@@ -93,7 +93,7 @@ impl KvCache {
     /// Seats a conversation whose prompt is known: what of it was read before stays. Nothing is
     /// spilled for a conversation that must wait. `shared` tokens of the prompt are its system
     /// text and tools.
-    pub fn seat(
+    pub(crate) fn seat(
         &mut self,
         context: &mut LlamaContext,
         key: &ConversationKey,
@@ -130,12 +130,12 @@ impl KvCache {
     }
 
     /// What stands in a sequence.
-    pub fn tokens(&self, seq: usize) -> &[LlamaToken] {
+    pub(crate) fn tokens(&self, seq: usize) -> &[LlamaToken] {
         &self.slots[seq].tokens
     }
 
     /// Notes that tokens were read into a sequence; a complete beginning is saved for others.
-    pub fn grow(
+    pub(crate) fn grow(
         &mut self,
         context: &LlamaContext,
         seq: usize,
@@ -152,7 +152,7 @@ impl KvCache {
 
     /// Takes all KV out of a context that is about to go. It waits on disk, so that memory is
     /// needed once; gives what [`Cache::come_back`] needs of the replies that are being written.
-    pub fn leave(&mut self, context: &mut LlamaContext) -> Vec<MovedKv> {
+    pub(crate) fn leave(&mut self, context: &mut LlamaContext) -> Vec<MovedKv> {
         let mut moved = Vec::new();
         for seq in 0..self.slots.len() {
             let slot = &self.slots[seq];
@@ -173,7 +173,7 @@ impl KvCache {
 
     /// Puts the replies that are being written into the next context; false when one of them has
     /// lost its KV.
-    pub fn come_back(&mut self, context: &mut LlamaContext, moved: &[MovedKv]) -> bool {
+    pub(crate) fn come_back(&mut self, context: &mut LlamaContext, moved: &[MovedKv]) -> bool {
         let mut sound = true;
         for MovedKv { seq, path } in moved {
             let tokens = std::mem::take(&mut self.slots[*seq].tokens);
@@ -183,19 +183,19 @@ impl KvCache {
     }
 
     /// The reply has ended; its KV stays until the room is needed.
-    pub fn rest(&mut self, seq: usize) {
+    pub(crate) fn rest(&mut self, seq: usize) {
         self.slots[seq].reserved = 0;
     }
 
     /// Nothing can be trusted in a sequence after a decoding error.
-    pub fn forget(&mut self, context: &mut LlamaContext, seq: usize) {
+    pub(crate) fn forget(&mut self, context: &mut LlamaContext, seq: usize) {
         self.cut(context, seq, 0);
         self.slots[seq].owner = None;
         self.slots[seq].reserved = 0;
     }
 
     /// A connection closed: its conversations end.
-    pub fn close(&mut self, context: &mut LlamaContext, connection: u64) {
+    pub(crate) fn close(&mut self, context: &mut LlamaContext, connection: u64) {
         for seq in 0..self.slots.len() {
             if self.slots[seq].owner.as_ref().is_some_and(|(owner, _)| *owner == connection) {
                 self.forget(context, seq);
@@ -210,7 +210,7 @@ impl KvCache {
     }
 
     /// Conversations in memory and on disk.
-    pub fn count(&self) -> (usize, usize) {
+    pub(crate) fn count(&self) -> (usize, usize) {
         (self.slots.iter().filter(|slot| slot.owner.is_some()).count(), self.spilled.len())
     }
 

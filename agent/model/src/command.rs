@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use base::host::wire::{HostChat, HostResponseLine};
 
 /// What the engine is asked.
-pub enum EngineCommand {
+pub(crate) enum EngineCommand {
     /// The next reply of a conversation.
     Chat {
         /// The connection.
@@ -36,7 +36,7 @@ pub enum EngineCommand {
 
 /// Texts of which vectors are wanted.
 #[derive(Debug)]
-pub struct EmbedRequest {
+pub(crate) struct EmbedRequest {
     /// The connection.
     pub connection: u64,
     /// The id of the request.
@@ -49,7 +49,7 @@ pub struct EmbedRequest {
 
 /// What is going on in an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EngineLoad {
+pub(crate) struct EngineLoad {
     /// Replies that are being written or wait.
     pub chats: usize,
     /// Conversations in memory.

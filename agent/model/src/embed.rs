@@ -33,7 +33,7 @@ const MOST_TOKENS: usize = 512;
 const WAY: u32 = 1;
 
 /// Who makes vectors with this model; `None` when its file does not say how long they are.
-pub fn name(head: &GgufHeader) -> Option<EmbedderId> {
+pub(crate) fn name(head: &GgufHeader) -> Option<EmbedderId> {
     let dimension = u32::try_from(head.dimension).ok().filter(|dimension| *dimension > 0)?;
     // The length tells files of one model with other roundings apart.
     let name = format!("{}-{}-{dimension}-{WAY}", head.name, head.length);
@@ -41,7 +41,7 @@ pub fn name(head: &GgufHeader) -> Option<EmbedderId> {
 }
 
 /// Whoever waits for vectors, and what they are made with.
-pub struct EmbedQueue<'m> {
+pub(crate) struct EmbedQueue<'m> {
     embedder: Option<EmbedderId>,
     context: Option<LlamaContext<'m>>,
     usual: MeanState,
@@ -67,7 +67,7 @@ struct Reading {
 
 impl<'m> EmbedQueue<'m> {
     /// Nobody waits yet, and nothing is made. What is usual is kept in this directory.
-    pub fn new(head: &GgufHeader, directory: &Path) -> EmbedQueue<'m> {
+    pub(crate) fn new(head: &GgufHeader, directory: &Path) -> EmbedQueue<'m> {
         let embedder = name(head);
         let (known_as, dimension) =
             embedder.as_ref().map_or(("", 0), |of| (of.name.as_str(), of.dimension));
@@ -84,12 +84,12 @@ impl<'m> EmbedQueue<'m> {
     }
 
     /// How many requests wait.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.waiting.len()
     }
 
     /// Takes a request in, or says why not.
-    pub fn add(&mut self, wish: EmbedRequest) {
+    pub(crate) fn add(&mut self, wish: EmbedRequest) {
         let Err(why) = self.check(&wish.texts) else {
             self.waiting.push_back(EmbedTask { wish, vectors: Vec::new() });
             return;
@@ -111,7 +111,7 @@ impl<'m> EmbedQueue<'m> {
     }
 
     /// Ends requests early.
-    pub fn cancel(&mut self, is_meant: impl Fn(&EmbedRequest) -> bool) {
+    pub(crate) fn cancel(&mut self, is_meant: impl Fn(&EmbedRequest) -> bool) {
         if self.waiting.front().is_some_and(|order| is_meant(&order.wish)) {
             self.reading = None;
         }
@@ -131,13 +131,13 @@ impl<'m> EmbedQueue<'m> {
 
     /// Gives the context back; it is made anew when it is needed. The text that was being read is
     /// begun again.
-    pub fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.context = None;
         self.reading = None;
     }
 
     /// Reads on for one turn.
-    pub fn step(&mut self, backend: &LlamaBackend, model: &'m LlamaModel, threads: u32) {
+    pub(crate) fn step(&mut self, backend: &LlamaBackend, model: &'m LlamaModel, threads: u32) {
         if self.waiting.is_empty() {
             return;
         }

@@ -59,7 +59,7 @@ struct Settings {
 }
 
 /// Loads the model, says `loaded`, and answers commands until `Stop`.
-pub fn run(
+pub(crate) fn run(
     serve: &Serve,
     checked: CheckedModel,
     commands: &Receiver<EngineCommand>,
@@ -74,7 +74,7 @@ pub fn run(
 }
 
 /// What an engine stands on.
-pub struct EngineContext<'m> {
+pub(crate) struct EngineContext<'m> {
     /// llama.cpp.
     pub backend: &'m LlamaBackend,
     /// The loaded model.
@@ -88,7 +88,7 @@ pub struct EngineContext<'m> {
 }
 
 /// Answers commands with a loaded model until `Stop`.
-pub fn answer(
+pub(crate) fn answer(
     serve: &Serve,
     ground: EngineContext<'_>,
     commands: &Receiver<EngineCommand>,

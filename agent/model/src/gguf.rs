@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// What the head of a model file says.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GgufHeader {
+pub(crate) struct GgufHeader {
     /// `general.name`, else the architecture.
     pub name: String,
     /// `general.architecture`.
@@ -29,7 +29,7 @@ pub struct GgufHeader {
 
 /// Why a file is no model.
 #[derive(Debug, thiserror::Error)]
-pub enum BadFile {
+pub(crate) enum BadFile {
     /// It is something else.
     #[error("it does not begin with `GGUF`, so it is not a model file")]
     Magic,
@@ -65,7 +65,7 @@ const STRING_LIMIT: u64 = 16 << 20;
 const COUNT_LIMIT: u64 = 1 << 20;
 
 /// Reads the head of a model file.
-pub fn read(path: &Path) -> Result<GgufHeader, BadFile> {
+pub(crate) fn read(path: &Path) -> Result<GgufHeader, BadFile> {
     let mut reader = Reader { inner: BufReader::new(File::open(path)?), at: 0 };
     let mut magic = [0; 4];
     if reader.fill(&mut magic).is_err() || &magic != b"GGUF" {

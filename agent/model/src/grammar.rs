@@ -18,11 +18,11 @@ const MAPS: &[&str] = &["properties", "$defs", "definitions"];
 /// Why there is no grammar.
 #[derive(Debug, thiserror::Error)]
 #[error("the schemas of the offered tools make no grammar: {0}")]
-pub struct BadSchema(String);
+pub(crate) struct BadSchema(String);
 
 /// The grammar of an envelope: a thought and one call of an offered tool, or `answer{text}` unless
 /// the model must `act`.
-pub fn envelope(tools: &[HostTool], act: bool) -> Result<String, BadSchema> {
+pub(crate) fn envelope(tools: &[HostTool], act: bool) -> Result<String, BadSchema> {
     let answer = HostTool {
         name: ANSWER.into(),
         description: String::new(),
@@ -38,7 +38,7 @@ pub fn envelope(tools: &[HostTool], act: bool) -> Result<String, BadSchema> {
 }
 
 /// The grammar of what follows the mark of a call.
-pub fn after_mark(tools: &[HostTool]) -> Result<String, BadSchema> {
+pub(crate) fn after_mark(tools: &[HostTool]) -> Result<String, BadSchema> {
     let grammar = convert(&json!({ "anyOf": calls(tools.iter()) }))?;
     // Other rules may end in the same word: a parameter may be called `root`.
     let rules = grammar.lines().map(|rule| match rule.strip_prefix("root ::=") {

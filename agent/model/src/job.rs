@@ -22,7 +22,7 @@ const PROGRESS: usize = 16;
 
 /// A prompt that was made of a chat, and its limits.
 #[derive(Clone, Debug)]
-pub struct JobPlan {
+pub(crate) struct JobPlan {
     /// The conversation.
     pub key: ConversationKey,
     /// The id of the request.
@@ -42,7 +42,7 @@ pub struct JobPlan {
 }
 
 /// A reply that is being written.
-pub struct ReplyJob {
+pub(crate) struct ReplyJob {
     /// What was asked.
     pub plan: JobPlan,
     /// Where its KV is.
@@ -66,7 +66,7 @@ enum OutputParser {
 
 /// What a call that begins or ends means for the grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GrammarSwitch {
+pub(crate) enum GrammarSwitch {
     /// Nothing changed.
     None,
     /// A call begins: constrain. The token that ended the mark may have gone on with this.
@@ -77,7 +77,7 @@ pub enum GrammarSwitch {
 
 impl ReplyJob {
     /// A reply of which nothing is written.
-    pub fn new(
+    pub(crate) fn new(
         plan: JobPlan,
         seat: AcquiredSlot,
         sampler: Sampler,
@@ -104,7 +104,7 @@ impl ReplyJob {
 
     /// What it waits for, when so many tokens stand in its sequence. The beginning that others
     /// share is read to its exact end first, so that it can be saved.
-    pub fn need(&self, standing: usize) -> Need {
+    pub(crate) fn need(&self, standing: usize) -> Need {
         let JobPlan { prompt, shared, .. } = &self.plan;
         match prompt.len().saturating_sub(standing) {
             0 => Need::Write,
@@ -114,7 +114,7 @@ impl ReplyJob {
     }
 
     /// The next tokens to go into the batch.
-    pub fn next(&self, standing: usize, count: usize) -> Vec<LlamaToken> {
+    pub(crate) fn next(&self, standing: usize, count: usize) -> Vec<LlamaToken> {
         let prompt = &self.plan.prompt;
         if standing < prompt.len() {
             return prompt[standing..(standing + count).min(prompt.len())].to_vec();
@@ -123,7 +123,7 @@ impl ReplyJob {
     }
 
     /// Says that so much of the prompt is read.
-    pub fn progress(&self, standing: usize) {
+    pub(crate) fn progress(&self, standing: usize) {
         self.tell(HostResponse::Progress {
             prefilled: standing.min(self.plan.prompt.len()) as u64,
             prompt: self.plan.prompt.len() as u64,
@@ -132,7 +132,7 @@ impl ReplyJob {
     }
 
     /// Takes a token that was chosen, and its bytes.
-    pub fn write(&mut self, token: LlamaToken, bytes: &[u8]) -> GrammarSwitch {
+    pub(crate) fn write(&mut self, token: LlamaToken, bytes: &[u8]) -> GrammarSwitch {
         self.first.get_or_insert_with(Instant::now);
         self.written.push(token);
         let (said, turning) = self.speech.push(bytes);
@@ -146,17 +146,17 @@ impl ReplyJob {
     }
 
     /// Whether the reply is complete by its own form.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         matches!(&self.speech, OutputParser::Envelope(envelope) if envelope.ended())
     }
 
     /// Whether it must end: the limit is reached, or it only repeats itself.
-    pub fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.written.len() >= self.plan.max_tokens || repeats(&self.written)
     }
 
     /// Says the rest and the end. Gives what the model wrote, for the next prompt.
-    pub fn finish(mut self, stop: HostStopReason) -> Option<VerbatimCall> {
+    pub(crate) fn finish(mut self, stop: HostStopReason) -> Option<VerbatimCall> {
         let speech = std::mem::replace(&mut self.speech, OutputParser::Free(Default::default()));
         let spoken = match speech {
             OutputParser::Envelope(envelope) => {
@@ -182,7 +182,7 @@ impl ReplyJob {
     }
 
     /// Says that there will be no reply.
-    pub fn fail(self, fault: HostFault) {
+    pub(crate) fn fail(self, fault: HostFault) {
         self.tell(HostResponse::Error(fault));
     }
 

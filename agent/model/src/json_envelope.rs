@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::json_scanner::{JsonEvent, JsonScanner};
 
 /// The call that is no call: what the model has to say.
-pub const ANSWER: &str = "answer";
+pub(crate) const ANSWER: &str = "answer";
 
 /// What comes before the call.
-pub const THOUGHT: &str = "thought";
+pub(crate) const THOUGHT: &str = "thought";
 
 /// Something that the model said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ModelOutput {
+pub(crate) enum ModelOutput {
     /// Words.
     Text(String),
     /// A whole call.
@@ -30,7 +30,7 @@ pub enum ModelOutput {
 
 /// Reads an envelope while it is written.
 #[derive(Clone, Debug, Default)]
-pub struct JsonEnvelope {
+pub(crate) struct JsonEnvelope {
     scanner: JsonScanner,
     raw: Vec<u8>,
     name: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct JsonEnvelope {
 
 impl JsonEnvelope {
     /// Takes the next bytes; gives the words among them.
-    pub fn push(&mut self, bytes: &[u8]) -> Option<ModelOutput> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<ModelOutput> {
         let mut text = String::new();
         for byte in bytes {
             if self.ended() {
@@ -57,17 +57,17 @@ impl JsonEnvelope {
     }
 
     /// Whether the object is complete.
-    pub fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         self.scanner.ended()
     }
 
     /// What was written, byte for byte: the conversation repeats it, so that its KV fits.
-    pub fn raw(&self) -> String {
+    pub(crate) fn raw(&self) -> String {
         String::from_utf8_lossy(&self.raw).into_owned()
     }
 
     /// The call, once nothing more is written. An answer has none.
-    pub fn call(&self) -> Option<ModelOutput> {
+    pub(crate) fn call(&self) -> Option<ModelOutput> {
         if self.is_answer() {
             return None;
         }
@@ -96,13 +96,13 @@ impl JsonEnvelope {
 
 /// Makes text of bytes that may split a character.
 #[derive(Clone, Debug, Default)]
-pub struct Utf8Decoder {
+pub(crate) struct Utf8Decoder {
     pending: Vec<u8>,
 }
 
 impl Utf8Decoder {
     /// The text that is complete with these bytes.
-    pub fn push(&mut self, bytes: &[u8]) -> String {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
         let mut text = String::new();
         loop {

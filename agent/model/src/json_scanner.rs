@@ -3,7 +3,7 @@
 
 /// Something that a byte made known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JsonEvent {
+pub(crate) enum JsonEvent {
     /// Bytes of a string value (not of a key), decoded. They may split a character.
     Bytes(Vec<u8>),
     /// A string value ended.
@@ -14,7 +14,7 @@ pub enum JsonEvent {
 
 /// The place within a JSON value that is being written.
 #[derive(Clone, Debug, Default)]
-pub struct JsonScanner {
+pub(crate) struct JsonScanner {
     stack: Vec<Level>,
     inside: Inside,
     ended: bool,
@@ -51,7 +51,7 @@ enum Escape {
 
 impl JsonScanner {
     /// Takes the next byte of well-formed JSON.
-    pub fn push(&mut self, byte: u8) -> Option<JsonEvent> {
+    pub(crate) fn push(&mut self, byte: u8) -> Option<JsonEvent> {
         if self.ended {
             return None;
         }
@@ -62,12 +62,13 @@ impl JsonScanner {
     }
 
     /// Whether the byte to come is within a string value.
-    pub fn in_string(&self) -> bool {
+    #[cfg(test)]
+    fn in_string(&self) -> bool {
         matches!(self.inside, Inside::Text { is_key: false, .. })
     }
 
     /// The keys that lead to the value at hand, outermost first; arrays have none.
-    pub fn path(&self) -> impl Iterator<Item = &[u8]> {
+    fn path(&self) -> impl Iterator<Item = &[u8]> {
         self.stack.iter().filter_map(|level| match level {
             Level::Object { key, .. } => Some(key.as_slice()),
             Level::Array => None,
@@ -75,17 +76,17 @@ impl JsonScanner {
     }
 
     /// Whether the value at hand stands at these keys and nowhere deeper.
-    pub fn is_at(&self, keys: &[&str]) -> bool {
+    pub(crate) fn is_at(&self, keys: &[&str]) -> bool {
         self.stack.len() == keys.len() && self.path().eq(keys.iter().map(|key| key.as_bytes()))
     }
 
     /// Whether the whole value has ended.
-    pub fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         self.ended
     }
 
     /// What would end an unfinished value whose string was cut: quote, brackets and braces.
-    pub fn closing(&self) -> String {
+    pub(crate) fn closing(&self) -> String {
         let mut closing = String::new();
         if matches!(self.inside, Inside::Text { .. }) {
             closing.push('"');
@@ -99,7 +100,7 @@ impl JsonScanner {
     }
 
     /// How many bytes at the end of the text belong to an escape that is not complete.
-    pub fn dangling(&self) -> usize {
+    pub(crate) fn dangling(&self) -> usize {
         let Inside::Text { escape, .. } = &self.inside else { return 0 };
         match escape {
             Escape::None => 0,

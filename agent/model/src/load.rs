@@ -10,7 +10,7 @@ use llama_cpp_2::model::params::LlamaModelParams;
 use crate::options::Serve;
 
 /// Loads the model of a command line.
-pub fn model(serve: &Serve) -> Result<(LlamaBackend, LlamaModel)> {
+pub(crate) fn model(serve: &Serve) -> Result<(LlamaBackend, LlamaModel)> {
     let mut backend = LlamaBackend::init().or_fail(|| "cannot start llama.cpp")?;
     backend.void_logs();
     let gpu = LlamaModelParams::default().with_n_gpu_layers(u32::from(u16::MAX));
@@ -21,7 +21,7 @@ pub fn model(serve: &Serve) -> Result<(LlamaBackend, LlamaModel)> {
 
 /// A context with so many threads. One after the other: making several contexts of one model at once is not sound (see its
 /// `new_context`).
-pub fn context<'m>(
+pub(crate) fn context<'m>(
     backend: &LlamaBackend,
     model: &'m LlamaModel,
     parameters: &LlamaContextParams,
@@ -33,7 +33,7 @@ pub fn context<'m>(
 }
 
 /// The texts of tokens that steer a conversation; in the words of others they are only words.
-pub fn controls(model: &LlamaModel) -> Vec<String> {
+pub(crate) fn controls(model: &LlamaModel) -> Vec<String> {
     let vocab = model.vocab();
     let steering = vocab.tokens().filter(|token| vocab.is_control(*token));
     let texts = steering.map(|token| vocab.token_to_piece(token, true, None));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Plain sentences about many things, in the manner of what is remembered. A change of them changes
 /// every vector.
-pub const SENTENCES: [&str; 12] = [
+const SENTENCES: [&str; 12] = [
     "The meeting was moved to Thursday because the room is taken.",
     "Run the tests before you push, and read what they say.",
     "She lives in a small town by the sea and works as a teacher.",
@@ -30,7 +30,7 @@ const CALM: f32 = 0.3;
 
 /// What the sentences have in common, as soon as all are read.
 #[derive(Debug)]
-pub enum MeanState {
+pub(crate) enum MeanState {
     /// The states of the first sentences.
     Reading(Vec<Vec<f32>>),
     /// All were read.
@@ -39,7 +39,7 @@ pub enum MeanState {
 
 /// What states have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Mean {
+pub(crate) struct Mean {
     /// The average.
     mean: Vec<f32>,
     /// How far each number swings.
@@ -54,7 +54,7 @@ impl Default for MeanState {
 
 impl MeanState {
     /// What an earlier host kept in this file, when it fits; else the sentences are read.
-    pub fn kept(path: &Path, dimension: u32) -> MeanState {
+    pub(crate) fn kept(path: &Path, dimension: u32) -> MeanState {
         let kept = std::fs::read(path).ok();
         let kept = kept.and_then(|bytes| serde_json::from_slice::<Mean>(&bytes).ok());
         let fits = |common: &Mean| {
@@ -66,7 +66,7 @@ impl MeanState {
     }
 
     /// The sentence that is to be read next.
-    pub fn wants(&self) -> Option<&'static str> {
+    pub(crate) fn wants(&self) -> Option<&'static str> {
         match self {
             MeanState::Reading(states) => SENTENCES.get(states.len()).copied(),
             MeanState::Known(_) => None,
@@ -74,7 +74,7 @@ impl MeanState {
     }
 
     /// Takes the state of the sentence that was wanted; after the last one all is kept in a file.
-    pub fn take(&mut self, state: Vec<f32>, path: &Path) {
+    pub(crate) fn take(&mut self, state: Vec<f32>, path: &Path) {
         let MeanState::Reading(states) = self else { return };
         states.push(unit(state));
         if states.len() == SENTENCES.len() {
@@ -86,7 +86,7 @@ impl MeanState {
     }
 
     /// The vector of a text, from its state: of length 1, the state itself before all is known.
-    pub fn vector(&self, state: &[f32]) -> Vec<f32> {
+    pub(crate) fn vector(&self, state: &[f32]) -> Vec<f32> {
         let state = unit(state.to_vec());
         match self {
             MeanState::Reading(_) => state,

@@ -12,33 +12,33 @@ use llama_cpp_2::token::LlamaToken;
 use sha2::{Digest, Sha256};
 
 /// Shorter beginnings are read as quickly as a file is loaded.
-pub const WORTH: usize = 64;
+pub(crate) const WORTH: usize = 64;
 /// How the name of a file begins that is being written; the process id follows.
-pub const HALF: &str = ".half-";
+pub(crate) const HALF: &str = ".half-";
 /// All saved beginnings together.
 const BOUND: u64 = 1 << 30;
 
 /// The saved beginnings of one model.
 #[derive(Debug)]
-pub struct PrefixStore {
+pub(crate) struct PrefixStore {
     directory: PathBuf,
     model: String,
 }
 
 impl PrefixStore {
     /// Those of a model file, in a directory that is made where there is none.
-    pub fn open(directory: PathBuf, model: &Path) -> io::Result<PrefixStore> {
+    pub(crate) fn open(directory: PathBuf, model: &Path) -> io::Result<PrefixStore> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         Ok(PrefixStore { directory, model: fingerprint(model)? })
     }
 
     /// Where they are.
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Loads the KV of exactly these tokens into an empty sequence.
-    pub fn load(&self, context: &mut LlamaContext, seq: i32, tokens: &[LlamaToken]) -> bool {
+    pub(crate) fn load(&self, context: &mut LlamaContext, seq: i32, tokens: &[LlamaToken]) -> bool {
         let path = self.path(tokens);
         if !path.is_file() {
             return false;
@@ -59,7 +59,7 @@ impl PrefixStore {
     }
 
     /// Saves the KV of a sequence that holds exactly these tokens.
-    pub fn save(&self, context: &LlamaContext, seq: i32, tokens: &[LlamaToken]) {
+    pub(crate) fn save(&self, context: &LlamaContext, seq: i32, tokens: &[LlamaToken]) {
         let path = self.path(tokens);
         if tokens.len() < WORTH || path.is_file() {
             return;
@@ -105,7 +105,7 @@ impl PrefixStore {
 }
 
 /// Where a user's are: `$XDG_CACHE_HOME/g3/kv` or `~/.g3/cache/kv`.
-pub fn directory() -> io::Result<PathBuf> {
+pub(crate) fn directory() -> io::Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     match (variable("XDG_CACHE_HOME"), variable("HOME")) {
         (Some(cache), _) => Ok(Path::new(&cache).join("g3/kv")),

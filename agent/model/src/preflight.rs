@@ -16,7 +16,7 @@ const OVERHEAD: u64 = 400 << 20;
 
 /// A model that may be loaded, and how much of it there will be.
 #[derive(Clone, Debug)]
-pub struct CheckedModel {
+pub(crate) struct CheckedModel {
     /// What the file says about itself.
     pub head: GgufHeader,
     /// Tokens of one conversation.
@@ -26,7 +26,7 @@ pub struct CheckedModel {
 }
 
 /// Checks file, hash and memory.
-pub fn check(serve: &Serve) -> Result<CheckedModel> {
+pub(crate) fn check(serve: &Serve) -> Result<CheckedModel> {
     let path = &serve.model;
     let length = std::fs::metadata(path).or_fail(|| unreadable(path))?.len();
     let head = gguf::read(path).map_err(|why| {
@@ -63,7 +63,7 @@ fn check_hash(path: &Path, wanted: &str) -> Result<()> {
 }
 
 /// The SHA-256 of a file, in hex.
-pub fn hash(path: &Path) -> io::Result<String> {
+fn hash(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
     io::copy(&mut File::open(path)?, &mut HashWriter(&mut hash))?;
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())

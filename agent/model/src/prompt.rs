@@ -16,7 +16,7 @@ const FENCE: &str = "```json\n";
 
 /// What a model wrote for a call, byte for byte: repeated in the prompt, so that its KV fits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct VerbatimCall {
+pub(crate) struct VerbatimCall {
     /// The call as it was read.
     pub call: HostToolCall,
     /// As it was written.
@@ -25,7 +25,7 @@ pub struct VerbatimCall {
 
 /// A prompt as text.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PromptText {
+pub(crate) struct PromptText {
     /// All of it.
     pub text: String,
     /// Its beginning that stays the same in every conversation with this system text and tools;
@@ -34,7 +34,7 @@ pub struct PromptText {
 }
 
 /// How calls are constrained, once the model is known.
-pub fn mode(chat: &HostChat, parameters: u64) -> ToolCallMode {
+pub(crate) fn mode(chat: &HostChat, parameters: u64) -> ToolCallMode {
     match chat.mode {
         ToolCallMode::Auto if chat.tools.is_empty() => ToolCallMode::Free,
         ToolCallMode::Auto if parameters < LARGE => ToolCallMode::Envelope,
@@ -45,7 +45,7 @@ pub fn mode(chat: &HostChat, parameters: u64) -> ToolCallMode {
 
 /// Writes the prompt. `controls` are the texts of tokens that steer a conversation: what a file or
 /// a tool says must not end a message or speak as the system, so in words they are broken up.
-pub fn write(
+pub(crate) fn write(
     template: &Template,
     chat: &HostChat,
     mode: ToolCallMode,
@@ -210,7 +210,7 @@ fn native_call(call: &HostToolCall) -> Value {
 }
 
 /// What the system prompt says about tools where every reply is an envelope.
-pub fn envelope_tools(tools: &[HostTool]) -> String {
+pub(crate) fn envelope_tools(tools: &[HostTool]) -> String {
     let list: String = tools.iter().map(signature).collect();
     format!(
         "\n\n# Tools\n\nEvery reply is one JSON object that calls one tool:\n\

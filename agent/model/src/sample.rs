@@ -12,7 +12,7 @@ const TOP: usize = 40;
 const NEAR: usize = 64;
 
 /// Chooses tokens for one reply.
-pub struct Sampler {
+pub(crate) struct Sampler {
     grammar: Option<LlamaSampler>,
     temperature: f32,
     random: Random,
@@ -22,12 +22,12 @@ pub struct Sampler {
 
 impl Sampler {
     /// A sampler without a grammar; temperature 0 takes the likeliest token.
-    pub fn new(temperature: f32, seed: u64) -> Sampler {
+    pub(crate) fn new(temperature: f32, seed: u64) -> Sampler {
         Sampler { grammar: None, temperature, random: Random(seed | 1), filtered: 0 }
     }
 
     /// From now on only what the grammar allows after what has `begun`.
-    pub fn constrain(
+    pub(crate) fn constrain(
         &mut self,
         model: &LlamaModel,
         grammar: &str,
@@ -46,13 +46,13 @@ impl Sampler {
     }
 
     /// From now on everything.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.grammar = None;
     }
 
     /// The next token. The grammar is asked about the chosen one first, since it is nearly always
     /// allowed and asking about all costs as much as the model itself.
-    pub fn pick(&mut self, logits: &[f32]) -> LlamaToken {
+    pub(crate) fn pick(&mut self, logits: &[f32]) -> LlamaToken {
         let first = self.choose(logits);
         let refused = self.grammar.as_mut().is_some_and(|grammar| !allows(grammar, first));
         let token = if refused { self.pick_allowed(logits) } else { first };

@@ -13,7 +13,7 @@ const PLAIN: &str = "{% for message in messages %}<|im_start|>{{ message.role }}
 
 /// A parsed chat template.
 #[derive(Debug)]
-pub struct Template {
+pub(crate) struct Template {
     environment: Environment<'static>,
     knows_calls: bool,
 }
@@ -21,11 +21,11 @@ pub struct Template {
 /// Why a prompt cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("the model's chat template fails: {0}")]
-pub struct BadTemplate(#[from] Error);
+pub(crate) struct BadTemplate(#[from] Error);
 
 /// A message as templates know it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct TemplateMessage {
+pub(crate) struct TemplateMessage {
     /// `system`, `user`, `assistant` or `tool`.
     pub role: &'static str,
     /// The words.
@@ -40,7 +40,7 @@ pub struct TemplateMessage {
 
 impl Template {
     /// Parses a template; without one, ChatML.
-    pub fn new(source: Option<&str>) -> Result<Template, BadTemplate> {
+    pub(crate) fn new(source: Option<&str>) -> Result<Template, BadTemplate> {
         let source = source.unwrap_or(PLAIN).to_owned();
         // Some write `<function=NAME>` and parameters between the marks, which is no JSON.
         let knows_calls =
@@ -61,12 +61,12 @@ impl Template {
     }
 
     /// Whether it writes tools and calls with the marks that we read.
-    pub fn knows_calls(&self) -> bool {
+    pub(crate) fn knows_calls(&self) -> bool {
         self.knows_calls
     }
 
     /// The prompt for these messages; `open` lets the model go on as the assistant.
-    pub fn render(
+    pub(crate) fn render(
         &self,
         messages: &[TemplateMessage],
         tools: &[serde_json::Value],
@@ -95,7 +95,7 @@ fn python_json(value: Value, _options: Kwargs) -> Result<Value, Error> {
 }
 
 /// `json.dumps`: a blank after each comma and colon.
-pub struct PythonJson;
+pub(crate) struct PythonJson;
 
 impl Formatter for PythonJson {
     fn begin_array_value<W: ?Sized + std::io::Write>(
@@ -123,7 +123,7 @@ impl Formatter for PythonJson {
 }
 
 /// A value as Python writes it.
-pub fn python(value: &serde_json::Value) -> String {
+pub(crate) fn python(value: &serde_json::Value) -> String {
     let mut bytes = Vec::new();
     let mut writer = serde_json::Serializer::with_formatter(&mut bytes, PythonJson);
     value.serialize(&mut writer).expect("a JSON value is JSON");

@@ -14,7 +14,7 @@ const TICKS: f64 = 100.0;
 
 /// The threads of a host and what they depend on.
 #[derive(Debug)]
-pub struct Threads {
+pub(crate) struct Threads {
     now: u32,
     most: u32,
     /// `None`: the user said how many.
@@ -32,24 +32,24 @@ struct Load {
 
 impl Threads {
     /// As told, else one for each physical core.
-    pub fn new(told: Option<u32>) -> Threads {
+    pub(crate) fn new(told: Option<u32>) -> Threads {
         let most = told.unwrap_or_else(physical_cores);
         let load = if told.is_none() { Load::now() } else { None };
         Threads { now: most, most, load, more: 0 }
     }
 
     /// How many compute now.
-    pub fn now(&self) -> u32 {
+    pub(crate) fn now(&self) -> u32 {
         self.now
     }
 
     /// Looks away for as long as nothing is computed.
-    pub fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         self.load = self.load.and_then(|_| Load::now());
     }
 
     /// Looks at the machine; true when another number of threads is right from now on.
-    pub fn look(&mut self) -> bool {
+    pub(crate) fn look(&mut self) -> bool {
         let Some(before) = self.load else { return false };
         let others = match asked_of_a_test() {
             Some(others) => others,

@@ -6,13 +6,13 @@ use crate::json_envelope::{ModelOutput, Utf8Decoder};
 use crate::json_scanner::JsonScanner;
 
 /// Where a call begins.
-pub const BEGIN: &str = "<tool_call>";
+pub(crate) const BEGIN: &str = "<tool_call>";
 /// Where it ends.
-pub const END: &str = "</tool_call>";
+pub(crate) const END: &str = "</tool_call>";
 
 /// Reads free text while it is written.
 #[derive(Clone, Debug, Default)]
-pub struct ToolCallParser {
+pub(crate) struct ToolCallParser {
     words: Utf8Decoder,
     held: String,
     call: Option<Call>,
@@ -26,7 +26,7 @@ struct Call {
 
 impl ToolCallParser {
     /// Takes the next bytes; gives words and calls as they are complete.
-    pub fn push(&mut self, bytes: &[u8]) -> Vec<ModelOutput> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<ModelOutput> {
         let text = self.words.push(bytes);
         self.held.push_str(&text);
         let mut said = Vec::new();
@@ -35,17 +35,17 @@ impl ToolCallParser {
     }
 
     /// Whether a call is being written.
-    pub fn in_call(&self) -> bool {
+    pub(crate) fn in_call(&self) -> bool {
         self.call.is_some()
     }
 
     /// What followed the mark of the call that is being written.
-    pub fn begun(&self) -> &str {
+    pub(crate) fn begun(&self) -> &str {
         self.call.as_ref().map_or("", |call| &call.raw)
     }
 
     /// What is left when nothing more is written.
-    pub fn finish(mut self) -> Option<ModelOutput> {
+    pub(crate) fn finish(mut self) -> Option<ModelOutput> {
         match self.call.take() {
             Some(call) => Some(call.said(true)),
             None if self.held.is_empty() => None,

@@ -42,7 +42,7 @@ impl KeySources<'_> {
     }
 
     /// As [`KeySources::find`]; no key is a failure that says where to put one.
-    pub fn need(&self) -> Result<ApiKey> {
+    pub(crate) fn need(&self) -> Result<ApiKey> {
         self.find()?.ok_or_else(|| {
             let failure = Failure::usage(format!("no API key for `{}`", self.provider));
             let failure = match self.variable {

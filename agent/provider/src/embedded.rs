@@ -33,7 +33,7 @@ const UNSEEN: &str = "[a picture; this model cannot see]";
 const KEPT_OF_CUT: usize = 80;
 
 /// A model on this machine.
-pub struct EmbeddedProvider {
+pub(crate) struct EmbeddedProvider {
     facts: ProviderFacts,
     temperature: f32,
     host: Host,
@@ -48,7 +48,7 @@ struct Host {
 
 /// Opens the local model of a configuration entry; `reference` is `type.name`, `model` stands for
 /// the configured model's name. The host is found or started, and says what model it has.
-pub fn open(
+pub(crate) fn open(
     config: &EmbeddedConfig,
     reference: &str,
     model: Option<&str>,

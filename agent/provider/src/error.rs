@@ -55,13 +55,13 @@ pub struct Refusal {
 
 impl Refusal {
     /// A refusal without a status and without a hint.
-    pub fn new(text: impl Into<String>) -> Refusal {
+    pub(crate) fn new(text: impl Into<String>) -> Refusal {
         Refusal { text: text.into(), ..Refusal::default() }
     }
 
     /// Adds something to try.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Refusal {
         self.hints.push(hint.into());
         self
     }

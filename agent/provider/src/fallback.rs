@@ -9,7 +9,7 @@ use crate::error::ProviderError;
 use crate::provider::{Provider, ProviderFacts};
 
 /// Opens the other model; called when it is needed for the first time.
-pub type OpenProvider = Arc<dyn Fn() -> Result<Box<dyn Provider>> + Send + Sync>;
+pub(crate) type OpenProvider = Arc<dyn Fn() -> Result<Box<dyn Provider>> + Send + Sync>;
 
 /// The models of one provider that answer in turn.
 pub struct FallbackModels {
@@ -35,7 +35,7 @@ enum ActiveModel {
 
 /// What an error changed: what the user is told, and whether somebody else is asked at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelSwitch {
+pub(crate) struct ModelSwitch {
     /// For the user.
     pub notice: String,
     /// Whether the question goes to another model now.
@@ -50,12 +50,12 @@ impl FallbackModels {
     }
 
     /// What the loop must know: the own model's facts.
-    pub fn facts(&self) -> &ProviderFacts {
+    pub(crate) fn facts(&self) -> &ProviderFacts {
         self.own.facts()
     }
 
     /// Who is asked now.
-    pub fn now(&self) -> &dyn Provider {
+    pub(crate) fn now(&self) -> &dyn Provider {
         let spare = self.spare.as_ref().and_then(|spare| spare.opened.get());
         match (self.who(), spare) {
             (ActiveModel::Spare, Some(spare)) => spare.as_ref(),
@@ -64,14 +64,14 @@ impl FallbackModels {
     }
 
     /// A new turn of the user begins with the own model.
-    pub fn turn_begins(&self) {
+    pub(crate) fn turn_begins(&self) {
         self.set(ActiveModel::Own);
         self.own.turn_begins();
     }
 
     /// What an error of the present model changes. Only a busy model is replaced: who asks too
     /// often would ask the next one too often as well.
-    pub async fn after(&self, error: &ProviderError) -> Option<ModelSwitch> {
+    pub(crate) async fn after(&self, error: &ProviderError) -> Option<ModelSwitch> {
         let spare = self.spare.as_ref()?;
         let own = &self.own.facts().model;
         match (self.who(), error) {

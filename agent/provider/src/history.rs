@@ -8,7 +8,7 @@ use crate::message::{ContentPart, HarnessNote, Message, MessageRole, ToolCall, T
 use crate::tool_args::plain_name;
 
 /// The conversation as it can be sent.
-pub fn sound(messages: &[Message]) -> Vec<Message> {
+pub(crate) fn sound(messages: &[Message]) -> Vec<Message> {
     let mut sound = Vec::with_capacity(messages.len() + 1);
     if messages.first().is_none_or(|first| first.role == MessageRole::Assistant) {
         sound.push(Message::text(MessageRole::User, "(the conversation continues)"));

@@ -51,7 +51,7 @@ pub trait ReplyDecoder: Send {
 }
 
 /// The object that an event carries; `None` for one without content and for `[DONE]`.
-pub fn object_of(event: &sse::SseEvent) -> Result<Option<Value>, ProviderError> {
+pub(crate) fn object_of(event: &sse::SseEvent) -> Result<Option<Value>, ProviderError> {
     match event.data.trim() {
         "" | "[DONE]" => Ok(None),
         data => serde_json::from_str(data)
@@ -91,7 +91,7 @@ const MOST_WHOLE: usize = 64 << 20;
 const MOST_TOKENS: u64 = 1_000_000_000;
 
 /// A model behind HTTP.
-pub struct HostedProvider {
+pub(crate) struct HostedProvider {
     /// Where to post.
     pub endpoint: Endpoint,
     /// A login instead of a key.

@@ -150,7 +150,7 @@ pub async fn once(request: HttpRequest, allow_http: bool) -> Result<HttpResponse
 
 /// An address that may be asked: https, or plain http where that stays on this machine or the
 /// user says so.
-pub fn address(base: &str, path: &str, allow_http: bool) -> Result<Url, Failure> {
+pub(crate) fn address(base: &str, path: &str, allow_http: bool) -> Result<Url, Failure> {
     let bad = |why: &str| Failure::usage(format!("invalid base_url `{base}`")).because(why);
     let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')))
         .map_err(|why| bad(&why.to_string()))?;
@@ -190,7 +190,7 @@ impl StreamedResponse {
     }
 
     /// A header as text.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
     }
 

@@ -16,7 +16,7 @@ const MOST_SHOWN: usize = 300;
 
 /// What the user should look at when a provider refuses.
 #[derive(Clone, Debug)]
-pub struct Advice {
+pub(crate) struct Advice {
     /// `type.name`.
     pub provider: String,
     /// The model's name.
@@ -26,7 +26,7 @@ pub struct Advice {
 }
 
 /// What an answer with another status than 200 means.
-pub async fn refusal(answer: StreamedResponse, advice: &Advice) -> ProviderError {
+pub(crate) async fn refusal(answer: StreamedResponse, advice: &Advice) -> ProviderError {
     let status = answer.status();
     let asked = answer.header("retry-after").and_then(|text| wait(text, Timestamp::now()));
     let never = answer.header("x-should-retry") == Some("false");
@@ -75,7 +75,7 @@ pub async fn refusal(answer: StreamedResponse, advice: &Advice) -> ProviderError
 }
 
 /// Whether a refusal is about a token that ran out or was taken back; Databricks says 403.
-pub fn is_about_token(status: u16, said: &str) -> bool {
+pub(crate) fn is_about_token(status: u16, said: &str) -> bool {
     let said = said.to_lowercase();
     let names_token =
         said.contains("token") && ["invalid", "expired"].iter().any(|w| said.contains(w));
@@ -83,7 +83,7 @@ pub fn is_about_token(status: u16, said: &str) -> bool {
 }
 
 /// What an error object inside a stream (after status 200) means.
-pub fn in_stream(object: &Value) -> ProviderError {
+pub(crate) fn in_stream(object: &Value) -> ProviderError {
     let error = if object["error"].is_null() { object } else { &object["error"] };
     let said = ErrorBody::from(error);
     let number = error["code"].as_u64().or_else(|| said.kind.parse().ok());
@@ -113,7 +113,7 @@ pub fn in_stream(object: &Value) -> ProviderError {
 }
 
 /// A web page where a reply should be.
-pub fn web_page(body: &str, advice: &Advice) -> ProviderError {
+pub(crate) fn web_page(body: &str, advice: &Advice) -> ProviderError {
     Refusal::new(format!("a web page came instead of a reply: {}", error_body(body).text))
         .hint(format!("check the base_url of `{}`", advice.provider))
         .into()

@@ -27,6 +27,6 @@ pub mod tool_args;
 pub mod traced;
 
 pub use blocking::off_loop;
-pub use error::{ProviderError, Refusal};
+pub use error::ProviderError;
 pub use open::{ProviderChoice, check, open};
 pub use provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts, ToolDefinition};

@@ -210,7 +210,7 @@ impl ContentPart {
     }
 
     /// The words of a text or of a note.
-    pub fn words(&self) -> Option<&str> {
+    pub(crate) fn words(&self) -> Option<&str> {
         match self {
             ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => Some(text),
             ContentPart::Call(_)

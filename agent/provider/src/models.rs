@@ -22,7 +22,7 @@ struct Table {
 
 /// One line of the table.
 #[derive(Clone, Debug, Deserialize)]
-pub struct ModelRow {
+pub(crate) struct ModelRow {
     name: String,
     context: u32,
     max_output: u32,
@@ -31,7 +31,7 @@ pub struct ModelRow {
 
 /// What the configuration says about a model.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ModelOverrides {
+pub(crate) struct ModelOverrides {
     /// Tokens that it reads.
     pub context: Option<u32>,
     /// Tokens that it writes at most.
@@ -44,7 +44,7 @@ pub struct ModelOverrides {
 
 /// What is known about a model; what is not known is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ModelFacts {
+pub(crate) struct ModelFacts {
     context: Option<u32>,
     max_output: Option<u32>,
     price: Option<Price>,
@@ -55,12 +55,12 @@ fn table() -> Table {
 }
 
 /// The model to ask when the configuration names none for this type of provider.
-pub fn default_model(kind: &str) -> Option<String> {
+pub(crate) fn default_model(kind: &str) -> Option<String> {
     table().default.remove(kind)
 }
 
 /// The names in our table that are whole names of models.
-pub fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     let names = table().model.into_iter().map(|line| line.name);
     names.filter(|name| !name.ends_with('-')).collect()
 }
@@ -68,7 +68,7 @@ pub fn names() -> Vec<String> {
 /// What is known about a model: the user's own line (the longest beginning that fits), and what it
 /// leaves open from ours. `vendor/model` counts as `model`, too. Our price holds only where the
 /// model's own maker is asked, the user's everywhere.
-pub fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> ModelFacts {
+pub(crate) fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> ModelFacts {
     let full = model.to_ascii_lowercase();
     let bare = full.rsplit('/').next().unwrap_or(&full);
     let fits = |name: &str| {
@@ -86,7 +86,7 @@ pub fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> ModelFacts {
 }
 
 /// What the loop must know about a model, and what its tokens cost.
-pub fn facts(
+pub(crate) fn facts(
     provider: &str,
     model: &str,
     said: ModelOverrides,
@@ -111,7 +111,7 @@ pub fn facts(
 }
 
 /// US dollars for these tokens.
-pub fn cost(usage: &Usage, price: Price) -> f64 {
+pub(crate) fn cost(usage: &Usage, price: Price) -> f64 {
     let million = |tokens: u64, dollars: f64| tokens as f64 * dollars / 1e6;
     million(usage.input, price.input)
         + million(usage.output, price.output)

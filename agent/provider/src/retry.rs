@@ -35,7 +35,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Pauses from one second on, or from what a test set.
-    pub fn from_env() -> Backoff {
+    pub(crate) fn from_env() -> Backoff {
         let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Different processes that were refused together must not come back together.
         let seed = TestHook::Seed.number().unwrap_or_else(|| {
@@ -54,7 +54,7 @@ impl Backoff {
     }
 
     /// The pause before another try; `None` when it would not help. `attempt` counts from 1.
-    pub fn pause(&self, error: &ProviderError, attempt: u32) -> Option<Duration> {
+    fn pause(&self, error: &ProviderError, attempt: u32) -> Option<Duration> {
         let doubled = LONGEST.min(1 << attempt.saturating_sub(1).min(16));
         let own = self.base.mul_f64(f64::from(doubled) * self.jitter(attempt));
         match error {

@@ -4,7 +4,7 @@
 //! because those we know refuse invalid UTF-8 and scan a long line anew with every chunk.
 
 /// The longest line that is read. Models write whole files as one line of JSON.
-pub const LONGEST_LINE: usize = 64 << 20;
+const LONGEST_LINE: usize = 64 << 20;
 
 /// One event: the lines of its data, joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::message::{ContentPart, Message, ToolCall};
 
 /// A call from its arguments as text. Nothing and `null` mean no arguments; an object inside a
 /// JSON string is taken out of it; anything else makes a malformed call, which is not run.
-pub fn call(id: String, name: String, text: &str) -> ToolCall {
+pub(crate) fn call(id: String, name: String, text: &str) -> ToolCall {
     match object(text) {
         Some(args) => ToolCall { id, name, args: Value::Object(args), malformed: None },
         None => malformed(id, name, text),
@@ -16,14 +16,14 @@ pub fn call(id: String, name: String, text: &str) -> ToolCall {
 }
 
 /// A call whose arguments cannot be understood; its text is kept as sent.
-pub fn malformed(id: String, name: String, text: &str) -> ToolCall {
+pub(crate) fn malformed(id: String, name: String, text: &str) -> ToolCall {
     let args = Value::String(text.to_owned());
     ToolCall { id, name, args, malformed: Some(text.to_owned()) }
 }
 
 /// The arguments to send back for a call of the past: always an object, because servers refuse
 /// (or fail on) anything else.
-pub fn sendable(call: &ToolCall) -> Value {
+pub(crate) fn sendable(call: &ToolCall) -> Value {
     match (&call.malformed, &call.args) {
         (Some(text), _) => serde_json::json!({ "malformed_arguments": text }),
         (None, Value::Object(_)) => call.args.clone(),
@@ -37,13 +37,13 @@ const MOST_OF_NAME: usize = 64;
 
 /// The id of a call as strict services take it; other services make longer ones, with dots and
 /// colons. Their ends differ more than their beginnings.
-pub fn plain_id(id: &str) -> String {
+pub(crate) fn plain_id(id: &str) -> String {
     let plain = plain(id);
     plain[plain.len().saturating_sub(MOST_OF_ID)..].to_owned()
 }
 
 /// The name of a call of the past as services take it: a model may have made one up.
-pub fn plain_name(name: &str) -> String {
+pub(crate) fn plain_name(name: &str) -> String {
     let mut name = plain(name);
     name.truncate(MOST_OF_NAME);
     if name.is_empty() { "nameless".to_owned() } else { name }
@@ -56,7 +56,7 @@ fn plain(text: &str) -> String {
 }
 
 /// An object from text.
-pub fn object(text: &str) -> Option<Map<String, Value>> {
+pub(crate) fn object(text: &str) -> Option<Map<String, Value>> {
     if text.trim().is_empty() {
         return Some(Map::new());
     }
@@ -70,14 +70,14 @@ pub fn object(text: &str) -> Option<Map<String, Value>> {
 
 /// Ids of calls that are unique in their conversation, for servers that send none or repeat them.
 #[derive(Debug)]
-pub struct CallIds {
+pub(crate) struct CallIds {
     taken: HashSet<String>,
     next: usize,
 }
 
 impl CallIds {
     /// Ids for the reply to these messages.
-    pub fn after(messages: &[Message]) -> CallIds {
+    pub(crate) fn after(messages: &[Message]) -> CallIds {
         let parts = messages.iter().flat_map(|message| &message.parts);
         let taken = parts.filter_map(|part| match part {
             ContentPart::Call(call) => Some(call.id.clone()),
@@ -92,7 +92,7 @@ impl CallIds {
     }
 
     /// The id that a server sent, or one of ours when it is empty or taken.
-    pub fn unique(&mut self, sent: &str) -> String {
+    pub(crate) fn unique(&mut self, sent: &str) -> String {
         let mut id = sent.to_owned();
         while id.is_empty() || self.taken.contains(&id) {
             id = format!("call_{}", self.next);

@@ -17,7 +17,7 @@ const IDS: [&str; 4] = ["request-id", "x-request-id", "x-goog-request-id", "apim
 const LONGEST: usize = 128;
 
 /// The span of one try.
-pub fn chat(facts: &ProviderFacts, request: &ChatRequest<'_>, attempt: u32) -> Span {
+pub(crate) fn chat(facts: &ProviderFacts, request: &ChatRequest<'_>, attempt: u32) -> Span {
     let service = facts.provider.split('.').next().unwrap_or_default();
     tracing::info_span!(
         target: "g3::model",
@@ -47,7 +47,7 @@ pub fn chat(facts: &ProviderFacts, request: &ChatRequest<'_>, attempt: u32) -> S
 }
 
 /// A service answered the question whose span we are in.
-pub fn answered(host: &str, answer: &StreamedResponse) {
+pub(crate) fn answered(host: &str, answer: &StreamedResponse) {
     let span = Span::current();
     span.record("server.address", host);
     span.record("http.response.status_code", answer.status());
@@ -57,7 +57,7 @@ pub fn answered(host: &str, answer: &StreamedResponse) {
 }
 
 /// A try is over.
-pub fn over(span: &Span, asked: &Result<Reply, ProviderError>) {
+pub(crate) fn over(span: &Span, asked: &Result<Reply, ProviderError>) {
     match asked {
         Ok(reply) => {
             let usage = reply.usage;
@@ -84,13 +84,13 @@ pub fn over(span: &Span, asked: &Result<Reply, ProviderError>) {
 }
 
 /// The question is asked again after a pause.
-pub fn retry(error: &ProviderError, after: Duration, attempt: u32) {
+pub(crate) fn retry(error: &ProviderError, after: Duration, attempt: u32) {
     let after_ms = after.as_millis() as u64;
     tracing::warn!(target: "g3::model", why = kind(error), after_ms, attempt, "retry");
 }
 
 /// The kind of an error in a word. Its text is the service's, which may repeat what it was sent.
-pub fn kind(error: &ProviderError) -> &'static str {
+pub(crate) fn kind(error: &ProviderError) -> &'static str {
     match error {
         ProviderError::RateLimited { .. } => "rate_limited",
         ProviderError::Busy { .. } => "busy",

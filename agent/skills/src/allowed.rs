@@ -28,7 +28,7 @@ impl PartialEq for AllowedTool {
 }
 
 /// The names in a text, with spaces or commas between; those inside of parentheses part nothing.
-pub fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut depth = 0usize;
     for c in text.chars() {
@@ -49,7 +49,7 @@ pub fn words(text: &str) -> Vec<String> {
 
 impl AllowedTool {
     /// Reads one name; the error says what is wrong with it.
-    pub fn parse(text: String) -> Result<AllowedTool, String> {
+    pub(crate) fn parse(text: String) -> Result<AllowedTool, String> {
         let bad = |why: &str| format!("`{text}` in `allowed-tools` {why}");
         let (name, inner) = match text.split_once('(') {
             None => (text.as_str(), None),

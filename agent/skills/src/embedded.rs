@@ -15,7 +15,7 @@ pub struct EmbeddedSkill {
 }
 
 /// Every skill that is compiled in.
-pub static BUNDLES: &[EmbeddedSkill] = &[
+static BUNDLES: &[EmbeddedSkill] = &[
     EmbeddedSkill {
         name: "code-review",
         text: include_str!("../../../skills/code-review/SKILL.md"),
@@ -39,7 +39,7 @@ pub static BUNDLES: &[EmbeddedSkill] = &[
 ];
 
 /// The skills that are compiled in.
-pub fn skills() -> Vec<Skill> {
+pub(crate) fn skills() -> Vec<Skill> {
     let read = |bundle: &EmbeddedSkill| {
         Skill::new(parse::parse(bundle.text, bundle.name).0, SkillSource::Embedded)
     };

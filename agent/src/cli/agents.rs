@@ -10,11 +10,11 @@ use agent_core::persona::{self, PersonaDirs};
 use agent_core::session;
 
 /// What a persona does that is given no task where nobody can be asked for one.
-pub const MISSION: &str = "Begin your work in this repository: do what your role is for, on what \
+pub(crate) const MISSION: &str = "Begin your work in this repository: do what your role is for, on what \
                            was changed last.";
 
 /// Prints every persona.
-pub fn list(common: &GlobalArgs, json: bool) -> Result<u8> {
+pub(crate) fn list(common: &GlobalArgs, json: bool) -> Result<u8> {
     let cwd = directory(common)?;
     let all = PersonaDirs::new(&cwd, sources(common, &cwd).trust_store()).list()?;
     if json {
@@ -28,7 +28,7 @@ pub fn list(common: &GlobalArgs, json: bool) -> Result<u8> {
 }
 
 /// The persona of the session that is to be taken up: who does not name one goes on with it.
-pub fn of_session(common: &GlobalArgs, wanted: Option<&str>) -> Result<Option<String>> {
+pub(crate) fn of_session(common: &GlobalArgs, wanted: Option<&str>) -> Result<Option<String>> {
     let cwd = directory(common)?;
     let id = session::find(&cwd, wanted)?;
     let path = session::sessions_dir(&cwd).join(id.as_str()).join("session.jsonl");

@@ -10,7 +10,7 @@ use crate::ui;
 
 /// `g3 config …`.
 #[derive(Debug, Args)]
-pub struct ConfigArgs {
+pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     command: ConfigCommand,
 }
@@ -28,7 +28,7 @@ enum ConfigCommand {
 }
 
 /// Runs `g3 config …`; gives the exit code.
-pub fn run(args: &ConfigArgs) -> Result<u8> {
+pub(crate) fn run(args: &ConfigArgs) -> Result<u8> {
     let ConfigCommand::Show { origin, common } = &args.command;
     let loaded = load(common, &directory(common)?)?;
     let line = |shown: show::ShownValue| {

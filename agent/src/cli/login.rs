@@ -16,7 +16,7 @@ use provider::open;
 
 /// `g3 login …`.
 #[derive(Debug, Args)]
-pub struct LoginArgs {
+pub(crate) struct LoginArgs {
     #[command(subcommand)]
     service: Service,
 }
@@ -43,7 +43,7 @@ struct DatabricksArgs {
 }
 
 /// Runs `g3 login …`.
-pub async fn run(args: &LoginArgs) -> Result<u8> {
+pub(crate) async fn run(args: &LoginArgs) -> Result<u8> {
     let Service::Databricks(args) = &args.service;
     let common = GlobalArgs { config: args.config.clone(), ..GlobalArgs::default() };
     let loaded = load(&common, &directory(&common)?)?;

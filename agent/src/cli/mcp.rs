@@ -26,7 +26,7 @@ use tools::services::Toolset;
 
 /// `g3 mcp …`.
 #[derive(Debug, Args)]
-pub struct McpArgs {
+pub(crate) struct McpArgs {
     #[command(subcommand)]
     command: McpCommand,
 }
@@ -95,7 +95,7 @@ impl From<ConfigScope> for GlobalArgs {
 }
 
 /// Runs `g3 mcp …`; gives the exit code.
-pub fn run(args: McpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
+pub(crate) fn run(args: McpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     match args.command {
         McpCommand::List { json, place } => list(json, &place.into()).map(|()| 0),
         McpCommand::Test { name, json, place } => in_runtime(test(&name, json, &place.into())),

@@ -46,7 +46,7 @@ use tools::services::Toolset;
                         git diff | g3 complete\n\nExit codes: 0 done, 1 failed, 2 usage or \
                         configuration, 3 not approved or a limit reached, 130 interrupted."
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub struct Cli {
 
 /// Flags that every mode honours.
 #[derive(Clone, Debug, Default, Args)]
-pub struct GlobalArgs {
+pub(crate) struct GlobalArgs {
     /// Provider to use (TYPE or TYPE.NAME from the configuration)
     #[arg(long, value_name = "TYPE[.NAME]")]
     pub provider: Option<String>,
@@ -79,7 +79,7 @@ pub struct GlobalArgs {
 
 /// Flags of the modes with an agent.
 #[derive(Clone, Debug, Default, Args)]
-pub struct AgentArgs {
+pub(crate) struct AgentArgs {
     /// Task to run (`-` for stdin); starts an interactive session if omitted
     task: Option<String>,
     /// Tool profile: g3, egirl, tools-api, core or all

@@ -13,7 +13,7 @@ use agent_core::run::AgentSettings;
 
 /// Flags that choose a mode, and those that belong to one.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct ModeArgs {
+pub(crate) struct ModeArgs {
     /// Run a player and a coach in rounds until the requirements are met
     #[arg(long)]
     autonomous: bool,
@@ -53,19 +53,19 @@ struct PlanArgs {
 
 impl ModeArgs {
     /// Whether a mode is named.
-    pub fn is_some(&self) -> bool {
+    pub(crate) fn is_some(&self) -> bool {
         self.autonomous || self.auto || self.plan.planning
     }
 
     /// The directory that `--codepath` means, seen from this one.
-    pub fn code_path(&self, cwd: &Path) -> Result<Option<PathBuf>> {
+    pub(crate) fn code_path(&self, cwd: &Path) -> Result<Option<PathBuf>> {
         self.plan.codepath.as_ref().map(|typed| planning::code_path(typed, cwd)).transpose()
     }
 }
 
 /// A way of working with an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// One task, then the end.
     Once,
     /// A conversation.
@@ -84,7 +84,7 @@ use Mode::{Accumulative, Autonomous, Interactive, List, Once, Planning};
 
 impl Mode {
     /// The way that is meant.
-    pub fn of(mode: &ModeArgs, has_task: bool) -> Mode {
+    pub(crate) fn of(mode: &ModeArgs, has_task: bool) -> Mode {
         match has_task {
             _ if mode.autonomous => Autonomous,
             _ if mode.auto => Accumulative,
@@ -95,7 +95,7 @@ impl Mode {
     }
 
     /// What the trace calls it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Once => "once",
             Interactive => "interactive",
@@ -166,11 +166,11 @@ const FLAGS: &[Flag] = &[
 
 /// The flags that were typed.
 #[derive(Debug)]
-pub struct ExplicitFlags(Vec<&'static Flag>);
+pub(crate) struct ExplicitFlags(Vec<&'static Flag>);
 
 impl ExplicitFlags {
     /// Those that a command line has.
-    pub fn of(typed: &ArgMatches) -> ExplicitFlags {
+    pub(crate) fn of(typed: &ArgMatches) -> ExplicitFlags {
         let has = |(flag, ..): &&Flag| {
             let known = typed.try_contains_id(flag).unwrap_or(false);
             known && typed.value_source(flag) == Some(ValueSource::CommandLine)
@@ -179,7 +179,7 @@ impl ExplicitFlags {
     }
 
     /// Refuses what this way does not honour.
-    pub fn fits(&self, way: Mode) -> Result<()> {
+    pub(crate) fn fits(&self, way: Mode) -> Result<()> {
         match self.0.iter().find(|(_, _, by, _)| !by.contains(&way)) {
             Some((_, shown, _, instead)) => {
                 Err(Failure::usage(format!("{shown} cannot be used with {}", way.shown()))
@@ -191,7 +191,7 @@ impl ExplicitFlags {
 }
 
 /// The autonomous run that is meant; for `--auto`, what all its runs have in common.
-pub fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Result<RunRequest> {
+pub(crate) fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Result<RunRequest> {
     let requirements = args.mode.requirements.as_deref();
     let how = match &args.resume {
         Some(_) if requirements.is_some() => {
@@ -212,7 +212,7 @@ pub fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Result<Run
 }
 
 /// The planning run that is meant.
-pub fn plan(settings: AgentSettings, args: &AgentArgs) -> Result<planning::PlanRequest> {
+pub(crate) fn plan(settings: AgentSettings, args: &AgentArgs) -> Result<planning::PlanRequest> {
     let PlanArgs { no_git, yes, .. } = args.mode.plan;
     if args.show.json && !yes {
         return Err(Failure::usage("--json requires --yes").hint("g3 --planning --yes --json"));

@@ -22,7 +22,7 @@ With `embedder = \"local\"` in [memory], the model also computes the embeddings 
 /// `g3 model …`.
 #[derive(Debug, Args)]
 #[command(after_help = COSTS)]
-pub struct ModelArgs {
+pub(crate) struct ModelArgs {
     #[command(subcommand)]
     command: ModelCommand,
 }
@@ -84,7 +84,7 @@ struct RemoveArgs {
 }
 
 /// Runs `g3 model …`; gives the exit code.
-pub fn run(args: &ModelArgs) -> Result<u8> {
+pub(crate) fn run(args: &ModelArgs) -> Result<u8> {
     match &args.command {
         ModelCommand::List(args) => list(args.json)?,
         ModelCommand::Pull(args) => pull(args)?,

@@ -16,7 +16,7 @@ use tools::services::Toolset;
 
 /// `g3 plan`.
 #[derive(Debug, Args)]
-pub struct PlanArgs {
+pub(crate) struct PlanArgs {
     #[command(subcommand)]
     command: PlanCommand,
     /// Print the result or error as one JSON object: {"text"} or {"error"}
@@ -42,7 +42,7 @@ struct SplitArgs {
 }
 
 /// Runs it; what the model does is told on stderr.
-pub async fn run(args: PlanArgs, toolset: &'static dyn Toolset) -> Result<u8> {
+pub(crate) async fn run(args: PlanArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     if !args.json {
         let came = part(args.command, toolset).await?;
         return ui::print(&format!("{}\n", came.trim_end())).map(|()| 0);

@@ -19,7 +19,7 @@ use agent_core::session::{
 
 /// `g3 sessions …`.
 #[derive(Debug, Args)]
-pub struct SessionsArgs {
+pub(crate) struct SessionsArgs {
     #[command(subcommand)]
     command: SessionsCommand,
     /// The directory
@@ -83,7 +83,7 @@ enum Format {
 }
 
 /// Runs `g3 sessions …`; gives the exit code.
-pub fn run(args: &SessionsArgs) -> Result<u8> {
+pub(crate) fn run(args: &SessionsArgs) -> Result<u8> {
     let common = GlobalArgs { workspace: args.workspace.clone(), ..GlobalArgs::default() };
     let cwd = directory(&common)?;
     let dir = session::sessions_dir(&cwd);

@@ -22,7 +22,7 @@ use tools::services::Toolset;
 
 /// The browser.
 #[derive(Clone, Debug, Default, Args)]
-pub struct BrowserArgs {
+pub(crate) struct BrowserArgs {
     /// Enable the browser tools with a visible browser (Safari on macOS, Chromium elsewhere)
     #[arg(long, conflicts_with = "chrome_headless")]
     webdriver: bool,
@@ -52,7 +52,7 @@ impl BrowserArgs {
 }
 
 /// The settings that these flags mean.
-pub fn settings(
+pub(crate) fn settings(
     common: &GlobalArgs,
     args: &AgentArgs,
     toolset: &'static dyn Toolset,
@@ -146,7 +146,7 @@ fn limits(args: &LimitArgs) -> UsageLimits {
 }
 
 /// The directory to work in, absolute and without symbolic links.
-pub fn directory(common: &GlobalArgs) -> Result<PathBuf> {
+pub(crate) fn directory(common: &GlobalArgs) -> Result<PathBuf> {
     let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
     let Some(wanted) = &common.workspace else { return Ok(here) };
     let dir = here.join(wanted);
@@ -158,7 +158,7 @@ pub fn directory(common: &GlobalArgs) -> Result<PathBuf> {
 }
 
 /// The configuration for a directory.
-pub fn load(common: &GlobalArgs, cwd: &std::path::Path) -> Result<LoadedConfig> {
+pub(crate) fn load(common: &GlobalArgs, cwd: &std::path::Path) -> Result<LoadedConfig> {
     let sources = sources(common, cwd);
     let mut loaded = base::config::load(&sources)?;
     if sources.only.is_none() {
@@ -169,13 +169,13 @@ pub fn load(common: &GlobalArgs, cwd: &std::path::Path) -> Result<LoadedConfig> 
 }
 
 /// Where the configuration comes from.
-pub fn sources(common: &GlobalArgs, cwd: &std::path::Path) -> ConfigSources {
+pub(crate) fn sources(common: &GlobalArgs, cwd: &std::path::Path) -> ConfigSources {
     let mut sources = ConfigSources::from_env(cwd);
     sources.only = common.config.as_ref().map(|file| cwd_of_user().join(file));
     sources
 }
 
 /// Where relative paths on the command line start.
-pub fn cwd_of_user() -> PathBuf {
+pub(crate) fn cwd_of_user() -> PathBuf {
     std::env::current_dir().unwrap_or_default()
 }

@@ -18,7 +18,7 @@ use gate::Asker;
 
 /// What is shown, and where.
 #[derive(Clone, Debug, Default, Args)]
-pub struct ShowOptions {
+pub(crate) struct ShowOptions {
     /// Print only events on stdout, one JSON object per line
     #[arg(long, conflicts_with = "quiet")]
     pub json: bool,
@@ -32,7 +32,7 @@ pub struct ShowOptions {
 
 impl ShowOptions {
     /// Who hears the events: stdout as JSON, or a terminal, or plain text; and a file.
-    pub fn views(&self) -> Result<Vec<Box<dyn EventSink>>> {
+    pub(crate) fn views(&self) -> Result<Vec<Box<dyn EventSink>>> {
         let (out, err) = (std::io::stdout, std::io::stderr);
         let mut sinks: Vec<Box<dyn EventSink>> = vec![if self.json {
             Box::new(JsonLines::new(out()))
@@ -57,7 +57,7 @@ impl ShowOptions {
     }
 
     /// The person at the terminal, when there is one to ask.
-    pub fn asker(&self, bus: &Arc<Bus>) -> Option<Arc<dyn Asker>> {
+    pub(crate) fn asker(&self, bus: &Arc<Bus>) -> Option<Arc<dyn Asker>> {
         let here = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let terminal = || -> Arc<dyn Asker> { Arc::new(TerminalAsker::new(bus.clone())) };
         (here && !self.json).then(terminal)

@@ -15,7 +15,7 @@ use skills::{Skill, SkillSource};
 
 /// `g3 skills …`.
 #[derive(Debug, Args)]
-pub struct SkillsArgs {
+pub(crate) struct SkillsArgs {
     #[command(subcommand)]
     command: SkillsCommand,
     /// The directory
@@ -42,7 +42,7 @@ enum SkillsCommand {
 }
 
 /// Runs `g3 skills …`; gives the exit code.
-pub fn run(args: &SkillsArgs) -> Result<u8> {
+pub(crate) fn run(args: &SkillsArgs) -> Result<u8> {
     let common = GlobalArgs { workspace: args.workspace.clone(), ..GlobalArgs::default() };
     let cwd = directory(&common)?;
     match &args.command {

@@ -34,7 +34,7 @@ mod undo;
 
 /// `g3 tool …`.
 #[derive(Debug, Args)]
-pub struct ToolArgs {
+pub(crate) struct ToolArgs {
     #[command(subcommand)]
     command: ToolCommand,
 }
@@ -106,7 +106,7 @@ const CALL: &str = "call";
 const SESSION: &str = "tool-exec";
 
 /// Runs `g3 tool …`; gives the exit code.
-pub fn run(args: &ToolArgs, toolset: &'static dyn Toolset) -> Result<u8> {
+pub(crate) fn run(args: &ToolArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     match &args.command {
         ToolCommand::List(args) => list(args).map(|()| 0),
         ToolCommand::Exec(args) => exec(args, toolset),

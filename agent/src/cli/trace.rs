@@ -13,14 +13,14 @@ use gate::paths::expand_home;
 
 /// Where the trace goes.
 #[derive(Clone, Debug, Default, Args)]
-pub struct TraceArgs {
+pub(crate) struct TraceArgs {
     /// Append a trace as JSON lines to this file (level: G3_LOG)
     #[arg(long, value_name = "FILE")]
     trace_file: Option<PathBuf>,
 }
 
 /// Begins the trace of a mode, where flags, environment or configuration want one.
-pub fn begin(common: &GlobalArgs, config: &Config, mode: &str) -> Result<Trace> {
+pub(crate) fn begin(common: &GlobalArgs, config: &Config, mode: &str) -> Result<Trace> {
     let cwd = directory(common)?;
     let typed = common.trace.trace_file.as_ref();
     let typed = typed.map(|file| std::env::current_dir().unwrap_or_default().join(file));
@@ -30,7 +30,7 @@ pub fn begin(common: &GlobalArgs, config: &Config, mode: &str) -> Result<Trace> 
 }
 
 /// As [`begin`], for a mode that works in many directories: the one that it was started in decides.
-pub fn begin_anywhere(common: &GlobalArgs, mode: &str) -> Result<Trace> {
+pub(crate) fn begin_anywhere(common: &GlobalArgs, mode: &str) -> Result<Trace> {
     // What is wrong with the configuration is told with the session that needs it.
     let config = directory(common).and_then(|cwd| load(common, &cwd));
     begin(common, &config.map(|loaded| loaded.config).unwrap_or_default(), mode)

@@ -13,7 +13,7 @@ use crate::ui;
 
 /// `g3 trust …`.
 #[derive(Debug, Args)]
-pub struct TrustArgs {
+pub(crate) struct TrustArgs {
     #[command(subcommand)]
     command: Option<TrustCommand>,
     /// The repository
@@ -33,7 +33,7 @@ enum TrustCommand {
 }
 
 /// Runs `g3 trust …`; gives the exit code.
-pub fn run(args: &TrustArgs) -> Result<u8> {
+pub(crate) fn run(args: &TrustArgs) -> Result<u8> {
     let common = GlobalArgs { workspace: args.workspace.clone(), ..GlobalArgs::default() };
     let directory = directory(&common)?;
     let sources = sources(&common, &directory);

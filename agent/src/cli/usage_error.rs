@@ -8,7 +8,7 @@ use super::Cli;
 use crate::ui;
 
 /// Prints what is wrong and what to try; gives the exit code. Help and versions go to stdout.
-pub fn tell(error: &clap::Error) -> u8 {
+pub(crate) fn tell(error: &clap::Error) -> u8 {
     let _ = error.print();
     if !error.use_stderr() {
         return 0;
@@ -38,13 +38,13 @@ fn first_word() -> Option<String> {
 }
 
 /// Whether a task is a single word that was meant as a command or a flag; not behind `--`.
-pub fn is_slip(task: &str) -> bool {
+pub(crate) fn is_slip(task: &str) -> bool {
     let is_marked = std::env::args().any(|arg| arg == "--");
     !is_marked && nearest(task).is_some()
 }
 
 /// What to tell about such a task.
-pub fn slip(task: &str) -> Failure {
+pub(crate) fn slip(task: &str) -> Failure {
     let failure = Failure::usage(format!("no such command: `{task}`"));
     let failure = match nearest(task) {
         Some(command) => failure.hint(command),

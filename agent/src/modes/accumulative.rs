@@ -57,7 +57,7 @@ fn said(line: &str) -> ParsedLine<'_> {
 }
 
 /// Takes requirements until the user leaves. Where nobody watches, the end is that of the last run.
-pub async fn run(
+pub(crate) async fn run(
     order: RunRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,

@@ -19,7 +19,7 @@ const ENTRIES: usize = 200;
 const PICTURES: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
 
 /// A message with what it brings along, and what the user is told about that.
-pub struct AttachedMessage {
+pub(crate) struct AttachedMessage {
     /// The words, the texts of files and the pictures.
     pub message: Message,
     /// A line for each file.
@@ -27,7 +27,7 @@ pub struct AttachedMessage {
 }
 
 /// Reads a picture that `--image` names.
-pub fn picture(cwd: &Path, typed: &Path) -> Result<Image> {
+pub(crate) fn picture(cwd: &Path, typed: &Path) -> Result<Image> {
     let path = cwd.join(paths::expand_home(&typed.to_string_lossy()));
     let failed = |why: String| {
         Failure::usage(format!("cannot attach {}", typed.display()))
@@ -38,7 +38,7 @@ pub fn picture(cwd: &Path, typed: &Path) -> Result<Image> {
 }
 
 /// The user's message: the words, with the files that they name and these pictures.
-pub fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> AttachedMessage {
+pub(crate) fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> AttachedMessage {
     let mut attached = AttachedMessage {
         message: Message::text(MessageRole::User, String::new()),
         notes: Vec::new(),

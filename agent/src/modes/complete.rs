@@ -14,7 +14,7 @@ use provider::{self, ChatRequest, Delta, ProviderError};
 
 /// A model's answer to one question.
 #[derive(Debug)]
-pub struct Completion {
+pub(crate) struct Completion {
     /// Its words.
     pub text: String,
     /// Tokens and money.
@@ -23,7 +23,11 @@ pub struct Completion {
 
 /// Asks once and gives the answer. The bus hears only what happens beside it, e.g. that another
 /// model answers.
-pub async fn run(settings: &AgentSettings, question: &str, bus: Arc<Bus>) -> Result<Completion> {
+pub(crate) async fn run(
+    settings: &AgentSettings,
+    question: &str,
+    bus: Arc<Bus>,
+) -> Result<Completion> {
     if question.trim().is_empty() {
         return Err(Failure::usage("stdin is empty: expected a question")
             .hint("echo 'What is a monad?' | g3 complete"));

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Listens for SIGINT, SIGTERM and SIGHUP.
-pub struct Interrupts {
+pub(crate) struct Interrupts {
     turn: Arc<Mutex<Option<CancelTokens>>>,
     listeners: Vec<JoinHandle<()>>,
 }
@@ -21,7 +21,7 @@ impl Drop for Interrupts {
 
 /// The two tokens of a turn.
 #[derive(Clone)]
-pub struct CancelTokens {
+pub(crate) struct CancelTokens {
     /// Set by the first signal: tools end, what was done is recorded.
     pub cancel: CancellationToken,
     /// Set by the second: nothing is waited for any more.
@@ -30,7 +30,7 @@ pub struct CancelTokens {
 
 impl Interrupts {
     /// Starts to listen. A signal outside of a turn ends the program at once.
-    pub fn listen() -> Result<Interrupts> {
+    pub(crate) fn listen() -> Result<Interrupts> {
         let turn: Arc<Mutex<Option<CancelTokens>>> = Arc::default();
         let mut listeners = Vec::new();
         for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
@@ -54,7 +54,7 @@ impl Interrupts {
     }
 
     /// A turn begins.
-    pub fn begin(&self) -> CancelTokens {
+    pub(crate) fn begin(&self) -> CancelTokens {
         let tokens =
             CancelTokens { cancel: CancellationToken::new(), end: CancellationToken::new() };
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokens.clone());
@@ -62,12 +62,12 @@ impl Interrupts {
     }
 
     /// The turn is over.
-    pub fn over(&self) {
+    pub(crate) fn over(&self) {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
 /// What is said of a program that was told to end.
-pub fn failure() -> Failure {
+pub(crate) fn failure() -> Failure {
     Failure::new(FailureKind::Interrupted, "interrupted")
 }

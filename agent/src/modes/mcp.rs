@@ -35,7 +35,7 @@ struct McpHandler {
 }
 
 /// Serves until stdin ends.
-pub async fn serve(settings: AgentSettings) -> Result<()> {
+pub(crate) async fn serve(settings: AgentSettings) -> Result<()> {
     let session = Session::create(&settings.cwd, "mcp serve")?;
     let quiet = ToolContext::quiet(settings.toolset.registry(), &settings.cwd, &session.dir);
     // The other agent asks its own user; ours is not here.

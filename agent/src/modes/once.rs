@@ -16,7 +16,7 @@ use gate::Asker;
 use provider::message::Image;
 
 /// Runs one task, with these pictures; the failure has been told as an event already.
-pub async fn run(
+pub(crate) async fn run(
     settings: &AgentSettings,
     which: &SessionSelector,
     (task, pictures): (&str, Vec<Image>),

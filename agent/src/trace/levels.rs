@@ -7,7 +7,7 @@ use super::TARGETS;
 
 /// Reads directives, each a level or `TARGET=LEVEL`; the longest target that fits a line decides.
 /// What is not g3's own is never told.
-pub fn parse(text: &str) -> Result<Targets> {
+pub(crate) fn parse(text: &str) -> Result<Targets> {
     let mut targets = Targets::new();
     for directive in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (target, level) = match directive.split_once('=') {

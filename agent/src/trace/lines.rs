@@ -24,7 +24,7 @@ use crate::ui;
 const LONGEST: usize = 500;
 
 /// Where lines go.
-pub enum Out {
+pub(crate) enum Out {
     /// Appended to a file, which other processes may append to as well.
     File(Journal),
     /// To the person at the terminal.
@@ -32,7 +32,7 @@ pub enum Out {
 }
 
 /// Writes lines.
-pub struct Lines {
+pub(crate) struct Lines {
     out: Mutex<Writer>,
     clock: Clock,
     spans: AtomicU64,
@@ -71,7 +71,7 @@ struct Line<'a> {
 
 impl Lines {
     /// Writes to this.
-    pub fn new(out: Out) -> Lines {
+    pub(crate) fn new(out: Out) -> Lines {
         Lines {
             out: Mutex::new(Writer { out, failed: false }),
             clock: Clock::from_env(),

@@ -25,7 +25,7 @@ const LEVEL: &str = "G3_LOG";
 const COLLECTOR: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 /// What may be told, by its target.
-pub const TARGETS: [&str; 9] = [
+pub(crate) const TARGETS: [&str; 9] = [
     "g3::process",
     "g3::session",
     "g3::model",
@@ -39,7 +39,7 @@ pub const TARGETS: [&str; 9] = [
 
 /// What is wanted, from flags and configuration.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// The file that lines are appended to.
     pub file: Option<PathBuf>,
     /// How much is told, unless `G3_LOG` says it.
@@ -47,14 +47,14 @@ pub struct Wanted {
 }
 
 /// The trace of this process.
-pub struct Trace {
+pub(crate) struct Trace {
     begun: Instant,
     export: Option<otel::Export>,
 }
 
 /// Begins to trace, where that is wanted; from then on it holds for the whole process. The failure
 /// says what is wrong with the wish.
-pub fn begin(wanted: &Wanted, mode: &str, cwd: &Path) -> Result<Trace> {
+pub(crate) fn begin(wanted: &Wanted, mode: &str, cwd: &Path) -> Result<Trace> {
     let begun = Instant::now();
     let said = std::env::var(LEVEL).ok().filter(|text| !text.trim().is_empty());
     let out = match (&wanted.file, &said) {
@@ -98,7 +98,7 @@ fn open(file: &Path) -> Result<Journal> {
 
 impl Trace {
     /// The process ends so; what waits for a collector is sent, for a moment at most.
-    pub fn over(self, done: Result<u8>) -> Result<u8> {
+    pub(crate) fn over(self, done: Result<u8>) -> Result<u8> {
         let exit = done.as_ref().map_or_else(Failure::exit_code, |code| *code);
         let ms = self.begun.elapsed().as_millis() as u64;
         tracing::info!(target: "g3::process", exit, ms, "process ended");

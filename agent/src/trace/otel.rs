@@ -55,7 +55,7 @@ impl Export {
         let exporter = exporter.build().map_err(|why| {
             Failure::usage("the trace cannot be exported")
                 .because(why)
-                .next("correct the OTEL_EXPORTER_OTLP_ variables, or OTEL_SDK_DISABLED=true")
+                .hint("correct the OTEL_EXPORTER_OTLP_ variables, or OTEL_SDK_DISABLED=true")
         })?;
         let provider = SdkTracerProvider::builder()
             .with_resource(resource())
@@ -93,7 +93,7 @@ fn protocol() -> Result<Protocol> {
     match said.as_deref().unwrap_or_default().trim() {
         "" | "http/protobuf" => Ok(Protocol::HttpBinary),
         "http/json" => Ok(Protocol::HttpJson),
-        other => Err(Failure::usage(format!("g3 cannot export its trace by `{other}`")).next(
+        other => Err(Failure::usage(format!("g3 cannot export its trace by `{other}`")).hint(
             "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, or http/json, and a collector's \
                    port for HTTP (4318)",
         )),

@@ -4,24 +4,24 @@ use base::failure::Result;
 use tracing_subscriber::layer::Identity;
 
 /// Whether spans can be exported.
-pub const IS_BUILT: bool = false;
+pub(crate) const IS_BUILT: bool = false;
 
 /// An export that is never there.
-pub enum Export {}
+pub(crate) enum Export {}
 
 impl Export {
     /// None, whatever the environment says.
-    pub fn from_env() -> Result<Option<Export>> {
+    pub(crate) fn from_env() -> Result<Option<Export>> {
         Ok(None)
     }
 
     /// Hears nothing.
-    pub fn layer(&self) -> Identity {
+    pub(crate) fn layer(&self) -> Identity {
         match *self {}
     }
 
     /// Loses nothing.
-    pub fn finish(self) -> Option<String> {
+    pub(crate) fn finish(self) -> Option<String> {
         match self {}
     }
 }

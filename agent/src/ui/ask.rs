@@ -18,13 +18,13 @@ use agent_core::current_call;
 use gate::{Asker, PermissionAnswer, PermissionQuestion};
 
 /// The answers that are offered.
-pub const OPTIONS: [&str; 3] = ["once", "always", "no"];
+const OPTIONS: [&str; 3] = ["once", "always", "no"];
 
 /// Lines of the details that a question shows at once; `d` shows all of them.
 const DETAILS: usize = 100;
 
 /// The event for a question.
-pub fn event(id: &str, question: &PermissionQuestion) -> EventKind {
+pub(crate) fn event(id: &str, question: &PermissionQuestion) -> EventKind {
     let what = format!("{} wants to {}, and {}", question.tool, question.what, question.why);
     let options = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
     EventKind::Ask { id: id.to_owned(), what, options }
@@ -32,14 +32,14 @@ pub fn event(id: &str, question: &PermissionQuestion) -> EventKind {
 
 /// Asks on the terminal, one question at a time.
 #[derive(Default)]
-pub struct TerminalAsker {
+pub(crate) struct TerminalAsker {
     bus: OnceLock<Arc<Bus>>,
     turn: tokio::sync::Mutex<()>,
 }
 
 impl TerminalAsker {
     /// A terminal that tells questions to this bus as well.
-    pub fn new(bus: Arc<Bus>) -> TerminalAsker {
+    pub(crate) fn new(bus: Arc<Bus>) -> TerminalAsker {
         TerminalAsker { bus: OnceLock::from(bus), turn: tokio::sync::Mutex::default() }
     }
 }

@@ -18,7 +18,7 @@ const TERMINAL_BYTES: usize = 74_000;
 const TIME: u64 = 5;
 
 /// Sets the clipboard; says how. The error says why it cannot be set.
-pub fn copy(text: &str, cwd: &Path) -> Result<String, String> {
+pub(crate) fn copy(text: &str, cwd: &Path) -> Result<String, String> {
     for (name, args, variable) in PROGRAMS {
         let usable = variable.is_none_or(|name| std::env::var_os(name).is_some());
         let Some(program) = find_program(name).filter(|_| usable) else { continue };

@@ -12,7 +12,7 @@ const DIM: &str = "\u{1b}[2m";
 
 /// How a diff is drawn.
 #[derive(Clone, Copy, Debug)]
-pub struct DiffView {
+pub(crate) struct DiffView {
     /// Whether lines have colours; their signs they always have.
     pub colours: bool,
     /// Columns to which lines are cut; without it they are whole.
@@ -42,7 +42,7 @@ enum DiffLine<'a> {
 }
 
 /// The lines of a unified diff as they are shown. The last line says how many are left out.
-pub fn draw(diff: &str, view: DiffView) -> Vec<String> {
+pub(crate) fn draw(diff: &str, view: DiffView) -> Vec<String> {
     let lines = parse(diff);
     let mut drawn = Vec::new();
     let (mut old, mut new, mut in_file) = (0, 0, false);

@@ -7,13 +7,13 @@ use base::event::Event;
 use agent_core::bus::EventSink;
 
 /// Writes each event as one line.
-pub struct JsonLines<W: Write + Send> {
+pub(crate) struct JsonLines<W: Write + Send> {
     out: W,
 }
 
 impl<W: Write + Send> JsonLines<W> {
     /// Writes to this.
-    pub fn new(out: W) -> JsonLines<W> {
+    pub(crate) fn new(out: W) -> JsonLines<W> {
         JsonLines { out }
     }
 }

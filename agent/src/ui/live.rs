@@ -23,7 +23,7 @@ const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 const TICK: Duration = Duration::from_millis(120);
 
 /// The part of the terminal below the text.
-pub struct LiveArea {
+pub(crate) struct LiveArea {
     calls: Arc<Mutex<Vec<Call>>>,
     bar: Option<ProgressBar>,
     width: usize,
@@ -48,37 +48,37 @@ struct Tail {
 
 impl LiveArea {
     /// Nothing runs yet.
-    pub fn new() -> LiveArea {
+    pub(crate) fn new() -> LiveArea {
         LiveArea { calls: Arc::default(), bar: None, width: 80 }
     }
 
     /// Lines are cut to this width from now on.
-    pub fn fit(&mut self, width: Option<usize>) {
+    pub(crate) fn fit(&mut self, width: Option<usize>) {
         self.width = width.unwrap_or(80);
     }
 
     /// Something begins.
-    pub fn begin(&mut self, id: &str, title: &str) {
+    pub(crate) fn begin(&mut self, id: &str, title: &str) {
         let (id, title) = (id.to_owned(), title.to_owned());
         self.calls().push(Call { id, title, since: Instant::now(), tail: Tail::default() });
     }
 
     /// It wrote something.
-    pub fn heard(&mut self, id: &str, text: &str) {
+    pub(crate) fn heard(&mut self, id: &str, text: &str) {
         if let Some(call) = self.calls().iter_mut().find(|call| call.id == id) {
             call.tail.push(text);
         }
     }
 
     /// It is over; gives its title.
-    pub fn end(&mut self, id: &str) -> Option<String> {
+    pub(crate) fn end(&mut self, id: &str) -> Option<String> {
         let mut calls = self.calls();
         let at = calls.iter().position(|call| call.id == id)?;
         Some(calls.remove(at).title)
     }
 
     /// Draws what runs, if anything does, until [`Live::hide`].
-    pub fn show(&mut self) {
+    pub(crate) fn show(&mut self) {
         if self.bar.is_some() || self.calls().is_empty() {
             return;
         }
@@ -94,7 +94,7 @@ impl LiveArea {
     }
 
     /// Clears what is drawn.
-    pub fn hide(&mut self) {
+    pub(crate) fn hide(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
@@ -102,7 +102,7 @@ impl LiveArea {
 
     /// Whether anything runs.
     #[cfg(test)]
-    pub fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         !self.calls().is_empty()
     }
 
@@ -137,7 +137,7 @@ fn lines(calls: &[Call], width: usize) -> Vec<String> {
 }
 
 /// A time for people: `7s`, `2m05s`.
-pub fn elapsed(time: Duration) -> String {
+fn elapsed(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..60 => format!("{seconds}s"),
         seconds => format!("{}m{:02}s", seconds / 60, seconds % 60),

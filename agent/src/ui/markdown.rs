@@ -9,14 +9,14 @@ const BOLD_AGAIN: &str = "\u{1b}[0;1m";
 const CODE: &str = "\u{1b}[36m";
 const HEADING: &str = "\u{1b}[1;35m";
 /// Makes text faint.
-pub const DIM: &str = "\u{1b}[2m";
+pub(crate) const DIM: &str = "\u{1b}[2m";
 /// Ends every style.
-pub const RESET: &str = "\u{1b}[0m";
+pub(crate) const RESET: &str = "\u{1b}[0m";
 
 /// Paints text that has no control sequences of its own. Without colours and width what comes out
 /// is what went in, tables excepted.
 #[derive(Debug, Default)]
-pub struct MarkdownPainter {
+pub(crate) struct MarkdownPainter {
     colours: bool,
     wrap: Wrapper,
     /// What may still become a marker: the beginning of a line, or one star; a line of a table.
@@ -52,24 +52,24 @@ enum Line {
 
 impl MarkdownPainter {
     /// Paints with colours or without.
-    pub fn new(colours: bool) -> MarkdownPainter {
+    pub(crate) fn new(colours: bool) -> MarkdownPainter {
         MarkdownPainter { colours, ..MarkdownPainter::default() }
     }
 
     /// Paints text that is part of a line, such as a cell of a table.
-    pub fn inline(colours: bool, width: Option<usize>) -> MarkdownPainter {
+    pub(crate) fn inline(colours: bool, width: Option<usize>) -> MarkdownPainter {
         let mut wrap = Wrapper::new(width);
         wrap.cuts_words = true;
         MarkdownPainter { colours, wrap, inline: true, ..MarkdownPainter::default() }
     }
 
     /// Wraps at this width from now on.
-    pub fn wrap_at(&mut self, width: Option<usize>) {
+    pub(crate) fn wrap_at(&mut self, width: Option<usize>) {
         self.wrap.width = width;
     }
 
     /// Paints the next piece.
-    pub fn paint(&mut self, text: &str) -> String {
+    pub(crate) fn paint(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + 16);
         for c in text.chars() {
             match (self.line, c) {
@@ -89,7 +89,7 @@ impl MarkdownPainter {
     }
 
     /// Ends the text: what was held back comes out and colours are reset.
-    pub fn finish(&mut self) -> String {
+    pub(crate) fn finish(&mut self) -> String {
         let mut out = String::new();
         if self.line == Line::Table {
             self.table.push(std::mem::take(&mut self.held));
@@ -243,7 +243,7 @@ fn continuation(start: &str) -> usize {
 }
 
 /// A painted text without its style sequences.
-pub fn visible(painted: &str) -> String {
+pub(crate) fn visible(painted: &str) -> String {
     let mut pieces = painted.split('\u{1b}');
     let mut out = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {

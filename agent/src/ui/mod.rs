@@ -21,7 +21,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::text::count;
 
 /// Prints data on stdout.
-pub fn print(text: &str) -> Result<()> {
+pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Whoever read it has had enough.
@@ -31,17 +31,17 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 /// Says a line to the person, on stderr.
-pub fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Shows a failure: the one place where they are printed.
-pub fn fail(failure: &Failure) {
+pub(crate) fn fail(failure: &Failure) {
     say(&base::text::printable(&failure.to_string()));
 }
 
 /// A number of tokens for people, e.g. `12.3k`.
-pub fn tokens(count: u64) -> String {
+pub(crate) fn tokens(count: u64) -> String {
     match count {
         0..1_000 => count.to_string(),
         1_000..1_000_000 => format!("{:.1}k", count as f64 / 1e3),
@@ -51,7 +51,12 @@ pub fn tokens(count: u64) -> String {
 
 /// The line under a turn: that it was interrupted, and what the session came to so far; `None`
 /// where there is nothing to say.
-pub fn summed_up(status: RunStatus, turns: u32, usage: Usage, between: &str) -> Option<String> {
+pub(crate) fn summed_up(
+    status: RunStatus,
+    turns: u32,
+    usage: Usage,
+    between: &str,
+) -> Option<String> {
     let mut said = Vec::new();
     if status == RunStatus::Cancelled {
         said.push("interrupted".to_owned());
@@ -66,7 +71,7 @@ pub fn summed_up(status: RunStatus, turns: u32, usage: Usage, between: &str) -> 
 }
 
 /// What so many questions cost, in one line.
-pub fn bill(calls: u32, usage: Usage) -> String {
+pub(crate) fn bill(calls: u32, usage: Usage) -> String {
     let cost = usage.cost_text().unwrap_or_else(|| "cost unknown".to_owned());
     let calls = count(calls, "call");
     format!(

@@ -13,7 +13,7 @@ use agent_core::call_line::call_line;
 const LINES: usize = 10;
 
 /// Clean text. `talk` gets what is not the model's words; `None` keeps quiet.
-pub struct PlainOutput<O: Write + Send, T: Write + Send> {
+pub(crate) struct PlainOutput<O: Write + Send, T: Write + Send> {
     out: O,
     talk: Option<T>,
     /// Whether the last words ended a line.
@@ -23,7 +23,7 @@ pub struct PlainOutput<O: Write + Send, T: Write + Send> {
 
 impl<O: Write + Send, T: Write + Send> PlainOutput<O, T> {
     /// Words go to `out`, the rest to `talk`.
-    pub fn new(out: O, talk: Option<T>) -> PlainOutput<O, T> {
+    pub(crate) fn new(out: O, talk: Option<T>) -> PlainOutput<O, T> {
         PlainOutput { out, talk, at_line_start: true, spoke: false }
     }
 

@@ -16,7 +16,7 @@ const CALLS: usize = 4;
 
 /// One turn of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PastTurn {
+pub(crate) struct PastTurn {
     /// What the user asked.
     pub asked: String,
     /// The calls that the model made, a line each.
@@ -26,7 +26,7 @@ pub struct PastTurn {
 }
 
 /// The last turns as text for a terminal; empty when there are none.
-pub fn recap(turns: &[PastTurn], width: Option<usize>, colours: bool) -> String {
+pub(crate) fn recap(turns: &[PastTurn], width: Option<usize>, colours: bool) -> String {
     let earlier = turns.len().saturating_sub(TURNS);
     let dim = |text: &str| match colours {
         true => format!("{DIM}{text}{RESET}\n"),

@@ -30,7 +30,7 @@ const DIFF_LINES: usize = 40;
 const MODEL: &str = "model";
 
 /// Draws on a terminal.
-pub struct RichOutput<O: Write + Send> {
+pub(crate) struct RichOutput<O: Write + Send> {
     out: O,
     painter: MarkdownPainter,
     /// Wraps the model's thoughts.
@@ -55,7 +55,7 @@ struct Shown {
 
 impl<O: Write + Send> RichOutput<O> {
     /// Draws on this; without colours when the user set `NO_COLOR`.
-    pub fn new(out: O) -> RichOutput<O> {
+    pub(crate) fn new(out: O) -> RichOutput<O> {
         let colours = terminal::has_colours();
         RichOutput {
             out,
@@ -317,7 +317,7 @@ impl<O: Write + Send> EventSink for RichOutput<O> {
 }
 
 /// How full the context is, for the prompt: ten dots and a number.
-pub fn context_bar(percent: u64) -> String {
+pub(crate) fn context_bar(percent: u64) -> String {
     let full = (percent.min(100) as usize).div_ceil(10);
     let (dots, rest) = ("●".repeat(full), "○".repeat(10 - full));
     if !terminal::has_colours() {

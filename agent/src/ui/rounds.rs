@@ -14,7 +14,7 @@ use agent_core::call_line::cut_to;
 const WIDE: usize = 110;
 
 /// What a person is shown of a `plan` event; nothing where it speaks of something else.
-pub fn lines(plan: &Value) -> Vec<String> {
+pub(crate) fn lines(plan: &Value) -> Vec<String> {
     let Some(event) = RoundsEvent::parse(plan) else { return Vec::new() };
     let lines = match &event {
         RoundsEvent::Begun { rounds, requirements, checks, .. } => {

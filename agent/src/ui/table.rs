@@ -23,7 +23,7 @@ struct Style {
 }
 
 /// The lines of a table, drawn. Lines that are no table come back as they are.
-pub fn render(lines: &[String], width: Option<usize>, colours: bool) -> String {
+pub(crate) fn render(lines: &[String], width: Option<usize>, colours: bool) -> String {
     let style = Style { width, colours };
     let mut rows = lines.iter().map(|line| cells(line));
     let (Some(header), Some(rule)) = (rows.next(), rows.next()) else { return raw(lines) };

@@ -10,19 +10,19 @@ use rustix::termios::{
 };
 
 /// Columns of the terminal that stdout is; `None` where it is none or its size is not known.
-pub fn width() -> Option<usize> {
+pub(crate) fn width() -> Option<usize> {
     let size = tcgetwinsize(std::io::stdout()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
 /// Columns of the terminal that stderr is.
-pub fn stderr_width() -> Option<usize> {
+pub(crate) fn stderr_width() -> Option<usize> {
     let size = tcgetwinsize(std::io::stderr()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
 /// Whether colours may be used: not where the user set `NO_COLOR`.
-pub fn has_colours() -> bool {
+pub(crate) fn has_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
@@ -36,20 +36,20 @@ static FOUND: Mutex<Option<Termios>> = Mutex::new(None);
 static QUESTION: AtomicBool = AtomicBool::new(false);
 
 /// Whether a question waits for its answer.
-pub fn is_asking() -> bool {
+pub(crate) fn is_asking() -> bool {
     QUESTION.load(Ordering::Relaxed)
 }
 
 /// While it is held, what the user types is not echoed into the output. It stays in the terminal's
 /// queue for the next prompt. Nothing happens where stdin is not a terminal, or not ours.
 #[must_use]
-pub struct QuietInput {
+pub(crate) struct QuietInput {
     before: Option<Termios>,
 }
 
 impl QuietInput {
     /// Switches the echo off.
-    pub fn begin() -> QuietInput {
+    pub(crate) fn begin() -> QuietInput {
         QuietInput { before: change(|modes| modes.local_modes.remove(LocalModes::ECHO)) }
     }
 }
@@ -63,13 +63,13 @@ impl Drop for QuietInput {
 /// While it is held, a question reads its answer: what is typed is echoed, and what was typed
 /// before the question does not answer it.
 #[must_use]
-pub struct QuestionInput {
+pub(crate) struct QuestionInput {
     before: Option<Termios>,
 }
 
 impl QuestionInput {
     /// Keeps what was typed for the next prompt, and switches the echo on.
-    pub fn begin() -> QuestionInput {
+    pub(crate) fn begin() -> QuestionInput {
         // Before anything is shown, so that nothing is drawn over the question.
         QUESTION.store(true, Ordering::Relaxed);
         let raw = change(|modes| {
@@ -95,7 +95,7 @@ impl Drop for QuestionInput {
 }
 
 /// What was typed before a question, for the next prompt.
-pub fn take_typed() -> String {
+pub(crate) fn take_typed() -> String {
     std::mem::take(&mut *typed())
 }
 
@@ -130,7 +130,7 @@ fn change(with: impl FnOnce(&mut Termios)) -> Option<Termios> {
 }
 
 /// Gives the terminal back as it was found; for an end at which nothing else is tidied up.
-pub fn give_back() {
+pub(crate) fn give_back() {
     restore(FOUND.lock().unwrap_or_else(PoisonError::into_inner).take());
 }
 

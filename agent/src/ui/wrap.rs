@@ -9,7 +9,7 @@ const TAB: usize = 8;
 /// Wraps text at spaces. Style sequences pass through it and take no room. Without a width nothing
 /// is wrapped.
 #[derive(Debug, Default)]
-pub struct Wrapper {
+pub(crate) struct Wrapper {
     /// Columns of a line.
     pub width: Option<usize>,
     /// Where the continuation of the current line begins.
@@ -24,12 +24,12 @@ pub struct Wrapper {
 
 impl Wrapper {
     /// Wraps at this width.
-    pub fn new(width: Option<usize>) -> Wrapper {
+    pub(crate) fn new(width: Option<usize>) -> Wrapper {
         Wrapper { width, ..Wrapper::default() }
     }
 
     /// The next character of a line.
-    pub fn put(&mut self, c: char, out: &mut String) {
+    pub(crate) fn put(&mut self, c: char, out: &mut String) {
         if self.width.is_none() {
             self.flush(out);
             return out.push(c);
@@ -63,7 +63,7 @@ impl Wrapper {
     }
 
     /// A style sequence.
-    pub fn style(&mut self, code: &str) {
+    pub(crate) fn style(&mut self, code: &str) {
         self.word.push_str(code);
     }
 
@@ -86,12 +86,12 @@ impl Wrapper {
     }
 
     /// Writes the last word, although it may not be complete.
-    pub fn flush(&mut self, out: &mut String) {
+    pub(crate) fn flush(&mut self, out: &mut String) {
         self.end_word(out);
     }
 
     /// Ends the line.
-    pub fn end_line(&mut self, out: &mut String) {
+    pub(crate) fn end_line(&mut self, out: &mut String) {
         self.end_word(out);
         out.push('\n');
         (self.column, self.spaces, self.indent) = (0, 0, 0);
@@ -100,7 +100,7 @@ impl Wrapper {
 
 /// A text of one or more lines, wrapped. Each line begins with `prefix`, and its continuation with
 /// as many spaces.
-pub fn wrapped(text: &str, width: Option<usize>, prefix: &str) -> String {
+pub(crate) fn wrapped(text: &str, width: Option<usize>, prefix: &str) -> String {
     let mut out = String::new();
     let mut wrap = Wrapper::new(width);
     for line in text.lines() {

@@ -9,7 +9,7 @@ use super::profile::{self, Profile, ProfileTool};
 
 /// Arguments under the engine's names, with what was passed over.
 #[derive(Debug, Default)]
-pub struct DecodedArgs {
+pub(crate) struct DecodedArgs {
     /// ToolKind's name -> value of the right type.
     pub map: Map<String, Value>,
     /// ToolKind's name -> the parameter by which it was given.
@@ -19,7 +19,7 @@ pub struct DecodedArgs {
 }
 
 /// Reads the arguments of a call. The error is a sentence that names the parameter.
-pub fn decode(face: &ProfileTool, args: &Value) -> Result<DecodedArgs, String> {
+pub(crate) fn decode(face: &ProfileTool, args: &Value) -> Result<DecodedArgs, String> {
     let given = object(args)?;
     let mut decoded = DecodedArgs::default();
     for (key, value) in &given {
@@ -181,7 +181,7 @@ fn only(value: &Value, items: &Value) -> Option<Value> {
 }
 
 /// What a bad call gets: the sentence, and the parameters that the tool expects.
-pub fn refused(face: &ProfileTool, why: &str) -> ToolOutput {
+pub(crate) fn refused(face: &ProfileTool, why: &str) -> ToolOutput {
     ToolOutput::invalid(format!("{}: {why}\n{}", face.name, expected(face)))
 }
 
@@ -224,7 +224,7 @@ pub fn malformed(profile: Profile, name: &str, sent: &str) -> ToolOutput {
 }
 
 /// What a call of a name gets that means no tool, or several.
-pub fn not_found(profile: Profile, name: &str, found: &NamedTool) -> ToolOutput {
+pub(crate) fn not_found(profile: Profile, name: &str, found: &NamedTool) -> ToolOutput {
     let text = match found {
         NamedTool::Several(profiles) => {
             let names: Vec<&str> = profiles.iter().map(|profile| profile.name()).collect();

@@ -124,17 +124,17 @@ impl Invocation<'_> {
     }
 
     /// Lets the tool do its work.
-    pub fn start(&self) -> ToolFuture<'_> {
+    pub(crate) fn start(&self) -> ToolFuture<'_> {
         self.tool.call(self)
     }
 
     /// What was passed over in its arguments.
-    pub fn notes(&self) -> &[String] {
+    pub(crate) fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// Its files as an editor may have them open.
-    pub fn held(&self) -> &EditorBuffers {
+    pub(crate) fn held(&self) -> &EditorBuffers {
         &self.held
     }
 
@@ -189,13 +189,13 @@ impl Invocation<'_> {
     }
 
     /// What it wrote, as a unified diff for people; once.
-    pub fn take_diff(&self) -> Option<String> {
+    pub(crate) fn take_diff(&self) -> Option<String> {
         let mut diff = self.diff.lock().unwrap_or_else(PoisonError::into_inner);
         diff.take().filter(|diff| !diff.is_empty())
     }
 
     /// What it would write, as a unified diff; `None` where that cannot be told.
-    pub fn preview(&self) -> Option<String> {
+    pub(crate) fn preview(&self) -> Option<String> {
         if !self.spec().has_preview {
             return None;
         }
@@ -239,7 +239,7 @@ impl Invocation<'_> {
     }
 
     /// What the model knows afterwards that it may not have known: a file, what a command says.
-    pub fn finds_out(&self) -> Option<String> {
+    pub(crate) fn finds_out(&self) -> Option<String> {
         match self.spec() {
             ToolSpec { effect: Effect::Runs, .. } => Some(format!("$ {}", self.text("command"))),
             ToolSpec { kind: ToolKind::READ, .. } => {

@@ -89,7 +89,7 @@ fn file(session_dir: &Path) -> PathBuf {
 }
 
 /// Keeps one completed call. A history that cannot be written is no reason to fail the call.
-pub fn record(
+pub(crate) fn record(
     at: &ToolContext,
     spec: ToolSpec,
     tool: &str,

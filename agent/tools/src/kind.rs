@@ -29,7 +29,7 @@ impl ToolKind {
     /// Writes a file.
     pub const WRITE: ToolKind = ToolKind("fs.write");
     /// Replaces a text in a file.
-    pub const REPLACE: ToolKind = ToolKind("edit.replace");
+    pub(crate) const REPLACE: ToolKind = ToolKind("edit.replace");
     /// Replaces several texts.
     pub const MULTI_EDIT: ToolKind = ToolKind("edit.multi");
     /// Searches the contents of files.
@@ -39,11 +39,11 @@ impl ToolKind {
     /// Searches the syntax of files.
     pub const SYNTAX_SEARCH: ToolKind = ToolKind("search.ast");
     /// Shows the todo list.
-    pub const TODO_READ: ToolKind = ToolKind("todo.read");
+    pub(crate) const TODO_READ: ToolKind = ToolKind("todo.read");
     /// Replaces the todo list.
-    pub const TODO_WRITE: ToolKind = ToolKind("todo.write");
+    pub(crate) const TODO_WRITE: ToolKind = ToolKind("todo.write");
     /// Shows the completed calls of the session.
-    pub const HISTORY: ToolKind = ToolKind("history");
+    pub(crate) const HISTORY: ToolKind = ToolKind("history");
     /// Loads a skill.
     pub const SKILL: ToolKind = ToolKind("skill");
     /// Delegates a part of the work to another agent.
@@ -57,16 +57,16 @@ impl ToolKind {
     /// Searches the web.
     pub const WEB_SEARCH: ToolKind = ToolKind("web.search");
     /// Describes the screen.
-    pub const OBSERVE: ToolKind = ToolKind("screen.observe");
+    pub(crate) const OBSERVE: ToolKind = ToolKind("screen.observe");
     /// Controls mouse and keyboard.
-    pub const GUI: ToolKind = ToolKind("input.gui");
+    pub(crate) const GUI: ToolKind = ToolKind("input.gui");
     /// Lists the controls of a window.
     pub const CONTROLS: ToolKind = ToolKind("a11y.query");
     /// Acts on a control by its name.
     pub const CONTROL_ACTION: ToolKind = ToolKind("a11y.act");
 
     /// The kind of this name.
-    pub const fn new(name: &'static str) -> ToolKind {
+    pub(crate) const fn new(name: &'static str) -> ToolKind {
         ToolKind(name)
     }
 

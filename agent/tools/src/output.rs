@@ -95,7 +95,7 @@ impl From<ToolError> for ToolOutput {
 
 impl ToolErrorKind {
     /// The word for it in JSON.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             ToolErrorKind::Validation => "validation",
             ToolErrorKind::Denied => "denied",

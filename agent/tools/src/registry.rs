@@ -1,6 +1,6 @@
 //! A list of tools, found by their kind.
 
-use super::kind::{Effect, ToolKind};
+use super::kind::ToolKind;
 use super::tool::Tool;
 
 /// The tools that a call can mean.
@@ -17,10 +17,5 @@ impl Registry {
     /// The tool of a kind.
     pub fn tool(&self, kind: ToolKind) -> Option<&'static dyn Tool> {
         self.families.iter().copied().flatten().copied().find(|tool| tool.spec().kind == kind)
-    }
-
-    /// What calls of a kind do to the world.
-    pub fn effect(&self, kind: ToolKind) -> Option<Effect> {
-        self.tool(kind).map(|tool| tool.spec().effect)
     }
 }

@@ -9,7 +9,7 @@ use super::exec::output::{OutputBudget, StreamCapture};
 use super::output::ToolOutput;
 
 /// Bytes of a result at most, whatever the window: a range of a file that was asked for fits.
-pub const MOST: usize = 208 << 10;
+pub(crate) const MOST: usize = 208 << 10;
 /// Bytes of a result that even the smallest window gets.
 const LEAST: usize = 4 << 10;
 
@@ -20,13 +20,13 @@ pub fn for_window(tokens: u64) -> usize {
 }
 
 /// Shortens the text of a result.
-pub fn shorten(outcome: &mut ToolOutput, at: &ToolContext) {
+pub(crate) fn shorten(outcome: &mut ToolOutput, at: &ToolContext) {
     outcome.text = fitting(&outcome.text, at.result_limit, at);
 }
 
 /// Shortens the texts in the fields of a result that is a JSON object or array. Where that is not
 /// enough, only the fields that are short stay.
-pub fn shorten_fields(outcome: &mut ToolOutput, at: &ToolContext) {
+pub(crate) fn shorten_fields(outcome: &mut ToolOutput, at: &ToolContext) {
     let size = |value: &Value| value.to_string().len();
     // The model does not read the picture.
     let picture = outcome.metadata.as_object_mut().and_then(|object| object.remove("image_b64"));

@@ -24,7 +24,7 @@ const OTHERS: &[(&str, ToolKind)] = &[
 
 /// Why a call may not run while skills are active that name their tools: none of them names it.
 /// What a skill allows passes the gate as ever.
-pub fn refusal(call: &Invocation<'_>) -> Option<String> {
+pub(crate) fn refusal(call: &Invocation<'_>) -> Option<String> {
     let is_named = |entry: &AllowedTool| speaks_of(entry, call);
     (call.face.engine != ToolKind::SKILL).then(|| refused_by(&call.at.skills, is_named)).flatten()
 }

@@ -36,7 +36,7 @@ const DIFF_BYTES: usize = 1 << 20;
 
 /// The change of a file as a unified diff with its name. What is no text, or very large, is named
 /// only.
-pub fn unified(shown: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> String {
+pub(crate) fn unified(shown: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> String {
     let from = before.map_or("/dev/null".to_owned(), |_| format!("a/{shown}"));
     let to = after.map_or("/dev/null".to_owned(), |_| format!("b/{shown}"));
     let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());

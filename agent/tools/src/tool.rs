@@ -125,11 +125,11 @@ impl CallScope {
 }
 
 /// The keys of calls that touch these files.
-pub fn file_keys(files: &[PathBuf]) -> Vec<String> {
+fn file_keys(files: &[PathBuf]) -> Vec<String> {
     files.iter().flat_map(|file| path_keys(file)).collect()
 }
 
 /// The key of calls that touch this path.
-pub fn path_keys(path: &Path) -> Vec<String> {
+fn path_keys(path: &Path) -> Vec<String> {
     vec![path.to_string_lossy().into_owned()]
 }

@@ -30,7 +30,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 
 impl EnvironmentUrls {
     /// Those of these variables; an empty variable gives none.
-    pub fn of(environment: &[(String, String)]) -> EnvironmentUrls {
+    pub(crate) fn of(environment: &[(String, String)]) -> EnvironmentUrls {
         let value = |name: &str| {
             let found = environment.iter().find(|(known, _)| known == name)?;
             Some(found.1.trim()).filter(|url| !url.is_empty()).map(str::to_owned)
@@ -43,13 +43,13 @@ impl EnvironmentUrls {
     }
 
     /// The base URL for a type of provider.
-    pub fn get(&self, kind: &str) -> Option<BaseUrl<'_>> {
+    pub(crate) fn get(&self, kind: &str) -> Option<BaseUrl<'_>> {
         let (variable, url) = self.0.get(kind)?;
         Some(BaseUrl { url, variable: Some(variable) })
     }
 
     /// Every type with a base URL.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, BaseUrl<'_>)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, BaseUrl<'_>)> {
         self.0.keys().filter_map(|kind| Some((*kind, self.get(kind)?)))
     }
 }

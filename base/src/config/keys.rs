@@ -2,7 +2,7 @@
 
 /// One key. `*` in the path stands for a name that the user chose.
 #[derive(Debug)]
-pub struct ConfigKey {
+pub(crate) struct ConfigKey {
     /// Dotted path.
     pub path: &'static str,
     /// What its value must be.
@@ -13,7 +13,7 @@ pub struct ConfigKey {
 
 /// What a value must be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ValueKind {
+pub(crate) enum ValueKind {
     /// A text.
     Text,
     /// A text that is never shown.
@@ -42,7 +42,7 @@ pub enum ValueKind {
 
 /// What the file of an untrusted repository may do with a key: narrow it at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum UntrustedRule {
+pub(crate) enum UntrustedRule {
     /// Nothing; the key is ignored, with a notice.
     Nothing,
     /// Name one of the providers that the user has.
@@ -75,7 +75,7 @@ const fn feature(path: &'static str) -> ConfigKey {
 }
 
 /// Every key there is.
-pub static KEYS: &[ConfigKey] = &[
+static KEYS: &[ConfigKey] = &[
     reference("providers.default_provider"),
     reference("providers.planner"),
     reference("providers.coach"),
@@ -255,36 +255,36 @@ pub static KEYS: &[ConfigKey] = &[
 
 impl ConfigKey {
     /// Whether the key's path begins like this one; `*` matches every name.
-    pub fn begins_with(&self, path: &[String]) -> bool {
+    fn begins_with(&self, path: &[String]) -> bool {
         let mut pattern = self.path.split('.');
         path.iter().all(|name| pattern.next().is_some_and(|part| part == "*" || part == name))
     }
 
     /// How many names its path has.
-    pub fn depth(&self) -> usize {
+    fn depth(&self) -> usize {
         self.path.split('.').count()
     }
 }
 
 /// The key with exactly this path.
-pub fn find(path: &[String]) -> Option<&'static ConfigKey> {
+pub(crate) fn find(path: &[String]) -> Option<&'static ConfigKey> {
     KEYS.iter().find(|key| key.depth() == path.len() && key.begins_with(path))
 }
 
 /// Whether some key lies below this path.
-pub fn is_section(path: &[String]) -> bool {
+pub(crate) fn is_section(path: &[String]) -> bool {
     KEYS.iter().any(|key| key.depth() > path.len() && key.begins_with(path))
 }
 
 /// Whether the names directly below this path are the user's own.
-pub fn names_are_free(path: &[String]) -> bool {
+pub(crate) fn names_are_free(path: &[String]) -> bool {
     KEYS.iter()
         .filter(|key| key.depth() > path.len() && key.begins_with(path))
         .any(|key| key.path.split('.').nth(path.len()) == Some("*"))
 }
 
 /// The key that a wrong path probably means, as a dotted path.
-pub fn nearest(path: &[String]) -> Option<String> {
+pub(crate) fn nearest(path: &[String]) -> Option<String> {
     let (wrong, section) = path.split_last()?;
     let mut siblings: Vec<&str> = KEYS
         .iter()

@@ -17,7 +17,7 @@ use crate::test_hooks::is_hook;
 
 /// One value for one key, or an empty table for a name that the user chose.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RawSetting {
+pub(crate) struct RawSetting {
     /// The key's path, name by name.
     pub path: Vec<String>,
     /// Its value, of the key's kind.
@@ -28,7 +28,7 @@ pub struct RawSetting {
 
 impl RawSetting {
     /// The key as people write it.
-    pub fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         self.path.join(".")
     }
 }
@@ -84,7 +84,7 @@ fn is_configuration(name: &str) -> bool {
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The bytes of a file; `None` when there is none.
-pub fn read(file: &Path) -> Result<Option<Vec<u8>>> {
+pub(crate) fn read(file: &Path) -> Result<Option<Vec<u8>>> {
     let refused =
         |why: io::Error| Failure::usage(format!("cannot read {}", file.display())).because(why);
     match fs::metadata(file) {
@@ -100,7 +100,7 @@ pub fn read(file: &Path) -> Result<Option<Vec<u8>>> {
 }
 
 /// The settings of a file.
-pub fn from_file(bytes: &[u8], origin: &ValueOrigin) -> Result<Vec<RawSetting>> {
+pub(crate) fn from_file(bytes: &[u8], origin: &ValueOrigin) -> Result<Vec<RawSetting>> {
     let broken = |why: String| Failure::usage(format!("cannot read {origin}")).because(why);
     let text = std::str::from_utf8(bytes).map_err(|_| broken("it is not UTF-8".into()))?;
     // The error's own text quotes the line, which may hold a key.
@@ -144,7 +144,7 @@ fn alias(section: &[String], name: String) -> String {
 }
 
 /// The settings of the environment; `known` gives the spelling of names that files introduced.
-pub fn from_environment(
+pub(crate) fn from_environment(
     variables: &[(String, String)],
     known: &[RawSetting],
 ) -> Result<Vec<RawSetting>> {
@@ -174,7 +174,7 @@ fn spelled(section: &[String], part: &str, known: &[RawSetting]) -> String {
 }
 
 /// The settings of the flags.
-pub fn from_flags(flags: &[(String, String)]) -> Result<Vec<RawSetting>> {
+pub(crate) fn from_flags(flags: &[(String, String)]) -> Result<Vec<RawSetting>> {
     let setting = |(key, text): &(String, String)| {
         let mut path = Vec::new();
         for part in key.split('.') {

@@ -106,7 +106,7 @@ impl Providers {
     }
 
     /// As [`Providers::chosen`], told which variables are set to something.
-    pub fn chosen_by(&self, is_set: impl Fn(&str) -> bool) -> String {
+    fn chosen_by(&self, is_set: impl Fn(&str) -> bool) -> String {
         if let Some(reference) = &self.default_provider {
             return reference.clone();
         }
@@ -308,7 +308,7 @@ pub struct Price {
 
 impl Price {
     /// Whether every number can be a price.
-    pub fn is_sound(&self) -> bool {
+    fn is_sound(&self) -> bool {
         let all = [Some(self.input), Some(self.output), self.cache_read, self.cache_write];
         all.into_iter().flatten().all(|dollars| dollars.is_finite() && dollars >= 0.0)
     }
@@ -333,7 +333,7 @@ pub struct ModelConfig {
 
 impl ModelConfig {
     /// Whether the entry says something that can be.
-    pub fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         let some = |tokens: Option<u32>| tokens.is_none_or(|tokens| tokens > 0);
         !self.name.trim().is_empty()
             && some(self.context)

@@ -10,7 +10,7 @@ use crate::config::layers::RawSetting;
 use crate::config::providers::TYPES;
 
 /// Splits the settings of an untrusted file: what holds, and a notice for each key that does not.
-pub fn narrowed(
+pub(crate) fn narrowed(
     settings: Vec<RawSetting>,
     user: &[RawSetting],
     file: &Path,

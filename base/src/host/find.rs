@@ -107,7 +107,7 @@ pub fn open(wanted: &HostQuery) -> Result<(Connection, Hello)> {
 }
 
 /// Connects to the running host, or starts it first.
-pub fn connect(wanted: &HostQuery) -> Result<UnixStream> {
+pub(crate) fn connect(wanted: &HostQuery) -> Result<UnixStream> {
     let paths = HostPaths::of(&wanted.model)?;
     if let Ok(socket) = socket_path::connect(&paths.socket()) {
         return Ok(socket);

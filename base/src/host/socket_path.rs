@@ -46,7 +46,7 @@ impl HostPaths {
     }
 
     /// Held while somebody looks for the host or starts it.
-    pub fn door(&self) -> PathBuf {
+    pub(crate) fn door(&self) -> PathBuf {
         self.directory.join(format!("{}.door", self.stem))
     }
 
@@ -56,7 +56,7 @@ impl HostPaths {
     }
 
     /// What the host wrote to stderr.
-    pub fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.directory.join(format!("{}.log", self.stem))
     }
 

@@ -16,7 +16,7 @@ pub const VERSION: u32 = 1;
 /// What is said of an answer that does not belong to its request.
 pub const UNEXPECTED: &str = "the model host answered with another kind of message";
 /// Longer lines are refused: they would be no conversation.
-pub const LINE_LIMIT: usize = 64 << 20;
+pub(crate) const LINE_LIMIT: usize = 64 << 20;
 /// Texts of one `embed`: the answer is one line.
 pub const TEXTS_LIMIT: usize = 256;
 /// Bytes of a text of an `embed` that count; the rest need not be sent.

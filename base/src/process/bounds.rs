@@ -22,7 +22,7 @@ pub struct ResourceLimits {
 /// Binds the child, after everything else that is done before its program starts.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
-pub fn before_exec(command: &mut Command, bounds: ResourceLimits) -> io::Result<()> {
+pub(crate) fn before_exec(command: &mut Command, bounds: ResourceLimits) -> io::Result<()> {
     use std::os::unix::process::CommandExt;
     let filter = linux::filter()?;
     let user = linux::user();
@@ -41,7 +41,7 @@ pub fn before_exec(command: &mut Command, bounds: ResourceLimits) -> io::Result<
 
 /// Says that there is no sandbox on this system.
 #[cfg(not(target_os = "linux"))]
-pub fn before_exec(_command: &mut Command, _bounds: ResourceLimits) -> io::Result<()> {
+pub(crate) fn before_exec(_command: &mut Command, _bounds: ResourceLimits) -> io::Result<()> {
     Err(io::Error::other("the sandbox is not supported on this system"))
 }
 
@@ -87,7 +87,7 @@ mod linux {
     };
 
     /// The program that the kernel runs at each system call.
-    pub fn filter() -> io::Result<Vec<libc::sock_filter>> {
+    pub(crate) fn filter() -> io::Result<Vec<libc::sock_filter>> {
         let Some(numbering) = NUMBERING else {
             return Err(io::Error::other("the sandbox is not supported on this processor"));
         };
@@ -119,7 +119,7 @@ mod linux {
     /// Hands the program to the kernel. Whoever confined itself before gains no privileges, which
     /// the kernel asks for here.
     #[allow(unsafe_code)]
-    pub fn install(filter: &[libc::sock_filter]) -> io::Result<()> {
+    pub(crate) fn install(filter: &[libc::sock_filter]) -> io::Result<()> {
         let len = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let program = libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() };
         // SAFETY: the kernel reads `len` steps behind the pointer, and both live until it returns.
@@ -130,13 +130,13 @@ mod linux {
     }
 
     /// Who the child is: ourselves, but the kernel does not count the processes of root.
-    pub fn user() -> Uid {
+    pub(crate) fn user() -> Uid {
         let own = rustix::process::geteuid();
         if own.is_root() { Uid::from_raw(NOBODY) } else { own }
     }
 
     /// How many processes and threads a user has.
-    pub fn tasks_of(user: u32) -> u64 {
+    pub(crate) fn tasks_of(user: u32) -> u64 {
         let Ok(entries) = fs::read_dir("/proc") else { return 0 };
         let threads = |entry: fs::DirEntry| {
             let status = fs::read_to_string(entry.path().join("status")).ok()?;
@@ -149,7 +149,7 @@ mod linux {
         entries.flatten().filter_map(threads).sum()
     }
 
-    pub fn limit(bounds: ResourceLimits, others: u64) -> io::Result<()> {
+    pub(crate) fn limit(bounds: ResourceLimits, others: u64) -> io::Result<()> {
         let limits = [
             (Resource::Data, bounds.memory),
             (Resource::As, bounds.addresses),
@@ -169,7 +169,7 @@ mod linux {
 
     /// Becomes another user. What root may read, its nobody may read as well: the kernel's rules
     /// for files say what that is.
-    pub fn become_user(user: Uid) -> io::Result<()> {
+    pub(crate) fn become_user(user: Uid) -> io::Result<()> {
         if user == rustix::process::geteuid() {
             return Ok(());
         }

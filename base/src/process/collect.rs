@@ -5,14 +5,14 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 /// Reads one stream to its end on a thread, keeping a bounded part.
-pub struct Collector {
+pub(crate) struct Collector {
     chunks: mpsc::Receiver<Vec<u8>>,
     limit: usize,
 }
 
 impl Collector {
     /// Starts reading.
-    pub fn start(stream: Option<impl Read + Send + 'static>, limit: usize) -> Collector {
+    pub(crate) fn start(stream: Option<impl Read + Send + 'static>, limit: usize) -> Collector {
         let (send, chunks) = mpsc::sync_channel(16);
         if let Some(mut stream) = stream {
             std::thread::spawn(move || {
@@ -40,7 +40,7 @@ impl Collector {
     }
 
     /// What was read until the stream ended or the moment came.
-    pub fn finish(self, until: Instant) -> Vec<u8> {
+    pub(crate) fn finish(self, until: Instant) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < self.limit {
             let left = until.saturating_duration_since(Instant::now());

@@ -71,7 +71,7 @@ impl AsyncRunning {
     }
 
     /// Sends a signal to the whole group.
-    pub fn signal(&self, signal: Signal) {
+    fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
             let _ = rustix::process::kill_process_group(group, signal);
         }

@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 /// Which process group a child belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Group {
+pub(crate) enum Group {
     /// One of its own, so that it can be ended with everything that it started.
     #[default]
     Own,
@@ -27,7 +27,7 @@ pub enum Group {
 
 /// Where a child stands among the processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProcessPlacement {
+pub(crate) struct ProcessPlacement {
     /// Its group.
     pub group: Group,
     /// Whether the kernel ends it when the thread that started it ends.
@@ -38,14 +38,14 @@ pub struct ProcessPlacement {
 
 impl ProcessPlacement {
     /// Whether something must be done in the child before it becomes its program.
-    pub fn needs_us(self) -> bool {
+    pub(crate) fn needs_us(self) -> bool {
         self.group == Group::Detached || self.dies_with_us
     }
 }
 
 /// Puts the child into its place and moves descriptors to their numbers, in the child.
 #[allow(unsafe_code)]
-pub fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: ProcessPlacement) {
+pub(crate) fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: ProcessPlacement) {
     // SAFETY: between fork and exec only `setsid`, `ioctl`, `prctl` and `dup2` run, all async-signal-safe,
     // and nothing allocates.
     unsafe {
@@ -74,7 +74,7 @@ pub fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: Process
 
 /// Puts a box around the child before it becomes its program.
 #[allow(unsafe_code)]
-pub fn confine_before_exec(command: &mut Command, confinement: Arc<Confinement>) {
+pub(crate) fn confine_before_exec(command: &mut Command, confinement: Arc<Confinement>) {
     // SAFETY: between fork and exec only system calls run, each on memory that is there already;
     // nothing allocates.
     unsafe {
@@ -83,7 +83,7 @@ pub fn confine_before_exec(command: &mut Command, confinement: Arc<Confinement>)
 }
 
 /// Tells when a process ended.
-pub struct ExitWatch {
+pub(crate) struct ExitWatch {
     /// Can be read when the process ended; not every system has such a descriptor.
     handle: Option<OwnedFd>,
 }
@@ -91,7 +91,7 @@ pub struct ExitWatch {
 impl ExitWatch {
     /// Of a child of ours that nobody waited for yet.
     #[cfg(target_os = "linux")]
-    pub fn process(id: u32) -> io::Result<ExitWatch> {
+    pub(crate) fn process(id: u32) -> io::Result<ExitWatch> {
         use rustix::process::{Pid, PidfdFlags, pidfd_open};
         let pid = Pid::from_raw(id.cast_signed())
             .ok_or_else(|| io::Error::other("a process without an id"))?;
@@ -100,12 +100,12 @@ impl ExitWatch {
 
     /// Of a child of ours that nobody waited for yet.
     #[cfg(not(target_os = "linux"))]
-    pub fn process(_id: u32) -> io::Result<ExitWatch> {
+    pub(crate) fn process(_id: u32) -> io::Result<ExitWatch> {
         Ok(ExitWatch { handle: None })
     }
 
     /// Waits until it ended or the time is over; without a handle, for a moment.
-    pub fn wait(&self, time: Duration) -> io::Result<()> {
+    pub(crate) fn wait(&self, time: Duration) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let moment = Duration::from_millis(5);
         let time = if self.handle.is_some() { time } else { time.min(moment) };
@@ -120,6 +120,6 @@ impl ExitWatch {
 }
 
 /// An error that names the program which could not be started.
-pub fn named(error: io::Error, program: &OsStr) -> io::Error {
+pub(crate) fn named(error: io::Error, program: &OsStr) -> io::Error {
     io::Error::new(error.kind(), format!("cannot start `{}`: {error}", program.to_string_lossy()))
 }

@@ -2,17 +2,17 @@
 //! group, and of our end by a pipe that closes.
 
 #[cfg(target_os = "linux")]
-pub use linux::Watched;
+pub(crate) use linux::Watched;
 
 /// Nothing watches on this system.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
-pub struct Watched;
+pub(crate) struct Watched;
 
 #[cfg(not(target_os = "linux"))]
 impl Watched {
     /// Nothing watches on this system.
-    pub fn group(_group: rustix::process::Pid) -> Option<Watched> {
+    pub(crate) fn group(_group: rustix::process::Pid) -> Option<Watched> {
         None
     }
 }
@@ -30,11 +30,11 @@ mod linux {
 
     /// A group that is ended when we are gone. Dropped, it is let go.
     #[derive(Debug)]
-    pub struct Watched(i32);
+    pub(crate) struct Watched(i32);
 
     impl Watched {
         /// Watches a group; `None` when the watcher cannot be started.
-        pub fn group(group: Pid) -> Option<Watched> {
+        pub(crate) fn group(group: Pid) -> Option<Watched> {
             let group = group.as_raw_nonzero().get();
             tell(group).then_some(Watched(group))
         }

@@ -262,7 +262,7 @@ fn holds_login(file: &Path) -> bool {
 }
 
 /// `https://user:password@host`.
-pub fn has_user_in_address(text: &str) -> bool {
+pub(crate) fn has_user_in_address(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
         let host = rest.split(['/', '"', '\'', '\n', ' ']).next().unwrap_or_default();
         host.split_once('@').is_some_and(|(user, _)| user.contains(':'))

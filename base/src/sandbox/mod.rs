@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use confinement::{ClosedScope, Confinement};
-pub use namespace::are_possible as namespaces_are_possible;
+#[cfg(target_os = "linux")]
+pub(crate) use namespace::are_possible as namespaces_are_possible;
 
 /// What may be read and written; whole trees, and nothing else. Paths that do not exist are
 /// skipped, so a missing one cannot be made either.
@@ -49,13 +50,6 @@ pub struct Enforced {
 pub fn enter(rules: &SandboxRules) -> io::Result<Enforced> {
     use landlock::{Access, Scope};
     confine(rules, Some(Scope::from_all(KNOWN)))
-}
-
-/// As [`enter`], but signals and abstract sockets of others stay in reach: for the commands of one
-/// agent, which may end each other.
-#[cfg(target_os = "linux")]
-pub fn enter_side_by_side(rules: &SandboxRules) -> io::Result<Enforced> {
-    confine(rules, None)
 }
 
 /// What this program knows of Landlock.
@@ -148,12 +142,6 @@ fn drop_capabilities() -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 pub fn enter(_rules: &SandboxRules) -> io::Result<Enforced> {
     Ok(Enforced { lacks: lacking() })
-}
-
-/// Fails: the sandbox is not supported on this system.
-#[cfg(not(target_os = "linux"))]
-pub fn enter_side_by_side(rules: &SandboxRules) -> io::Result<Enforced> {
-    enter(rules)
 }
 
 /// What the box cannot do on this machine, one sentence each; empty when it is whole.

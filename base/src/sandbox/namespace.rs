@@ -2,13 +2,7 @@
 //! trees and cannot close a part of one.
 
 #[cfg(target_os = "linux")]
-pub use linux::{Namespace, are_possible};
-
-/// Whether this system gives us mount namespaces.
-#[cfg(not(target_os = "linux"))]
-pub fn are_possible() -> bool {
-    false
-}
+pub(crate) use linux::{Namespace, are_possible};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -20,7 +14,7 @@ mod linux {
 
     /// A namespace to be entered by a child. Everything that a system call needs is made before.
     #[derive(Debug)]
-    pub struct Namespace {
+    pub(crate) struct Namespace {
         /// Mounted on themselves, so that they cannot be changed or renamed.
         fixed: Vec<CString>,
         /// The directories around them, which cannot be renamed then either.
@@ -46,7 +40,7 @@ mod linux {
 
     impl Namespace {
         /// A namespace that keeps these paths as they are.
-        pub fn new(fixed: &[&PathBuf]) -> io::Result<Namespace> {
+        pub(crate) fn new(fixed: &[&PathBuf]) -> io::Result<Namespace> {
             let text = |path: &std::path::Path| {
                 CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
             };
@@ -65,7 +59,7 @@ mod linux {
         }
 
         /// Enters it. System calls only.
-        pub fn enter(&self) -> io::Result<()> {
+        pub(crate) fn enter(&self) -> io::Result<()> {
             unshare(self.user.as_ref())?;
             mount(None, c"/", libc::MS_REC | libc::MS_PRIVATE)?;
             for path in &self.around {
@@ -98,7 +92,7 @@ mod linux {
 
     /// Whether this system gives us mount namespaces; tried once, in a child.
     #[allow(unsafe_code)]
-    pub fn are_possible() -> bool {
+    pub(crate) fn are_possible() -> bool {
         static POSSIBLE: OnceLock<bool> = OnceLock::new();
         *POSSIBLE.get_or_init(|| {
             let Ok(namespace) = Namespace::new(&[]) else { return false };

@@ -24,7 +24,7 @@ impl Redactor {
     }
 
     /// As [`Redactor::from_env`], of these variables.
-    pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Redactor {
+    fn of(variables: impl IntoIterator<Item = (String, String)>) -> Redactor {
         let mut secrets: Vec<String> = variables
             .into_iter()
             .filter(|(name, value)| {

@@ -33,7 +33,7 @@ pub fn json(story: &JournalSummary) -> Value {
 
 /// What a receipt says of the coach, given the commit of the work that landed and how its checks
 /// went on the merged tree. A verdict on another state of the work is left out, and that is said.
-pub fn noted(story: &JournalSummary, work: &str, checks: &[CheckResult]) -> Value {
+pub(crate) fn noted(story: &JournalSummary, work: &str, checks: &[CheckResult]) -> Value {
     let coach = story.coach.as_ref();
     let of_this = coach.filter(|coach| coach.is_of(work)).map(|coach| {
         let mut coach = coach.clone();

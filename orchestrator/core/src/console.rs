@@ -22,7 +22,7 @@ pub trait Console: Send + Sync {
 
 /// Where no person reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Silent;
+pub(crate) struct Silent;
 
 impl Console for Silent {
     fn note(&self, _text: &str) {}

@@ -49,7 +49,7 @@ impl Interrupt {
     }
 
     /// An interrupt that comes when a token is cancelled.
-    pub fn with(token: CancellationToken) -> Interrupt {
+    pub(crate) fn with(token: CancellationToken) -> Interrupt {
         Interrupt { token, ..Interrupt::default() }
     }
 
@@ -62,7 +62,7 @@ impl Interrupt {
     }
 
     /// Fails (130) when Ctrl-C was heard.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.token.is_cancelled() { Err(interrupted()) } else { Ok(()) }
     }
 

@@ -20,7 +20,7 @@ const DIFF: usize = 24_000;
 
 /// A message and who wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrittenMessage {
+pub(crate) struct WrittenMessage {
     /// The message, trailers included.
     pub message: CommitMessage,
     /// `model`, `plain` or `user`.
@@ -31,7 +31,7 @@ pub struct WrittenMessage {
 
 /// What lands, as far as a message is concerned.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     /// The session.
     pub record: &'a SessionRecord,
     /// One line per file.
@@ -42,14 +42,14 @@ pub struct Subject<'a> {
 
 /// How to ask a model.
 #[derive(Clone, Debug)]
-pub struct MessageWriter {
+pub(crate) struct MessageWriter {
     /// Program and arguments, `g3 complete`.
     pub command: Vec<String>,
 }
 
 impl MessageWriter {
     /// Asks for a message; a plain one takes its place when the model fails.
-    pub async fn write(&self, subject: &Subject<'_>, directory: &Path) -> WrittenMessage {
+    pub(crate) async fn write(&self, subject: &Subject<'_>, directory: &Path) -> WrittenMessage {
         let asked = self
             .ask(&prompt(subject), directory)
             .await
@@ -101,7 +101,7 @@ fn without_trailers(text: &str) -> String {
 }
 
 /// A message that the user typed.
-pub fn by_user(record: &SessionRecord, text: &str) -> WrittenMessage {
+pub(crate) fn by_user(record: &SessionRecord, text: &str) -> WrittenMessage {
     WrittenMessage { message: signed(record, text.to_owned()), by: "user", note: None }
 }
 

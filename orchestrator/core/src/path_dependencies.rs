@@ -15,7 +15,7 @@ const PASSED_OVER: &[&str] = &["node_modules", "target", ".git", ".venv", "venv"
 
 /// A dependency that leads out of the worktree to a directory that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MissingDependency {
+pub(crate) struct MissingDependency {
     /// The file that names it, relative to the worktree.
     manifest: String,
     /// The path as it is written there.
@@ -35,7 +35,7 @@ const MANIFESTS: &[(&str, Reader)] = &[
 ];
 
 /// Text of the message of a check that failed in a worktree; none when nothing is missing.
-pub fn hint(worktree: &Path) -> Option<String> {
+pub(crate) fn hint(worktree: &Path) -> Option<String> {
     let missing = missing(worktree);
     let first = missing.first()?;
     let named: Vec<String> =

@@ -55,7 +55,7 @@ pub struct Project {
 }
 
 /// A session that cannot be read, and why.
-pub type DamagedSession = (Id, Failure);
+pub(crate) type DamagedSession = (Id, Failure);
 
 impl Project {
     /// The studio for a repository and a configuration.
@@ -218,7 +218,7 @@ impl Project {
     }
 
     /// As [`Project::refreshed`], for a session whose lock the caller holds.
-    pub fn refresh(&self, id: &Id) -> Result<SessionView> {
+    pub(crate) fn refresh(&self, id: &Id) -> Result<SessionView> {
         let view = self.view(id)?;
         let is_empty = view.facts.story.phase == (Phase::Ended { outcome: SessionOutcome::Empty });
         if !is_empty || view.state.is_over() {

@@ -26,7 +26,7 @@ const NAMES: &[&str] =
     &["password", "passwd", "secret", "api_key", "apikey", "access_key", "private_key", "token"];
 
 /// The text without keys, passwords and private keys.
-pub fn redacted(text: &str) -> String {
+pub(crate) fn redacted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_key = false;
     for line in text.split_inclusive('\n') {

@@ -14,7 +14,7 @@ use studio_git::repo::Repository;
 use studio_git::worktree;
 
 /// Starts every queued session for which there is a free place; gives those that were started.
-pub fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<Id>> {
+pub(crate) fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<Id>> {
     let store = SessionStore::at(&repository.common_dir);
     let _lock = lock(repository)?;
     let mut queue: Vec<SessionRecord> = Vec::new();
@@ -97,7 +97,7 @@ fn from_the_tip(
 
 /// Maximum number of sessions that run at the same time unless the user says otherwise: agents mostly wait for a model,
 /// so twice the cores, but no more than there is memory for (512 MiB each).
-pub fn default_jobs() -> u32 {
+pub(crate) fn default_jobs() -> u32 {
     let cores = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);
     #[cfg(target_os = "linux")]
     let memory = rustix::system::sysinfo().totalram as u64 >> 29;

@@ -30,7 +30,7 @@ pub struct SessionView {
 
 impl SessionView {
     /// A session as its record and facts tell it.
-    pub fn new(record: SessionRecord, facts: SessionFacts) -> SessionView {
+    pub(crate) fn new(record: SessionRecord, facts: SessionFacts) -> SessionView {
         let state = state(&facts);
         let way_back = facts.fate.operation().map(str::to_owned);
         SessionView { record, facts, state, standing: None, way_back, tampered: None }

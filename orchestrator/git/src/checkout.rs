@@ -48,7 +48,7 @@ pub struct FileEntry {
 
 /// An index that nobody else may write. Dropped, it is free again.
 #[derive(Debug)]
-pub struct IndexLock(PathBuf);
+pub(crate) struct IndexLock(PathBuf);
 
 impl Drop for IndexLock {
     fn drop(&mut self) {
@@ -58,7 +58,7 @@ impl Drop for IndexLock {
 
 /// All checkouts of a branch. Refuses (3) while one of them is in the middle of something that
 /// would be confused by a branch that moves.
-pub fn of_branch(repository: &Repository, target: &BranchName) -> Result<Vec<Checkout>> {
+pub(crate) fn of_branch(repository: &Repository, target: &BranchName) -> Result<Vec<Checkout>> {
     let mut found = Vec::new();
     for checkout in all(repository)? {
         refuse_busy(&checkout, target)?;
@@ -90,7 +90,7 @@ pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
 }
 
 /// Whether the HEAD in a git directory is on a branch.
-pub fn head_names(git_dir: &Path, target: &BranchName) -> bool {
+pub(crate) fn head_names(git_dir: &Path, target: &BranchName) -> bool {
     let head = fs::read_to_string(git_dir.join("HEAD")).unwrap_or_default();
     head.strip_prefix("ref:").map(str::trim) == Some(target.full().as_str())
 }
@@ -125,7 +125,7 @@ fn refuse_merging(checkout: &Checkout, target: &BranchName) -> Result<()> {
 }
 
 /// Locks the index of a checkout. Refuses (3) when somebody holds it.
-pub fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
+pub(crate) fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
     let path = checkout.git_dir.join("index.lock");
     let mut options = fs::OpenOptions::new();
     let made = options.write(true).create_new(true).mode(0o644).open(&path);
@@ -148,20 +148,24 @@ pub fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
 
 /// Takes over an index lock that a killed studio left, or a free one. Only under the operation
 /// lock: then no other studio is alive that could hold it.
-pub fn lock_again(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
+pub(crate) fn lock_again(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
     drop_stale_lock(checkout);
     lock_index(checkout, operation)
 }
 
 /// Removes an index lock that a killed studio left. Only under the operation lock.
-pub fn drop_stale_lock(checkout: &Checkout) -> bool {
+pub(crate) fn drop_stale_lock(checkout: &Checkout) -> bool {
     let path = checkout.git_dir.join("index.lock");
     let ours = fs::read_to_string(&path).is_ok_and(|text| text.starts_with(OURS));
     ours && fs::remove_file(path).is_ok()
 }
 
 /// What differs between two commits, path by path.
-pub fn changes(repo: &git2::Repository, before: &str, after: &str) -> Result<Vec<FileChange>> {
+pub(crate) fn changes(
+    repo: &git2::Repository,
+    before: &str,
+    after: &str,
+) -> Result<Vec<FileChange>> {
     let tree = |id: &str| {
         let id = crate::refs::oid(id)?;
         repo.find_commit(id).and_then(|commit| commit.tree()).or_fail(|| "cannot read a commit")
@@ -186,7 +190,7 @@ pub fn changes(repo: &git2::Repository, before: &str, after: &str) -> Result<Vec
 
 /// What stands in the place of a directory on the way to a path: a file, or a symlink, behind which
 /// files of somebody else lie.
-pub fn blocked_at(worktree: &Path, path: &Path) -> Option<PathBuf> {
+pub(crate) fn blocked_at(worktree: &Path, path: &Path) -> Option<PathBuf> {
     let above = path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
     let blocks =
         |dir: &&Path| worktree.join(dir).symlink_metadata().is_ok_and(|found| !found.is_dir());
@@ -194,7 +198,7 @@ pub fn blocked_at(worktree: &Path, path: &Path) -> Option<PathBuf> {
 }
 
 /// The changes that are written as files: all but those left out of a sparse checkout.
-pub fn written(
+pub(crate) fn written(
     checkout: &Checkout,
     index: &git2::Index,
     changes: &[FileChange],
@@ -205,7 +209,7 @@ pub fn written(
 }
 
 /// Confines a checkout to the paths that land.
-pub fn limit(builder: &mut git2::build::CheckoutBuilder<'_>, changes: &[FileChange]) {
+pub(crate) fn limit(builder: &mut git2::build::CheckoutBuilder<'_>, changes: &[FileChange]) {
     builder.disable_pathspec_match(true);
     for change in changes {
         builder.path(change.path.as_os_str().as_bytes());
@@ -213,13 +217,13 @@ pub fn limit(builder: &mut git2::build::CheckoutBuilder<'_>, changes: &[FileChan
 }
 
 /// Opens a checkout.
-pub fn open(checkout: &Checkout) -> Result<git2::Repository> {
+pub(crate) fn open(checkout: &Checkout) -> Result<git2::Repository> {
     git2::Repository::open(&checkout.worktree)
         .or_fail(|| format!("cannot open {}", checkout.worktree.display()))
 }
 
 /// Opens an index by its path.
-pub fn open_index(path: &Path) -> Result<git2::Index> {
+pub(crate) fn open_index(path: &Path) -> Result<git2::Index> {
     git2::Index::open(path).map_err(|why| unreadable(Failure::refused, path, &why))
 }
 

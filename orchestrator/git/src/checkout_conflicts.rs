@@ -16,7 +16,7 @@ type Reasons = BTreeMap<PathBuf, &'static str>;
 
 /// Refuses (3), naming paths and reasons, when something of the user's is where files would be
 /// written. Touches nothing.
-pub fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> {
+pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> {
     if changes.is_empty() {
         return Ok(());
     }

@@ -17,7 +17,7 @@ const GITLINK: u32 = 0o160_000;
 /// Writes the files of a commit where they differ, and nothing else. Fails before the first file
 /// when something of the user's is in the way; a failure in the middle (a full disk) is for the
 /// caller to take back.
-pub fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) -> Result<()> {
+pub(crate) fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) -> Result<()> {
     let index = open_index(&checkout.git_dir.join("index"))?;
     let changes = &checkout::written(checkout, &index, changes);
     if changes.is_empty() {
@@ -35,7 +35,7 @@ pub fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) -> Result
 /// Takes [`bring`] back, also a half-done one: files that are what we wrote (or a beginning of it)
 /// become what they were. A file that somebody changed, staged or committed meanwhile is left alone
 /// and named.
-pub fn take_back(
+pub(crate) fn take_back(
     checkout: &Checkout,
     changes: &[FileChange],
     before: &str,
@@ -163,7 +163,7 @@ fn remove(worktree: &Path, path: &Path) {
 
 /// Writes the new index beside the old one: entries of landed paths as the commit has them, all
 /// others untouched. Paths whose entry is no longer what it was are left alone.
-pub fn write_index(
+pub(crate) fn write_index(
     checkout: &Checkout,
     changes: &[FileChange],
     after: &str,
@@ -203,14 +203,14 @@ pub fn write_index(
 }
 
 /// Puts the new index in place.
-pub fn install_index(checkout: &Checkout, operation: &str) -> Result<()> {
+pub(crate) fn install_index(checkout: &Checkout, operation: &str) -> Result<()> {
     let side = side_index(checkout, operation);
     fs::rename(&side, checkout.git_dir.join("index")).or_fail(cannot_write)?;
     base::files::sync_dir(&checkout.git_dir).or_fail(cannot_write)
 }
 
 /// Drops a new index that is not to be.
-pub fn drop_index(checkout: &Checkout, operation: &str) {
+pub(crate) fn drop_index(checkout: &Checkout, operation: &str) {
     let side = side_index(checkout, operation);
     let _ = fs::remove_file(side.with_extension(format!("studio-{operation}.lock")));
     let _ = fs::remove_file(side);
@@ -239,7 +239,11 @@ fn stat(checkout: &Checkout, change: &FileChange) -> Option<fs::Metadata> {
 
 /// An index entry for a file as it lies on disk; without a stat, git looks at the file itself.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub fn fresh(path: &Path, entry: FileEntry, stat: Option<&fs::Metadata>) -> git2::IndexEntry {
+pub(crate) fn fresh(
+    path: &Path,
+    entry: FileEntry,
+    stat: Option<&fs::Metadata>,
+) -> git2::IndexEntry {
     // The index has 32 bits for each of these, and git cuts likewise.
     let time = |seconds: i64, nanos: i64| git2::IndexTime::new(seconds as i32, nanos as u32);
     git2::IndexEntry {

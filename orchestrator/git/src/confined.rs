@@ -31,7 +31,7 @@ const ALTERNATES_DEPTH: usize = 5;
 const ALTERNATES_BYTES: u64 = 1 << 20;
 
 /// Rules that open nothing but these trees and what it takes to run git.
-pub fn rules(read: Vec<PathBuf>, write: Vec<PathBuf>) -> SandboxRules {
+pub(crate) fn rules(read: Vec<PathBuf>, write: Vec<PathBuf>) -> SandboxRules {
     let mut rules = SandboxRules { read, write, ..SandboxRules::default() };
     rules.read.extend(SYSTEM.iter().map(PathBuf::from));
     rules.read.extend(git_installation());
@@ -42,7 +42,7 @@ pub fn rules(read: Vec<PathBuf>, write: Vec<PathBuf>) -> SandboxRules {
 /// Does some work on a thread of its own under these rules; what the thread starts is under them
 /// too. Gives up after `longest`, so that no file can hold us for ever: the thread is left behind
 /// then and ends with this process.
-pub fn run<T: Send + 'static>(
+pub(crate) fn run<T: Send + 'static>(
     rules: SandboxRules,
     longest: Duration,
     what: &'static str,
@@ -66,7 +66,7 @@ pub fn run<T: Send + 'static>(
 }
 
 /// The object directories that a repository reads: its own and those it borrows from.
-pub fn object_directories(common_dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn object_directories(common_dir: &Path) -> Vec<PathBuf> {
     let mut found = vec![common_dir.join("objects")];
     let mut next = found.clone();
     for _ in 0..ALTERNATES_DEPTH {

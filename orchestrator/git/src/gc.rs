@@ -166,7 +166,7 @@ fn delete(repository: &Repository, heap: &TrashEntry) -> Result<()> {
 }
 
 /// The end of the name of a directory that is being deleted.
-pub const EMPTIED: &str = ".emptied";
+pub(crate) const EMPTIED: &str = ".emptied";
 
 /// Deletes what an interrupted deletion left.
 fn sweep(repository: &Repository, log: &OperationLog) {

@@ -11,7 +11,7 @@ use crate::refs::{self, RefChange, SwapResult};
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{Originals, SessionRepo};
-use crate::{keepalive_refs, repair, session_repo, snapshot, worktree};
+use crate::{keepalive_refs, repair, session_repo, worktree};
 
 /// What came home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,17 +186,4 @@ pub fn remove_leftovers(repository: &Repository) -> Result<Vec<String>> {
         }
     }
     Ok(removed)
-}
-
-/// The refs that belong to a session and to nothing else: branch, pins, snapshots.
-pub fn own_refs(repository: &Repository, place: &SessionRepo) -> Result<Vec<(String, String)>> {
-    let repo = repository.open()?;
-    let mut found: Vec<(String, String)> =
-        refs::list(&repo, &snapshot::prefix(&place.id))?.into_iter().collect();
-    for name in [place.branch.full(), keepalive_refs::name(&place.id)] {
-        if let Some(held) = refs::read(&repo, &name)? {
-            found.push((name, held));
-        }
-    }
-    Ok(found)
 }

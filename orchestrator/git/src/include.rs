@@ -19,7 +19,7 @@ const LIST: &str = ".worktreeinclude";
 
 /// What became of the files that the list names; relative paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IncludedFiles {
+pub(crate) struct IncludedFiles {
     /// Those that were copied.
     pub copied: Vec<PathBuf>,
     /// Those that were not, because they look like secrets and the list is not trusted.
@@ -29,7 +29,7 @@ pub struct IncludedFiles {
 /// Copies untracked files of the checkout that the list names. Tracked files are never copied, no
 /// symlink is followed, nothing is overwritten. A list that came with the repository copies files
 /// that look like secrets only when the user trusts exactly that list.
-pub fn copy(checkout: &Path, worktree: &Path) -> Result<IncludedFiles> {
+pub(crate) fn copy(checkout: &Path, worktree: &Path) -> Result<IncludedFiles> {
     let mut included = IncludedFiles::default();
     for path in listed(checkout, worktree, &mut included.withheld)? {
         let done = copy_one(&checkout.join(&path), worktree, &path);
@@ -42,7 +42,7 @@ pub fn copy(checkout: &Path, worktree: &Path) -> Result<IncludedFiles> {
 }
 
 /// The files that would be withheld from a worktree at this place.
-pub fn withheld(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn withheld(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
     let mut withheld = Vec::new();
     listed(checkout, worktree, &mut withheld)?;
     Ok(withheld)
@@ -106,7 +106,7 @@ fn is_trusted(checkout: &Path) -> bool {
 }
 
 /// Lets the session's git ignore what was copied: it is the user's own, not the session's work.
-pub fn ignore(place: &SessionRepo, copied: &[PathBuf]) -> Result<()> {
+pub(crate) fn ignore(place: &SessionRepo, copied: &[PathBuf]) -> Result<()> {
     let mut originals = Originals::load(&place.git_dir)?;
     let before = originals.exclude.len();
     for path in copied {

@@ -22,7 +22,7 @@ const SHARED_PARTS: usize = 8;
 /// Copies the index of a private git directory into a scratch directory, so that nothing the agent
 /// does reaches what is read. One that is missing, not a regular file or larger than any
 /// repository needs is not copied.
-pub fn copy(scratch: &Quarantine, git_dir: &Path) -> Result<()> {
+pub(crate) fn copy(scratch: &Quarantine, git_dir: &Path) -> Result<()> {
     let copy = || -> std::io::Result<()> {
         let top = SafeDir::open(git_dir)?;
         if !top.copy("index", INDEX_BYTES, &scratch.path().join("index"))? {
@@ -39,7 +39,7 @@ pub fn copy(scratch: &Quarantine, git_dir: &Path) -> Result<()> {
 }
 
 /// The copied index, and the file that git finds it in. A missing one is taken as that of the head.
-pub fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Index> {
+pub(crate) fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Index> {
     let path = scratch.join("index");
     if !path.exists() {
         let mut index = git2::Index::open(&path).or_fail(cannot)?;
@@ -71,7 +71,10 @@ fn rewritten(scratch: &Path, path: &Path) -> Result<git2::Index> {
 
 /// What is staged, as a tree; none while a merge has left conflicts in it. Flags that hide changes
 /// are taken off entries whose file is there.
-pub fn staged_tree(repo: &git2::Repository, index: &mut git2::Index) -> Result<Option<git2::Oid>> {
+pub(crate) fn staged_tree(
+    repo: &git2::Repository,
+    index: &mut git2::Index,
+) -> Result<Option<git2::Oid>> {
     // Intent-to-add entries name the empty blob, which nobody may have written yet.
     repo.blob(b"").or_fail(cannot)?;
     if index.has_conflicts() {
@@ -82,7 +85,7 @@ pub fn staged_tree(repo: &git2::Repository, index: &mut git2::Index) -> Result<O
 
 /// Takes the flags off entries that the agent told its git not to look at and whose file is there.
 /// Gives their paths.
-pub fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<PathBuf>> {
     use std::os::unix::ffi::OsStrExt;
     let hidden: Vec<git2::IndexEntry> = index
         .iter()
@@ -105,18 +108,18 @@ pub fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<PathBuf>> 
 
 /// Whether a path is left out of a sparse checkout: its entry says so, and no file is there. Only
 /// the entry changes when it lands.
-pub fn is_left_out(index: &git2::Index, worktree: &Path, path: &Path) -> bool {
+pub(crate) fn is_left_out(index: &git2::Index, worktree: &Path, path: &Path) -> bool {
     let skipped = |entry: git2::IndexEntry| entry.flags_extended & SKIP_WORKTREE != 0;
     index.get_path(path, 0).is_some_and(skipped) && worktree.join(path).symlink_metadata().is_err()
 }
 
 /// Marks an entry as left out of a sparse checkout.
-pub fn leave_out(entry: &mut git2::IndexEntry) {
+pub(crate) fn leave_out(entry: &mut git2::IndexEntry) {
     entry.flags_extended |= SKIP_WORKTREE;
 }
 
 /// Whether an entry is one that git is told not to look at.
-pub fn is_hidden(entry: &git2::IndexEntry) -> bool {
+pub(crate) fn is_hidden(entry: &git2::IndexEntry) -> bool {
     entry.flags & ASSUME_UNCHANGED != 0 || entry.flags_extended & SKIP_WORKTREE != 0
 }
 

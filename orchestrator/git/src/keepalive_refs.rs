@@ -10,12 +10,12 @@ use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 
 /// The ref that holds a session's pins.
-pub fn name(id: &Id) -> String {
+pub(crate) fn name(id: &Id) -> String {
     format!("refs/studio/pins/{id}")
 }
 
 /// Pins what a new session borrows: its base and the copied tips.
-pub fn start(repository: &Repository, place: &SessionRepo, tips: &[String]) -> Result<()> {
+pub(crate) fn start(repository: &Repository, place: &SessionRepo, tips: &[String]) -> Result<()> {
     let scratch = Quarantine::open(repository)?;
     let mut parents = vec![place.base.clone()];
     parents.extend(tips.iter().filter(|tip| **tip != place.base).cloned());
@@ -32,7 +32,7 @@ pub fn start(repository: &Repository, place: &SessionRepo, tips: &[String]) -> R
 
 /// Whether a session's pins end in this very commit: then it was pinned last, by an import that a
 /// crash interrupted.
-pub fn end_in(repo: &git2::Repository, pinned: &str, head: &str) -> bool {
+pub(crate) fn end_in(repo: &git2::Repository, pinned: &str, head: &str) -> bool {
     let last = || -> std::result::Result<git2::Oid, git2::Error> {
         let commit = repo.find_commit(git2::Oid::from_str(pinned)?)?;
         commit.parent_id(commit.parent_count().saturating_sub(1))
@@ -42,7 +42,7 @@ pub fn end_in(repo: &git2::Repository, pinned: &str, head: &str) -> bool {
 
 /// A commit whose parents are pinned by it. It says nothing else. The parents need not be there yet,
 /// and are not read.
-pub fn commit(repo: &git2::Repository, parents: &[String]) -> Result<String> {
+pub(crate) fn commit(repo: &git2::Repository, parents: &[String]) -> Result<String> {
     let make = || -> std::result::Result<git2::Oid, git2::Error> {
         let mut text = format!("tree {}\n", repo.treebuilder(None)?.write()?);
         for parent in parents {

@@ -110,7 +110,7 @@ pub fn of(repo: &git2::Repository, id: &Id) -> Result<Leftover> {
 
 impl Leftover {
     /// Whether a path that a snapshot leaves out is still as the checks left it.
-    pub fn holds(&self, place: &SessionRepo, left_out: &Omission) -> bool {
+    pub(crate) fn holds(&self, place: &SessionRepo, left_out: &Omission) -> bool {
         let known = self.beside.iter().find(|beside| beside.path == left_out.path);
         known.is_some_and(|known| UntrackedFile::of(place, left_out).as_ref() == Some(known))
     }
@@ -130,13 +130,13 @@ impl UntrackedFile {
 }
 
 /// Those that nobody staged since.
-pub fn unstaged<'a>(index: &git2::Index, left: &'a [FileChange]) -> Vec<&'a FileChange> {
+pub(crate) fn unstaged<'a>(index: &git2::Index, left: &'a [FileChange]) -> Vec<&'a FileChange> {
     left.iter().filter(|change| entry(index, change) != change.after).collect()
 }
 
 /// Puts back, in an index with all that a worktree holds, what is still as the checks left it. Gives
 /// the paths.
-pub fn take_out(index: &mut git2::Index, left: &[&FileChange]) -> Result<Vec<String>> {
+pub(crate) fn take_out(index: &mut git2::Index, left: &[&FileChange]) -> Result<Vec<String>> {
     let mut taken = Vec::new();
     for change in left {
         if entry(index, change) != change.after {

@@ -83,12 +83,12 @@ impl BranchTemplate {
     }
 
     /// The branch of a session.
-    pub fn branch(&self, id: &Id) -> Result<BranchName> {
+    pub(crate) fn branch(&self, id: &Id) -> Result<BranchName> {
         BranchName::parse(&self.0.replace("{id}", id.as_str()))
     }
 
     /// Whether a branch could be one of ours: those are not copied into other sessions.
-    pub fn matches(&self, branch: &str) -> bool {
+    pub(crate) fn matches(&self, branch: &str) -> bool {
         let (before, after) = self.0.split_once("{id}").unwrap_or((&self.0, ""));
         branch
             .strip_prefix(before)
@@ -127,7 +127,7 @@ impl WorktreeTemplate {
     }
 
     /// Whether the user chose no other place.
-    pub fn is_default(&self) -> bool {
+    pub(crate) fn is_default(&self) -> bool {
         self.0 == DEFAULT_WORKTREE
     }
 
@@ -160,7 +160,7 @@ impl WorktreeTemplate {
 
     /// The worktree in which merged work is checked. In a directory that may hold other things it
     /// is named and placed as a session's, so that `../sibling` is the same directory for both.
-    pub fn check_worktree(&self, repository: &Repository, slot: u32) -> PathBuf {
+    pub(crate) fn check_worktree(&self, repository: &Repository, slot: u32) -> PathBuf {
         let parent = self.parent(repository);
         if is_for_worktrees(repository, &parent) {
             return parent.join(CHECKS).join(slot.to_string());

@@ -37,14 +37,14 @@ pub struct KeepFiles {
 
 impl Quarantine {
     /// A scratch directory without a working tree.
-    pub fn open(repository: &Repository) -> Result<Quarantine> {
+    pub(crate) fn open(repository: &Repository) -> Result<Quarantine> {
         let real = repository.open()?;
         let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
         Quarantine::make(repository, config(&real)?.as_bytes(), shallow.as_deref())
     }
 
     /// A scratch directory that sees a session's own objects, with the session's settings.
-    pub fn for_session(repository: &Repository, git_dir: &Path) -> Result<Quarantine> {
+    pub(crate) fn for_session(repository: &Repository, git_dir: &Path) -> Result<Quarantine> {
         let originals = Originals::load(git_dir)?;
         let shallow = originals.shallow.as_deref();
         let scratch = Quarantine::make(repository, &originals.config, shallow)?;
@@ -91,12 +91,12 @@ impl Quarantine {
     }
 
     /// Its own configuration and no other: that of the user may hold a login.
-    pub fn config(&self) -> Result<git2::Config> {
+    pub(crate) fn config(&self) -> Result<git2::Config> {
         git2::Config::open(&self.path().join("config")).or_fail(cannot_write)
     }
 
     /// Lets the user's own attributes file count here as in the repository.
-    pub fn share_attributes(&self, real: &git2::Repository) -> Result<()> {
+    pub(crate) fn share_attributes(&self, real: &git2::Repository) -> Result<()> {
         let config = real.config().or_fail(cannot_write)?;
         let users = config.get_path("core.attributesfile").ok().or_else(|| {
             let home = base::user_dirs::home_dir().map(|home| home.join(".config"));
@@ -111,19 +111,19 @@ impl Quarantine {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
     /// Where its objects are.
-    pub fn objects(&self) -> PathBuf {
+    pub(crate) fn objects(&self) -> PathBuf {
         self.dir.path().join("objects")
     }
 }
 
 impl KeepFiles {
     /// Lets git handle the pack as any other: called when refs hold what it brought.
-    pub fn release(mut self) {
+    pub(crate) fn release(mut self) {
         self.remove_keep();
     }
 
@@ -142,7 +142,7 @@ impl Drop for KeepFiles {
 
 /// Brings objects into the repository: all that `wanted` reaches and `had` does not, read from the
 /// given object directories beside the repository's own, checked on the way in.
-pub fn bring(
+pub(crate) fn bring(
     repository: &Repository,
     from: &[PathBuf],
     wanted: &[String],
@@ -263,7 +263,7 @@ fn text_of(mut file: std::fs::File) -> String {
 }
 
 /// The value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`: a path with a colon or a quote is C-quoted.
-pub fn alternates(directories: &[PathBuf]) -> String {
+pub(crate) fn alternates(directories: &[PathBuf]) -> String {
     let quoted = directories.iter().map(|path| {
         let text = path.to_string_lossy();
         if !text.contains([':', '"', '\n', '\\']) {

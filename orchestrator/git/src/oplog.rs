@@ -60,7 +60,12 @@ pub struct Intent {
 
 impl Intent {
     /// An operation on these sessions that changes nothing yet.
-    pub fn new(id: String, time: &str, kind: OperationKind, sessions: Vec<SessionRepo>) -> Intent {
+    pub(crate) fn new(
+        id: String,
+        time: &str,
+        kind: OperationKind,
+        sessions: Vec<SessionRepo>,
+    ) -> Intent {
         Intent {
             id,
             time: time.to_owned(),
@@ -211,7 +216,7 @@ impl LogEntries {
 
     /// The line that leaves it open how an operation stands: one that names it, or, while it
     /// has no outcome, a later one that names no operation at all.
-    pub fn doubt(&self, id: &str) -> Option<&UnreadableOperation> {
+    fn doubt(&self, id: &str) -> Option<&UnreadableOperation> {
         let number = numbers(id).into_iter().next();
         let begun = self.lines.iter().position(|line| match line {
             LogLine::Intent(intent) => intent.id == id,
@@ -271,12 +276,12 @@ impl OperationLog {
     }
 
     /// The id of the next operation.
-    pub fn next_id(&self) -> String {
+    pub(crate) fn next_id(&self) -> String {
         self.entries.next_id()
     }
 
     /// Writes a line; it is on disk when this returns.
-    pub fn write(&mut self, line: LogLine) -> Result<()> {
+    pub(crate) fn write(&mut self, line: LogLine) -> Result<()> {
         let mut write = || {
             self.journal.append(&line)?;
             self.journal.sync()
@@ -288,7 +293,7 @@ impl OperationLog {
 
     /// Operations without an end: their process was killed. Those of which a line cannot be read are
     /// not among them: they may have ended.
-    pub fn open_intents(&self) -> Vec<Intent> {
+    pub(crate) fn open_intents(&self) -> Vec<Intent> {
         let is_open = |intent: &&Intent| {
             self.outcome(&intent.id).is_none() && self.entries.doubt(&intent.id).is_none()
         };
@@ -298,7 +303,11 @@ impl OperationLog {
     /// An operation that was done, by id; without one, the last that can be undone: `is_kept` says
     /// whether what it dropped is there. Refuses one that was undone already, and one of which a
     /// line cannot be read.
-    pub fn to_undo(&self, id: Option<&str>, is_kept: impl Fn(&Intent) -> bool) -> Result<Intent> {
+    pub(crate) fn to_undo(
+        &self,
+        id: Option<&str>,
+        is_kept: impl Fn(&Intent) -> bool,
+    ) -> Result<Intent> {
         let lines = &self.entries.lines;
         let undoable = |intent: &&Intent| {
             matches!(intent.kind, OperationKind::Accept | OperationKind::Discard)
@@ -360,18 +369,13 @@ impl OperationLog {
         }
     }
 
-    /// All operations that took effect, oldest first.
-    pub fn operations(&self) -> Vec<Operation> {
-        listed(&self.entries.lines)
-    }
-
     /// All intents, oldest first.
-    pub fn intents(&self) -> impl Iterator<Item = &Intent> {
+    pub(crate) fn intents(&self) -> impl Iterator<Item = &Intent> {
         intents(&self.entries.lines)
     }
 
     /// How an operation ended; none while it has not.
-    pub fn outcome(&self, id: &str) -> Option<bool> {
+    pub(crate) fn outcome(&self, id: &str) -> Option<bool> {
         outcome(&self.entries.lines, id)
     }
 }

@@ -5,7 +5,7 @@
 const STARS: usize = 12;
 
 /// The first line, counted from 1, whose pattern takes too long.
-pub fn endless(text: &[u8]) -> Option<usize> {
+pub(crate) fn endless(text: &[u8]) -> Option<usize> {
     text.split(|byte| *byte == b'\n').position(|line| stars(line) > STARS).map(|at| at + 1)
 }
 

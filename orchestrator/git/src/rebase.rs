@@ -14,7 +14,7 @@ type ReplayedWork = (git2::Oid, Vec<git2::Oid>);
 /// Replays the commits of the session that the target does not have, oldest first, each with its
 /// author and message; merge commits and those that change nothing any more are left out. What is
 /// uncommitted comes last and is in the tree only.
-pub fn replay(
+pub(crate) fn replay(
     repo: &git2::Repository,
     onto: &git2::Commit<'_>,
     snapshot: &Snapshot,

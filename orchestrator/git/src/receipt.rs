@@ -9,10 +9,10 @@ use crate::repo::Repository;
 use crate::signature;
 
 /// The ref of the notes; `git log --notes=studio` shows them.
-pub const NOTES: &str = "refs/notes/studio";
+pub(crate) const NOTES: &str = "refs/notes/studio";
 
 /// Notes a text at a commit, in place of an earlier one.
-pub fn write(repository: &Repository, commit: &str, text: &str) -> Result<()> {
+pub(crate) fn write(repository: &Repository, commit: &str, text: &str) -> Result<()> {
     if read(repository, commit)?.is_some_and(|noted| noted.trim_end() == text.trim_end()) {
         return Ok(());
     }
@@ -28,7 +28,7 @@ pub fn write(repository: &Repository, commit: &str, text: &str) -> Result<()> {
 }
 
 /// Makes a note in a scratch directory, in place of an earlier one: how the ref of the notes changes.
-pub fn note(
+pub(crate) fn note(
     real: &git2::Repository,
     scratch: &Quarantine,
     commit: &str,

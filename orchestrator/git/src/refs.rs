@@ -21,7 +21,7 @@ pub struct RefChange {
 
 /// How a transaction went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SwapResult {
+pub(crate) enum SwapResult {
     /// All refs moved.
     Done,
     /// None moved, because this one holds something else.
@@ -35,7 +35,7 @@ pub enum SwapResult {
 
 impl RefChange {
     /// A change of one ref.
-    pub fn new(
+    pub(crate) fn new(
         name: impl Into<String>,
         before: Option<String>,
         after: Option<String>,
@@ -44,18 +44,22 @@ impl RefChange {
     }
 
     /// The way back.
-    pub fn reversed(&self) -> RefChange {
+    pub(crate) fn reversed(&self) -> RefChange {
         RefChange::new(&self.name, self.after.clone(), self.before.clone())
     }
 }
 
 /// Moves all refs or none. Hooks do not run. Changes that change nothing are left out.
-pub fn update(repository: &Repository, changes: &[RefChange], why: &str) -> Result<SwapResult> {
+pub(crate) fn update(
+    repository: &Repository,
+    changes: &[RefChange],
+    why: &str,
+) -> Result<SwapResult> {
     update_with(repository, &[], changes, why)
 }
 
 /// As [`update`]; the refs are on disk when this returns (git 2.36 and later: `core.fsync`).
-pub fn update_on_disk(
+pub(crate) fn update_on_disk(
     repository: &Repository,
     changes: &[RefChange],
     why: &str,
@@ -100,7 +104,7 @@ fn update_with(
 }
 
 /// As [`update`], where losing the swap means that something else works on our own refs.
-pub fn update_own(repository: &Repository, changes: &[RefChange], why: &str) -> Result<()> {
+pub(crate) fn update_own(repository: &Repository, changes: &[RefChange], why: &str) -> Result<()> {
     match update(repository, changes, why)? {
         SwapResult::Done => Ok(()),
         SwapResult::Lost { name, found } => {
@@ -122,7 +126,7 @@ pub fn read(repo: &git2::Repository, name: &str) -> Result<Option<String>> {
 }
 
 /// All refs below a prefix, e.g. `refs/studio/kept/`, with what they hold.
-pub fn list(repo: &git2::Repository, prefix: &str) -> Result<BTreeMap<String, String>> {
+pub(crate) fn list(repo: &git2::Repository, prefix: &str) -> Result<BTreeMap<String, String>> {
     let all = repo.references_glob(&format!("{prefix}*")).or_fail(|| "cannot list refs")?;
     let mut found = BTreeMap::new();
     for reference in all {

@@ -45,7 +45,7 @@ pub fn relocate(repository: &Repository, wanted: &[Relocation], time: &str) -> R
 }
 
 /// Writes down where a session is now and registers its worktree there. Can be done twice.
-pub fn settle(repository: &Repository, place: &SessionRepo) -> Result<()> {
+pub(crate) fn settle(repository: &Repository, place: &SessionRepo) -> Result<()> {
     let file = repository.session_dir(&place.id).join(PLACE);
     base::files::replace_json(&file, place)
         .or_fail(|| format!("cannot write {}", file.display()))?;

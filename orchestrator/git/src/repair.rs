@@ -134,14 +134,14 @@ fn repoint(place: &SessionRepo, pointer: &Path, did: &mut Vec<String>) -> Result
 }
 
 /// The directory that a `.git` file leads to, when it is there.
-pub fn target_of(place: &SessionRepo, pointer: &[u8]) -> Option<PathBuf> {
+pub(crate) fn target_of(place: &SessionRepo, pointer: &[u8]) -> Option<PathBuf> {
     let target = pointer.trim_ascii_end().strip_prefix(b"gitdir: ")?;
     place.worktree.join(OsStr::from_bytes(target)).canonicalize().ok()
 }
 
 /// Refuses (3) to put away the worktree of another repository's session: in a copy of a repository,
 /// worktrees at a place of their own still are the original's.
-pub fn refuse_another(place: &SessionRepo) -> Result<()> {
+pub(crate) fn refuse_another(place: &SessionRepo) -> Result<()> {
     let pointer = worktree::pointer_in(&place.worktree).unwrap_or_default();
     let ours = place.git_dir.canonicalize().ok();
     let Some(target) = target_of(place, &pointer).filter(|to| Some(to) != ours.as_ref()) else {

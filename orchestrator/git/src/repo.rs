@@ -60,7 +60,7 @@ impl Repository {
     }
 
     /// The working tree of the checkout that the search began in; none for a bare repository.
-    pub fn checkout_here(&self) -> Option<PathBuf> {
+    pub(crate) fn checkout_here(&self) -> Option<PathBuf> {
         if self.here == self.common_dir {
             return self.main_checkout.clone();
         }
@@ -78,7 +78,7 @@ impl Repository {
     }
 
     /// The door for the git program, without a working tree.
-    pub fn door(&self) -> Git {
+    pub(crate) fn door(&self) -> Git {
         Git::at(&self.common_dir)
     }
 

@@ -22,7 +22,7 @@ impl SafeDir {
     }
 
     /// A directory in it. What stands there and is no directory is removed, what is missing made.
-    pub fn sub(&self, name: &str) -> io::Result<SafeDir> {
+    pub(crate) fn sub(&self, name: &str) -> io::Result<SafeDir> {
         match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
             Ok(fd) => return Ok(SafeDir(fd)),
             Err(Errno::NOENT) => {}
@@ -48,7 +48,7 @@ impl SafeDir {
     }
 
     /// A directory in it, made when nothing has that name; none when something else has it.
-    pub fn existing_or_made(&self, name: &str) -> io::Result<Option<SafeDir>> {
+    pub(crate) fn existing_or_made(&self, name: &str) -> io::Result<Option<SafeDir>> {
         match rustix::fs::mkdirat(&self.0, name, Mode::RWXU | Mode::RGRP | Mode::XGRP) {
             Ok(()) | Err(Errno::EXIST) => self.existing(name),
             Err(e) => Err(e.into()),
@@ -57,7 +57,7 @@ impl SafeDir {
 
     /// Moves an entry into another directory of the same file system, unless one of that name is
     /// there.
-    pub fn move_to(&self, name: &str, other: &SafeDir) -> io::Result<()> {
+    pub(crate) fn move_to(&self, name: &str, other: &SafeDir) -> io::Result<()> {
         if rustix::fs::statat(&other.0, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Ok(());
         }
@@ -93,7 +93,7 @@ impl SafeDir {
 
     /// Copies a regular file of at most `limit` bytes, its modification time included; `false` when
     /// it is missing, is something else or is larger.
-    pub fn copy(&self, name: impl AsRef<OsStr>, limit: u64, to: &Path) -> io::Result<bool> {
+    pub(crate) fn copy(&self, name: impl AsRef<OsStr>, limit: u64, to: &Path) -> io::Result<bool> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
         let fd = match rustix::fs::openat(&self.0, name.as_ref(), flags, Mode::empty()) {
             Ok(fd) => fd,
@@ -118,7 +118,7 @@ impl SafeDir {
 
     /// Removes everything below it, `depth` directories deep, that is neither a directory nor a
     /// regular file: reading a pipe never ends, and a symlink leads somewhere else.
-    pub fn remove_specials(&self, depth: u32) -> io::Result<()> {
+    pub(crate) fn remove_specials(&self, depth: u32) -> io::Result<()> {
         for entry in rustix::fs::Dir::read_from(&self.0)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -152,7 +152,7 @@ impl SafeDir {
     }
 
     /// Replaces a file by rename, unless it has this content already.
-    pub fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
         if self
             .read(name, content.len() as u64)
             .is_ok_and(|found| found.as_deref() == Some(content))
@@ -172,7 +172,7 @@ impl SafeDir {
     }
 
     /// Removes a file, or a directory with what is in it. Symlinks are removed, not followed.
-    pub fn remove_all(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+    pub(crate) fn remove_all(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         let name = name.as_ref();
         match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
@@ -185,7 +185,7 @@ impl SafeDir {
     }
 
     /// Removes everything in it.
-    pub fn empty(&self) -> io::Result<()> {
+    pub(crate) fn empty(&self) -> io::Result<()> {
         for name in self.names()? {
             self.remove_all(&name)?;
         }
@@ -209,7 +209,7 @@ impl SafeDir {
 
 /// The content of a regular file of at most `limit` bytes, by its path; none when it is missing or
 /// is something else (a symlink, a pipe, on which others would wait for ever).
-pub fn read_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn read_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::other("not the path of a file"));
     };

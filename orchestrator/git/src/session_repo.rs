@@ -57,7 +57,7 @@ pub struct SessionRepo {
 
 /// The files that studio writes into a private git directory, and the worktree's `.git` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Originals {
+pub(crate) struct Originals {
     /// `config`.
     pub config: Vec<u8>,
     /// `info/exclude`.
@@ -74,7 +74,7 @@ pub struct Originals {
 
 impl Originals {
     /// What a private git directory at `git_dir` for a worktree needs, as the repository is now.
-    pub fn for_place(repository: &Repository, place: &SessionRepo) -> Result<Originals> {
+    pub(crate) fn for_place(repository: &Repository, place: &SessionRepo) -> Result<Originals> {
         let repo = repository.open()?;
         let info = repository.common_dir.join("info");
         let up = relative(&place.git_dir.join("objects"), &repository.common_dir.join("objects"));
@@ -89,7 +89,7 @@ impl Originals {
     }
 
     /// Keeps them beside the private directory.
-    pub fn save(&self, git_dir: &Path) -> Result<()> {
+    pub(crate) fn save(&self, git_dir: &Path) -> Result<()> {
         let dir = originals_dir(git_dir);
         std::fs::create_dir_all(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
         for (name, content) in self.named() {
@@ -102,7 +102,7 @@ impl Originals {
     }
 
     /// Reads them back.
-    pub fn load(git_dir: &Path) -> Result<Originals> {
+    pub(crate) fn load(git_dir: &Path) -> Result<Originals> {
         let dir = originals_dir(git_dir);
         let must = |name: &str| {
             std::fs::read(dir.join(name)).map_err(|why| {
@@ -134,13 +134,13 @@ impl Originals {
 
     /// Puts them into the private directory, whatever an agent made of it. No hook stays, no
     /// symlink is followed.
-    pub fn restore(&self, git_dir: &Path) -> Result<()> {
+    pub(crate) fn restore(&self, git_dir: &Path) -> Result<()> {
         self.try_restore(git_dir)
             .or_fail(|| format!("cannot restore the configuration in {}", git_dir.display()))
     }
 
     /// Which of them an agent changed, by name; hooks and what leads to another configuration count.
-    pub fn changed(&self, git_dir: &Path) -> std::io::Result<Vec<String>> {
+    pub(crate) fn changed(&self, git_dir: &Path) -> std::io::Result<Vec<String>> {
         let top = SafeDir::open(git_dir)?;
         let differs = |dir: &SafeDir, name: &str, content: &[u8]| {
             !dir.read(name, content.len() as u64).is_ok_and(|it| it.as_deref() == Some(content))
@@ -178,7 +178,7 @@ impl Originals {
 
     /// Whether nothing that git obeys was touched since it was written; a `false` says nothing. Costs
     /// a few system calls: an agent cannot set the time of a change.
-    pub fn are_untouched(place: &SessionRepo) -> bool {
+    pub(crate) fn are_untouched(place: &SessionRepo) -> bool {
         let changed_at = |path: &Path| {
             std::fs::symlink_metadata(path).map(|meta| (meta.ctime(), meta.ctime_nsec())).ok()
         };
@@ -225,7 +225,7 @@ impl Originals {
 /// Makes the private directory: HEAD on the session's branch at the base, copies of the
 /// repository's branches and tags, an empty object directory that borrows the repository's.
 /// Gives the commits it borrows, which the caller pins.
-pub fn make(
+pub(crate) fn make(
     repository: &Repository,
     place: &SessionRepo,
     originals: &Originals,
@@ -318,7 +318,7 @@ fn packed_refs(
 }
 
 /// The configuration of a private directory, with nothing in it that could run.
-pub fn config(repo: &git2::Repository) -> Result<String> {
+pub(crate) fn config(repo: &git2::Repository) -> Result<String> {
     let effective = repo
         .config()
         .and_then(|mut config| config.snapshot())
@@ -384,7 +384,7 @@ fn end_line(text: &mut Vec<u8>) {
 }
 
 /// The `.git` file of a session's worktree.
-pub fn pointer(place: &SessionRepo) -> Vec<u8> {
+pub(crate) fn pointer(place: &SessionRepo) -> Vec<u8> {
     format!("gitdir: {}\n", relative(&place.worktree, &place.git_dir).display()).into_bytes()
 }
 
@@ -393,7 +393,7 @@ fn originals_dir(git_dir: &Path) -> PathBuf {
 }
 
 /// The way from one directory to another; both absolute, without symlinks.
-pub fn relative(from: &Path, to: &Path) -> PathBuf {
+fn relative(from: &Path, to: &Path) -> PathBuf {
     let shared = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     let up = from.components().skip(shared).map(|_| Path::new(".."));
     let down = to.components().skip(shared);

@@ -2,7 +2,7 @@
 
 /// The user's name and the given time, in UTC. The scratch directories' configuration always has a
 /// name.
-pub fn of(
+pub(crate) fn of(
     repo: &git2::Repository,
     now: jiff::Timestamp,
 ) -> std::result::Result<git2::Signature<'static>, git2::Error> {

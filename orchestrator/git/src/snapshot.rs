@@ -199,7 +199,7 @@ fn seen(
 
 /// What is known of a worktree that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LastSeen {
+pub(crate) enum LastSeen {
     /// All was committed, or nobody has ever looked.
     Committed,
     /// The newest snapshot holds what was not.
@@ -220,7 +220,7 @@ pub enum LastSeen {
 }
 
 /// Looks for it.
-pub fn last_seen(
+pub(crate) fn last_seen(
     repository: &Repository,
     place: &SessionRepo,
     home: &ImportedWork,

@@ -38,7 +38,7 @@ struct Changes {
 /// Puts changed, deleted and untracked (not ignored) files into the index, which is not written.
 /// Gives what was left out. `door` leads to a git directory of ours whose index file says the same
 /// as the index, and to the worktree. To be called on a confined thread: files are read by name.
-pub fn add_changes(
+pub(crate) fn add_changes(
     door: &Git,
     index: &mut git2::Index,
     worktree: &Path,
@@ -163,7 +163,7 @@ fn refuse_endless_attributes(changes: &Changes, worktree: &Path) -> Result<()> {
 }
 
 /// g3's working files: never counted, snapshotted or landed. Project skills are the exception.
-pub fn is_g3s_own(path: &Path) -> bool {
+pub(crate) fn is_g3s_own(path: &Path) -> bool {
     path.starts_with(".g3") && !path.starts_with(".g3/skills")
 }
 

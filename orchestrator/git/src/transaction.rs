@@ -17,7 +17,7 @@ use crate::{checkout_conflicts, checkout_update, receipt, relocate, repair};
 
 /// How an operation went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TransactionResult {
+pub(crate) enum TransactionResult {
     /// As intended.
     Yes,
     /// The target moved at the last moment: nothing was changed. It holds this now.
@@ -25,7 +25,7 @@ pub enum TransactionResult {
 }
 
 /// Carries out an operation: nothing, or all of it. The intent is on disk before anything changes.
-pub fn carry_out(
+pub(crate) fn carry_out(
     repository: &Repository,
     log: &mut OperationLog,
     intent: &Intent,
@@ -60,7 +60,7 @@ pub fn recover(repository: &Repository) -> Result<Vec<String>> {
 }
 
 /// As [`recover`], for a caller that has the operation lock.
-pub fn recover_with(repository: &Repository, log: &mut OperationLog) -> Result<Vec<String>> {
+pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> Result<Vec<String>> {
     let mut said = Vec::new();
     for mut intent in log.open_intents() {
         let landed = match &intent.landing {

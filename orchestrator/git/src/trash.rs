@@ -14,7 +14,7 @@ use crate::transaction::{self, TransactionResult};
 use crate::{checkout, names, repair, worktree};
 
 /// What it takes to drop a session.
-pub struct DropPlan {
+pub(crate) struct DropPlan {
     /// Refs that keep its commits.
     pub keep: Vec<RefChange>,
     /// Where its directories go.
@@ -97,7 +97,7 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
 }
 
 /// The refs that keep what an operation dropped.
-pub fn kept_prefix(operation: &str) -> String {
+pub(crate) fn kept_prefix(operation: &str) -> String {
     format!("refs/studio/kept/{operation}/")
 }
 
@@ -126,7 +126,11 @@ pub fn private_trash(repository: &Repository, operation: &str) -> PathBuf {
 
 /// What it takes to drop a session: its branch is kept under another name, its worktree, private
 /// git directory and registration are renamed, each within its file system.
-pub fn dropping(repository: &Repository, place: &SessionRepo, operation: &str) -> Result<DropPlan> {
+pub(crate) fn dropping(
+    repository: &Repository,
+    place: &SessionRepo,
+    operation: &str,
+) -> Result<DropPlan> {
     repair::refuse_another(place)?;
     let repo = repository.open()?;
     let branch = place.branch.full();

@@ -4,7 +4,7 @@ use base::failure::{OrFail, Result};
 
 /// The tree with `.g3` as the target has it, except for project skills (`.g3/skills`): an agent
 /// that commits its working files does not land them.
-pub fn without_g3s_own(
+pub(crate) fn without_g3s_own(
     repo: &git2::Repository,
     merged: git2::Oid,
     target: &git2::Tree<'_>,

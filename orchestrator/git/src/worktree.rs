@@ -128,7 +128,7 @@ pub fn is_finished(place: &SessionRepo) -> bool {
 }
 
 /// The lock that registrations wait for. Held for milliseconds.
-pub fn lock(repository: &Repository) -> Result<Lock> {
+pub(crate) fn lock(repository: &Repository) -> Result<Lock> {
     let path = repository.studio_dir()?.join("lock");
     Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
 }
@@ -147,7 +147,10 @@ pub fn admin_dir_of(repository: &Repository, worktree: &Path) -> Result<Option<P
 
 /// The registration of a session: the one that names its worktree, else, after a move, the one on
 /// its branch that no worktree leads back to.
-pub fn registration_of(repository: &Repository, place: &SessionRepo) -> Result<Option<PathBuf>> {
+pub(crate) fn registration_of(
+    repository: &Repository,
+    place: &SessionRepo,
+) -> Result<Option<PathBuf>> {
     if let Some(admin) = admin_dir_of(repository, &place.worktree)? {
         return Ok(Some(admin));
     }
@@ -175,7 +178,7 @@ pub fn named_by(admin: &Path) -> PathBuf {
 /// Where the `.git` file of the worktree leads that a registration names: back to the registration
 /// where it is a user's own; to a private directory where it is a session's, of this repository or,
 /// in a copy, of the original.
-pub fn leads_to(admin: &Path) -> Option<PathBuf> {
+pub(crate) fn leads_to(admin: &Path) -> Option<PathBuf> {
     let worktree = named_by(admin);
     let text = pointer_in(&worktree)?;
     let target = text.trim_ascii_end().strip_prefix(b"gitdir: ")?;
@@ -184,7 +187,7 @@ pub fn leads_to(admin: &Path) -> Option<PathBuf> {
 
 /// The `.git` file of a worktree, which an agent may have replaced by anything; none where it is not
 /// a small regular file.
-pub fn pointer_in(worktree: &Path) -> Option<Vec<u8>> {
+pub(crate) fn pointer_in(worktree: &Path) -> Option<Vec<u8>> {
     read_file(&worktree.join(".git"), POINTER_BYTES).ok().flatten()
 }
 
@@ -270,7 +273,7 @@ fn equip(
 
 /// Writes a commit's files, and the index, through the private directory. Attributes count (line
 /// ends!), drivers do not run.
-pub fn check_out(place: &SessionRepo, commit: &str) -> Result<()> {
+pub(crate) fn check_out(place: &SessionRepo, commit: &str) -> Result<()> {
     let door = Git::at(&place.git_dir).with_work_tree(&place.worktree);
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     let workers = format!("checkout.workers={workers}");
@@ -329,7 +332,7 @@ fn inside(repository: &Repository, worktree: &Path) -> Vec<String> {
 
 /// Refuses (3) a directory of ours whose place is taken by a symlink or a file: a repository may
 /// have one in a commit, and what is written there would be written somewhere else.
-pub fn refuse_symlink(parent: &Path) -> Result<()> {
+pub(crate) fn refuse_symlink(parent: &Path) -> Result<()> {
     match parent.symlink_metadata() {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(leads_away(parent)),
@@ -372,7 +375,7 @@ fn cannot_make() -> &'static str {
 }
 
 /// A name for a registration that nobody has, made as git makes them: the id, then digits.
-pub fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
+pub(crate) fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
     let dir = repository.common_dir.join("worktrees");
     let names = std::iter::once(id.to_string()).chain((1..).map(|n| format!("{id}{n}")));
     let mut free = names.map(|name| dir.join(name)).filter(|path| !path.exists());
@@ -380,7 +383,7 @@ pub fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
 }
 
 /// Writes a registration as git does: which branch, which repository, which worktree.
-pub fn write_registration(admin: &Path, place: &SessionRepo) -> Result<()> {
+pub(crate) fn write_registration(admin: &Path, place: &SessionRepo) -> Result<()> {
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(admin)?;
         std::fs::write(admin.join("HEAD"), format!("ref: {}\n", place.branch.full()))?;

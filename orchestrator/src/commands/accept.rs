@@ -19,7 +19,7 @@ use studio_git::transaction;
 /// The command line of `accept`.
 #[derive(Clone, Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub struct Args {
+pub(crate) struct Args {
     /// Sessions to land (default: the only one that can land)
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
@@ -60,7 +60,7 @@ pub struct Args {
 
 /// How work lands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum StrategyArg {
+pub(crate) enum StrategyArg {
     /// One commit on the target
     Squash,
     /// A merge commit
@@ -83,7 +83,7 @@ impl StrategyArg {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
     let context = CommandContext::open(common)?.with_interrupt(interrupt);
     for said in transaction::recover(&context.repository)? {
@@ -161,7 +161,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 /// Lands a session that nobody else works on.
-pub fn one(
+pub(crate) fn one(
     context: &CommandContext,
     view: &SessionView,
     options: &LandingOptions,

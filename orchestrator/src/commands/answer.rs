@@ -10,7 +10,7 @@ use studio_core::supervise::control::{self, ControlRequest};
 
 /// The command line of `answer`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Session, request number (if several are open), and `allow` or `deny`
     #[arg(value_name = "ID [N] allow|deny", num_args = 1..=3, required = true)]
     pub words: Vec<String>,
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let (id, n, allow) = parse(&args.words)?;
     let always = args.always;

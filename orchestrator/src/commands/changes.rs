@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_millis(50);
 const LOOKS: u32 = 6;
 
 /// Directories that are watched.
-pub struct DirectoryWatcher {
+pub(crate) struct DirectoryWatcher {
     #[cfg(target_os = "linux")]
     inotify: Option<tokio::net::unix::pipe::Receiver>,
     looks: u32,
@@ -23,7 +23,7 @@ pub struct DirectoryWatcher {
 
 impl DirectoryWatcher {
     /// Watches nothing yet. Called within a runtime.
-    pub fn start() -> DirectoryWatcher {
+    pub(crate) fn start() -> DirectoryWatcher {
         #[cfg(target_os = "linux")]
         let inotify = {
             use rustix::fs::inotify::{CreateFlags, init};
@@ -38,7 +38,7 @@ impl DirectoryWatcher {
     }
 
     /// Watches the files in a directory too.
-    pub fn add(&self, directory: &Path) {
+    pub(crate) fn add(&self, directory: &Path) {
         #[cfg(target_os = "linux")]
         if let Some(inotify) = &self.inotify {
             use rustix::fs::inotify::{WatchFlags, add_watch};
@@ -51,7 +51,7 @@ impl DirectoryWatcher {
     }
 
     /// Comes back when something was written, and after a while anyway.
-    pub async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         let wait = match self.looks {
             0 => LONGEST,
             _ => SOON,

@@ -21,7 +21,7 @@ use studio_core::view::{SessionView, checks_json};
 
 /// The command line of `check`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
@@ -31,7 +31,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
     let context = CommandContext::open(common)?.with_interrupt(interrupt);
     let view = context.find(args.id.as_deref(), |state| state.is_settled() && !state.is_over())?;

@@ -8,13 +8,13 @@ use crate::report;
 
 /// The command line of `completions`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The shell
     pub shell: Shell,
 }
 
 /// Runs it.
-pub fn run(args: &Args, command: Command) -> Result<u8> {
+pub(crate) fn run(args: &Args, command: Command) -> Result<u8> {
     let mut script = Vec::new();
     // Some generators offer hidden commands too.
     let visible = command.get_subcommands().filter(|it| !it.is_hide_set()).cloned();

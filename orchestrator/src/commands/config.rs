@@ -9,7 +9,7 @@ use crate::report;
 
 /// The command line of `config`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
 }
@@ -25,7 +25,7 @@ enum What {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let What::Show { origin } = args.what;
     let loaded = base::config::load(&common.sources()?)?;
     loaded.notices.iter().for_each(|notice| report::say(notice));

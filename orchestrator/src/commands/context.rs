@@ -19,7 +19,7 @@ use crate::report;
 use crate::report::progress::ProgressStep;
 
 /// What a command works with.
-pub struct CommandContext {
+pub(crate) struct CommandContext {
     /// The repository, its sessions and the configuration.
     pub project: Project,
     /// Whether a script reads.
@@ -36,7 +36,7 @@ impl Deref for CommandContext {
 
 /// The flags that every command takes.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct CommonArgs {
+pub(crate) struct CommonArgs {
     /// Run as if started in this directory
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub directory: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub struct CommonArgs {
 
 impl CommonArgs {
     /// The directory that the command works in, resolved.
-    pub fn directory(&self) -> Result<PathBuf> {
+    pub(crate) fn directory(&self) -> Result<PathBuf> {
         let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
         directory.canonicalize().map_err(|e| {
             Failure::usage(format!("no such directory: {}", directory.display())).because(e)
@@ -58,7 +58,7 @@ impl CommonArgs {
     }
 
     /// Where the configuration comes from.
-    pub fn sources(&self) -> Result<ConfigSources> {
+    pub(crate) fn sources(&self) -> Result<ConfigSources> {
         let absolute = |file: &PathBuf| std::path::absolute(file).unwrap_or_else(|_| file.clone());
         let only = self.config.as_ref().map(absolute);
         Ok(ConfigSources { only, ..ConfigSources::from_env(&self.directory()?) })
@@ -67,13 +67,13 @@ impl CommonArgs {
 
 impl CommandContext {
     /// For a person who reads.
-    pub fn new(project: Project) -> CommandContext {
+    pub(crate) fn new(project: Project) -> CommandContext {
         let project = Project { console: Arc::new(Terminal { json: false }), ..project };
         CommandContext { project, json: false }
     }
 
     /// Finds the repository and reads the configuration; notices go to stderr.
-    pub fn open(common: &CommonArgs) -> Result<CommandContext> {
+    pub(crate) fn open(common: &CommonArgs) -> Result<CommandContext> {
         let directory = common.directory()?;
         let repository = Repository::discover(&directory)?;
         let sources = common.sources()?;
@@ -96,7 +96,7 @@ impl CommandContext {
 
     /// The same, ended by Ctrl-C in order.
     #[must_use]
-    pub fn with_interrupt(mut self, interrupt: Interrupt) -> CommandContext {
+    pub(crate) fn with_interrupt(mut self, interrupt: Interrupt) -> CommandContext {
         self.project.interrupt = interrupt;
         self
     }

@@ -26,7 +26,7 @@ const READER_GONE: i32 = 141;
 
 /// The command line of `diff`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
@@ -50,7 +50,7 @@ pub struct Args {
 /// What is printed of a difference.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(multiple = false)]
-pub struct FormArgs {
+pub(crate) struct FormArgs {
     /// Print one line per file
     #[arg(long)]
     pub stat: bool,
@@ -64,7 +64,7 @@ pub struct FormArgs {
 
 /// When there are colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum ColorWhen {
+pub(crate) enum ColorWhen {
     /// On a terminal
     Auto,
     /// Also into a pipe
@@ -74,7 +74,7 @@ pub enum ColorWhen {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let changes = changes(&context, &view)?;

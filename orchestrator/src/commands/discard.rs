@@ -14,7 +14,7 @@ use studio_git::{snapshot, transaction, trash};
 
 /// The command line of `discard`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Sessions to discard
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     for said in transaction::recover(&context.repository)? {
         report::say(&said);
@@ -53,7 +53,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 /// Drops sessions, those at work too; gives the operation that brings them back.
-pub fn drop_all(context: &CommandContext, views: &[SessionView]) -> Result<String> {
+pub(crate) fn drop_all(context: &CommandContext, views: &[SessionView]) -> Result<String> {
     for view in views.iter().filter(|view| !view.state.is_settled()) {
         stop::ask(context, &view.record.id)?;
         stop::wait(context, &view.record.id)?;

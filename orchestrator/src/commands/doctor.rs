@@ -26,14 +26,14 @@ struct Findings {
 
 /// The command line of `doctor`.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Move worktrees out of the main checkout to the place of new worktrees
     #[arg(long)]
     pub move_worktrees: bool,
 }
 
 /// Runs it: 0 when all is well or was mended, 1 when something is left to decide.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let mut found =
         Findings { mended: transaction::recover(&context.repository)?, ..Findings::default() };

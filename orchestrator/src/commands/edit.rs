@@ -11,7 +11,7 @@ use studio_core::session::state::SessionState;
 
 /// The command line of `edit`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     if args.checks.is_empty() && args.added.is_empty() && !args.no_checks {
         return Err(Failure::usage("nothing to change")

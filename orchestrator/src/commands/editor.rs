@@ -11,7 +11,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use studio_core::interrupt::Interrupt;
 
 /// Opens a text in the editor that git would open; gives what was saved.
-pub fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Result<String> {
+pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Result<String> {
     let file = tempfile::Builder::new().prefix("studio-message-").suffix(".txt").tempfile();
     let file = file.or_fail(|| "cannot make a temporary file")?;
     std::fs::write(file.path(), text).or_fail(|| "cannot write the message")?;

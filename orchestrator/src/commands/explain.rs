@@ -13,14 +13,14 @@ use studio_git::worktree;
 
 /// The command line of `explain`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let stands = worktree::is_finished(&view.record.place);

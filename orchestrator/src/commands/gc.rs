@@ -14,7 +14,7 @@ use studio_git::gc::{self, RetentionPolicy};
 
 /// The command line of `gc`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Delete data older than this many days; newer trash is deleted only above 10 GB
     #[arg(long, value_name = "DAYS", default_value_t = 7)]
     pub older: u32,
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let keep = RetentionPolicy { days: i64::from(args.older), ..RetentionPolicy::default() };
     let now = context.clock.now();

@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 
 /// Reads a file of at most so many bytes. A named pipe may have no writer and is refused; the pipes
 /// of a shell (`<(…)`, `/dev/stdin`) have one.
-pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let kind = file.metadata()?.file_type();

@@ -23,14 +23,14 @@ const COMPARED: usize = 20;
 
 /// The command line of `list`.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Also show accepted and discarded sessions
     #[arg(long, short)]
     pub all: bool,
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let (views, unreadable) = context.sessions()?;
     let whys = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
@@ -69,7 +69,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 /// Prints sessions as a table that fits the terminal.
-pub fn show(context: &CommandContext, views: &[SessionView]) -> Result<()> {
+pub(crate) fn show(context: &CommandContext, views: &[SessionView]) -> Result<()> {
     let mut ids: Vec<Id> = context.store.ids()?;
     ids.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     let is_terminal = std::io::stdout().is_terminal();

@@ -16,7 +16,7 @@ use studio_core::session::journal::{JournalEntry, JournalTail};
 
 /// The command line of `logs`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Session (default: the only open one)
     #[arg(value_name = "ID")]
     pub id: Option<String>,
@@ -29,7 +29,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let id = &view.record.id;

@@ -9,7 +9,7 @@ use crate::report::table;
 use studio_git::oplog::{self, LogEntries, OperationKind};
 
 /// Runs it.
-pub fn run(common: &CommonArgs) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let all = oplog::list(&context.repository)?;
     let entries = LogEntries::read(&context.repository)?;

@@ -15,7 +15,7 @@ use studio_core::supervise::control::{self, ControlRequest};
 use studio_core::view::SessionView;
 
 /// The terminal, and the request that is shown there.
-pub struct PermissionPrompt {
+pub(crate) struct PermissionPrompt {
     terminal: Receiver,
     /// The terminal's settings before a request was shown.
     before: Option<Termios>,
@@ -24,7 +24,7 @@ pub struct PermissionPrompt {
 
 impl PermissionPrompt {
     /// A prompt, when stdin and stderr are the terminal that we own. Called within a runtime.
-    pub fn new() -> Option<PermissionPrompt> {
+    pub(crate) fn new() -> Option<PermissionPrompt> {
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
             return None;
         }
@@ -37,7 +37,7 @@ impl PermissionPrompt {
 
     /// Shows the first open request of these sessions, and takes it away when it was answered
     /// elsewhere.
-    pub fn update<'v>(
+    pub(crate) fn update<'v>(
         &mut self,
         views: impl Iterator<Item = &'v SessionView>,
         progress: &mut SessionProgress,
@@ -70,7 +70,7 @@ impl PermissionPrompt {
     }
 
     /// The next key; never, while nothing is asked.
-    pub async fn key(&mut self) -> char {
+    pub(crate) async fn key(&mut self) -> char {
         loop {
             if self.open.is_none() {
                 return std::future::pending().await;
@@ -92,7 +92,7 @@ impl PermissionPrompt {
     }
 
     /// Answers the open request with a key; other keys do nothing.
-    pub fn answer(
+    pub(crate) fn answer(
         &mut self,
         context: &CommandContext,
         key: char,

@@ -18,7 +18,7 @@ use studio_core::session::spec::SessionSpec;
 const TIME: std::time::Duration = std::time::Duration::from_secs(90);
 
 /// Refuses orders that no agent could work on. Each command line is checked once.
-pub fn check(context: &CommandContext, orders: &[SessionSpec]) -> Result<()> {
+pub(crate) fn check(context: &CommandContext, orders: &[SessionSpec]) -> Result<()> {
     let configured = context.config.studio.limits.budget_usd;
     let mut checked = BTreeSet::new();
     for order in orders {
@@ -40,7 +40,7 @@ pub fn check(context: &CommandContext, orders: &[SessionSpec]) -> Result<()> {
 }
 
 /// Refuses a plan whose texts no model could refine or split.
-pub fn planner(context: &CommandContext) -> Result<()> {
+pub(crate) fn planner(context: &CommandContext) -> Result<()> {
     let mut row = requirements::agent_for(
         &context.config,
         "g3",

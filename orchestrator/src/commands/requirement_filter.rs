@@ -17,7 +17,7 @@ const FILE: &str = "g3-plan/current_requirements.md";
 
 /// What the command line says about requirements.
 #[derive(Clone, Debug, clap::Args)]
-pub struct RequirementFilter {
+pub(crate) struct RequirementFilter {
     /// Requirement id [default: all]
     #[arg(value_name = "REQ")]
     pub id: Option<String>,
@@ -34,7 +34,7 @@ pub struct RequirementFilter {
 
 /// What was asked for, as it is found.
 #[derive(Debug)]
-pub struct FilteredRequirements {
+pub(crate) struct FilteredRequirements {
     /// The requirements that were asked for.
     pub requirements: Vec<Requirement>,
     rows: Vec<CoverageRow>,
@@ -44,7 +44,7 @@ pub struct FilteredRequirements {
 
 impl RequirementFilter {
     /// Reads the requirements, and the history for them.
-    pub fn read(
+    pub(crate) fn read(
         &self,
         common: &CommonArgs,
         context: &CommandContext,
@@ -69,7 +69,7 @@ impl RequirementFilter {
 
 impl FilteredRequirements {
     /// Each requirement with all that served it.
-    pub fn served(&self) -> Vec<ServedRequirement<'_>> {
+    pub(crate) fn served(&self) -> Vec<ServedRequirement<'_>> {
         let served = |(requirement, row): (&'_ Requirement, &'_ CoverageRow)| {
             let landings =
                 self.landings.iter().filter(|it| row.commits.contains(&it.commit)).collect();

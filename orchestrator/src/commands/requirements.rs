@@ -14,7 +14,7 @@ const MOST: u64 = 1 << 20;
 
 /// The requirements of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Requirements {
+pub(crate) struct Requirements {
     /// Their first heading, else the first of them.
     pub title: String,
     /// All of them, each with its id.
@@ -25,14 +25,14 @@ pub struct Requirements {
 
 impl Requirements {
     /// Lets a session work under them.
-    pub fn hold(&self, order: &mut SessionSpec) {
+    pub(crate) fn hold(&self, order: &mut SessionSpec) {
         order.part.contract = Some(self.contract.clone());
         order.part.requirements.clone_from(&self.ids);
     }
 }
 
 /// Reads a file: what stands below its mark, else all of it.
-pub fn read(path: &Path) -> Result<Requirements> {
+pub(crate) fn read(path: &Path) -> Result<Requirements> {
     let wrong = |what: String| {
         Failure::usage(format!("cannot read the requirements in {}", path.display()))
             .because(what)
@@ -51,7 +51,7 @@ pub fn read(path: &Path) -> Result<Requirements> {
 }
 
 /// What is wrong with requirements, in a sentence.
-pub fn mistake(unclear: &AmbiguousRequirements) -> String {
+pub(crate) fn mistake(unclear: &AmbiguousRequirements) -> String {
     match unclear {
         AmbiguousRequirements::Empty => "there are none".to_owned(),
         AmbiguousRequirements::Twice(id) => format!("the id {id} is used twice"),

@@ -15,7 +15,7 @@ use studio_core::session::state::SessionState;
 const ROUNDS: u32 = 3;
 
 /// Lands; while that ends in a conflict the agent gets it as a turn, a bounded number of times.
-pub fn until_it_lands(
+pub(crate) fn until_it_lands(
     context: &CommandContext,
     id: &Id,
     land: impl Fn() -> Result<Landed, Rejection>,

@@ -16,7 +16,7 @@ use studio_git::transaction;
 
 /// The command line of `resume`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Sessions to resume (default: the only one that can be resumed)
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Args {
 
 /// What a session that goes on is given.
 #[derive(Clone, Debug, Default)]
-pub struct ResumeInput {
+pub(crate) struct ResumeInput {
     /// What its agent is told; that it is to go on when absent.
     pub prompt: Option<String>,
     /// Limits that replace the earlier ones.
@@ -50,7 +50,7 @@ impl ResumeInput {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let can = |state: &SessionState| {
         matches!(
@@ -110,13 +110,13 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 /// Puts a session back into the queue, with something to say, and calls the scheduler.
-pub fn wake(context: &CommandContext, id: &Id, prompt: Option<String>) -> Result<()> {
+pub(crate) fn wake(context: &CommandContext, id: &Id, prompt: Option<String>) -> Result<()> {
     wake_with(context, id, ResumeInput { prompt, ..ResumeInput::default() })
 }
 
 /// As [`wake`], with other limits too. One that has used up a limit is refused: it would end at
 /// once.
-pub fn wake_with(context: &CommandContext, id: &Id, given: ResumeInput) -> Result<()> {
+pub(crate) fn wake_with(context: &CommandContext, id: &Id, given: ResumeInput) -> Result<()> {
     let busy = || {
         Failure::refused(format!("session `{id}` is at work"))
             .because("another process holds its lock")

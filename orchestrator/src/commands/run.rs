@@ -30,7 +30,7 @@ const LONGEST_TASK: usize = 4 << 20;
 /// The command line of `run` and `exec`.
 #[derive(Clone, Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub struct Args {
+pub(crate) struct Args {
     /// Task to run, one session each (`-` reads it from stdin)
     #[arg(value_name = "TASK")]
     pub tasks: Vec<String>,
@@ -86,7 +86,7 @@ pub struct Args {
 
 /// Limits of one session, over all its runs together.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub struct LimitArgs {
+pub(crate) struct LimitArgs {
     /// Maximum cost of a session in US dollars
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub budget: Option<f64>,
@@ -103,7 +103,7 @@ pub struct LimitArgs {
 
 impl LimitArgs {
     /// The limits that were typed.
-    pub fn limits(self) -> RunLimits {
+    pub(crate) fn limits(self) -> RunLimits {
         RunLimits {
             seconds: self.timeout,
             turns: self.max_turns,
@@ -115,7 +115,7 @@ impl LimitArgs {
 }
 
 /// An amount of money, 0 or more.
-pub fn dollars(text: &str) -> std::result::Result<f64, String> {
+fn dollars(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(usd) if f64::is_finite(usd) && usd >= 0.0 => Ok(usd),
         Ok(_) => Err("must be a non-negative number".to_owned()),
@@ -124,7 +124,7 @@ pub fn dollars(text: &str) -> std::result::Result<f64, String> {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let orders = orders(&context, args)?;
     preflight::check(&context, &orders)?;
@@ -259,7 +259,7 @@ fn take_flags(spec: &mut SessionSpec, args: &Args) {
 }
 
 /// Whether somebody is there to answer permission requests.
-pub fn is_attended(ask: bool) -> bool {
+pub(crate) fn is_attended(ask: bool) -> bool {
     ask || (std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
 }
 

@@ -8,7 +8,7 @@ use studio_git::worktree;
 
 /// The command line of `shell`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The session
     #[arg(value_name = "ID")]
     pub id: String,
@@ -18,7 +18,7 @@ pub struct Args {
 }
 
 /// Runs it; gives the exit code of the command.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let found = context.find(Some(&args.id), |_| true)?;
     let lock = context.store.open_shell(&found.record.id)?;

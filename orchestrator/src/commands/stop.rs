@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The command line of `stop`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Sessions to stop (default: the only active one)
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let can = |state: &SessionState| state.is_active() || *state == SessionState::Queued;
     let views = context.find_all(&args.ids, can)?;
@@ -56,7 +56,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 /// Asks a session to stop, whatever it does; one that is not at work is left as it is.
-pub fn ask(context: &CommandContext, id: &Id) -> Result<()> {
+pub(crate) fn ask(context: &CommandContext, id: &Id) -> Result<()> {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         if context.view(id)?.state.is_settled()
@@ -79,7 +79,7 @@ pub fn ask(context: &CommandContext, id: &Id) -> Result<()> {
 }
 
 /// Waits until a session's run has ended and its lock is free.
-pub fn wait(context: &CommandContext, id: &Id) -> Result<SessionView> {
+pub(crate) fn wait(context: &CommandContext, id: &Id) -> Result<SessionView> {
     let until = Instant::now() + PATIENCE;
     loop {
         let now = context.view(id)?;

@@ -13,7 +13,7 @@ use studio_core::session::spec::SessionSpec;
 const MOST: u64 = 4 << 20;
 
 /// Reads the tasks of a file, each after those that it waits for.
-pub fn read(path: &Path) -> Result<Vec<SessionSpec>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<SessionSpec>> {
     let unreadable =
         |why: String| Failure::usage(format!("cannot read {}", path.display())).because(why);
     let bytes = input::read(path, MOST).map_err(|e| unreadable(e.to_string()))?;
@@ -36,7 +36,7 @@ pub fn read(path: &Path) -> Result<Vec<SessionSpec>> {
 }
 
 /// The refusal of a list with mistakes, each with its line.
-pub fn refused(path: &Path, mistakes: &[TaskFileError]) -> Failure {
+pub(crate) fn refused(path: &Path, mistakes: &[TaskFileError]) -> Failure {
     let lines: Vec<String> =
         mistakes.iter().map(|it| format!("{}:{}: {}", path.display(), it.line, it.what)).collect();
     Failure::usage(format!("invalid task list {}; nothing was started", path.display()))

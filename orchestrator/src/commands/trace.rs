@@ -12,7 +12,7 @@ use crate::report::trace;
 
 /// The command line.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Which requirements.
     #[command(flatten)]
     pub scope: RequirementFilter,
@@ -22,7 +22,7 @@ pub struct Args {
 }
 
 /// Runs it. The exit code is 1 where a requirement is not landed and shown.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     refuse_both(common, args.markdown)?;
     let context = CommandContext::open(common)?;
     let found = args.scope.read(common, &context)?;
@@ -51,7 +51,7 @@ pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 /// Refuses two forms at once.
-pub fn refuse_both(common: &CommonArgs, markdown: bool) -> Result<()> {
+pub(crate) fn refuse_both(common: &CommonArgs, markdown: bool) -> Result<()> {
     match markdown && common.json {
         true => Err(Failure::usage("--markdown cannot be used with --json")),
         false => Ok(()),

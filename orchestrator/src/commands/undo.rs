@@ -10,14 +10,14 @@ use studio_git::{trash, worktree};
 
 /// The command line of `undo`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Operation to undo [default: the last one that can be undone]
     #[arg(value_name = "OP")]
     pub operation: Option<String>,
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let time = context.clock.stamp();
     let undone = trash::undo(&context.repository, args.operation.as_deref(), &time)?;

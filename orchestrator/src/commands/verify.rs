@@ -18,7 +18,7 @@ use studio_git::landing_history::{self, Landing};
 
 /// The command line.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Which requirements.
     #[command(flatten)]
     pub scope: RequirementFilter,
@@ -34,7 +34,7 @@ pub struct Args {
 }
 
 /// Runs it. The exit code is 1 unless everything asked for is landed, has a check, and passes.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     trace::refuse_both(common, args.markdown)?;
     let context = CommandContext::open(common)?;
     let found = args.scope.read(common, &context)?;

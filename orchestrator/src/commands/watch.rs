@@ -27,7 +27,7 @@ const STEP: Duration = Duration::from_secs(1);
 
 /// How watching ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WatchOutcome {
+pub(crate) enum WatchOutcome {
     /// Every session settled.
     Settled,
     /// The user pressed Ctrl-C; the sessions were stopped.
@@ -36,7 +36,7 @@ pub enum WatchOutcome {
 
 /// When enough was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopWhen {
+pub(crate) enum StopWhen {
     /// All have settled.
     All,
     /// One has settled; it is not watched any more.
@@ -45,7 +45,7 @@ pub enum StopWhen {
 
 /// What of a session's journal is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WatchFrom {
+pub(crate) enum WatchFrom {
     /// What happens from now on: the session has a past.
     FromNow,
     /// All of it, each state on its own: the session is new.
@@ -67,14 +67,14 @@ struct Watched {
 }
 
 /// Shows the sessions until all have settled. Ctrl-C stops them in order, and keeps everything.
-pub fn watch(context: &CommandContext, ids: &[Id], show: WatchFrom) -> Result<WatchOutcome> {
+pub(crate) fn watch(context: &CommandContext, ids: &[Id], show: WatchFrom) -> Result<WatchOutcome> {
     let mut watcher = Watcher::begin(context, show)?;
     ids.iter().for_each(|id| watcher.add(id));
     watcher.until(StopWhen::All)
 }
 
 /// Shows sessions while they work.
-pub struct Watcher<'d> {
+pub(crate) struct Watcher<'d> {
     context: &'d CommandContext,
     show: WatchFrom,
     watched: Vec<Watched>,
@@ -99,7 +99,7 @@ enum Woken {
 
 impl<'d> Watcher<'d> {
     /// A watcher of nothing yet; from now on Ctrl-C is heard.
-    pub fn begin(context: &'d CommandContext, show: WatchFrom) -> Result<Watcher<'d>> {
+    pub(crate) fn begin(context: &'d CommandContext, show: WatchFrom) -> Result<Watcher<'d>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
         let (interrupt, changes, prompt) = {
@@ -123,7 +123,7 @@ impl<'d> Watcher<'d> {
     }
 
     /// One more session, unless it is watched already.
-    pub fn add(&mut self, id: &Id) {
+    pub(crate) fn add(&mut self, id: &Id) {
         if self.watched.iter().any(|watched| watched.id == *id) {
             return;
         }
@@ -145,7 +145,7 @@ impl<'d> Watcher<'d> {
     }
 
     /// Watches until enough was seen.
-    pub fn until(&mut self, enough: StopWhen) -> Result<WatchOutcome> {
+    pub(crate) fn until(&mut self, enough: StopWhen) -> Result<WatchOutcome> {
         loop {
             self.look()?;
             if self.watched.iter().all(|watched| watched.settled) {

@@ -11,7 +11,7 @@ use studio_core::session::summary::JournalSummary;
 const MOST: usize = 1_000;
 
 /// The same for people: a name and a text each.
-pub fn rows(story: &JournalSummary) -> Vec<(String, String)> {
+pub(crate) fn rows(story: &JournalSummary) -> Vec<(String, String)> {
     let Some(coach) = &story.coach else { return Vec::new() };
     let cost = coach.cost();
     let rounds = count(coach.costs.len(), "round");
@@ -36,17 +36,17 @@ pub fn rows(story: &JournalSummary) -> Vec<(String, String)> {
 }
 
 /// `1 round`, `2 rounds`.
-pub fn count(n: usize, word: &str) -> String {
+pub(crate) fn count(n: usize, word: &str) -> String {
     if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
 }
 
 /// Words of others on one line, and not without end.
-pub fn one_line(words: &str) -> String {
+pub(crate) fn one_line(words: &str) -> String {
     head(&words.split_whitespace().collect::<Vec<_>>().join(" "), MOST).to_owned()
 }
 
 /// Tokens in and out, and money where it is known.
-pub fn usage(usage: &Usage) -> String {
+pub(crate) fn usage(usage: &Usage) -> String {
     let cost = usage.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
     let sent = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
     format!("{sent} in, {} out{cost}", usage.output)

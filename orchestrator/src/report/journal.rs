@@ -10,14 +10,14 @@ use studio_core::session::record::RunLimits;
 
 /// Reads the lines of a journal in order.
 #[derive(Debug, Default)]
-pub struct JournalReader {
+pub(crate) struct JournalReader {
     /// Who speaks, where player and coach take turns.
     speaker: Option<&'static str>,
 }
 
 impl JournalReader {
     /// One line for people; none for what they need not see.
-    pub fn text(&mut self, line: &JournalLine) -> Option<String> {
+    pub(crate) fn text(&mut self, line: &JournalLine) -> Option<String> {
         if let JournalEntry::Turn { .. } = line.entry {
             self.speaker = None;
         }
@@ -41,12 +41,12 @@ impl JournalReader {
 }
 
 /// A line that a program wrote during its turn.
-pub fn output(line: &str) -> String {
+pub(crate) fn output(line: &str) -> String {
     format!("          | {}", base::text::printable_output(line))
 }
 
 /// Whether a line holds what the agent said.
-pub fn is_text(line: &JournalLine) -> bool {
+pub(crate) fn is_text(line: &JournalLine) -> bool {
     matches!(&line.entry, JournalEntry::Event { event } if event["type"] == "text")
 }
 
@@ -113,7 +113,7 @@ fn settings(limits: &RunLimits, attended: Option<bool>) -> String {
 }
 
 /// How a check went, with the end of what it wrote when it failed.
-pub fn check(result: &CheckResult) -> String {
+pub(crate) fn check(result: &CheckResult) -> String {
     if result.ok {
         return format!("check `{}` passed in {} ms", result.command, result.ms);
     }

@@ -32,7 +32,7 @@ const RESET: &str = "\u{1b}[m";
 
 /// What the list is written on.
 #[derive(Clone, Copy, Debug)]
-pub struct ListLayout {
+pub(crate) struct ListLayout {
     /// Columns.
     pub width: usize,
     /// Lines, where the room is limited.
@@ -42,7 +42,12 @@ pub struct ListLayout {
 }
 
 /// The sessions, what needs somebody first; `ids` are those of all sessions, sorted.
-pub fn sessions(views: &[SessionView], ids: &[Id], now: Timestamp, page: ListLayout) -> String {
+pub(crate) fn sessions(
+    views: &[SessionView],
+    ids: &[Id],
+    now: Timestamp,
+    page: ListLayout,
+) -> String {
     let mut views: Vec<&SessionView> = views.iter().collect();
     views.sort_by_key(|view| rank(view));
     let full: Vec<Row> = views.iter().map(|view| Row::full(view, now)).collect();

@@ -6,7 +6,7 @@ use base::text::{printable, printable_output};
 const MARKS: &str = "\\`*_[]<>&|~#!$";
 
 /// Text on one line.
-pub fn text(words: &str) -> String {
+pub(crate) fn text(words: &str) -> String {
     let line = one_line(words);
     let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let mut out = String::with_capacity(line.len());
@@ -22,7 +22,7 @@ pub fn text(words: &str) -> String {
 }
 
 /// Code within a line: a command, a commit.
-pub fn code(words: &str) -> String {
+pub(crate) fn code(words: &str) -> String {
     let line = one_line(words);
     let fence = "`".repeat(longest_run(&line) + 1);
     match line.starts_with('`') || line.ends_with('`') || line.is_empty() {
@@ -32,14 +32,14 @@ pub fn code(words: &str) -> String {
 }
 
 /// Output, in a block of its own.
-pub fn block(words: &str) -> String {
+pub(crate) fn block(words: &str) -> String {
     let words = printable_output(words);
     let fence = "`".repeat(longest_run(&words).max(2) + 1);
     format!("{fence}text\n{}\n{fence}", words.trim_end_matches('\n'))
 }
 
 /// Rows under a header; the cells are Markdown already, without line ends.
-pub fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
+pub(crate) fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     // A bar ends a cell even within code, unless an odd number of backslashes stands before it.
     let cell = |cell: &String| {
         let (mut out, mut odd) = (String::with_capacity(cell.len()), false);

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 static LOST: OnceLock<String> = OnceLock::new();
 
 /// Data: one text to stdout. A closed pipe is no error: the reader has seen enough.
-pub fn out(text: &str) {
+pub(crate) fn out(text: &str) {
     let mut stdout = std::io::stdout().lock();
     match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
@@ -34,7 +34,7 @@ pub fn out(text: &str) {
 }
 
 /// Data as it is, without a newline of ours.
-pub fn part(text: &str) {
+pub(crate) fn part(text: &str) {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
@@ -50,17 +50,17 @@ pub fn lost() -> Option<Failure> {
 }
 
 /// Data: one JSON value on one line; hidden characters in its strings are escaped.
-pub fn json_line(value: &Value) {
+pub(crate) fn json_line(value: &Value) {
     out(&base::text::json_escaped(&value.to_string()));
 }
 
 /// Data that is written piece by piece.
-pub fn writer() -> impl Write {
+pub(crate) fn writer() -> impl Write {
     std::io::stdout().lock()
 }
 
 /// The inside of a JSON string with all that is read; bytes that are not UTF-8 are replaced.
-pub fn json_string_pieces(mut from: impl Read, to: &mut impl Write) -> std::io::Result<()> {
+pub(crate) fn json_string_pieces(mut from: impl Read, to: &mut impl Write) -> std::io::Result<()> {
     let mut kept = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -82,14 +82,14 @@ pub fn json_string_pieces(mut from: impl Read, to: &mut impl Write) -> std::io::
 }
 
 /// Whether the user has not switched colours off: `NO_COLOR`, or git's `color.ui`.
-pub fn wants_colours() -> bool {
+pub(crate) fn wants_colours() -> bool {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     !no_color && !dumb
 }
 
 /// Talk: one sentence to stderr, control characters written out.
-pub fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", base::text::printable(text));
 }
 

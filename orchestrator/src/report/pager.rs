@@ -10,7 +10,10 @@ use base::process::{Command, Running, Stream};
 /// The pager that git would start for a command on a terminal: `GIT_PAGER`, `pager.COMMAND`,
 /// `core.pager`, `PAGER`, `less`; `user_setting` reads the user's own git configuration. None where
 /// the user wants none.
-pub fn choose(command: &str, user_setting: impl Fn(&str) -> Option<String>) -> Option<String> {
+pub(crate) fn choose(
+    command: &str,
+    user_setting: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
     let variable = |name: &str| std::env::var(name).ok();
     let of_command = user_setting(&format!("pager.{command}"));
     let is_off = |value: &str| matches!(value, "false" | "no" | "off" | "0");
@@ -27,14 +30,14 @@ pub fn choose(command: &str, user_setting: impl Fn(&str) -> Option<String>) -> O
 }
 
 /// A pager that was started.
-pub struct Pager {
+pub(crate) struct Pager {
     running: Running,
     input: Option<ChildStdin>,
 }
 
 impl Pager {
     /// Starts it on our terminal, with git's defaults for `less` and `lv`.
-    pub fn start(command: &str, directory: &Path) -> Result<Pager> {
+    pub(crate) fn start(command: &str, directory: &Path) -> Result<Pager> {
         let mut job = Command::new("sh", directory)
             .args(["-c", command])
             .in_our_group()
@@ -52,7 +55,7 @@ impl Pager {
     }
 
     /// Waits until the user has left it.
-    pub fn wait(mut self) -> Result<()> {
+    pub(crate) fn wait(mut self) -> Result<()> {
         drop(self.input.take());
         self.running.wait_until(None).or_fail(|| "cannot wait for the pager")?;
         Ok(())

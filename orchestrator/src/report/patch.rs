@@ -15,7 +15,7 @@ const RESET: &str = "\u{1b}[m";
 
 /// What is being printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PatchKind {
+pub(crate) enum PatchKind {
     /// A unified diff.
     Patch,
     /// Changed words, in git's line format for programs.
@@ -28,7 +28,12 @@ pub enum PatchKind {
 
 /// Copies git's output to a reader's terminal: control characters are written out, and lines are
 /// coloured where that is wanted. Memory stays bounded, however long the output and its lines are.
-pub fn show(from: impl Read, mut to: impl Write, kind: PatchKind, colours: bool) -> io::Result<()> {
+pub(crate) fn show(
+    from: impl Read,
+    mut to: impl Write,
+    kind: PatchKind,
+    colours: bool,
+) -> io::Result<()> {
     let mut from = io::BufReader::with_capacity(PIECE as usize, from);
     let mut painter = Painter { kind, colours, place: PatchPlace::Header, style: "" };
     let mut piece = Vec::new();

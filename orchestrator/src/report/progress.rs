@@ -13,11 +13,11 @@ use studio_core::view::SessionView;
 
 /// One step of a command that takes its time, shown while it lasts: on a terminal with the time
 /// that has passed, elsewhere as a sentence.
-pub struct ProgressStep(Option<ProgressBar>);
+pub(crate) struct ProgressStep(Option<ProgressBar>);
 
 impl ProgressStep {
     /// The step begins; silent where a script reads.
-    pub fn begin(silent: bool, id: &Id, what: &str) -> ProgressStep {
+    pub(crate) fn begin(silent: bool, id: &Id, what: &str) -> ProgressStep {
         let line = printable(&format!("{id}: {what}")).replace(['\n', '\t'], " ");
         if silent || !std::io::stderr().is_terminal() {
             if !silent {
@@ -44,7 +44,7 @@ impl Drop for ProgressStep {
 }
 
 /// One line for each session.
-pub enum SessionProgress {
+pub(crate) enum SessionProgress {
     /// Lines that are drawn anew.
     Live {
         /// All lines.
@@ -60,7 +60,7 @@ pub enum SessionProgress {
 
 impl SessionProgress {
     /// Live on a terminal, plain elsewhere, silent for scripts.
-    pub fn new(silent: bool) -> SessionProgress {
+    pub(crate) fn new(silent: bool) -> SessionProgress {
         if silent {
             SessionProgress::Silent
         } else if std::io::stderr().is_terminal() {
@@ -71,7 +71,7 @@ impl SessionProgress {
     }
 
     /// Something changed in a session; `words` is the last thing that its agent said or did.
-    pub fn show(&mut self, view: &SessionView, words: &str) {
+    pub(crate) fn show(&mut self, view: &SessionView, words: &str) {
         let SessionProgress::Live { all, bars } = self else { return };
         let bar = bars.entry(view.record.id.clone()).or_insert_with(|| {
             let style = ProgressStyle::with_template("{spinner} {prefix} {wide_msg}");
@@ -86,7 +86,7 @@ impl SessionProgress {
     }
 
     /// Says something above the live lines.
-    pub fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         match self {
             SessionProgress::Live { all, .. } => all.suspend(|| say(text)),
             SessionProgress::Plain | SessionProgress::Silent => say(text),
@@ -94,7 +94,7 @@ impl SessionProgress {
     }
 
     /// A session came into another state.
-    pub fn changed(&mut self, view: &SessionView) {
+    pub(crate) fn changed(&mut self, view: &SessionView) {
         match self {
             SessionProgress::Plain => {
                 say(&table::change(view));

@@ -11,7 +11,7 @@ use studio_git::landing_history::{Landing, Receipt};
 
 /// One requirement and all that served it.
 #[derive(Clone, Debug)]
-pub struct ServedRequirement<'a> {
+pub(crate) struct ServedRequirement<'a> {
     /// The requirement.
     pub requirement: Requirement,
     /// Its commits, and the checks that passed there.
@@ -22,7 +22,7 @@ pub struct ServedRequirement<'a> {
 
 /// A session that served requirements, as its receipt tells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ServingSession {
+pub(crate) struct ServingSession {
     /// Its id.
     pub id: String,
     /// What it landed.
@@ -39,7 +39,7 @@ pub struct ServingSession {
 
 /// What sessions took together; absent where none of them said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct WorkCost {
+pub(crate) struct WorkCost {
     /// How many sessions.
     pub sessions: usize,
     /// Replies of models.
@@ -50,7 +50,7 @@ pub struct WorkCost {
 
 impl WorkCost {
     /// What these took, each counted once.
-    pub fn of(sessions: &[ServingSession]) -> WorkCost {
+    pub(crate) fn of(sessions: &[ServingSession]) -> WorkCost {
         let mut took = WorkCost::default();
         let mut counted: Vec<&str> = Vec::new();
         // The newest receipt of a session has the most in it.
@@ -73,7 +73,7 @@ impl WorkCost {
 
 impl ServedRequirement<'_> {
     /// What it lacks, in a word.
-    pub fn state(&self) -> &'static str {
+    pub(crate) fn state(&self) -> &'static str {
         match self.row.gap() {
             Some(Gap::Task | Gap::Landing) => "not landed",
             Some(Gap::Check) => "no check",
@@ -82,7 +82,7 @@ impl ServedRequirement<'_> {
     }
 
     /// What a coach said of it last, and of which landing.
-    pub fn coach(&self) -> Option<(&RequirementVerdict, &Landing)> {
+    pub(crate) fn coach(&self) -> Option<(&RequirementVerdict, &Landing)> {
         self.landings.iter().rev().find_map(|landing| {
             let all = landing.receipt.as_ref()?.verdict.as_ref()?;
             let judged = all.iter().find(|it| it.id == self.row.id)?;
@@ -92,7 +92,7 @@ impl ServedRequirement<'_> {
 
     /// The coach's word, and whether more has landed since; `earlier` where only another state of
     /// the work was judged.
-    pub fn coach_word(&self) -> String {
+    pub(crate) fn coach_word(&self) -> String {
         match self.coach() {
             Some((judged, at)) if self.is_newest(at) => judged.status.word().to_owned(),
             Some((judged, _)) => format!("{} (earlier)", judged.status.word()),
@@ -111,13 +111,13 @@ impl ServedRequirement<'_> {
     }
 
     /// Where coach and checks disagreed about it, or about the whole work that served it.
-    pub fn disagreements(&self) -> Vec<&Disagreement> {
+    pub(crate) fn disagreements(&self) -> Vec<&Disagreement> {
         let all = self.receipts().flat_map(|receipt| &receipt.disagreements);
         all.filter(|it| it.id.as_ref().is_none_or(|id| *id == self.row.id)).collect()
     }
 
     /// The sessions that served it, oldest landing first.
-    pub fn sessions(&self) -> Vec<ServingSession> {
+    pub(crate) fn sessions(&self) -> Vec<ServingSession> {
         let session = |landing: &&Landing| {
             let receipt = landing.receipt.as_ref()?;
             let others = landing.requirements.iter().filter(|id| **id != self.row.id);
@@ -134,7 +134,7 @@ impl ServedRequirement<'_> {
     }
 
     /// One object of `trace --json`.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let coach = self.coach().map(|(judged, landing)| {
             json!({
                 "status": judged.status, "evidence": judged.evidence, "commit": landing.commit,

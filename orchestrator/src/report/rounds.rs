@@ -4,7 +4,7 @@ use base::event::rounds::{RoundPart, RoundsEvent};
 use serde_json::Value;
 
 /// Who works now, where a `plan` event says so: `round 1 of 5: player`.
-pub fn part(plan: &Value) -> Option<String> {
+pub(crate) fn part(plan: &Value) -> Option<String> {
     let at = |part: &RoundPart, who: &str| {
         let model = part.model.as_ref().map(|model| format!(" ({model})")).unwrap_or_default();
         Some(format!("round {} of {}: {who}{model}", part.round, part.rounds))
@@ -18,7 +18,7 @@ pub fn part(plan: &Value) -> Option<String> {
 }
 
 /// Who speaks from now on, where a `plan` event says so.
-pub fn speaker(plan: &Value) -> Option<&'static str> {
+pub(crate) fn speaker(plan: &Value) -> Option<&'static str> {
     match RoundsEvent::parse(plan)? {
         RoundsEvent::Playing(_) => Some("player"),
         RoundsEvent::Judging(_) => Some("coach"),

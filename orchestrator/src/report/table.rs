@@ -11,7 +11,7 @@ use studio_core::session::state::SessionState;
 use studio_core::view::SessionView;
 
 /// Rows under a header, without lines between them, as wide as the terminal.
-pub fn plain<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {
+pub(crate) fn plain<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);
@@ -23,7 +23,7 @@ pub fn plain<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Strin
 }
 
 /// Columns of the terminal, or of `COLUMNS`, or 100.
-pub fn width() -> u16 {
+pub(crate) fn width() -> u16 {
     let set = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let seen =
         || rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok().map(|size| size.ws_col);
@@ -31,14 +31,14 @@ pub fn width() -> u16 {
 }
 
 /// Lines of the terminal, or of `LINES`.
-pub fn height() -> Option<usize> {
+pub(crate) fn height() -> Option<usize> {
     let set = std::env::var("LINES").ok().and_then(|text| text.parse().ok());
     let seen = || rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok();
     set.or_else(|| seen().map(|size| usize::from(size.ws_row))).filter(|lines| *lines > 4)
 }
 
 /// `2 files +10 -3`, with a star for uncommitted work.
-pub fn changes(view: &SessionView) -> String {
+pub(crate) fn changes(view: &SessionView) -> String {
     let Some(work) = view.work() else { return "-".to_owned() };
     let dirty = if work.dirty { "*" } else { "" };
     let files = count(work.files_changed, "file");
@@ -46,13 +46,13 @@ pub fn changes(view: &SessionView) -> String {
 }
 
 /// `1 commit`, `2 commits`.
-pub fn count(n: impl Into<u64>, what: &str) -> String {
+fn count(n: impl Into<u64>, what: &str) -> String {
     let n = n.into();
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 /// How long ago, in the largest unit that fits.
-pub fn age(since: &str, now: Timestamp) -> String {
+pub(crate) fn age(since: &str, now: Timestamp) -> String {
     let Ok(since) = since.parse::<Timestamp>() else { return "-".to_owned() };
     let seconds = now.duration_since(since).as_secs().max(0);
     match seconds {
@@ -64,7 +64,7 @@ pub fn age(since: &str, now: Timestamp) -> String {
 }
 
 /// Who works, as people read it: the agent, and whom it plays.
-pub fn agent(record: &SessionRecord) -> String {
+pub(crate) fn agent(record: &SessionRecord) -> String {
     match &record.persona {
         Some(persona) => format!("{} as {persona}", record.agent),
         None => record.agent.clone(),
@@ -72,7 +72,7 @@ pub fn agent(record: &SessionRecord) -> String {
 }
 
 /// Show one session in full.
-pub fn page(view: &SessionView) -> String {
+pub(crate) fn page(view: &SessionView) -> String {
     let record = &view.record;
     let story = &view.facts.story;
     let mut lines = vec![format!("{}  {}", record.id, view.state.name())];
@@ -140,7 +140,7 @@ fn row(name: &str, text: &str) -> String {
 }
 
 /// The first lines of a text, and how many there are more.
-pub fn first_lines(text: &str, most: usize) -> String {
+pub(crate) fn first_lines(text: &str, most: usize) -> String {
     let cut = head(text.trim(), 2000);
     let mut lines: Vec<&str> = cut.lines().take(most).collect();
     if cut.lines().count() > most || cut.len() < text.trim().len() {
@@ -150,7 +150,7 @@ pub fn first_lines(text: &str, most: usize) -> String {
 }
 
 /// One line for a state that changed.
-pub fn change(view: &SessionView) -> String {
+pub(crate) fn change(view: &SessionView) -> String {
     let id = &view.record.id;
     let name = view.state.name();
     match (&view.state, view.why()) {

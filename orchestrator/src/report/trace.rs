@@ -11,7 +11,7 @@ use studio_git::landing_history::Landing;
 const NAME: usize = 12;
 
 /// A line for each requirement, and what all sessions took.
-pub fn summary(all: &[ServedRequirement<'_>]) -> String {
+pub(crate) fn summary(all: &[ServedRequirement<'_>]) -> String {
     let line = |it: &ServedRequirement<'_>| {
         let commits: Vec<&str> = it.row.commits.iter().map(|commit| head(commit, NAME)).collect();
         [
@@ -36,7 +36,7 @@ pub fn summary(all: &[ServedRequirement<'_>]) -> String {
 }
 
 /// One requirement in full.
-pub fn page(it: &ServedRequirement<'_>) -> String {
+pub(crate) fn page(it: &ServedRequirement<'_>) -> String {
     let mut lines = vec![format!("{}: {} ({})", it.row.id, it.requirement.text, it.state())];
     if let Some((judged, _)) = it.coach() {
         let evidence = one_line(&judged.evidence);
@@ -62,7 +62,7 @@ pub fn page(it: &ServedRequirement<'_>) -> String {
 }
 
 /// A report: a table, then a section for each requirement.
-pub fn report(all: &[ServedRequirement<'_>]) -> String {
+pub(crate) fn report(all: &[ServedRequirement<'_>]) -> String {
     let line = |it: &ServedRequirement<'_>| {
         let commits: Vec<String> =
             it.row.commits.iter().map(|commit| markdown::code(head(commit, NAME))).collect();
@@ -177,7 +177,7 @@ fn total(all: &[ServedRequirement<'_>]) -> Option<String> {
 }
 
 /// The sessions of all requirements; one that served several stands there several times.
-pub fn sessions(all: &[ServedRequirement<'_>]) -> Vec<ServingSession> {
+pub(crate) fn sessions(all: &[ServedRequirement<'_>]) -> Vec<ServingSession> {
     all.iter().flat_map(ServedRequirement::sessions).collect()
 }
 

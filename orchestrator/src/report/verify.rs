@@ -15,7 +15,7 @@ const TAIL: usize = 1_500;
 
 /// A recorded check line, on a state of the files.
 #[derive(Clone, Debug)]
-pub struct VerifiedLine {
+pub(crate) struct VerifiedLine {
     /// The `sh -c` line.
     pub command: String,
     /// The commit on whose files it runs.
@@ -34,7 +34,7 @@ pub struct VerifiedLine {
 
 /// What came of a line now.
 #[derive(Clone, Debug)]
-pub enum CurrentResult {
+pub(crate) enum CurrentResult {
     /// It ran.
     Ran(CheckResult),
     /// It did not run: nothing on this machine vouches for it.
@@ -52,7 +52,7 @@ pub enum CurrentResult {
 
 /// Something a person should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct VerifyFinding {
+pub(crate) struct VerifyFinding {
     /// Of which kind.
     pub kind: &'static str,
     /// One sentence.
@@ -61,14 +61,14 @@ pub struct VerifyFinding {
 
 impl VerifyFinding {
     /// A finding.
-    pub fn new(kind: &'static str, text: String) -> VerifyFinding {
+    pub(crate) fn new(kind: &'static str, text: String) -> VerifyFinding {
         VerifyFinding { kind, text }
     }
 }
 
 /// All that was found.
 #[derive(Debug)]
-pub struct VerifyReport<'a> {
+pub(crate) struct VerifyReport<'a> {
     /// The commit whose history counts.
     pub onto: String,
     /// Whether each landing was looked at by itself.
@@ -83,7 +83,7 @@ pub struct VerifyReport<'a> {
 
 impl VerifiedLine {
     /// A line that nobody ran yet.
-    pub fn new(command: String, on: String, tree: String) -> VerifiedLine {
+    pub(crate) fn new(command: String, on: String, tree: String) -> VerifiedLine {
         let (requirements, commits) = (Vec::new(), Vec::new());
         VerifiedLine {
             command,
@@ -157,14 +157,14 @@ impl VerifiedLine {
 impl VerifyReport<'_> {
     /// Whether every requirement is landed with a check, every line passes now, and every receipt
     /// is of its commit's tree.
-    pub fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         let shown = self.requirements.iter().all(|it| it.row.gap().is_none());
         let honest = self.findings.iter().all(|it| it.kind != "other_tree");
         shown && honest && self.lines.iter().all(VerifiedLine::passes)
     }
 
     /// The outcome in one sentence.
-    pub fn outcome(&self) -> String {
+    pub(crate) fn outcome(&self) -> String {
         if self.holds() {
             let on = if self.each { "where it landed".to_owned() } else { self.on() };
             return format!("every requirement has landed, and every recorded check passes {on}");
@@ -183,7 +183,7 @@ impl VerifyReport<'_> {
     }
 
     /// For a terminal.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let row = |line: &VerifiedLine| {
             [
                 served(line),
@@ -207,7 +207,7 @@ impl VerifyReport<'_> {
     }
 
     /// For a pull request.
-    pub fn markdown(&self) -> String {
+    pub(crate) fn markdown(&self) -> String {
         let row = |line: &VerifiedLine| {
             let on = markdown::code(head(&line.on, NAME));
             let now = line.now_words();
@@ -237,7 +237,7 @@ impl VerifyReport<'_> {
     }
 
     /// For scripts.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let requirement = |it: &ServedRequirement<'_>| {
             let lines = self.lines.iter().filter(|line| line.requirements.contains(&it.row.id));
             let mut checks: Vec<&str> = lines.map(|line| line.command.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What waits for what: mistakes in the dependencies, an order, and who may work side by side.
+//! What waits for what: mistakes in the dependencies, an order, and whose files meet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,35 +84,6 @@ pub fn order(tasks: &[Task]) -> Vec<usize> {
     sorted
 }
 
-/// Whether one task waits for another, directly or through others.
-pub fn waits_for(tasks: &[Task], at: usize, other: usize) -> bool {
-    let (mut seen, mut open) = (BTreeSet::new(), needs(tasks, at));
-    while let Some(need) = open.pop() {
-        if need == other {
-            return true;
-        }
-        if seen.insert(need) {
-            open.extend(needs(tasks, need));
-        }
-    }
-    false
-}
-
-/// These tasks and all that wait for one of them.
-pub fn after_those(tasks: &[Task], mut those: BTreeSet<usize>) -> BTreeSet<usize> {
-    let first = those.clone();
-    those.extend((0..tasks.len()).filter(|at| first.iter().any(|it| waits_for(tasks, *at, *it))));
-    those
-}
-
-/// Whether two tasks may be worked on at the same time: none waits for the other, and no file
-/// can match paths of both. A task that names no paths is held back by `after` alone.
-pub fn may_run_beside(tasks: &[Task], one: usize, other: usize) -> bool {
-    !waits_for(tasks, one, other)
-        && !waits_for(tasks, other, one)
-        && !paths_meet(&tasks[one].paths, &tasks[other].paths)
-}
-
 /// Whether a file can match patterns of both.
 pub fn paths_meet(one: &[String], other: &[String]) -> bool {
     one.iter().any(|a| other.iter().any(|b| overlap(a, b)))
@@ -188,7 +159,6 @@ mod tests {
     fn whoever_waits_comes_later() {
         let all = tasks(&[("c", &["b"], &[]), ("a", &[], &[]), ("b", &["a"], &[])]);
         assert_eq!(order(&all), [1, 2, 0]);
-        assert!(waits_for(&all, 0, 1) && !waits_for(&all, 1, 0));
         assert!(faults(&all).is_empty());
     }
 
@@ -226,11 +196,8 @@ mod tests {
             ("a-[0-9].txt", "b-1.txt", false),
         ] {
             assert_eq!((overlap(a, b), overlap(b, a)), (meet, meet), "{a} {b}");
-            let all = tasks(&[("a", &[], &[a]), ("b", &[], &[b])]);
-            assert_eq!(may_run_beside(&all, 0, 1), !meet);
+            assert_eq!(paths_meet(&[a.to_owned()], &[b.to_owned()]), meet, "{a} {b}");
         }
-        assert!(may_run_beside(&tasks(&[("a", &[], &[]), ("b", &[], &["**"])]), 0, 1));
-        assert!(!may_run_beside(&tasks(&[("a", &[], &[]), ("b", &["a"], &[])]), 0, 1));
     }
 
     proptest! {

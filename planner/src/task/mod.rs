@@ -4,7 +4,7 @@ mod graph;
 mod markdown;
 mod toml;
 
-pub use graph::{after_those, faults, may_run_beside, order, paths_meet, waits_for};
+pub use graph::{faults, order, paths_meet};
 pub use markdown::from_markdown;
 pub use toml::{from_toml, to_toml};
 

@@ -4,7 +4,7 @@ use base::event::{EventKind, NoticeLevel};
 use serde_json::Value;
 
 /// Traces an event. What stands in spans and events of its own is left out: questions, calls.
-pub fn event(what: &EventKind) {
+pub(crate) fn event(what: &EventKind) {
     match what {
         EventKind::Start { session, provider, model, cwd } => tracing::info!(
             target: "g3::session",

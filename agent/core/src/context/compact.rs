@@ -20,7 +20,7 @@ const PREFACE: &str = "The conversation so far was replaced by this summary of i
 
 /// A summary, and what it cost.
 #[derive(Clone, Debug)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// The model's words.
     pub text: String,
     /// Tokens and money.
@@ -29,14 +29,14 @@ pub struct Summary {
 
 impl Conversation {
     /// Whether the next request would fill the window too far.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         let at = self.window.policy().compact_at;
         at.is_some_and(|at| self.window.percent() >= at) && self.messages.len() > 1
     }
 
     /// The conversation in parts of at most `room` tokens. One part, unchanged so that the
     /// provider's cache serves it, while all of it fits; a call never parts from its result.
-    pub fn parts_that_fit(&self, room: u64) -> Vec<Vec<Message>> {
+    pub(crate) fn parts_that_fit(&self, room: u64) -> Vec<Vec<Message>> {
         if self.window.used() <= room {
             return vec![self.messages.clone()];
         }
@@ -71,7 +71,7 @@ impl Conversation {
 
     /// Replaces the conversation by a summary, the user's last request with its pictures, and what
     /// `keep` says (the todo list). Gives the detail of the event.
-    pub fn compact(&mut self, summary: &Summary, keep: Option<String>) -> Result<Value> {
+    pub(crate) fn compact(&mut self, summary: &Summary, keep: Option<String>) -> Result<Value> {
         let before = self.window.percent();
         let count = self.messages.len();
         let mut text = format!("{PREFACE}\n\n{}", summary.text.trim());
@@ -97,7 +97,7 @@ fn images(message: &Message) -> impl Iterator<Item = &ContentPart> {
 }
 
 /// The question for a summary of one part, after what the parts before it came to.
-pub fn question(part: Vec<Message>, summary: &str) -> Vec<Message> {
+pub(crate) fn question(part: Vec<Message>, summary: &str) -> Vec<Message> {
     let mut messages = part;
     if !summary.is_empty() {
         let text = format!("{PREFACE}\n\n{summary}\n\nWhat came after it:");

@@ -13,7 +13,7 @@ const WORTH: u64 = 150;
 
 /// Where a turn was that lies in a file now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stub {
+pub(crate) struct Stub {
     /// The index of its first message; its last words are the next.
     at: usize,
     id: String,
@@ -22,7 +22,7 @@ pub struct Stub {
 impl Conversation {
     /// Moves what was said since the last time into a file, once the model has had its last word.
     /// Gives the detail of the event; `None` when it would not be worth it.
-    pub fn dehydrate(&mut self, now: String) -> Result<Option<Value>> {
+    pub(crate) fn dehydrate(&mut self, now: String) -> Result<Option<Value>> {
         let turn = &self.messages[self.settled.min(self.messages.len())..];
         if turn.len() < 3 || turn.last().is_none_or(|last| last.role != MessageRole::Assistant) {
             return Ok(None);

@@ -20,7 +20,7 @@ use provider::message::{
 use window::ContextWindow;
 
 /// Where a conversation is written down. A line is on disk before its effect is shown.
-pub trait ConversationLog: Send {
+pub(crate) trait ConversationLog: Send {
     /// Appends one entry.
     fn note(&mut self, entry: &ConversationEntry) -> std::io::Result<()>;
     /// Makes all entries durable; called once a turn.
@@ -30,7 +30,7 @@ pub trait ConversationLog: Send {
 }
 
 /// Words that reach the agent while it works.
-pub trait Inbox: Send + Sync {
+pub(crate) trait Inbox: Send + Sync {
     /// Those that wait: a name and the words, in the order in which they are to be heard.
     fn waiting(&self) -> Vec<(String, String)>;
     /// These were heard.
@@ -138,7 +138,7 @@ pub enum ConversationEntry {
 }
 
 /// The day on which a session began, as its journal has it.
-pub fn begun_on(entries: &[ConversationEntry]) -> Option<String> {
+pub(crate) fn begun_on(entries: &[ConversationEntry]) -> Option<String> {
     let opened = entries.iter().filter_map(|entry| {
         let ConversationEntry::Opened { time, .. } = entry else { return None };
         time.get(..10)
@@ -167,7 +167,7 @@ pub struct Conversation {
 
 impl Conversation {
     /// An empty conversation.
-    pub fn new(window: ContextWindow, record: Box<dyn ConversationLog>) -> Conversation {
+    pub(crate) fn new(window: ContextWindow, record: Box<dyn ConversationLog>) -> Conversation {
         Conversation {
             messages: Vec::new(),
             results: Vec::new(),
@@ -186,7 +186,7 @@ impl Conversation {
 
     /// Plays back what a journal holds, so that a conversation goes on where it was left. Calls
     /// that were not answered when the process ended are answered as interrupted.
-    pub fn replay(&mut self, entries: Vec<ConversationEntry>) -> Result<()> {
+    pub(crate) fn replay(&mut self, entries: Vec<ConversationEntry>) -> Result<()> {
         let kept = turns::effective(entries);
         for entry in kept.entries {
             self.apply(entry);
@@ -258,7 +258,7 @@ impl Conversation {
     }
 
     /// The user asks something.
-    pub fn ask(&mut self, message: Message) -> Result<()> {
+    pub(crate) fn ask(&mut self, message: Message) -> Result<()> {
         self.note(ConversationEntry::Request { message })
     }
 
@@ -269,13 +269,13 @@ impl Conversation {
     }
 
     /// g3 tells a small model that its task is not done.
-    pub fn remind(&mut self, text: impl Into<String>) -> Result<()> {
+    pub(crate) fn remind(&mut self, text: impl Into<String>) -> Result<()> {
         let message = Message::note(NotePurpose::Reminder, text);
         self.note(ConversationEntry::Prompt { message })
     }
 
     /// The user says something while the agent works; false when it was heard before.
-    pub fn steer(&mut self, letter: &str, text: &str) -> Result<bool> {
+    pub(crate) fn steer(&mut self, letter: &str, text: &str) -> Result<bool> {
         if self.letters.iter().any(|heard| heard == letter) {
             return Ok(false);
         }
@@ -291,36 +291,36 @@ impl Conversation {
     }
 
     /// The model replied. Made durable, since what follows acts on it.
-    pub fn hear(&mut self, reply: &Reply) -> Result<()> {
+    pub(crate) fn hear(&mut self, reply: &Reply) -> Result<()> {
         let Reply { message, usage, stop } = reply.clone();
         self.note(ConversationEntry::Reply { message, usage, stop })?;
         self.record.sync().or_fail(|| "cannot write the session's journal")
     }
 
     /// The session was begun or taken up again.
-    pub fn opened(&mut self, entry: ConversationEntry) -> Result<()> {
+    pub(crate) fn opened(&mut self, entry: ConversationEntry) -> Result<()> {
         self.note(entry)
     }
 
     /// A model was asked something beside the conversation.
-    pub fn noted(&mut self, bill: SideUsage) -> Result<()> {
+    pub(crate) fn noted(&mut self, bill: SideUsage) -> Result<()> {
         self.note(ConversationEntry::Noted { bill })
     }
 
     /// A run ended.
-    pub fn ended(&mut self, status: &str) -> Result<()> {
+    pub(crate) fn ended(&mut self, status: &str) -> Result<()> {
         self.note(ConversationEntry::Ended { status: status.to_owned() })?;
         self.record.sync().or_fail(|| "cannot write the session's journal")
     }
 
     /// A call was answered.
-    pub fn answer(&mut self, result: ToolResult) -> Result<()> {
+    pub(crate) fn answer(&mut self, result: ToolResult) -> Result<()> {
         self.note(ConversationEntry::Result { result })
     }
 
     /// All calls of the last reply were answered: their results become one message, in the order
     /// of the calls.
-    pub fn close_results(&mut self) {
+    pub(crate) fn close_results(&mut self) {
         if self.results.is_empty() {
             return;
         }

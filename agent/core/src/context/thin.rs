@@ -21,7 +21,7 @@ impl Conversation {
     ///
     /// Everything behind the first changed message must be sent anew, so the walk goes backwards
     /// from the newest result that may go, and ends as soon as a sixth of the window is free.
-    pub fn thin(&mut self) -> Result<Option<Value>> {
+    pub(crate) fn thin(&mut self) -> Result<Option<Value>> {
         let before = self.window.percent();
         let floor = self.window.policy().thin_from;
         let passed = |mark: &u64| *mark >= floor && before >= *mark;

@@ -21,7 +21,7 @@ pub struct ContextWindow {
 
 /// When room is made.
 #[derive(Clone, Copy, Debug)]
-pub struct CompactionPolicy {
+pub(crate) struct CompactionPolicy {
     /// Percent of the window below which nothing is thinned.
     pub thin_from: u64,
     /// Percent of the window at which the conversation is replaced by a summary.
@@ -36,7 +36,7 @@ impl Default for CompactionPolicy {
 
 impl ContextWindow {
     /// An account that starts with what every request carries (system prompt and tools).
-    pub fn new(limit: u64, overhead: u64) -> ContextWindow {
+    pub(crate) fn new(limit: u64, overhead: u64) -> ContextWindow {
         let policy = CompactionPolicy::default();
         ContextWindow {
             limit: limit.max(1),
@@ -50,28 +50,28 @@ impl ContextWindow {
 
     /// Makes room at other points.
     #[must_use]
-    pub fn with(mut self, policy: CompactionPolicy) -> ContextWindow {
+    pub(crate) fn with(mut self, policy: CompactionPolicy) -> ContextWindow {
         self.policy = policy;
         self
     }
 
     /// When room is made.
-    pub fn policy(&self) -> CompactionPolicy {
+    pub(crate) fn policy(&self) -> CompactionPolicy {
         self.policy
     }
 
     /// Tokens of a message, as this provider counts.
-    pub fn tokens(&self, message: &Message) -> u64 {
+    pub(crate) fn tokens(&self, message: &Message) -> u64 {
         estimate(message) * self.scale / 1_000
     }
 
     /// Something was added that the provider has not counted yet.
-    pub fn add(&mut self, message: &Message) {
+    pub(crate) fn add(&mut self, message: &Message) {
         self.new += self.tokens(message);
     }
 
     /// Something was taken away, so many estimated tokens.
-    pub fn remove(&mut self, estimated: u64) {
+    pub(crate) fn remove(&mut self, estimated: u64) {
         let tokens = estimated * self.scale / 1_000;
         let from_new = tokens.min(self.new);
         self.new -= from_new;
@@ -79,7 +79,7 @@ impl ContextWindow {
     }
 
     /// The provider counted a request and its reply. Without a report the estimate stays.
-    pub fn report(&mut self, usage: Usage, reply: &Message) {
+    pub(crate) fn report(&mut self, usage: Usage, reply: &Message) {
         let sent = usage.sent();
         if sent == 0 {
             return self.add(reply);
@@ -92,12 +92,12 @@ impl ContextWindow {
     }
 
     /// The provider says that the request did not fit, whatever we thought.
-    pub fn overflowed(&mut self) {
+    pub(crate) fn overflowed(&mut self) {
         self.known = self.known.max(self.limit);
     }
 
     /// Starts again with this conversation.
-    pub fn restart(&mut self, messages: &[Message]) {
+    pub(crate) fn restart(&mut self, messages: &[Message]) {
         self.known = self.overhead * self.scale / 1_000;
         self.new = 0;
         messages.iter().for_each(|message| self.add(message));
@@ -120,18 +120,18 @@ impl ContextWindow {
 }
 
 /// An estimate of a message's tokens.
-pub fn estimate(message: &Message) -> u64 {
+pub(crate) fn estimate(message: &Message) -> u64 {
     message.parts.iter().map(estimate_part).sum::<u64>() + 4
 }
 
 /// An estimate of a text's tokens.
-pub fn estimate_text(text: &str) -> u64 {
+pub(crate) fn estimate_text(text: &str) -> u64 {
     // English and code are 3 to 4 bytes a token; the provider's own counts correct this soon.
     (text.len() as u64 * 2).div_ceil(7)
 }
 
 /// An estimate of a part's tokens.
-pub fn estimate_part(part: &ContentPart) -> u64 {
+pub(crate) fn estimate_part(part: &ContentPart) -> u64 {
     match part {
         ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
             estimate_text(text)

@@ -20,13 +20,13 @@ use tools::exec::confinement::CommandBox;
 use tools::output::ToolOutput;
 
 /// Hears what the user should know.
-pub type OnHookNotice = Arc<dyn Fn(String) + Send + Sync>;
+pub(crate) type OnHookNotice = Arc<dyn Fn(String) + Send + Sync>;
 
 /// How much of what a hook says reaches the model, in bytes.
 const MOST: usize = 16_000;
 
 /// The hooks of a session.
-pub struct Hooks {
+pub(crate) struct Hooks {
     all: Vec<CompiledHook>,
     session: String,
     cwd: PathBuf,
@@ -42,7 +42,7 @@ struct CompiledHook {
 
 /// What the hooks say about a call before it runs.
 #[derive(Debug, Default, PartialEq)]
-pub struct PreCallOutcome {
+pub(crate) struct PreCallOutcome {
     /// The verdict of all of them.
     pub word: HookDecision,
     /// The arguments, where a hook changed them.
@@ -51,7 +51,7 @@ pub struct PreCallOutcome {
 
 /// A verdict.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum HookDecision {
+pub(crate) enum HookDecision {
     /// The gate decides, as ever.
     #[default]
     Go,
@@ -83,7 +83,7 @@ enum Decision {
 
 impl Hooks {
     /// The hooks of a configuration. The error names a pattern that is none.
-    pub fn new(
+    pub(crate) fn new(
         hooks: &[Hook],
         session: &str,
         (cwd, around): (&Path, CommandBox),
@@ -102,12 +102,12 @@ impl Hooks {
     }
 
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Whether there is one for this event.
-    pub fn has(&self, event: HookEvent) -> bool {
+    pub(crate) fn has(&self, event: HookEvent) -> bool {
         self.all.iter().any(|ready| ready.hook.event == event)
     }
 
@@ -156,7 +156,12 @@ impl Hooks {
 
     /// The user said something, and with that the session begins, if it has not: the message with
     /// what the hooks add for the model. The failure is why the model does not get to hear it.
-    pub async fn heard(&self, resumed: bool, words: &str, mut message: Message) -> Result<Message> {
+    pub(crate) async fn heard(
+        &self,
+        resumed: bool,
+        words: &str,
+        mut message: Message,
+    ) -> Result<Message> {
         let mut more = Vec::new();
         if !self.begun.swap(true, Ordering::Relaxed) {
             let told = json!({ "resumed": resumed });
@@ -178,7 +183,7 @@ impl Hooks {
     }
 
     /// The session ends, if it began.
-    pub async fn end(&self) {
+    pub(crate) async fn end(&self) {
         if self.begun.swap(false, Ordering::Relaxed) {
             self.words(HookEvent::SessionEnd, None, json!({})).await;
         }
@@ -186,7 +191,7 @@ impl Hooks {
 
     /// A call is about to run. The first hook that denies has the last word; arguments that one
     /// changed are what the next one sees.
-    pub async fn before(&self, tool: &str, args: &Value) -> PreCallOutcome {
+    pub(crate) async fn before(&self, tool: &str, args: &Value) -> PreCallOutcome {
         let mut before = PreCallOutcome::default();
         for hook in self.of(HookEvent::BeforeTool, Some(tool)) {
             let args = before.args.as_ref().unwrap_or(args);
@@ -222,13 +227,18 @@ impl Hooks {
     }
 
     /// A call ran: what the hooks print is a note to its result.
-    pub async fn after(&self, tool: &str, args: &Value, outcome: &ToolOutput) -> Vec<String> {
+    pub(crate) async fn after(
+        &self,
+        tool: &str,
+        args: &Value,
+        outcome: &ToolOutput,
+    ) -> Vec<String> {
         let told = json!({"tool": tool, "args": args, "ok": outcome.ok, "result": outcome.text});
         self.words(HookEvent::AfterTool, Some(tool), told).await
     }
 
     /// The agent says that it is done: why it is not, if a hook says so.
-    pub async fn stop(&self, again: u32) -> Option<String> {
+    pub(crate) async fn stop(&self, again: u32) -> Option<String> {
         for hook in self.of(HookEvent::Stop, None) {
             match self.say(hook, json!({ "again": again })).await {
                 HookOutput::Go(_) => {}

@@ -17,7 +17,7 @@ const NO: i32 = 2;
 
 /// What a hook said.
 #[derive(Debug, PartialEq)]
-pub enum HookOutput {
+pub(crate) enum HookOutput {
     /// Go on; its stdout.
     Go(String),
     /// No; its stderr.
@@ -27,7 +27,11 @@ pub enum HookOutput {
 }
 
 /// Runs a hook to its end or to its time limit, which ends all that it started.
-pub async fn run(hook: &Hook, (cwd, around): (&Path, &CommandBox), told: &Value) -> HookOutput {
+pub(crate) async fn run(
+    hook: &Hook,
+    (cwd, around): (&Path, &CommandBox),
+    told: &Value,
+) -> HookOutput {
     let Some((program, args)) = hook.command.split_first() else {
         return HookOutput::Nothing("has no command".to_owned());
     };

@@ -17,7 +17,7 @@ use tools::output::{ToolErrorKind, ToolOutput};
 const AGAIN: u32 = 3;
 
 /// A toolbox and the hooks around it.
-pub struct HookedToolbox<'a> {
+pub(crate) struct HookedToolbox<'a> {
     inner: &'a dyn Toolbox,
     hooks: &'a Hooks,
     gate: &'a Gate,
@@ -26,7 +26,11 @@ pub struct HookedToolbox<'a> {
 
 impl<'a> HookedToolbox<'a> {
     /// Puts hooks around a toolbox.
-    pub fn new(inner: &'a dyn Toolbox, hooks: &'a Hooks, gate: &'a Gate) -> HookedToolbox<'a> {
+    pub(crate) fn new(
+        inner: &'a dyn Toolbox,
+        hooks: &'a Hooks,
+        gate: &'a Gate,
+    ) -> HookedToolbox<'a> {
         HookedToolbox { inner, hooks, gate, again: AtomicU32::new(0) }
     }
 

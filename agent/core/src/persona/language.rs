@@ -35,7 +35,7 @@ const ENDINGS: &[(&str, &str)] = &[
 const SKIPPED: &[&str] = &["node_modules", "target", "vendor"];
 
 /// The languages of the files in a directory and in its directories, in order.
-pub fn found(cwd: &Path) -> BTreeSet<&'static str> {
+pub(crate) fn found(cwd: &Path) -> BTreeSet<&'static str> {
     let mut languages = BTreeSet::new();
     look(cwd, &mut languages);
     for entry in fs::read_dir(cwd).into_iter().flatten().flatten() {

@@ -2,7 +2,7 @@
 
 /// What stands above a persona's text.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct FrontMatter {
+pub(crate) struct FrontMatter {
     /// `name`.
     pub name: Option<String>,
     /// `description`.
@@ -15,7 +15,7 @@ pub struct FrontMatter {
 
 /// Reads a file: its front matter, when there is one between two lines `---`, and its text. The
 /// error says which line is wrong.
-pub fn parse(text: &str) -> Result<(FrontMatter, String), String> {
+pub(crate) fn parse(text: &str) -> Result<(FrontMatter, String), String> {
     let Some(rest) = text.strip_prefix("---\n") else {
         return Ok((FrontMatter::default(), text.to_owned()));
     };

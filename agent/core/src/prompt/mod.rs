@@ -31,7 +31,7 @@ impl Identity {
 
 /// What the prompt says about the place.
 #[derive(Clone, Debug)]
-pub struct PromptContext<'a> {
+pub(crate) struct PromptContext<'a> {
     /// The working directory.
     pub cwd: &'a Path,
     /// The day on which the session began, `YYYY-MM-DD`.
@@ -86,7 +86,7 @@ here: answer from what you know and from what the user shows you, say when you a
 be short.";
 
 /// The system prompt for a session.
-pub fn system(facts: &ProviderFacts, place: &PromptContext<'_>) -> String {
+pub(crate) fn system(facts: &ProviderFacts, place: &PromptContext<'_>) -> String {
     let (own, how, gap) = match place.tools {
         true => (IDENTITY, AGENT, "\n\n"),
         false => (CHAT_IDENTITY, CHAT, " "),
@@ -117,7 +117,7 @@ pub fn system(facts: &ProviderFacts, place: &PromptContext<'_>) -> String {
 }
 
 /// The first message of a session. A small model is shown the files that it is about.
-pub fn first(facts: &ProviderFacts, place: &PromptContext<'_>, message: Message) -> Message {
+pub(crate) fn first(facts: &ProviderFacts, place: &PromptContext<'_>, message: Message) -> Message {
     let [ContentPart::Text { text }] = message.parts.as_slice() else { return message };
     let judges = matches!(place.identity, Identity::Whole(_));
     if !facts.small || !place.tools || judges {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use base::workspace;
 
 /// Bytes of instructions at most, and of memory at most.
-pub const MOST: usize = 64 << 10;
+pub(crate) const MOST: usize = 64 << 10;
 
 /// The texts of every AGENTS.md from the repository's root down to the working directory, the
 /// nearest last, since it has the last word. What does not fit is cut from the far end.
-pub fn instructions(cwd: &Path, most: usize) -> Option<String> {
+pub(crate) fn instructions(cwd: &Path, most: usize) -> Option<String> {
     let mut found: Vec<(PathBuf, String)> = Vec::new();
     for dir in workspace::upward(cwd).into_iter().rev() {
         let names = ["AGENTS.md", "agents.md"];
@@ -34,7 +34,7 @@ pub fn instructions(cwd: &Path, most: usize) -> Option<String> {
 }
 
 /// The notes that earlier sessions left in `analysis/memory.md`, or in the file that the user names.
-pub fn memory(cwd: &Path, named: Option<&Path>, most: usize) -> Option<String> {
+pub(crate) fn memory(cwd: &Path, named: Option<&Path>, most: usize) -> Option<String> {
     let (text, shown) = match named {
         Some(file) => (bounded(file)?, file.display().to_string()),
         None => {

@@ -16,10 +16,10 @@ use skills::SkillSet;
 use tools::output::{ToolErrorKind, ToolOutput};
 
 /// What switches the tool on by which a model asks for help.
-pub const SWITCH: &str = "providers.escalation";
+pub(crate) const SWITCH: &str = "providers.escalation";
 
 /// A stronger model that waits to be asked for.
-pub struct Escalation {
+pub(crate) struct Escalation {
     settings: AgentSettings,
     choice: ProviderChoice,
     date: String,
@@ -30,7 +30,7 @@ pub struct Escalation {
 
 /// Who helps a model: the configured provider, when the model is local or small and not that
 /// provider itself.
-pub fn reference<'s>(settings: &'s AgentSettings, facts: &ProviderFacts) -> Option<&'s str> {
+pub(crate) fn reference<'s>(settings: &'s AgentSettings, facts: &ProviderFacts) -> Option<&'s str> {
     let reference = settings.config.providers.escalation.as_deref()?;
     let is_local = facts.provider.split('.').next() == Some("embedded");
     let can_ask = settings.tools && (is_local || facts.small);
@@ -67,7 +67,7 @@ impl AgentSession {
 
 impl Escalation {
     /// The help for a model in a session that began on this day; it is opened when it is needed.
-    pub fn of(
+    pub(crate) fn of(
         settings: &AgentSettings,
         facts: &ProviderFacts,
         date: &str,
@@ -90,7 +90,7 @@ impl Escalation {
 
     /// What came of a call: one that suggests a stronger model is remembered where there is one,
     /// and the model is told where there is none.
-    pub async fn heard(escalation: Option<&Escalation>, outcome: ToolOutput) -> ToolOutput {
+    pub(crate) async fn heard(escalation: Option<&Escalation>, outcome: ToolOutput) -> ToolOutput {
         let Some(reason) = outcome.escalate.clone() else { return outcome };
         let opened = match escalation {
             Some(escalation) => Some((escalation, escalation.opened_now().await)),
@@ -126,17 +126,17 @@ impl Escalation {
     }
 
     /// Whether the model asked for help.
-    pub fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// The stronger model, once it was asked for.
-    pub fn model(&self) -> Option<&BoundModel> {
+    pub(crate) fn model(&self) -> Option<&BoundModel> {
         self.model.get()
     }
 
     /// Takes the reason for which it was asked for.
-    pub fn take(&self) -> Option<String> {
+    fn take(&self) -> Option<String> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -13,7 +13,7 @@ use tools::profile::Profile;
 use tools::profile::{self, ProfileTool};
 
 /// A model with its prompt and its tools; they stay the same as long as it answers.
-pub struct BoundModel {
+pub(crate) struct BoundModel {
     /// The model.
     pub provider: Box<dyn Provider>,
     /// Which names its tools have.
@@ -28,7 +28,7 @@ pub struct BoundModel {
 
 impl BoundModel {
     /// A model that is open, for a session that began on this day.
-    pub fn of(
+    pub(crate) fn of(
         settings: &AgentSettings,
         provider: Box<dyn Provider>,
         date: &str,
@@ -56,25 +56,29 @@ impl BoundModel {
     }
 
     /// Offers more tools, to the end of the session.
-    pub fn give(&mut self, settings: &AgentSettings, more: Vec<ToolDefinition>) {
+    pub(crate) fn give(&mut self, settings: &AgentSettings, more: Vec<ToolDefinition>) {
         self.offered.extend(more);
         let overhead = turn::overhead(&self.system, &self.offered);
         self.room = setup::window(&settings.config, self.facts(), overhead);
     }
 
     /// Offers these instead of all tools that `theirs` picks.
-    pub fn offer_instead(&mut self, theirs: impl Fn(&str) -> bool, more: Vec<ToolDefinition>) {
+    pub(crate) fn offer_instead(
+        &mut self,
+        theirs: impl Fn(&str) -> bool,
+        more: Vec<ToolDefinition>,
+    ) {
         self.offered.retain(|spec| !theirs(&spec.name));
         self.offered.extend(more);
     }
 
     /// The model's facts.
-    pub fn facts(&self) -> &ProviderFacts {
+    pub(crate) fn facts(&self) -> &ProviderFacts {
         self.provider.facts()
     }
 
     /// The account of its context with this conversation in it.
-    pub fn window(&self, messages: &[Message]) -> ContextWindow {
+    pub(crate) fn window(&self, messages: &[Message]) -> ContextWindow {
         let mut window = self.room;
         if !messages.is_empty() {
             window.restart(messages);

@@ -26,7 +26,7 @@ use tools::screen_access::{self, ScreenAccess};
 use tools::services::BrowserOwner;
 
 /// Where and for whom the tools of a session work.
-pub fn workplace(
+pub(crate) fn workplace(
     settings: &AgentSettings,
     session: &Session,
     facts: &ProviderFacts,
@@ -52,7 +52,7 @@ pub fn workplace(
 
 /// What is switched on for a model, and the list of skills that it is shown, where it has the tool
 /// to load one. A small one hears of skills only when the user wants that.
-pub fn switches(
+pub(crate) fn switches(
     settings: &AgentSettings,
     facts: &ProviderFacts,
     shelf: &SkillSet,
@@ -74,14 +74,14 @@ pub fn switches(
 
 /// Whether a tool of a profile works here. Without the bus of the user's session no program tells
 /// of its controls.
-pub fn works_here(profile: Profile, name: &str) -> bool {
+pub(crate) fn works_here(profile: Profile, name: &str) -> bool {
     let needs_bus = [ToolKind::CONTROLS, ToolKind::CONTROL_ACTION];
     let engine = dispatch::kind(profile, name, &serde_json::Value::Null);
     screen_access::has_session_bus() || !engine.is_some_and(|engine| needs_bus.contains(&engine))
 }
 
 /// What the user should know about tools that are not offered here.
-pub fn notices(settings: &AgentSettings) -> Option<String> {
+pub(crate) fn notices(settings: &AgentSettings) -> Option<String> {
     let missing = settings.config.computer_control.enabled && !screen_access::has_session_bus();
     missing.then(|| {
         "no accessibility bus: tools that read or use the controls of programs are not offered, \
@@ -97,14 +97,14 @@ fn screen(control: &ComputerControlConfig) -> Option<&'static str> {
 }
 
 /// What a session that goes on has found out before is no news.
-pub fn recall(talk: &Conversation, profile: Profile, place: &ToolContext) {
+pub(crate) fn recall(talk: &Conversation, profile: Profile, place: &ToolContext) {
     for call in talk.messages().iter().flat_map(Message::calls) {
         place.memory.learnt.saw(dispatch::finds_out(profile, &call.name, &call.args, place));
     }
 }
 
 /// The window of a model, as the configuration narrows it.
-pub fn window(config: &Config, facts: &ProviderFacts, overhead: u64) -> ContextWindow {
+pub(crate) fn window(config: &Config, facts: &ProviderFacts, overhead: u64) -> ContextWindow {
     let agent = &config.agent;
     let most = agent.max_context_length.map_or(facts.context, u64::from);
     let policy = CompactionPolicy {

@@ -37,7 +37,7 @@ const REPORT: &str = "\n\n[You do this for another agent. It reads only your las
 what you found or did, with file names, and what is left. Nobody answers questions.]";
 
 /// What a session lends to whoever works for it.
-pub struct SharedResources {
+pub(crate) struct SharedResources {
     /// Its gate: what the user answered holds for both.
     pub gate: Gate,
     /// Its servers.
@@ -51,20 +51,20 @@ pub struct SharedResources {
 }
 
 /// A session that can let others work.
-pub struct Parent {
+pub(crate) struct Parent {
     pub(super) settings: AgentSettings,
     pub(super) session: Arc<Session>,
 }
 
 /// Whoever works for a session during one turn of the user.
-pub struct SubagentPool {
+pub(crate) struct SubagentPool {
     parent: Arc<Parent>,
     resources: SharedResources,
     cancel: CancellationToken,
 }
 
 /// For whom a session works.
-pub enum Ownership {
+pub(crate) enum Ownership {
     /// For the user, who may be asked.
     User(Option<Arc<dyn Asker>>),
     /// For another session.
@@ -73,12 +73,12 @@ pub enum Ownership {
 
 impl Ownership {
     /// Whether it works for another session.
-    pub fn is_agent(&self) -> bool {
+    pub(crate) fn is_agent(&self) -> bool {
         matches!(self, Ownership::Agent(_))
     }
 
     /// The gate for its calls.
-    pub fn gate(&self, config: &Config) -> Result<Gate> {
+    pub(crate) fn gate(&self, config: &Config) -> Result<Gate> {
         match self {
             Ownership::User(asker) => {
                 let gate = Gate::new(&config.gate, asker.clone())?;
@@ -90,7 +90,7 @@ impl Ownership {
 
     /// The user's hooks that it has: those around a session and its prompts are not for a part of
     /// it, and whoever only judges works for the harness.
-    pub fn hooks(&self, settings: &AgentSettings) -> Vec<Hook> {
+    pub(crate) fn hooks(&self, settings: &AgentSettings) -> Vec<Hook> {
         let around_calls =
             |it: &Hook| matches!(it.event, HookEvent::BeforeTool | HookEvent::AfterTool);
         let mut hooks = settings.config.hooks.clone();
@@ -100,7 +100,7 @@ impl Ownership {
     }
 
     /// Its servers.
-    pub fn servers(
+    pub(crate) fn servers(
         &self,
         start: impl FnOnce() -> Option<Arc<dyn McpServers>>,
     ) -> Option<Arc<dyn McpServers>> {
@@ -111,7 +111,7 @@ impl Ownership {
     }
 
     /// The language servers: one set for all who work in a session.
-    pub fn language_servers(
+    pub(crate) fn language_servers(
         &self,
         own: Option<Arc<dyn LanguageServers>>,
     ) -> Option<Arc<dyn LanguageServers>> {
@@ -122,7 +122,7 @@ impl Ownership {
     }
 
     /// Its editor, where that is known from the beginning.
-    pub fn outside(&self) -> Option<Arc<dyn ClientIo>> {
+    pub(crate) fn outside(&self) -> Option<Arc<dyn ClientIo>> {
         match self {
             Ownership::User(_) => None,
             Ownership::Agent(resources) => resources.outside.clone(),
@@ -130,7 +130,7 @@ impl Ownership {
     }
 
     /// The account that it uses up, where that is another's.
-    pub fn account(&self) -> Option<UsageMeter> {
+    pub(crate) fn account(&self) -> Option<UsageMeter> {
         match self {
             Ownership::User(_) => None,
             Ownership::Agent(resources) => Some(resources.account.shared()),
@@ -139,7 +139,7 @@ impl Ownership {
 }
 
 /// Whether this is the tool by which agents are asked to work.
-pub fn is_task(profile: Profile, name: &str) -> bool {
+pub(crate) fn is_task(profile: Profile, name: &str) -> bool {
     dispatch::kind(profile, name, &Value::Null) == Some(ToolKind::TASK)
 }
 
@@ -153,7 +153,7 @@ impl SharedResources {
 
 impl Parent {
     /// Those who work for it until the turn ends or the user cancels.
-    pub fn pool(
+    pub(crate) fn pool(
         self: &Arc<Parent>,
         resources: SharedResources,
         cancel: CancellationToken,

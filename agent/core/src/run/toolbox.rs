@@ -19,7 +19,7 @@ use tools::output::ToolOutput;
 use tools::profile::Profile;
 
 /// The tools of a profile at a workplace, as the loop uses them.
-pub struct SessionToolbox<'a> {
+pub(crate) struct SessionToolbox<'a> {
     /// Offered to the model.
     pub offered: &'a [ToolDefinition],
     /// Which names they have.

@@ -8,7 +8,7 @@ use super::outcome::RunOutcome;
 use crate::limits::Limit;
 
 /// The span of a turn of the user, or of a part of a run.
-pub fn turn(work: &AgentSession) -> Span {
+pub(crate) fn turn(work: &AgentSession) -> Span {
     let (facts, role) = (work.facts(), &work.options.role);
     let name = role.name.as_deref().unwrap_or(if role.own.is_some() { "coach" } else { "g3" });
     tracing::info_span!(
@@ -30,7 +30,7 @@ pub fn turn(work: &AgentSession) -> Span {
 }
 
 /// The turn is over; `before` is what the conversation had used when it began.
-pub fn over(span: &Span, work: &AgentSession, ended: &RunOutcome, before: (u32, Usage)) {
+pub(crate) fn over(span: &Span, work: &AgentSession, ended: &RunOutcome, before: (u32, Usage)) {
     let (turns, usage) = (work.talk.turns(), work.talk.usage());
     span.record("g3.questions", turns.saturating_sub(before.0));
     span.record("gen_ai.usage.input_tokens", usage.sent().saturating_sub(before.1.sent()));
@@ -43,6 +43,6 @@ pub fn over(span: &Span, work: &AgentSession, ended: &RunOutcome, before: (u32, 
 }
 
 /// A limit ends the turn.
-pub fn limit(limit: Limit) {
+pub(crate) fn limit(limit: Limit) {
     tracing::warn!(target: "g3::session", limit = %limit, "limit reached");
 }

@@ -19,7 +19,7 @@ use tools::registry::Registry;
 
 /// A toolbox whose commands are looked after. Nothing is put back: somebody else may have changed
 /// the file meanwhile.
-pub struct WriteScopeGuard<'a> {
+pub(crate) struct WriteScopeGuard<'a> {
     inner: &'a dyn Toolbox,
     profile: Profile,
     registry: &'static Registry,
@@ -32,7 +32,7 @@ pub struct WriteScopeGuard<'a> {
 
 impl<'a> WriteScopeGuard<'a> {
     /// Looks after the commands of a session, when there is a fence that holds something back.
-    pub fn new(
+    pub(crate) fn new(
         inner: &'a dyn Toolbox,
         (profile, registry): (Profile, &'static Registry),
         fence: Option<&'a WriteScope>,

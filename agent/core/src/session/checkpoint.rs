@@ -42,7 +42,7 @@ pub struct Checkpoints {
 }
 
 /// A path, and its mode and object before and after; none where there was no file.
-pub type PathDifference = (Vec<u8>, Option<(String, String)>, Option<(String, String)>);
+pub(crate) type PathDifference = (Vec<u8>, Option<(String, String)>, Option<(String, String)>);
 
 /// Seconds that one call of git may take.
 const PATIENCE: u64 = 120;

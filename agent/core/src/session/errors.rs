@@ -17,7 +17,7 @@ const LONGEST: usize = 5_000;
 
 /// What a record says.
 #[derive(Clone, Debug, Serialize)]
-pub struct ErrorRecord {
+pub(crate) struct ErrorRecord {
     /// RFC 3339.
     pub time: String,
     /// The session's id.
@@ -48,7 +48,7 @@ pub struct ErrorRecord {
 impl ErrorRecord {
     /// Takes in a failure, and how the session goes on; secrets of the environment are left out.
     #[must_use]
-    pub fn of(mut self, failure: &Failure, resume: &[String]) -> ErrorRecord {
+    pub(crate) fn of(mut self, failure: &Failure, resume: &[String]) -> ErrorRecord {
         let redactor = Redactor::from_env();
         let clean = |text: &str| redactor.clean(base::text::head(text, LONGEST));
         self.task = clean(&self.task);
@@ -59,7 +59,7 @@ impl ErrorRecord {
     }
 
     /// Writes it into the state of a working directory; gives the file. The oldest records go.
-    pub fn keep(&self, cwd: &Path) -> io::Result<PathBuf> {
+    pub(crate) fn keep(&self, cwd: &Path) -> io::Result<PathBuf> {
         let folder = super::workspace(cwd).join("errors");
         fs::create_dir_all(&folder)?;
         let time = self.time.replace(':', "-");

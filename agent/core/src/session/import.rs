@@ -15,7 +15,7 @@ use super::{make_dir, refuse_links, sessions_dir};
 const TAKEN: [&str; 5] = ["session.jsonl", "session.json", "todo.g3.md", "todo.json", "project.md"];
 
 /// Whether a working directory has such sessions.
-pub fn can_be_imported(cwd: &Path) -> bool {
+pub(crate) fn can_be_imported(cwd: &Path) -> bool {
     !found(cwd).is_empty()
 }
 

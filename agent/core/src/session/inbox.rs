@@ -19,7 +19,7 @@ const LONGEST: u64 = 64 * 1024;
 
 /// Words that wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueuedMessage {
+pub(crate) struct QueuedMessage {
     /// The name of its file.
     pub name: String,
     /// What it says.
@@ -55,7 +55,7 @@ fn free_name(folder: &Path, now: u128) -> io::Result<PathBuf> {
 
 /// The letters that wait, in the order in which they are to be heard. What is no letter is left
 /// where it is.
-pub fn waiting(session_dir: &Path) -> Vec<QueuedMessage> {
+fn waiting(session_dir: &Path) -> Vec<QueuedMessage> {
     let folder = folder(session_dir);
     let letters = names(&folder).unwrap_or_default().into_iter().filter_map(|name| {
         let file = folder.join(&name);
@@ -71,7 +71,7 @@ pub fn waiting(session_dir: &Path) -> Vec<QueuedMessage> {
 
 /// The inbox of a session's directory.
 #[derive(Clone, Debug)]
-pub struct InboxDir(pub PathBuf);
+pub(crate) struct InboxDir(pub PathBuf);
 
 impl Inbox for InboxDir {
     fn waiting(&self) -> Vec<(String, String)> {

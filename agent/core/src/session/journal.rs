@@ -16,7 +16,7 @@ use crate::context::{ConversationEntry, ConversationLog};
 
 /// Writes a session down. What must reach the disk platter goes there on a thread of its own, so
 /// that the next question to the model does not wait for it.
-pub struct SessionJournal {
+pub(crate) struct SessionJournal {
     dir: PathBuf,
     journal: Journal,
     snapshot: SessionSnapshot,
@@ -28,7 +28,7 @@ pub struct SessionJournal {
 
 impl SessionJournal {
     /// Opens a session's journal; gives the entries that it holds so far.
-    pub fn open(
+    pub(crate) fn open(
         session: &Session,
         clock: Clock,
     ) -> Result<(SessionJournal, Vec<ConversationEntry>)> {

@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// Takes up a session: the one with this id or unique beginning of an id, or the latest.
-    pub fn resume(cwd: &Path, wanted: Option<&str>) -> Result<Session> {
+    pub(crate) fn resume(cwd: &Path, wanted: Option<&str>) -> Result<Session> {
         let id = find(cwd, wanted)?;
         let dir = sessions_dir(cwd).join(id.as_str());
         Session::locked(id, dir)
@@ -73,7 +73,7 @@ impl Session {
 
     /// A conversation of its own within this session, which is not listed; the same again when it
     /// was begun before.
-    pub fn within(&self, name: &str) -> Result<Session> {
+    pub(crate) fn within(&self, name: &str) -> Result<Session> {
         let dir = self.dir.join(name);
         make_dir(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
         let id = Id::parse(&format!("{}-{name}", self.id)).unwrap_or_else(|_| self.id.clone());
@@ -81,7 +81,7 @@ impl Session {
     }
 
     /// As [`Session::within`], under a name that none had before: `stem-1`, `stem-2` and so on.
-    pub fn one_more(&self, stem: &str) -> Result<Session> {
+    pub(crate) fn one_more(&self, stem: &str) -> Result<Session> {
         for nth in 1..10_000 {
             let name = format!("{stem}-{nth}");
             match fs::DirBuilder::new().mode(0o700).create(self.dir.join(&name)) {
@@ -97,7 +97,7 @@ impl Session {
 
     /// Refuses another persona than the one that the session was begun with: it would not know its
     /// own words.
-    pub fn is_of(&self, agent: Option<&str>, entries: &[ConversationEntry]) -> Result<()> {
+    pub(crate) fn is_of(&self, agent: Option<&str>, entries: &[ConversationEntry]) -> Result<()> {
         let Some(begun) = agent_of(entries).filter(|begun| begun.as_deref() != agent) else {
             return Ok(());
         };
@@ -214,7 +214,7 @@ pub fn workspace(cwd: &Path) -> PathBuf {
 
 /// Unit tests leave the user's own state alone.
 #[cfg(test)]
-pub fn workspace(cwd: &Path) -> PathBuf {
+pub(crate) fn workspace(cwd: &Path) -> PathBuf {
     cwd.join(".state")
 }
 

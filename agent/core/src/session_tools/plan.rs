@@ -36,7 +36,7 @@ struct Args {
 }
 
 /// Proposes a plan to the user.
-pub struct PlanTool;
+pub(crate) struct PlanTool;
 
 impl Tool for PlanTool {
     fn spec(&self) -> ToolSpec {

@@ -19,7 +19,7 @@ struct Args {
 }
 
 /// Brings back a turn that was moved into a file.
-pub struct RehydrateTool;
+pub(crate) struct RehydrateTool;
 
 impl Tool for RehydrateTool {
     fn spec(&self) -> ToolSpec {

@@ -19,10 +19,10 @@ use provider::{ChatRequest, Delta, Provider, ProviderError, ToolDefinition};
 use tool_calls::Toolbox;
 
 /// Who hears what happens.
-pub type OnEvent = Arc<dyn Fn(EventKind) + Send + Sync>;
+pub(crate) type OnEvent = Arc<dyn Fn(EventKind) + Send + Sync>;
 
 /// Who acts: collaborators that do not change during a turn, put together once, in `run`.
-pub struct Agent<'a> {
+pub(crate) struct Agent<'a> {
     /// The model.
     pub provider: &'a dyn Provider,
     /// What it may do.
@@ -45,7 +45,7 @@ pub struct Agent<'a> {
 
 /// How the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum TurnEnd {
+pub(crate) enum TurnEnd {
     /// The model had said all.
     Done,
     /// Another model shall go on.
@@ -58,7 +58,7 @@ pub enum TurnEnd {
 
 /// Why a turn failed.
 #[derive(Debug)]
-pub struct TurnError {
+pub(crate) struct TurnError {
     /// What a person reads.
     pub failure: Failure,
     /// How the session goes on from a shell; at g3's own prompt it goes on by itself.
@@ -72,7 +72,7 @@ impl From<Failure> for TurnError {
 }
 
 /// The result of a turn, or of a part of one.
-pub type TurnResult<T> = Result<T, TurnError>;
+pub(crate) type TurnResult<T> = Result<T, TurnError>;
 
 /// How often in a row a reply may be cut off or empty.
 const PATIENCE: u32 = 3;
@@ -80,7 +80,7 @@ const PATIENCE: u32 = 3;
 /// Asks, acts and observes until the model stops asking for tools or a limit is reached. The limit
 /// of time cuts into replies and tools, as the user's own cancelling does. `spent` is what the turn
 /// used up so far, and grows.
-pub async fn run_turn(
+pub(crate) async fn run_turn(
     talk: &mut Conversation,
     agent: &Agent<'_>,
     spent: &mut UsageMeter,
@@ -284,7 +284,7 @@ pub fn beside_words(delta: Delta<'_>) -> Option<EventKind> {
 }
 
 /// Tokens that every request carries: system prompt and tools.
-pub fn overhead(system: &str, tools: &[ToolDefinition]) -> u64 {
+pub(crate) fn overhead(system: &str, tools: &[ToolDefinition]) -> u64 {
     let tool = |spec: &ToolDefinition| {
         window::estimate_text(&spec.description)
             + window::estimate_text(&spec.parameters.to_string())

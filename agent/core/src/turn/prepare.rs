@@ -11,7 +11,7 @@ use provider::message::{Message, MessageRole};
 use provider::{ChatRequest, Delta, ProviderError};
 
 /// Takes in what the user said meanwhile; true when there was something.
-pub fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
+pub(crate) fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
     let mut heard = false;
     for (name, text) in agent.inbox.waiting() {
         if talk.steer(&name, &text)? {
@@ -30,7 +30,7 @@ pub fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
 const SMALLER: u32 = 3;
 
 /// Replaces the conversation by a summary and says what that cost; `None` when the user cancelled.
-pub async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Option<Usage>> {
+pub(crate) async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Option<Usage>> {
     let facts = agent.provider.facts();
     let overhead = overhead(agent.system, agent.toolbox.offered());
     let mut room = facts.context.saturating_sub(overhead + summary_length(agent));

@@ -20,7 +20,7 @@ use tools::output::{ToolErrorKind, ToolOutput};
 use tools::traced;
 
 /// What the model may do, as the loop sees it.
-pub trait Toolbox: Send + Sync {
+pub(crate) trait Toolbox: Send + Sync {
     /// The tools offered; the same in every request of a session.
     fn offered(&self) -> &[ToolDefinition];
     /// Keys of what a call touches: calls that share one are carried out in order.
@@ -42,7 +42,7 @@ pub trait Toolbox: Send + Sync {
 }
 
 /// One call to be carried out.
-pub struct ToolJob<'a> {
+pub(crate) struct ToolJob<'a> {
     /// The call; its arguments may be malformed, which the outcome then says.
     pub call: &'a ToolCall,
     /// Hears output while it runs.
@@ -53,12 +53,12 @@ pub struct ToolJob<'a> {
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// Calls of one reply that are run, at most.
-pub const MOST_RUN: usize = 128;
+const MOST_RUN: usize = 128;
 /// Calls of one reply that the conversation keeps, at most.
 const MOST_KEPT: usize = 1_024;
 
 /// The reply without the calls that are too many for a conversation, and those calls.
-pub fn without_excess(mut reply: Reply) -> (Reply, Vec<ToolCall>) {
+pub(crate) fn without_excess(mut reply: Reply) -> (Reply, Vec<ToolCall>) {
     let parts = &reply.message.parts;
     let mut calls =
         parts.iter().enumerate().filter(|(_, part)| matches!(part, ContentPart::Call(_)));
@@ -77,7 +77,7 @@ pub fn without_excess(mut reply: Reply) -> (Reply, Vec<ToolCall>) {
 
 /// Carries out the calls of a reply, `excess` being those that the conversation does not keep; gives
 /// the limit that the guard saw reached, if any.
-pub async fn run_tool_calls(
+pub(crate) async fn run_tool_calls(
     talk: &mut Conversation,
     agent: &Agent<'_>,
     (reply, excess): (&Reply, &[ToolCall]),

@@ -27,7 +27,7 @@ struct Target<'a> {
 }
 
 /// Finds the control and acts on it.
-pub fn act(bus: &A11yBus, act: &ControlAction) -> Result<ControlResult> {
+pub(crate) fn act(bus: &A11yBus, act: &ControlAction) -> Result<ControlResult> {
     if act.name.is_none() && act.automation_id.is_none() && act.role.is_none() {
         let failure = Failure::usage("nothing says which control is meant");
         return Err(failure.hint("give its name, its automation id or its role"));

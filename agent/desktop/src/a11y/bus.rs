@@ -17,10 +17,10 @@ const CALL: Duration = Duration::from_secs(2);
 const ALL: Duration = Duration::from_secs(9);
 
 /// An object of a program: its name on the bus, and its path.
-pub type ObjectRef = (String, OwnedObjectPath);
+pub(crate) type ObjectRef = (String, OwnedObjectPath);
 
 /// A connection to the accessibility bus.
-pub struct A11yBus {
+pub(crate) struct A11yBus {
     runtime: tokio::runtime::Runtime,
     connection: Connection,
     end: Instant,
@@ -30,7 +30,7 @@ pub struct A11yBus {
 
 impl A11yBus {
     /// Finds the bus by way of the session's.
-    pub fn open() -> Result<A11yBus> {
+    pub(crate) fn open() -> Result<A11yBus> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(none)?;
         let end = Instant::now() + ALL;
@@ -43,7 +43,13 @@ impl A11yBus {
     }
 
     /// Calls a method of an object; nothing when it has none, is gone or does not answer.
-    pub fn call<B, R>(&self, at: &ObjectRef, interface: &str, method: &str, body: &B) -> Option<R>
+    pub(crate) fn call<B, R>(
+        &self,
+        at: &ObjectRef,
+        interface: &str,
+        method: &str,
+        body: &B,
+    ) -> Option<R>
     where
         B: Serialize + DynamicType,
         R: DeserializeOwned + Type,
@@ -52,14 +58,19 @@ impl A11yBus {
     }
 
     /// A property of an object.
-    pub fn property(&self, at: &ObjectRef, interface: &str, name: &str) -> Option<OwnedVariant> {
+    pub(crate) fn property(
+        &self,
+        at: &ObjectRef,
+        interface: &str,
+        name: &str,
+    ) -> Option<OwnedVariant> {
         let properties = "org.freedesktop.DBus.Properties";
         let reply = self.reply(at, properties, "Get", &(interface, name))?;
         reply.body().deserialize::<OwnedVariant>().ok()
     }
 
     /// Sets a property of an object.
-    pub fn set<V>(&self, at: &ObjectRef, interface: &str, name: &str, value: V) -> Option<()>
+    pub(crate) fn set<V>(&self, at: &ObjectRef, interface: &str, name: &str, value: V) -> Option<()>
     where
         V: Into<zbus::Variant<'static>>,
     {
@@ -86,12 +97,12 @@ impl A11yBus {
     }
 
     /// Whether the time for this question is over.
-    pub fn is_late(&self) -> bool {
+    pub(crate) fn is_late(&self) -> bool {
         Instant::now() >= self.end
     }
 
     /// What is to be said of programs that did not answer.
-    pub fn silence(&self) -> Option<String> {
+    pub(crate) fn silence(&self) -> Option<String> {
         let silent = self.silent.borrow();
         let many = silent.len();
         (many > 0).then(|| match many {

@@ -6,26 +6,26 @@ use base::text;
 use super::bus::{A11yBus, ObjectRef};
 
 /// Numbers of states, as AT-SPI counts their bits.
-pub const ACTIVE: u32 = 1;
+pub(crate) const ACTIVE: u32 = 1;
 const CHECKED: u32 = 4;
 const ENABLED: u32 = 8;
-pub const EXPANDABLE: u32 = 9;
-pub const EXPANDED: u32 = 10;
-pub const FOCUSABLE: u32 = 11;
-pub const FOCUSED: u32 = 12;
+pub(crate) const EXPANDABLE: u32 = 9;
+pub(crate) const EXPANDED: u32 = 10;
+pub(crate) const FOCUSABLE: u32 = 11;
+pub(crate) const FOCUSED: u32 = 12;
 const PRESSED: u32 = 20;
 const SENSITIVE: u32 = 24;
 const SHOWING: u32 = 25;
 const VISIBLE: u32 = 30;
 
 /// The interfaces of AT-SPI that we call.
-pub const ACCESSIBLE: &str = "org.a11y.atspi.Accessible";
-pub const ACTION: &str = "org.a11y.atspi.Action";
-pub const COMPONENT: &str = "org.a11y.atspi.Component";
-pub const EDITABLE: &str = "org.a11y.atspi.EditableText";
-pub const SELECTION: &str = "org.a11y.atspi.Selection";
-pub const TEXT: &str = "org.a11y.atspi.Text";
-pub const VALUE: &str = "org.a11y.atspi.Value";
+pub(crate) const ACCESSIBLE: &str = "org.a11y.atspi.Accessible";
+pub(crate) const ACTION: &str = "org.a11y.atspi.Action";
+pub(crate) const COMPONENT: &str = "org.a11y.atspi.Component";
+pub(crate) const EDITABLE: &str = "org.a11y.atspi.EditableText";
+pub(crate) const SELECTION: &str = "org.a11y.atspi.Selection";
+const TEXT: &str = "org.a11y.atspi.Text";
+pub(crate) const VALUE: &str = "org.a11y.atspi.Value";
 
 /// Roles of what can be acted on.
 const INTERACTIVE: &[&str] = &[
@@ -59,7 +59,7 @@ const MOST_TEXT: usize = 2000;
 
 /// A control as far as it is known from walking by.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub(crate) struct Node {
     /// Who to ask about it.
     pub place: ObjectRef,
     /// Its program.
@@ -78,7 +78,7 @@ pub struct Node {
 
 impl Node {
     /// Asks for role, states and name; nothing when it is gone or its program hangs.
-    pub fn read(bus: &A11yBus, place: ObjectRef, app: &str) -> Option<Node> {
+    pub(crate) fn read(bus: &A11yBus, place: ObjectRef, app: &str) -> Option<Node> {
         let role: String = bus.call(&place, ACCESSIBLE, "GetRoleName", &())?;
         let states: Vec<u32> = bus.call(&place, ACCESSIBLE, "GetState", &())?;
         let half = |at: usize| u64::from(states.get(at).copied().unwrap_or_default());
@@ -88,55 +88,55 @@ impl Node {
     }
 
     /// The same control, asked again.
-    pub fn again(&self, bus: &A11yBus) -> Option<Node> {
+    pub(crate) fn again(&self, bus: &A11yBus) -> Option<Node> {
         let (parent, index) = (self.parent, self.index);
         Some(Node { parent, index, ..Node::read(bus, self.place.clone(), &self.app)? })
     }
 
     /// Whether it has this state.
-    pub fn has(&self, state: u32) -> bool {
+    pub(crate) fn has(&self, state: u32) -> bool {
         self.states & (1 << state) != 0
     }
 
     /// Whether it can be used.
-    pub fn is_enabled(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.has(ENABLED) || self.has(SENSITIVE)
     }
 
     /// Whether it is on the screen.
-    pub fn is_visible(&self) -> bool {
+    pub(crate) fn is_visible(&self) -> bool {
         self.has(VISIBLE) && self.has(SHOWING)
     }
 
     /// Whether it is there to be acted on.
-    pub fn is_interactive(&self) -> bool {
+    pub(crate) fn is_interactive(&self) -> bool {
         INTERACTIVE.contains(&self.role.as_str())
     }
 
     /// Whether it is on or off.
-    pub fn is_switch(&self) -> bool {
+    pub(crate) fn is_switch(&self) -> bool {
         SWITCHED.contains(&self.role.as_str())
     }
 
     /// The interfaces it has.
-    pub fn interfaces(&self, bus: &A11yBus) -> Vec<String> {
+    pub(crate) fn interfaces(&self, bus: &A11yBus) -> Vec<String> {
         bus.call(&self.place, ACCESSIBLE, "GetInterfaces", &()).unwrap_or_default()
     }
 
     /// Its automation id.
-    pub fn automation_id(&self, bus: &A11yBus) -> String {
+    pub(crate) fn automation_id(&self, bus: &A11yBus) -> String {
         string(bus, &self.place, "AccessibleId")
     }
 
     /// The names of its actions.
-    pub fn actions(&self, bus: &A11yBus) -> Vec<String> {
+    pub(crate) fn actions(&self, bus: &A11yBus) -> Vec<String> {
         let told: Option<Vec<(String, String, String)>> =
             bus.call(&self.place, ACTION, "GetActions", &());
         told.unwrap_or_default().into_iter().map(|(name, ..)| name).collect()
     }
 
     /// All that is told of it; nothing when its program does not answer any more.
-    pub fn told(&self, bus: &A11yBus) -> Option<Control> {
+    pub(crate) fn told(&self, bus: &A11yBus) -> Option<Control> {
         let interfaces =
             bus.call::<_, Vec<String>>(&self.place, ACCESSIBLE, "GetInterfaces", &())?;
         let has = |interface: &str| interfaces.iter().any(|known| known == interface);
@@ -193,7 +193,7 @@ impl Node {
 }
 
 /// A property that is text; empty when there is none.
-pub fn string(bus: &A11yBus, place: &ObjectRef, name: &str) -> String {
+pub(crate) fn string(bus: &A11yBus, place: &ObjectRef, name: &str) -> String {
     let told = bus.property(place, ACCESSIBLE, name);
     told.and_then(|told| String::try_from(told).ok()).unwrap_or_default()
 }

@@ -11,7 +11,7 @@ const MOST_NODES: usize = 4000;
 const DEEPEST: u32 = 64;
 
 /// What was found.
-pub struct ControlTree {
+pub(crate) struct ControlTree {
     /// The title of the active window.
     pub active: String,
     /// Everything below the windows that were meant, from the top.
@@ -22,7 +22,11 @@ pub struct ControlTree {
 
 impl ControlTree {
     /// Walks the windows that were meant.
-    pub fn of(bus: &A11yBus, look: &ControlQuery, active: Option<&str>) -> Result<ControlTree> {
+    pub(crate) fn of(
+        bus: &A11yBus,
+        look: &ControlQuery,
+        active: Option<&str>,
+    ) -> Result<ControlTree> {
         let windows = windows(bus);
         let by_state = windows.iter().find(|window| window.has(ACTIVE));
         let active = active.map(str::to_owned);
@@ -81,7 +85,7 @@ impl PendingNode {
 }
 
 /// The title of the active window as the window system knows it.
-pub fn active_title() -> Option<String> {
+pub(crate) fn active_title() -> Option<String> {
     let desk = crate::x11::X11Display::open(None).ok()?;
     let windows = desk.windows().ok()?;
     windows.into_iter().find(|open| open.told.active).map(|open| open.told.title)

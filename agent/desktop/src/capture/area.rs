@@ -4,7 +4,7 @@ use base::desktop::Area;
 use base::failure::{Failure, Result};
 
 /// The area of an output by its name.
-pub fn output(known: &[(String, Area)], name: &str) -> Result<Area> {
+pub(crate) fn output(known: &[(String, Area)], name: &str) -> Result<Area> {
     let found = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, area)| *area).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
@@ -16,7 +16,7 @@ pub fn output(known: &[(String, Area)], name: &str) -> Result<Area> {
 
 /// What of the screen is taken: a part is meant from the corner of the whole, and what lies
 /// outside of the screen shows nothing.
-pub fn part(whole: Area, part: Option<Area>, screen: Area) -> Result<Area> {
+pub(crate) fn part(whole: Area, part: Option<Area>, screen: Area) -> Result<Area> {
     let meant = part.map_or(whole, |part| Area {
         x: whole.x.saturating_add(part.x),
         y: whole.y.saturating_add(part.y),

@@ -7,7 +7,7 @@ use super::area::{output, part};
 use crate::window_system::WindowSystem;
 
 /// Takes the picture.
-pub fn capture(system: WindowSystem, wanted: &CaptureTarget) -> Result<Picture> {
+pub(crate) fn capture(system: WindowSystem, wanted: &CaptureTarget) -> Result<Picture> {
     match system {
         WindowSystem::X11 => of_x11(wanted),
         WindowSystem::Wayland => of_wayland(wanted),

@@ -4,7 +4,7 @@
 //! the area that it shows has points. On macOS a program sees the windows of others only with
 //! the permission "Screen Recording"; without it, it gets the background of the desktop.
 
-use base::desktop::{Area, Capture, Picture, Window};
+use base::desktop::{Area, CaptureTarget, Picture, WindowInfo};
 use base::failure::{Failure, OrFail, Result};
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, RgbImage, RgbaImage};
@@ -23,14 +23,14 @@ pub fn is_wanted() -> bool {
 }
 
 /// Takes the picture.
-pub fn capture(wanted: &Capture) -> Result<Picture> {
+pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     let monitors = monitors()?;
     let screen = around(monitors.iter().map(|(_, _, area)| *area))?;
     if let Some(name) = &wanted.window {
         let (window, told) = find(name)?;
         if told.minimized {
             let failure = Failure::failed(format!("`{}` is not shown", told.title));
-            return Err(failure.because("it is minimized").next("bring it back first"));
+            return Err(failure.because("it is minimized").hint("bring it back first"));
         }
         let shows = part(told.area, wanted.area, screen)?;
         let pixels = taken(window.capture_image())?;
@@ -53,14 +53,14 @@ pub fn capture(wanted: &Capture) -> Result<Picture> {
 }
 
 /// The open windows, topmost first.
-pub fn windows() -> Result<Vec<Window>> {
+pub fn windows() -> Result<Vec<WindowInfo>> {
     Ok(open_windows()?.into_iter().map(|(_, told)| told).collect())
 }
 
-fn open_windows() -> Result<Vec<(xcap::Window, Window)>> {
+fn open_windows() -> Result<Vec<(xcap::Window, WindowInfo)>> {
     let all = xcap::Window::all().or_fail(|| "cannot list the windows")?;
     // A window that closes while it is asked is left out.
-    let mut known: Vec<(i32, xcap::Window, Window)> = all
+    let mut known: Vec<(i32, xcap::Window, WindowInfo)> = all
         .into_iter()
         .filter_map(|window| {
             let told = described(&window).ok()?;
@@ -71,10 +71,10 @@ fn open_windows() -> Result<Vec<(xcap::Window, Window)>> {
     Ok(known.into_iter().map(|(_, window, told)| (window, told)).collect())
 }
 
-fn described(window: &xcap::Window) -> XCapResult<Window> {
+fn described(window: &xcap::Window) -> XCapResult<WindowInfo> {
     let area =
         Area { x: window.x()?, y: window.y()?, width: window.width()?, height: window.height()? };
-    Ok(Window {
+    Ok(WindowInfo {
         id: window.id()?.to_string(),
         app: window.app_name()?,
         title: window.title()?,
@@ -85,7 +85,7 @@ fn described(window: &xcap::Window) -> XCapResult<Window> {
     })
 }
 
-fn find(wanted: &str) -> Result<(xcap::Window, Window)> {
+fn find(wanted: &str) -> Result<(xcap::Window, WindowInfo)> {
     let mut open = open_windows()?;
     let at = position(open.iter().map(|(_, told)| told), wanted)?;
     Ok(open.swap_remove(at))
@@ -113,7 +113,7 @@ fn around(areas: impl Iterator<Item = Area>) -> Result<Area> {
         Area { x, y, width: right.abs_diff(x), height: bottom.abs_diff(y) }
     };
     areas.reduce(both).ok_or_else(|| {
-        Failure::failed("no monitor is active").next("wake the screen, or attach a monitor")
+        Failure::failed("no monitor is active").hint("wake the screen, or attach a monitor")
     })
 }
 
@@ -151,7 +151,7 @@ fn cut(pixels: RgbImage, whole: Area, shows: Area) -> RgbImage {
 fn taken(pixels: XCapResult<RgbaImage>) -> Result<RgbImage> {
     let pixels = pixels.or_fail(|| "cannot take the picture").map_err(|failure| {
         match cfg!(target_os = "macos") {
-            true => failure.next(
+            true => failure.hint(
                 "allow it in System Settings > Privacy & Security > Screen & System Audio Recording",
             ),
             false => failure,

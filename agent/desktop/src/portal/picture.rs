@@ -12,7 +12,7 @@ use super::Portal;
 
 impl Portal {
     /// The pixels of the whole desktop.
-    pub fn picture(&self) -> Result<RgbImage> {
+    pub(crate) fn picture(&self) -> Result<RgbImage> {
         let interface = "org.freedesktop.portal.Screenshot";
         let results = self.request(interface, "Screenshot", |mut options| {
             options.insert("interactive", Variant::from(false));

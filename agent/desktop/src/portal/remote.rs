@@ -31,7 +31,7 @@ thread_local! {
 }
 
 /// A session in which pointer and keyboard may be moved.
-pub struct RemoteDesktop {
+pub(crate) struct RemoteDesktop {
     portal: Portal,
     session: OwnedObjectPath,
     /// The number of the monitor's stream, which places are measured in.
@@ -43,7 +43,7 @@ pub struct RemoteDesktop {
 }
 
 /// Works in the session; a session in which something failed is not used again.
-pub fn with<T>(work: impl FnOnce(&mut RemoteDesktop) -> Result<T>) -> Result<T> {
+pub(crate) fn with<T>(work: impl FnOnce(&mut RemoteDesktop) -> Result<T>) -> Result<T> {
     let kept = SESSION.with_borrow_mut(Option::take);
     let mut remote = kept.map_or_else(RemoteDesktop::open, Ok)?;
     let worked = work(&mut remote)?;

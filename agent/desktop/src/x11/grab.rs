@@ -20,12 +20,12 @@ const USUAL: [u32; 3] = [0xff_0000, 0xff00, 0xff];
 
 impl X11Display {
     /// The pixels of a part of the screen; the part must lie within it.
-    pub fn grab(&self, area: Area) -> Result<RgbImage> {
+    pub(crate) fn grab(&self, area: Area) -> Result<RgbImage> {
         self.pixels(self.screen.root, area, self.screen.root_visual)
     }
 
     /// The pixels of a part of a window, also where others cover it.
-    pub fn grab_window(&self, open: &OpenWindow, area: Area) -> Result<RgbImage> {
+    pub(crate) fn grab_window(&self, open: &OpenWindow, area: Area) -> Result<RgbImage> {
         if !self.is_covered(open)? {
             return self.grab(area);
         }

@@ -19,7 +19,7 @@ const PAGER: u32 = 2;
 
 impl X11Display {
     /// Maximizes the active window: its title, and whether it was maximized before.
-    pub fn maximize(&self) -> Result<(String, bool)> {
+    pub(crate) fn maximize(&self) -> Result<(String, bool)> {
         self.managed()?;
         let Some(id) = self.active() else {
             let failure = Failure::failed("no window is active");

@@ -12,18 +12,16 @@ const ICONIC: u32 = 3;
 
 /// An open window.
 #[derive(Clone, Debug)]
-pub struct OpenWindow {
+pub(crate) struct OpenWindow {
     /// Its number.
     pub id: u32,
-    /// Its process, if it says so.
-    pub process: Option<u32>,
     /// What is told of it.
     pub told: WindowInfo,
 }
 
 impl X11Display {
     /// The open windows, topmost first.
-    pub fn windows(&self) -> Result<Vec<OpenWindow>> {
+    pub(crate) fn windows(&self) -> Result<Vec<OpenWindow>> {
         let active = self.active();
         let ids = match self.managed() {
             Ok(()) => {
@@ -43,7 +41,7 @@ impl X11Display {
     }
 
     /// The window that has this number, or whose program or title contains these words.
-    pub fn find(&self, wanted: &str) -> Result<OpenWindow> {
+    pub(crate) fn find(&self, wanted: &str) -> Result<OpenWindow> {
         let mut windows = self.windows()?;
         let at = position(windows.iter().map(|open| &open.told), wanted)?;
         Ok(windows.swap_remove(at))
@@ -80,7 +78,7 @@ impl X11Display {
                 .all(|half| state.contains(half)),
             minimized: iconic || state.contains(&atoms._NET_WM_STATE_HIDDEN),
         };
-        Some(OpenWindow { id, process, told })
+        Some(OpenWindow { id, told })
     }
 
     /// Where a window is, with what the window manager put around it.

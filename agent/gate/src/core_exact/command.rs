@@ -9,7 +9,7 @@ use super::{pattern, rows};
 
 /// What a command is searched for.
 #[derive(Debug)]
-pub struct Destructive {
+pub(crate) struct Destructive {
     verbs: Vec<String>,
     phrases: Vec<String>,
     /// The verbs and the floor, each as a whole word.
@@ -38,7 +38,7 @@ static WITHIN: LazyLock<Regex> = LazyLock::new(|| {
 
 impl Destructive {
     /// By these words and phrases, and those that always count.
-    pub fn new(listed: &[String]) -> Result<Destructive> {
+    pub(crate) fn new(listed: &[String]) -> Result<Destructive> {
         let lower = listed.iter().map(|text| text.to_lowercase());
         let (phrases, verbs): (Vec<String>, Vec<String>) = lower.partition(|it| it.contains(' '));
         let floor = rows::FLOOR.iter().map(|word| (*word).to_owned());
@@ -49,7 +49,7 @@ impl Destructive {
     }
 
     /// Whether the command, one that it is joined with, or one within it may destroy something.
-    pub fn is_in(&self, line: &str) -> bool {
+    pub(crate) fn is_in(&self, line: &str) -> bool {
         // `r'm'` is `rm` to a shell.
         let bare = line.replace(['\'', '"', '\\'], "");
         MORE.is_match(&bare) || self.is_in_plain(line) || bare != line && self.is_in_plain(&bare)

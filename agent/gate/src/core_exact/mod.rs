@@ -14,7 +14,7 @@ mod command;
 pub mod rows;
 
 /// The tool whose argument is a command line.
-pub const COMMAND: &str = "execute_cli";
+pub(crate) const COMMAND: &str = "execute_cli";
 
 /// Where a call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -3,7 +3,7 @@
 
 /// What is said of a call.
 #[derive(Debug)]
-pub struct Announcement {
+pub(crate) struct Announcement {
     /// For programs.
     pub reason: &'static str,
     /// To be spoken; empty where there is nothing to say.
@@ -14,7 +14,7 @@ pub struct Announcement {
 
 /// Which way a tool goes.
 #[derive(Debug)]
-pub enum ToolRoute {
+pub(crate) enum ToolRoute {
     /// To this machine, always.
     Host(Announcement),
     /// To this machine, unless its path is restricted.
@@ -104,44 +104,46 @@ static TOOLS: &[(&[&str], ToolRoute)] = &[
 ];
 
 /// The way of a tool; `None` when it is unknown.
-pub fn way(tool: &str) -> Option<&'static ToolRoute> {
+pub(crate) fn way(tool: &str) -> Option<&'static ToolRoute> {
     TOOLS.iter().find(|(names, _)| names.contains(&tool)).map(|(_, way)| way)
 }
 
 /// Every name that the policy knows.
-pub fn names() -> impl Iterator<Item = &'static str> {
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     TOOLS.iter().flat_map(|(names, _)| names.iter().copied())
 }
 
 /// The user's word.
-pub const FORCED: Announcement = says("user_override", "You allowed it, so it runs here.");
+pub(crate) const FORCED: Announcement = says("user_override", "You allowed it, so it runs here.");
 /// A file that nobody restricted.
-pub const FILE: Announcement = quiet("file_operation");
+pub(crate) const FILE: Announcement = quiet("file_operation");
 /// A file that lies where nobody should look.
-pub const RESTRICTED_FILE: Announcement =
+pub(crate) const RESTRICTED_FILE: Announcement =
     says("restricted_path", "That file lies in a restricted place.");
 /// A tool that stands nowhere.
-pub const UNKNOWN: Announcement =
+pub(crate) const UNKNOWN: Announcement =
     says("unknown_tool", "I do not know that tool, so it is sandboxed.");
 /// A command without a word.
-pub const EMPTY: Announcement = asks("empty_command", "");
+pub(crate) const EMPTY: Announcement = asks("empty_command", "");
 /// A command that is on the list.
-pub const FORBIDDEN_COMMAND: Announcement =
+pub(crate) const FORBIDDEN_COMMAND: Announcement =
     says("forbidden_command", "That command is forbidden here, so it goes to the sandbox.");
 /// A command that names a restricted path.
-pub const RESTRICTED_PATH: Announcement =
+pub(crate) const RESTRICTED_PATH: Announcement =
     says("restricted_path", "That command names a restricted path, so it goes to the sandbox.");
 /// A command that may destroy something.
-pub const DESTROYS: Announcement =
+pub(crate) const DESTROYS: Announcement =
     asks("destructive_command", "That command may destroy something. Shall I go on?");
 /// Any other command.
-pub const SAFE: Announcement = says("safe", "That command is safe to run here.");
+pub(crate) const SAFE: Announcement = says("safe", "That command is safe to run here.");
 
 /// Beginnings of what is forbidden, unless the configuration has its own.
-pub const FORBIDDEN: [&str; 5] = ["rm -rf /", "mkfs", "dd if=", "format C:", r"del /f /s /q C:\"];
+pub(crate) const FORBIDDEN: [&str; 5] =
+    ["rm -rf /", "mkfs", "dd if=", "format C:", r"del /f /s /q C:\"];
 
 /// Paths that are restricted, unless the configuration has its own.
-pub const RESTRICTED: [&str; 6] = [
+pub(crate) const RESTRICTED: [&str; 6] = [
     "/root",
     "/etc/shadow",
     "/etc/passwd",
@@ -151,7 +153,7 @@ pub const RESTRICTED: [&str; 6] = [
 ];
 
 /// Words and phrases that destroy, unless the configuration has its own.
-pub const DESTRUCTIVE: [&str; 29] = [
+pub(crate) const DESTRUCTIVE: [&str; 29] = [
     "rm",
     "rmdir",
     "del",
@@ -184,7 +186,7 @@ pub const DESTRUCTIVE: [&str; 29] = [
 ];
 
 /// Words that destroy whatever the configuration says.
-pub const FLOOR: [&str; 14] = [
+pub(crate) const FLOOR: [&str; 14] = [
     "remove-item",
     "move-item",
     "stop-process",
@@ -202,4 +204,4 @@ pub const FLOOR: [&str; 14] = [
 ];
 
 /// Commands before a command.
-pub const PREFIXES: [&str; 6] = ["sudo", "env", "nohup", "nice", "time", "doas"];
+pub(crate) const PREFIXES: [&str; 6] = ["sudo", "env", "nohup", "nice", "time", "doas"];

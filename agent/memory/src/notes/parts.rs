@@ -3,7 +3,7 @@
 
 /// A heading and what stands below it, up to the next heading of any level.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Section {
+pub(crate) struct Section {
     /// The headings above it and its own; empty for what stands before the first.
     pub path: Vec<String>,
     /// How many `#`; 0 for what stands before the first heading.
@@ -16,13 +16,13 @@ pub struct Section {
 
 /// A bullet with what is indented below it, or a paragraph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoteEntry {
+pub(crate) struct NoteEntry {
     /// As it stands there, without the newline at its end.
     pub text: String,
 }
 
 /// The sections of a text, one after the other without gaps.
-pub fn sections(text: &str) -> Vec<Section> {
+pub(crate) fn sections(text: &str) -> Vec<Section> {
     let mut found = vec![Section { path: Vec::new(), level: 0, start: 0, end: 0 }];
     let mut open: Vec<(usize, String)> = Vec::new();
     let mut fence = Fence::default();
@@ -45,7 +45,7 @@ pub fn sections(text: &str) -> Vec<Section> {
 
 /// The section of a file that a section of notes belongs to: the one below the same headings, else
 /// the only one with the same heading.
-pub fn same<'a>(known: &'a [Section], wanted: &Section) -> Option<&'a Section> {
+pub(crate) fn same<'a>(known: &'a [Section], wanted: &Section) -> Option<&'a Section> {
     let path = if wanted.level == 0 { super::loose() } else { wanted.path.clone() };
     let mut named = known.iter().filter(|section| section.level > 0);
     if let Some(exact) = named.clone().find(|section| section.path == path) {
@@ -57,13 +57,13 @@ pub fn same<'a>(known: &'a [Section], wanted: &Section) -> Option<&'a Section> {
 }
 
 /// The entries of a text, headings aside.
-pub fn entries(text: &str) -> Vec<NoteEntry> {
+pub(crate) fn entries(text: &str) -> Vec<NoteEntry> {
     sections(text).iter().flat_map(|section| section.entries(text)).collect()
 }
 
 impl Section {
     /// Its entries.
-    pub fn entries(&self, text: &str) -> Vec<NoteEntry> {
+    pub(crate) fn entries(&self, text: &str) -> Vec<NoteEntry> {
         let mut entries: Vec<NoteEntry> = Vec::new();
         let mut fence = Fence::default();
         let mut begin = true;
@@ -92,7 +92,7 @@ impl Section {
     }
 
     /// Where its last line with text ends.
-    pub fn end_of_text(&self, text: &str) -> usize {
+    pub(crate) fn end_of_text(&self, text: &str) -> usize {
         let content = text[self.start..self.end].trim_end();
         let rest = &text[self.start + content.len()..self.end];
         self.start + content.len() + rest.find('\n').map_or(rest.len(), |at| at + 1)
@@ -101,13 +101,13 @@ impl Section {
 
 impl NoteEntry {
     /// Whether both are the same but for white space.
-    pub fn is_same(&self, other: &NoteEntry) -> bool {
+    pub(crate) fn is_same(&self, other: &NoteEntry) -> bool {
         self.text.split_whitespace().eq(other.text.split_whitespace())
     }
 
     /// Whether both say the same in nearly the same words: the words that carry meaning are equal,
     /// or differ in a letter here and there while names, numbers and negations are equal.
-    pub fn is_near(&self, other: &NoteEntry) -> bool {
+    pub(crate) fn is_near(&self, other: &NoteEntry) -> bool {
         let (ours, theirs) = (self.words(), other.words());
         if ours.is_empty() || theirs.is_empty() {
             return self.is_same(other);
@@ -121,7 +121,7 @@ impl NoteEntry {
     }
 
     /// Whether it is an item of a list.
-    pub fn is_bullet(&self) -> bool {
+    pub(crate) fn is_bullet(&self) -> bool {
         is_bullet(&self.text)
     }
 
@@ -160,7 +160,7 @@ fn telling(words: &[String]) -> Vec<&String> {
 }
 
 /// A heading without its marks: white space and case do not count.
-pub fn normal(heading: &str) -> String {
+pub(crate) fn normal(heading: &str) -> String {
     let words: Vec<&str> = heading.trim().trim_end_matches('#').split_whitespace().collect();
     words.join(" ").to_lowercase()
 }

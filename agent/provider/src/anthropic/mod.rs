@@ -40,12 +40,12 @@ impl WireFormat for MessagesWire {
 }
 
 /// The least that must be left for the answer beside the thought.
-pub const BESIDE_THOUGHT: u64 = 1024;
+pub(crate) const BESIDE_THOUGHT: u64 = 1024;
 
 /// The words that ask a model of Anthropic to think, on whatever wire; `None` where that cannot
 /// be: there is no room for the budget, or the turn was begun without thought, by another model
 /// perhaps, and the service wants to see the thought that led to the calls.
-pub fn thinking(
+pub(crate) fn thinking(
     budget: u32,
     request: &ChatRequest<'_>,
     is_ours: impl Fn(&Value) -> bool,

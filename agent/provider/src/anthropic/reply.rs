@@ -12,7 +12,7 @@ use crate::{http_error, sse};
 
 /// A reply on its way.
 #[derive(Debug)]
-pub struct MessagesDecoder {
+pub(crate) struct MessagesDecoder {
     ids: CallIds,
     blocks: Vec<Open>,
     usage: Usage,
@@ -100,7 +100,7 @@ impl ReplyDecoder for MessagesDecoder {
 
 impl MessagesDecoder {
     /// A reader that gives ids to calls which have none of their own.
-    pub fn new(ids: CallIds) -> MessagesDecoder {
+    pub(crate) fn new(ids: CallIds) -> MessagesDecoder {
         let (blocks, usage) = (Vec::new(), Usage::default());
         MessagesDecoder { ids, blocks, usage, stop: None, paused: false, over: false }
     }

@@ -12,7 +12,7 @@ use crate::tool_args::{plain_id, sendable};
 use super::{MessagesWire, thinking};
 
 /// The body of a request.
-pub fn body(wire: &MessagesWire, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
+pub(crate) fn body(wire: &MessagesWire, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
     let mark = mark(wire.cache);
     let mut body = json!({"model": facts.model, "max_tokens": request.max_output});
     if !request.system.trim().is_empty() {

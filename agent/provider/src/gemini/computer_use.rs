@@ -28,22 +28,22 @@ const OWN: [&str; 13] = [
 ];
 
 /// Whether the model uses a computer, and is offered to.
-pub fn is_meant(facts: &ProviderFacts, tools: &[ToolDefinition]) -> bool {
+pub(crate) fn is_meant(facts: &ProviderFacts, tools: &[ToolDefinition]) -> bool {
     facts.model.contains(MODEL) && tools.iter().any(|tool| is_own(&tool.name))
 }
 
 /// Whether it brings this function along.
-pub fn is_own(name: &str) -> bool {
+pub(crate) fn is_own(name: &str) -> bool {
     OWN.contains(&name)
 }
 
 /// The tool that stands for all of its functions.
-pub fn tool() -> Value {
+pub(crate) fn tool() -> Value {
     json!({ "computerUse": { "environment": "ENVIRONMENT_BROWSER" } })
 }
 
 /// An answer: an object, and the pictures inside it.
-pub fn response(result: &ToolResult) -> Value {
+pub(crate) fn response(result: &ToolResult) -> Value {
     let told: Value = serde_json::from_str(&result.text).unwrap_or_default();
     let told = if told.is_object() { told } else { json!({ "output": result.text }) };
     let mut response = json!({ "name": result.name, "response": told });

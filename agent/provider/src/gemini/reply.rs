@@ -12,7 +12,7 @@ use crate::{http_error, sse};
 
 /// A reply on its way.
 #[derive(Debug)]
-pub struct GeminiDecoder {
+pub(crate) struct GeminiDecoder {
     ids: CallIds,
     parts: Vec<ContentPart>,
     usage: Usage,
@@ -59,7 +59,7 @@ impl ReplyDecoder for GeminiDecoder {
 
 impl GeminiDecoder {
     /// A reader that gives ids to calls, which have none here.
-    pub fn new(ids: CallIds) -> GeminiDecoder {
+    pub(crate) fn new(ids: CallIds) -> GeminiDecoder {
         GeminiDecoder { ids, parts: Vec::new(), usage: Usage::default(), finish: None }
     }
 

@@ -13,7 +13,7 @@ use super::{GeminiWire, computer_use};
 
 /// The body of a request; the model stands in the address.
 /// A model that uses a computer has functions of its own.
-pub fn body(wire: &GeminiWire, request: &ChatRequest<'_>, uses_computer: bool) -> Value {
+pub(crate) fn body(wire: &GeminiWire, request: &ChatRequest<'_>, uses_computer: bool) -> Value {
     let sound = sound(request.messages);
     let contents: Vec<Value> = sound.iter().map(|it| content(it, uses_computer)).collect();
     let mut body = json!({ "contents": contents });

@@ -38,14 +38,14 @@ pub struct DatabricksWorkspace {
 
 impl DatabricksWorkspace {
     /// What makes a new login.
-    pub fn command(&self) -> String {
+    pub(crate) fn command(&self) -> String {
         let (kind, name) = self.reference.split_once('.').unwrap_or((&self.reference, ""));
         format!("g3 login {kind} {name}").trim_end().to_owned()
     }
 }
 
 /// A login in use. Dropping it waits for its renewals: g3 ends by dropping what it works with.
-pub struct OauthLogin {
+pub(crate) struct OauthLogin {
     inner: Arc<Inner>,
     /// Each closes when its renewal is over.
     under_way: Mutex<Vec<Receiver<()>>>,
@@ -62,7 +62,7 @@ struct Inner {
 
 impl OauthLogin {
     /// The login that was made for a workspace; none is a failure that says how to make one.
-    pub fn of(workspace: DatabricksWorkspace) -> Result<OauthLogin, Failure> {
+    pub(crate) fn of(workspace: DatabricksWorkspace) -> Result<OauthLogin, Failure> {
         let store = TokenStore::of(&workspace.host)?;
         let Some(tokens) = store.read()? else {
             return Err(Failure::usage(format!("no login for {}", workspace.host))
@@ -75,7 +75,7 @@ impl OauthLogin {
     }
 
     /// A token to ask with.
-    pub async fn token(&self) -> Result<Secret, ProviderError> {
+    pub(crate) async fn token(&self) -> Result<Secret, ProviderError> {
         let held = self.inner.held();
         if self.inner.lasts(&held) {
             return Ok(held.access);
@@ -86,7 +86,7 @@ impl OauthLogin {
     /// Another token than the one that was refused or ran out. A renewal that has begun goes on
     /// when the question is cancelled and when g3 ends, on a thread of its own: the service takes
     /// the old token for renewal back, so what it gave for it must not be lost.
-    pub async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
+    pub(crate) async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
         let (inner, stale) = (Arc::clone(&self.inner), stale.clone());
         let (tell, told) = tokio::sync::oneshot::channel();
         let (open, closes) = channel::<()>();
@@ -109,7 +109,7 @@ impl OauthLogin {
     }
 
     /// Text without the tokens, for messages.
-    pub fn without_tokens(&self, text: &str) -> String {
+    pub(crate) fn without_tokens(&self, text: &str) -> String {
         let held = self.inner.held();
         let secrets = [Some(&held.access), held.refresh.as_ref()];
         let secrets = secrets.into_iter().flatten().filter(|secret| secret.reveal().len() >= 4);

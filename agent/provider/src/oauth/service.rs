@@ -20,7 +20,7 @@ use crate::error::{ProviderError, Refusal};
 use crate::http;
 
 /// The public client that every workspace knows; it has no secret.
-pub const CLIENT: &str = "databricks-cli";
+pub(crate) const CLIENT: &str = "databricks-cli";
 const SCOPES: [&str; 2] = ["all-apis", "offline_access"];
 /// Where a workspace tells its addresses (RFC 8414).
 const ADDRESSES: &str = "/oidc/.well-known/oauth-authorization-server";
@@ -28,13 +28,13 @@ const ADDRESSES: &str = "/oidc/.well-known/oauth-authorization-server";
 type Client = BasicClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointSet>;
 
 /// The sign-in service of a workspace.
-pub struct SignInService {
+pub(crate) struct SignInService {
     client: Client,
     allow_http: bool,
 }
 
 /// A sign-in that waits for its code.
-pub struct PendingSignIn {
+pub(crate) struct PendingSignIn {
     /// What the user opens.
     pub url: String,
     /// What the answer must carry.
@@ -50,7 +50,7 @@ struct Addresses {
 
 impl SignInService {
     /// Asks a workspace for its sign-in service.
-    pub async fn of(host: &str, allow_http: bool) -> Result<SignInService, ProviderError> {
+    pub(crate) async fn of(host: &str, allow_http: bool) -> Result<SignInService, ProviderError> {
         let uri = format!("{host}{ADDRESSES}");
         let no = |why: String| -> ProviderError {
             Refusal::new(format!("{host} offers no sign-in: {why}"))
@@ -77,7 +77,7 @@ impl SignInService {
     }
 
     /// Begins a sign-in whose answer comes to `redirect`.
-    pub fn begin(&mut self, redirect: &str) -> Result<PendingSignIn, ProviderError> {
+    pub(crate) fn begin(&mut self, redirect: &str) -> Result<PendingSignIn, ProviderError> {
         let redirect = RedirectUrl::new(redirect.to_owned())
             .map_err(|why| ProviderError::rejected(why.to_string()))?;
         self.client = self.client.clone().set_redirect_uri(redirect);
@@ -92,7 +92,7 @@ impl SignInService {
     }
 
     /// The tokens for the code that a sign-in gave.
-    pub async fn finish(
+    pub(crate) async fn finish(
         &self,
         begun: PendingSignIn,
         code: String,
@@ -110,7 +110,7 @@ impl SignInService {
     }
 
     /// New tokens for the one that is there for it.
-    pub async fn renew(
+    pub(crate) async fn renew(
         &self,
         refresh: &Secret,
         now: Timestamp,

@@ -21,7 +21,7 @@ const ROOM: usize = 32 << 10;
 
 /// What a service gave us.
 #[derive(Clone, Debug)]
-pub struct OauthTokens {
+pub(crate) struct OauthTokens {
     /// Goes with every question.
     pub access: Secret,
     /// Gets the next one.
@@ -59,7 +59,7 @@ impl TokenStore {
     }
 
     /// As [`Store::of`], in this directory.
-    pub fn below(directory: &Path, host: &str) -> TokenStore {
+    fn below(directory: &Path, host: &str) -> TokenStore {
         let mut name = String::with_capacity(64);
         for byte in Sha256::digest(format!("{host}\n{CLIENT}")) {
             name.push_str(&format!("{byte:02x}"));
@@ -68,12 +68,12 @@ impl TokenStore {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.file
     }
 
     /// The login; `None` when there is none. One that others can read is refused.
-    pub fn read(&self) -> Result<Option<OauthTokens>> {
+    pub(crate) fn read(&self) -> Result<Option<OauthTokens>> {
         let what = || format!("cannot read the login in {}", self.file.display());
         let meta = match fs::symlink_metadata(&self.file) {
             Ok(meta) => meta,
@@ -96,7 +96,7 @@ impl TokenStore {
     }
 
     /// Waits until nobody else changes the login.
-    pub fn locked(&self) -> Result<Lock> {
+    pub(crate) fn locked(&self) -> Result<Lock> {
         let what = || format!("cannot use {}", self.file.display());
         let directory = self.file.parent().unwrap_or(Path::new("/"));
         DirBuilder::new().recursive(true).mode(0o700).create(directory).or_fail(what)?;
@@ -110,18 +110,18 @@ impl TokenStore {
 
     /// Takes the place of the next login, before the service is asked for it: a token that was
     /// used for a renewal is worth nothing any more, so what comes back must find room.
-    pub fn place(&self, _held: &Lock) -> Result<Reserved> {
+    pub(crate) fn place(&self, _held: &Lock) -> Result<Reserved> {
         let place = Reserved::beside(&self.file, ROOM);
         place.or_fail(|| format!("cannot write the login to {}", self.file.display()))
     }
 
     /// Replaces the login.
-    pub fn write(&self, tokens: &OauthTokens, held: &Lock) -> Result<()> {
+    pub(crate) fn write(&self, tokens: &OauthTokens, held: &Lock) -> Result<()> {
         self.fill(self.place(held)?, tokens)
     }
 
     /// Replaces the login, in the place that was taken for it.
-    pub fn fill(&self, place: Reserved, tokens: &OauthTokens) -> Result<()> {
+    pub(crate) fn fill(&self, place: Reserved, tokens: &OauthTokens) -> Result<()> {
         let content = Content {
             schema: 1,
             host: self.host.clone(),

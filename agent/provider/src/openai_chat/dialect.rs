@@ -18,7 +18,7 @@ pub enum ChatService {
 
 /// What a service does in its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dialect {
+pub(crate) struct Dialect {
     /// The key that limits a reply.
     pub limit: &'static str,
     /// Whether a key ties the requests of a conversation to one cache.
@@ -34,7 +34,7 @@ pub struct Dialect {
 
 /// Which ids of calls a service takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallIdFormat {
+pub(crate) enum CallIdFormat {
     /// Those it made itself, whatever they look like; it may want them back as they were.
     AsMade,
     /// Short ones of letters and digits, whoever made them.
@@ -43,7 +43,7 @@ pub enum CallIdFormat {
 
 impl CallIdFormat {
     /// The id as it is sent.
-    pub fn sent(self, id: &str) -> String {
+    pub(crate) fn sent(self, id: &str) -> String {
         match self {
             CallIdFormat::AsMade => id.to_owned(),
             CallIdFormat::Plain => plain_id(id),
@@ -65,7 +65,7 @@ const DATABRICKS_CLAUDE: Dialect = Dialect { cache_marks: true, ..DATABRICKS };
 
 impl ChatService {
     /// Its way.
-    pub fn dialect(self) -> Dialect {
+    pub(crate) fn dialect(self) -> Dialect {
         match self {
             ChatService::Openai => OPENAI,
             ChatService::Databricks => DATABRICKS,

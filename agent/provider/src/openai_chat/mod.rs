@@ -18,7 +18,7 @@ use crate::provider::{ChatRequest, ProviderFacts};
 use crate::tool_args::CallIds;
 
 /// The host of OpenAI's own service, which knows keys that others refuse.
-pub const OPENAI_HOST: &str = "api.openai.com";
+pub(crate) const OPENAI_HOST: &str = "api.openai.com";
 
 /// The chat completions wire.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl ServerQuirks {
     }
 
     /// Whether a key may be sent.
-    pub fn takes(&self, key: &str) -> bool {
+    pub(crate) fn takes(&self, key: &str) -> bool {
         let refused = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         !self.flags().iter().any(|(name, flag)| *name == key && refused(flag))
     }

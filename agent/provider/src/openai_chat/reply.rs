@@ -19,7 +19,7 @@ const BROKEN: [&str; 4] = ["error", "insufficient_system_resource", "network_err
 
 /// A reply on its way.
 #[derive(Debug)]
-pub struct ChatDecoder {
+pub(crate) struct ChatDecoder {
     ids: CallIds,
     pieces: Vec<DeltaPart>,
     /// The greatest index of a call so far.
@@ -126,7 +126,7 @@ impl DeltaPart {
 
 impl ChatDecoder {
     /// A reader that gives ids to calls which have none of their own.
-    pub fn new(ids: CallIds) -> ChatDecoder {
+    pub(crate) fn new(ids: CallIds) -> ChatDecoder {
         let (pieces, details) = (Vec::new(), Vec::new());
         let usage = Usage::default();
         ChatDecoder { ids, pieces, last_index: None, details, usage, finish: None, over: false }

@@ -12,7 +12,7 @@ use super::dialect::{CallIdFormat, Dialect};
 use super::{ChatWire, ReasoningEffort};
 
 /// The body of a request.
-pub fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
+pub(crate) fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
     let dialect = wire.service.dialect();
     let mut messages = Vec::new();
     if !request.system.trim().is_empty() {

@@ -36,7 +36,7 @@ impl ResponsesWire {
 
     /// Sets how much the model thinks.
     #[must_use]
-    pub fn thinking(mut self, effort: Option<String>) -> ResponsesWire {
+    pub(crate) fn thinking(mut self, effort: Option<String>) -> ResponsesWire {
         self.effort = effort;
         self
     }

@@ -15,7 +15,7 @@ use crate::{http_error, sse};
 
 /// A reply on its way.
 #[derive(Debug)]
-pub struct ResponsesDecoder {
+pub(crate) struct ResponsesDecoder {
     ids: CallIds,
     /// By their place in the reply.
     items: BTreeMap<u64, Item>,
@@ -80,7 +80,7 @@ impl ReplyDecoder for ResponsesDecoder {
 
 impl ResponsesDecoder {
     /// A reader that gives ids to calls which have none of their own.
-    pub fn new(ids: CallIds) -> ResponsesDecoder {
+    pub(crate) fn new(ids: CallIds) -> ResponsesDecoder {
         ResponsesDecoder { ids, items: BTreeMap::new(), usage: Usage::default(), end: None }
     }
 

@@ -10,7 +10,11 @@ use crate::tool_args::{plain_id, sendable};
 use super::ResponsesWire;
 
 /// The body of a request.
-pub fn body(wire: &ResponsesWire, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
+pub(crate) fn body(
+    wire: &ResponsesWire,
+    request: &ChatRequest<'_>,
+    facts: &ProviderFacts,
+) -> Value {
     let mut input = Vec::new();
     for message in sound(request.messages) {
         match message.role {

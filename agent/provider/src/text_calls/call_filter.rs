@@ -8,7 +8,7 @@ use super::forms::FoundCall;
 
 /// A piece of what the model said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum TextPiece {
+pub(crate) enum TextPiece {
     /// Words.
     Text(String),
     /// Thought, from a `<think>` at the beginning.
@@ -19,7 +19,7 @@ pub enum TextPiece {
 
 /// Takes what was found, gives pieces.
 #[derive(Debug, Default)]
-pub struct CallFilter {
+pub(crate) struct CallFilter {
     spaces: String,
     ready: Vec<TextPiece>,
     /// Fenced calls that nothing has followed so far.
@@ -39,17 +39,17 @@ struct Fenced {
 
 impl CallFilter {
     /// Whether anything but spaces and thought came.
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.begun
     }
 
     /// The pieces that are certain.
-    pub fn take(&mut self) -> Vec<TextPiece> {
+    pub(crate) fn take(&mut self) -> Vec<TextPiece> {
         std::mem::take(&mut self.ready)
     }
 
     /// Nothing more comes: fenced calls count now, unless they are quotations.
-    pub fn finish(&mut self, is_quotation: &dyn Fn(&FoundCall) -> bool) -> Vec<TextPiece> {
+    pub(crate) fn finish(&mut self, is_quotation: &dyn Fn(&FoundCall) -> bool) -> Vec<TextPiece> {
         for fenced in std::mem::take(&mut self.held) {
             if fenced.calls.iter().any(is_quotation) {
                 self.ready.push(fenced.shown());
@@ -61,7 +61,7 @@ impl CallFilter {
     }
 
     /// Words. Spaces wait until words follow them.
-    pub fn words(&mut self, text: &str) {
+    pub(crate) fn words(&mut self, text: &str) {
         self.spaces.push_str(text);
         let words = self.spaces.trim_end().len();
         if words > 0 {
@@ -74,13 +74,13 @@ impl CallFilter {
     }
 
     /// Thought; it stands before everything else.
-    pub fn thought(&mut self, text: String) {
+    pub(crate) fn thought(&mut self, text: String) {
         self.begun = true;
         self.ready.push(TextPiece::Thought(text));
     }
 
     /// A call outside of fences: those inside were examples.
-    pub fn call(&mut self, call: FoundCall) {
+    pub(crate) fn call(&mut self, call: FoundCall) {
         self.found_outside = true;
         self.begun = true;
         self.show_held();
@@ -89,7 +89,7 @@ impl CallFilter {
     }
 
     /// Calls in a fence.
-    pub fn fenced(&mut self, calls: Vec<FoundCall>, source: String) {
+    pub(crate) fn fenced(&mut self, calls: Vec<FoundCall>, source: String) {
         if self.found_outside {
             return self.words(&source);
         }

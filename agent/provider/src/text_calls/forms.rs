@@ -6,11 +6,11 @@ use super::lenient::{self, ObjectEnd};
 use crate::tool_args;
 
 /// What opens and closes a code block.
-pub const FENCE: &str = "```";
+pub(crate) const FENCE: &str = "```";
 
 /// A call as found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FoundCall {
+pub(crate) struct FoundCall {
     /// The tool.
     pub name: String,
     /// The arguments; `None` when they are broken.
@@ -20,7 +20,7 @@ pub struct FoundCall {
 }
 
 /// What a code fence holds.
-pub enum FenceContent {
+pub(crate) enum FenceContent {
     /// More must come before it can be told.
     Wait,
     /// Something else than calls.
@@ -30,7 +30,7 @@ pub enum FenceContent {
 }
 
 /// A call in a block: any name, so that a wrong one can be answered.
-pub fn named_call(text: &str) -> Option<FoundCall> {
+pub(crate) fn named_call(text: &str) -> Option<FoundCall> {
     let source = text.to_owned();
     match lenient::parse(text).and_then(|value| call_of(&value)) {
         Some((name, args)) => Some(FoundCall { name, args: args.or(Some(Map::new())), source }),
@@ -42,14 +42,19 @@ pub fn named_call(text: &str) -> Option<FoundCall> {
 }
 
 /// A call of one of these tools, with its arguments given.
-pub fn known_call(text: &str, tools: &[String]) -> Option<FoundCall> {
+pub(crate) fn known_call(text: &str, tools: &[String]) -> Option<FoundCall> {
     let (name, args) = lenient::parse(text).and_then(|value| call_of(&value))?;
     let source = text.to_owned();
     tools.contains(&name).then_some(FoundCall { name, args: Some(args?), source })
 }
 
 /// What a fence holds whose content begins at `start`.
-pub fn fenced_calls(text: &str, start: usize, tools: &[String], ended: bool) -> FenceContent {
+pub(crate) fn fenced_calls(
+    text: &str,
+    start: usize,
+    tools: &[String],
+    ended: bool,
+) -> FenceContent {
     let unsure = || if ended { FenceContent::Other } else { FenceContent::Wait };
     let mut calls = Vec::new();
     let mut at = start;
@@ -75,7 +80,7 @@ pub fn fenced_calls(text: &str, start: usize, tools: &[String], ended: bool) -> 
 }
 
 /// Whether an object's first key is that of a call; `None` while it cannot be told.
-pub fn begins_like_a_call(text: &str) -> Option<bool> {
+pub(crate) fn begins_like_a_call(text: &str) -> Option<bool> {
     let Some(inside) = text.strip_prefix('{') else { return Some(false) };
     let inside = inside.trim_start();
     let keys = ["\"tool\"", "\"name\""];

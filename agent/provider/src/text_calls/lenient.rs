@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Where an object ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObjectEnd {
+pub(crate) enum ObjectEnd {
     /// After this many bytes.
     Complete(usize),
     /// The closing tag stands at this byte, outside every string, before the object is closed.
@@ -18,7 +18,7 @@ pub enum ObjectEnd {
 }
 
 /// Scans text that begins with `{`; `tag` ends it early.
-pub fn scan(text: &str, tag: Option<&str>) -> ObjectEnd {
+pub(crate) fn scan(text: &str, tag: Option<&str>) -> ObjectEnd {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -44,7 +44,7 @@ pub fn scan(text: &str, tag: Option<&str>) -> ObjectEnd {
 
 /// Parses text; mends, in this order, raw control characters in strings, single quotes, and
 /// missing brackets at the end.
-pub fn parse(text: &str) -> Option<Value> {
+pub(crate) fn parse(text: &str) -> Option<Value> {
     let escaped = escape_controls(text);
     let strict = || serde_json::from_str(text).ok();
     let with_escapes = || serde_json::from_str(&escaped).ok();
@@ -54,7 +54,7 @@ pub fn parse(text: &str) -> Option<Value> {
 }
 
 /// The name in the head of a call whose JSON is broken.
-pub fn name_in(text: &str) -> Option<&str> {
+pub(crate) fn name_in(text: &str) -> Option<&str> {
     ["\"name\"", "\"tool\""].iter().find_map(|key| {
         let after = text.split_once(key)?.1.trim_start().strip_prefix(':')?.trim_start();
         let name = after.strip_prefix('"')?.split_once('"')?.0;

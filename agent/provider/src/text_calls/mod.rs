@@ -26,13 +26,13 @@ use forms::FoundCall;
 use parse::TextCallParser;
 
 /// A provider whose model gets its tools as text.
-pub struct TextCalls {
+pub(crate) struct TextCalls {
     inner: Box<dyn Provider>,
 }
 
 impl TextCalls {
     /// Puts text calls before a provider.
-    pub fn new(inner: Box<dyn Provider>) -> TextCalls {
+    pub(crate) fn new(inner: Box<dyn Provider>) -> TextCalls {
         TextCalls { inner }
     }
 }
@@ -123,7 +123,7 @@ fn tool_call(call: FoundCall, id: String) -> ToolCall {
 }
 
 /// The system prompt with the tools.
-pub fn system(prompt: &str, tools: &[ToolDefinition]) -> String {
+fn system(prompt: &str, tools: &[ToolDefinition]) -> String {
     if tools.is_empty() {
         return prompt.to_owned();
     }

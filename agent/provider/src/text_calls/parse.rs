@@ -25,7 +25,7 @@ const MOST_FILLER: usize = 80;
 
 /// Takes words, gives pieces.
 #[derive(Debug)]
-pub struct TextCallParser {
+pub(crate) struct TextCallParser {
     tools: Vec<String>,
     buffer: String,
     place: ParseState,
@@ -53,7 +53,7 @@ enum Look {
 
 impl TextCallParser {
     /// A parser for a reply; the JSON forms count only for these tools.
-    pub fn new(tools: impl IntoIterator<Item = String>) -> TextCallParser {
+    pub(crate) fn new(tools: impl IntoIterator<Item = String>) -> TextCallParser {
         TextCallParser {
             tools: tools.into_iter().collect(),
             buffer: String::new(),
@@ -63,7 +63,7 @@ impl TextCallParser {
     }
 
     /// Takes the next words; gives the pieces that are certain.
-    pub fn push(&mut self, more: &str) -> Vec<TextPiece> {
+    pub(crate) fn push(&mut self, more: &str) -> Vec<TextPiece> {
         self.buffer.push_str(more);
         while self.step(false) {}
         self.out.take()
@@ -71,7 +71,7 @@ impl TextCallParser {
 
     /// The reply is over; gives the rest. Spaces before a call and at the end are left out. Fenced
     /// calls that are quotations stay words.
-    pub fn end(&mut self, is_quotation: &dyn Fn(&FoundCall) -> bool) -> Vec<TextPiece> {
+    pub(crate) fn end(&mut self, is_quotation: &dyn Fn(&FoundCall) -> bool) -> Vec<TextPiece> {
         while self.step(true) {}
         self.out.finish(is_quotation)
     }

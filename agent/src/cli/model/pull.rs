@@ -24,7 +24,7 @@ const STILL: Duration = Duration::from_secs(30);
 const RESUMES: u32 = 3;
 
 /// What is to be fetched, and where it goes.
-pub struct Download<'a> {
+pub(crate) struct Download<'a> {
     /// Its address.
     pub url: &'a str,
     /// What it must hash to, in hex.
@@ -36,7 +36,7 @@ pub struct Download<'a> {
 }
 
 /// Fetches a file.
-pub async fn fetch(wanted: &Download<'_>) -> Result<()> {
+pub(crate) async fn fetch(wanted: &Download<'_>) -> Result<()> {
     let half = beside(wanted.target, ".part");
     let locked = Lock::try_take(&beside(wanted.target, ".lock"));
     let Some(_lock) = locked.or_fail(|| cannot(wanted))? else {
@@ -150,7 +150,7 @@ fn check(wanted: &Download<'_>, half: &Path) -> Result<()> {
 }
 
 /// The SHA-256 of a file, in hex.
-pub fn sha256(path: &Path) -> io::Result<String> {
+pub(crate) fn sha256(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut file = File::open(path)?;
     let mut buffer = vec![0; 1 << 20];

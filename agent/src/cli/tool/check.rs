@@ -19,7 +19,7 @@ use tools::services::Toolset;
 
 /// `g3 tool check`.
 #[derive(Debug, Args)]
-pub struct CheckArgs {
+pub(crate) struct CheckArgs {
     #[command(flatten)]
     call: CallArgs,
     /// Policy to apply [default: the configured one]
@@ -51,7 +51,7 @@ struct CheckReport {
 }
 
 /// Judges a call; gives the exit code.
-pub fn run(args: &CheckArgs, toolset: &'static dyn Toolset) -> Result<u8> {
+pub(crate) fn run(args: &CheckArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     let text = given(&args.call.args)?;
     let (cwd, config) = loaded(args.call.cwd.as_deref())?;
     let policy = match args.policy {

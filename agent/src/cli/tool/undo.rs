@@ -12,7 +12,7 @@ use tools::undo::{self, Backup};
 
 /// `g3 tool undo`.
 #[derive(Debug, Args)]
-pub struct UndoArgs {
+pub(crate) struct UndoArgs {
     /// Working directory of the tool
     #[arg(long)]
     cwd: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub struct UndoArgs {
 }
 
 /// Takes the last write back, or lists all.
-pub fn run(args: &UndoArgs) -> Result<()> {
+pub(crate) fn run(args: &UndoArgs) -> Result<()> {
     let state = state_dir(&directory(args.cwd.as_deref())?, args.session.as_deref())?;
     if args.list {
         let kept = undo::list(&state).or_fail(|| "cannot read what tools wrote")?;

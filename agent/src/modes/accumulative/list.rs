@@ -14,7 +14,7 @@ const HEADING: &str = "# Project Requirements\n\n";
 
 /// The list.
 #[derive(Debug)]
-pub struct RequirementList {
+pub(crate) struct RequirementList {
     cwd: PathBuf,
     /// As the file was seen last.
     known: String,
@@ -24,7 +24,7 @@ pub struct RequirementList {
 
 impl RequirementList {
     /// The list of a working directory.
-    pub fn open(cwd: &Path) -> Result<RequirementList> {
+    pub(crate) fn open(cwd: &Path) -> Result<RequirementList> {
         refuse_links(cwd)?;
         let mut list =
             RequirementList { cwd: cwd.to_owned(), known: String::new(), pending: Vec::new() };
@@ -40,12 +40,12 @@ impl RequirementList {
     }
 
     /// The file.
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.cwd.join(".g3/requirements.md")
     }
 
     /// Adds a requirement. An error means that it is not in the file; in the list it is.
-    pub fn add(&mut self, text: &str) -> Result<()> {
+    pub(crate) fn add(&mut self, text: &str) -> Result<()> {
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         // The file may have been edited since.
         let looked = self.look();
@@ -63,7 +63,7 @@ impl RequirementList {
     }
 
     /// Each requirement: its id, and its words.
-    pub fn items(&self) -> Vec<(String, String)> {
+    pub(crate) fn items(&self) -> Vec<(String, String)> {
         let whole = self.whole();
         let all = if whole.trim() == HEADING.trim() {
             Vec::new()
@@ -74,7 +74,7 @@ impl RequirementList {
     }
 
     /// The text for a run: all requirements, the newest marked.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let newest = self.items().pop().map(|(id, _)| {
             format!("\n{id} is the newest: this run is for it. The others must hold too.\n")
         });

@@ -7,14 +7,14 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 /// Reads lines on a thread of its own, so that signals are heard meanwhile.
-pub struct LinePrompt {
+pub(crate) struct LinePrompt {
     editor: DefaultEditor,
     history: Option<PathBuf>,
 }
 
 impl LinePrompt {
     /// A prompt with the history of `~/.g3/requirements_history`.
-    pub fn open() -> Result<LinePrompt> {
+    pub(crate) fn open() -> Result<LinePrompt> {
         let mut editor = DefaultEditor::new().or_fail(|| "cannot open the terminal")?;
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let history = home.map(|home| home.join(".g3/requirements_history"));
@@ -26,7 +26,7 @@ impl LinePrompt {
     }
 
     /// One line, empty after Ctrl-C; `None` at the end. Gives the prompt back with it.
-    pub async fn read(mut self) -> Result<(LinePrompt, Option<String>)> {
+    pub(crate) async fn read(mut self) -> Result<(LinePrompt, Option<String>)> {
         let reading = tokio::task::spawn_blocking(move || {
             let line = self.editor.readline("requirement> ");
             (self, line)

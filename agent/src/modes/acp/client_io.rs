@@ -24,7 +24,7 @@ const OUTPUT: u64 = 1 << 20;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The editor behind a session.
-pub struct EditorIo {
+pub(crate) struct EditorIo {
     client: ConnectionTo<Client>,
     session: SessionName,
     able: ClientCapabilities,
@@ -32,7 +32,7 @@ pub struct EditorIo {
 
 impl EditorIo {
     /// What this editor offers to this session.
-    pub fn new(
+    pub(crate) fn new(
         client: ConnectionTo<Client>,
         session: SessionName,
         able: ClientCapabilities,

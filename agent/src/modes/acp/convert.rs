@@ -19,7 +19,7 @@ use gate::permission_mode::PermissionMode;
 use provider::message::{ContentPart, Image, Message, MessageRole};
 
 /// The user's message.
-pub fn message(blocks: Vec<ContentBlock>) -> Message {
+pub(crate) fn message(blocks: Vec<ContentBlock>) -> Message {
     Message { role: MessageRole::User, parts: blocks.into_iter().filter_map(part).collect() }
 }
 
@@ -44,7 +44,7 @@ fn part(block: ContentBlock) -> Option<ContentPart> {
 
 /// A server that the editor names, as the configuration would have it; `None` for a kind that was
 /// not offered.
-pub fn server(server: McpServer) -> Option<(String, Definition)> {
+pub(crate) fn server(server: McpServer) -> Option<(String, Definition)> {
     match server {
         McpServer::Stdio(it) => {
             let program = it.command.to_string_lossy().into_owned();
@@ -62,7 +62,7 @@ pub fn server(server: McpServer) -> Option<(String, Definition)> {
 }
 
 /// The update for an event, where the protocol has one.
-pub fn update(what: &EventKind, cwd: &Path) -> Option<SessionUpdate> {
+pub(crate) fn update(what: &EventKind, cwd: &Path) -> Option<SessionUpdate> {
     Some(match what {
         EventKind::Text { text } => SessionUpdate::AgentMessageChunk(chunk(text)),
         EventKind::Reasoning { text } => SessionUpdate::AgentThoughtChunk(chunk(text)),
@@ -99,7 +99,7 @@ pub fn update(what: &EventKind, cwd: &Path) -> Option<SessionUpdate> {
 }
 
 /// A session as it is listed.
-pub fn listed(cwd: &Path, id: &base::id::Id) -> SessionInfo {
+pub(crate) fn listed(cwd: &Path, id: &base::id::Id) -> SessionInfo {
     let dir = session::sessions_dir(cwd).join(id.as_str());
     let seen = SessionSnapshot::read(&dir, id.as_str());
     let title = seen.task.lines().next().unwrap_or_default();
@@ -109,7 +109,7 @@ pub fn listed(cwd: &Path, id: &base::id::Id) -> SessionInfo {
 }
 
 /// A conversation as the updates that a client would have seen.
-pub fn history(messages: &[Message]) -> Vec<SessionUpdate> {
+pub(crate) fn history(messages: &[Message]) -> Vec<SessionUpdate> {
     let mut updates = Vec::new();
     for message in messages {
         for part in &message.parts {
@@ -148,7 +148,7 @@ fn chunk(text: &str) -> ContentChunk {
 }
 
 /// What a question would do in detail, as a code block: a unified diff is highlighted as one.
-pub fn details(details: &str) -> ToolCallContent {
+pub(crate) fn details(details: &str) -> ToolCallContent {
     let language = if details.starts_with("--- ") { "diff" } else { "" };
     let mut text = String::new();
     export::fenced(&mut text, language, details);

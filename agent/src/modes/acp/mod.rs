@@ -44,7 +44,7 @@ use provider::off_loop;
 use updates::{AcpAsker, UpdateSink};
 
 /// Makes the settings for a session's directory.
-pub type SettingsFor = dyn Fn(&Path) -> Result<AgentSettings> + Send + Sync;
+pub(crate) type SettingsFor = dyn Fn(&Path) -> Result<AgentSettings> + Send + Sync;
 
 /// The sessions of this process.
 struct Host {
@@ -72,7 +72,7 @@ type Entered = (Arc<OpenSession>, OwnedMutexGuard<AgentSession>, CancellationTok
 
 /// Serves until stdin ends, or a signal comes. With terms of rounds, player and coach carry the
 /// prompts out.
-pub async fn run(settings: Box<SettingsFor>, rounds: Option<RunTerms>) -> Result<()> {
+pub(crate) async fn run(settings: Box<SettingsFor>, rounds: Option<RunTerms>) -> Result<()> {
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
     let (open, changing, able) = (Mutex::default(), Mutex::default(), Mutex::default());

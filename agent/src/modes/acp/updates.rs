@@ -34,10 +34,10 @@ struct OwnEvent {
 const META: &str = "g3";
 
 /// A session's id, known as soon as its first event was told.
-pub type SessionName = Arc<OnceLock<String>>;
+pub(crate) type SessionName = Arc<OnceLock<String>>;
 
 /// Sends what happens to the editor.
-pub struct UpdateSink {
+pub(crate) struct UpdateSink {
     session: SessionName,
     client: ConnectionTo<Client>,
     cwd: PathBuf,
@@ -50,23 +50,23 @@ const OUTPUT: usize = 8 << 10;
 
 impl UpdateSink {
     /// For a session whose id is known.
-    pub fn new(id: &str, client: ConnectionTo<Client>, cwd: PathBuf) -> UpdateSink {
+    pub(crate) fn new(id: &str, client: ConnectionTo<Client>, cwd: PathBuf) -> UpdateSink {
         let session = Arc::new(OnceLock::from(id.to_owned()));
         UpdateSink { session, client, cwd, output: HashMap::new() }
     }
 
     /// For a session that is about to begin: its `start` event names it.
-    pub fn unnamed(client: ConnectionTo<Client>, cwd: PathBuf) -> UpdateSink {
+    pub(crate) fn unnamed(client: ConnectionTo<Client>, cwd: PathBuf) -> UpdateSink {
         UpdateSink { session: SessionName::default(), client, cwd, output: HashMap::new() }
     }
 
     /// The session's id, once it is known.
-    pub fn session(&self) -> SessionName {
+    pub(crate) fn session(&self) -> SessionName {
         self.session.clone()
     }
 
     /// Sends one update. An editor that is gone is noticed by the connection itself.
-    pub fn send(&self, update: SessionUpdate) {
+    pub(crate) fn send(&self, update: SessionUpdate) {
         if let Some(id) = self.session.get() {
             let _ = self.client.send_notification(SessionNotification::new(id.clone(), update));
         }
@@ -108,7 +108,7 @@ impl EventSink for UpdateSink {
 }
 
 /// Asks the person behind the editor.
-pub struct AcpAsker {
+pub(crate) struct AcpAsker {
     client: ConnectionTo<Client>,
     session: SessionName,
     bus: OnceLock<Arc<Bus>>,
@@ -116,12 +116,12 @@ pub struct AcpAsker {
 
 impl AcpAsker {
     /// Asks through this connection, for this session.
-    pub fn new(client: ConnectionTo<Client>, session: SessionName) -> AcpAsker {
+    pub(crate) fn new(client: ConnectionTo<Client>, session: SessionName) -> AcpAsker {
         AcpAsker { client, session, bus: OnceLock::new() }
     }
 
     /// Tells questions to this bus as well.
-    pub fn tells(&self, bus: &Arc<Bus>) {
+    pub(crate) fn tells(&self, bus: &Arc<Bus>) {
         let _ = self.bus.set(bus.clone());
     }
 }

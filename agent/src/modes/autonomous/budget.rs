@@ -8,7 +8,7 @@ use agent_core::limits::{Limit, UsageLimits};
 
 /// What a run may use.
 #[derive(Debug)]
-pub struct RoundBudget {
+pub(crate) struct RoundBudget {
     limits: UsageLimits,
     /// What was spent before, which does not count.
     before: Usage,
@@ -17,17 +17,17 @@ pub struct RoundBudget {
 
 impl RoundBudget {
     /// A purse that is opened now.
-    pub fn new(limits: UsageLimits) -> RoundBudget {
+    pub(crate) fn new(limits: UsageLimits) -> RoundBudget {
         RoundBudget { limits, before: Usage::default(), began: Instant::now() }
     }
 
     /// What was spent so far does not count.
-    pub fn leave_out(&mut self, spent: Usage) {
+    pub(crate) fn leave_out(&mut self, spent: Usage) {
         self.before = spent;
     }
 
     /// What is left when so much was spent; the error is the limit that was reached.
-    pub fn left(&self, spent: Usage) -> Result<UsageLimits, Limit> {
+    pub(crate) fn left(&self, spent: Usage) -> Result<UsageLimits, Limit> {
         let spent = beyond(spent, self.before);
         let UsageLimits { tokens, cost_usd, time, .. } = self.limits;
         let used = spent.tokens();
@@ -55,7 +55,7 @@ impl RoundBudget {
 }
 
 /// What was used beyond what was used before.
-pub fn beyond(now: Usage, before: Usage) -> Usage {
+pub(crate) fn beyond(now: Usage, before: Usage) -> Usage {
     let cost = now.cost_usd.map(|usd| (usd - before.cost_usd.unwrap_or(0.0)).max(0.0));
     Usage {
         input: now.input.saturating_sub(before.input),

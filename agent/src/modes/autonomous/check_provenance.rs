@@ -7,7 +7,7 @@ use base::failure::{Failure, OrFail, Result};
 use sha2::{Digest, Sha256};
 
 /// Remembers that this user began a run with these checks.
-pub fn remember(session_dir: &Path, checks: &[String]) -> Result<()> {
+pub(crate) fn remember(session_dir: &Path, checks: &[String]) -> Result<()> {
     let Some(mark) = mark(session_dir, checks).filter(|_| !checks.is_empty()) else {
         return Ok(());
     };
@@ -18,7 +18,11 @@ pub fn remember(session_dir: &Path, checks: &[String]) -> Result<()> {
 }
 
 /// Refuses checks that nobody here is known to have typed; those given now are known.
-pub fn refuse_strangers(session_dir: &Path, checks: &[String], given: &[String]) -> Result<()> {
+pub(crate) fn refuse_strangers(
+    session_dir: &Path,
+    checks: &[String],
+    given: &[String],
+) -> Result<()> {
     if mark(session_dir, checks).is_some_and(|mark| mark.exists()) {
         return Ok(());
     }

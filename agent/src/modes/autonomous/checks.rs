@@ -21,7 +21,7 @@ const NOT_STARTED: i32 = 127;
 
 /// What came of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckOutcome {
+pub(crate) struct CheckOutcome {
     /// The line, as given.
     pub command: String,
     /// Whether it passed.
@@ -36,7 +36,7 @@ pub struct CheckOutcome {
 
 /// Where and for how long checks run.
 #[derive(Clone, Copy, Debug)]
-pub struct CheckRunner<'a> {
+pub(crate) struct CheckRunner<'a> {
     /// The directory they run in.
     pub cwd: &'a Path,
     /// Where their whole output goes, a file each.
@@ -49,7 +49,7 @@ pub struct CheckRunner<'a> {
 
 /// Runs every check in order, also after one failed: the coach wants to see all that is wrong.
 /// `None` when the user cancelled.
-pub async fn run(
+pub(crate) async fn run(
     lines: &[String],
     at: &CheckRunner<'_>,
     cancel: &CancellationToken,

@@ -19,7 +19,7 @@ const PATIENCE: u32 = 4;
 
 /// The tool `verdict`.
 #[derive(Debug)]
-pub struct VerdictTool {
+pub(crate) struct VerdictTool {
     requirements: Vec<Requirement>,
     /// The checks that failed.
     red: Vec<String>,
@@ -36,12 +36,12 @@ struct State {
 
 impl VerdictTool {
     /// A tool that takes a verdict on these requirements.
-    pub fn new(requirements: Vec<Requirement>, red: Vec<String>) -> Arc<VerdictTool> {
+    pub(crate) fn new(requirements: Vec<Requirement>, red: Vec<String>) -> Arc<VerdictTool> {
         Arc::new(VerdictTool { requirements, red, state: Mutex::default() })
     }
 
     /// The verdict, or why there is none that counts.
-    pub fn taken(&self) -> Result<Verdict, String> {
+    pub(crate) fn taken(&self) -> Result<Verdict, String> {
         let state = self.state();
         let none = || match &state.why {
             Some(why) => format!("its verdict was invalid: {why}"),

@@ -31,19 +31,19 @@ use agent_core::run::{AgentSession, AgentSettings, SessionSelector};
 use agent_core::session;
 use gate::Asker;
 
-pub use budget::RoundBudget;
+pub(crate) use budget::RoundBudget;
 use evidence::{EvidencePaths, RunBaseline};
-pub use player_coach::{PlayerCoach, RunTerms};
+pub(crate) use player_coach::{PlayerCoach, RunTerms};
 use previous_runs::ResumableRun;
-pub use previous_runs::{PreviousRun, latest};
+pub(crate) use previous_runs::{PreviousRun, latest};
 use prompts::Contract;
 use record::{NextStep, RoundHistory, RoundNote};
-pub use start::Listeners;
+pub(crate) use start::Listeners;
 use start::ResumedRun;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
-pub struct RunRequest {
+pub(crate) struct RunRequest {
     /// What was typed and configured.
     pub settings: AgentSettings,
     /// A new run, or one that goes on.
@@ -56,7 +56,7 @@ pub struct RunRequest {
 
 /// Whether a run is new.
 #[derive(Clone, Debug)]
-pub enum RunOrigin {
+pub(crate) enum RunOrigin {
     /// A new run on these requirements.
     New(String),
     /// The run of this session, or the latest one.
@@ -92,7 +92,7 @@ enum End {
 }
 
 /// Runs alone in this process: the first Ctrl-C cancels, the second ends it.
-pub async fn alone(
+pub(crate) async fn alone(
     order: &RunRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
@@ -102,7 +102,7 @@ pub async fn alone(
 }
 
 /// Runs to the end; the failure has been told as an event already.
-pub async fn run(
+pub(crate) async fn run(
     order: &RunRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,

@@ -31,7 +31,7 @@ type CoachResult = (std::result::Result<Verdict, String>, PartCost);
 
 impl Run<'_> {
     /// The player's part. A part that fails is tried again with the reason, then left to the coach.
-    pub async fn play(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
+    pub(crate) async fn play(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
         let of = (n, self.rounds.most);
         self.bus.emit(report::playing(of.0, of.1, &self.work.facts().model));
         let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
@@ -68,7 +68,11 @@ impl Run<'_> {
     }
 
     /// The checks.
-    pub async fn check(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
+    pub(crate) async fn check(
+        &mut self,
+        n: u32,
+        cancel: &CancellationToken,
+    ) -> Result<Option<End>> {
         if !self.contract.checks.is_empty() {
             self.bus.emit(report::checking(n, self.rounds.most));
         }
@@ -85,7 +89,11 @@ impl Run<'_> {
     }
 
     /// The coach's part. A coach without a verdict is followed by another, who is shown less.
-    pub async fn judge(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
+    pub(crate) async fn judge(
+        &mut self,
+        n: u32,
+        cancel: &CancellationToken,
+    ) -> Result<Option<End>> {
         let mut judged: CoachResult = (Err(String::new()), PartCost::default());
         for attempt in 0..COACH_TRIES {
             let spent = self.cost().usage.plus(judged.1.usage);
@@ -174,7 +182,7 @@ impl Run<'_> {
     }
 
     /// What the run used so far.
-    pub fn cost(&self) -> PartCost {
+    pub(crate) fn cost(&self) -> PartCost {
         self.rounds.cost().plus(self.since_played(Instant::now()))
     }
 

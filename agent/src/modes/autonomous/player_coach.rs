@@ -18,7 +18,7 @@ const MOST_EVIDENCE: u64 = 160_000;
 
 /// What is typed for runs besides their requirements.
 #[derive(Clone, Debug, Default)]
-pub struct RunTerms {
+pub(crate) struct RunTerms {
     /// Rounds at most; five unless said.
     pub rounds: Option<u32>,
     /// Commands that must pass, besides the configured ones.
@@ -27,7 +27,7 @@ pub struct RunTerms {
 
 /// The two sides, and on which terms they work.
 #[derive(Clone, Debug)]
-pub struct PlayerCoach {
+pub(crate) struct PlayerCoach {
     /// How the player is set up.
     pub player: AgentSettings,
     /// How a coach is set up.
@@ -45,7 +45,7 @@ pub struct PlayerCoach {
 impl PlayerCoach {
     /// Both sides for these settings. A coach that cannot be asked is noticed here, before
     /// anything is begun.
-    pub fn of(settings: &AgentSettings, terms: &RunTerms) -> Result<PlayerCoach> {
+    pub(crate) fn of(settings: &AgentSettings, terms: &RunTerms) -> Result<PlayerCoach> {
         let (player, coach) = sides(settings);
         let facts = provider::open(&coach.config, &coach.choice)?;
         if player.choice.budget {
@@ -66,7 +66,7 @@ impl PlayerCoach {
     }
 
     /// The requirements and checks of a run; those of an earlier beginning stay.
-    pub fn contract(&self, text: String, earlier: &[String]) -> Result<Contract> {
+    pub(crate) fn contract(&self, text: String, earlier: &[String]) -> Result<Contract> {
         let mut checks = earlier.to_vec();
         add_to(&mut checks, &self.checks);
         let requirements = requirements::of(&text)?;

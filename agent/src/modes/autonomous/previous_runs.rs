@@ -12,10 +12,10 @@ use super::record::{NextStep, RoundHistory, RoundNote};
 use agent_core::session;
 
 /// The journal of the rounds, in the session's directory.
-pub const JOURNAL: &str = "rounds.jsonl";
+pub(crate) const JOURNAL: &str = "rounds.jsonl";
 
 /// A run to go on with.
-pub struct ResumableRun {
+pub(crate) struct ResumableRun {
     /// The requirements' text that it began with.
     pub text: String,
     /// The checks that it began with.
@@ -28,7 +28,7 @@ pub struct ResumableRun {
 
 impl ResumableRun {
     /// The run of a session, by its directory.
-    pub fn at(session_dir: &Path) -> Result<Option<ResumableRun>> {
+    pub(crate) fn at(session_dir: &Path) -> Result<Option<ResumableRun>> {
         let path = session_dir.join(JOURNAL);
         let notes: Vec<RoundNote> =
             files::read_journal(&path).or_fail(|| format!("cannot read {}", path.display()))?;
@@ -42,7 +42,7 @@ impl ResumableRun {
     }
 
     /// The run that is meant: by its session, or the latest; and that session.
-    pub fn meant(cwd: &Path, wanted: Option<&str>) -> Result<(String, ResumableRun)> {
+    pub(crate) fn meant(cwd: &Path, wanted: Option<&str>) -> Result<(String, ResumableRun)> {
         let dir = session::sessions_dir(cwd);
         let id = match wanted {
             Some(wanted) => session::find(cwd, Some(wanted))?.to_string(),
@@ -63,7 +63,7 @@ impl ResumableRun {
 }
 
 /// An earlier run on the same requirements.
-pub struct PreviousRun {
+pub(crate) struct PreviousRun {
     /// Its session.
     pub id: String,
     /// Rounds that were played.
@@ -77,7 +77,7 @@ pub struct PreviousRun {
 }
 
 /// The latest run on exactly this text, if there is one.
-pub fn latest(cwd: &Path, text: &str) -> Result<Option<PreviousRun>> {
+pub(crate) fn latest(cwd: &Path, text: &str) -> Result<Option<PreviousRun>> {
     let dir = session::sessions_dir(cwd);
     for id in session::list(cwd)?.into_iter().map(|id| id.to_string()) {
         let Ok(Some(found)) = ResumableRun::at(&dir.join(&id)) else { continue };

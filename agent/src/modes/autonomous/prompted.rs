@@ -16,7 +16,7 @@ use agent_core::run::AgentSession;
 use agent_core::run::outcome::{RunOutcome, tell_failure};
 
 /// Player and coach of one session, who wait for prompts.
-pub struct PromptedPair {
+pub(crate) struct PromptedPair {
     /// The two sides.
     pub pair: PlayerCoach,
     /// Who hears them, and is asked.
@@ -25,7 +25,7 @@ pub struct PromptedPair {
 
 impl PromptedPair {
     /// Carries a prompt out; its end has been told as an event.
-    pub async fn prompt(
+    pub(crate) async fn prompt(
         &self,
         text: &str,
         work: &mut AgentSession,

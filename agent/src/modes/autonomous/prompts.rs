@@ -14,7 +14,7 @@ use super::requirements;
 
 /// What both sides agree on.
 #[derive(Clone, Debug)]
-pub struct Contract {
+pub(crate) struct Contract {
     /// The requirements' text, word for word.
     pub text: String,
     /// Each with its id.
@@ -24,7 +24,7 @@ pub struct Contract {
 }
 
 /// How the coach is told to work.
-pub const COACH: &str = "\
+pub(crate) const COACH: &str = "\
 You are the coach: you review the work of another agent, the player, against requirements that \
 both of you were given. You see the requirements, what changed since the work began, and the \
 results of checks that were run for you. You do not see what the player says about its work, and \
@@ -48,7 +48,7 @@ to do next, most important first, concrete enough to act on without asking back.
 counts as a verdict.";
 
 /// The player's message of a round.
-pub fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&Round>) -> String {
+pub(crate) fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&Round>) -> String {
     let mut text = match before {
         None => format!(
             "Fulfil these requirements. Somebody else will review your work against them, in at \
@@ -79,7 +79,7 @@ pub fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&Round>) 
 }
 
 /// What a player reads whose last part ended early.
-pub fn again(why: &str) -> String {
+pub(crate) fn again(why: &str) -> String {
     format!(
         "Your last attempt ended early: {why}\nLook at what is already done, and continue with what \
          is missing for the requirements."
@@ -87,12 +87,12 @@ pub fn again(why: &str) -> String {
 }
 
 /// What a player reads whose process was ended in the middle of a round.
-pub fn interrupted(n: u32) -> String {
+pub(crate) fn interrupted(n: u32) -> String {
     format!("Round {n} was interrupted. Look at what is already done, and continue with it.")
 }
 
 /// What the user said since the player heard from them.
-pub fn said(words: &[String]) -> String {
+pub(crate) fn said(words: &[String]) -> String {
     match words {
         [] => String::new(),
         words => format!("\n\nThe user says:\n\n{}\n", words.join("\n\n")),
@@ -128,7 +128,7 @@ fn review_of(round: &Round) -> String {
 
 /// What the coach is to judge.
 #[derive(Clone, Copy, Debug)]
-pub struct CoachCase<'a> {
+pub(crate) struct CoachCase<'a> {
     /// The round, and how many there are.
     pub round: (u32, u32),
     /// The round so far.
@@ -142,7 +142,7 @@ pub struct CoachCase<'a> {
 }
 
 /// The coach's message.
-pub fn judge(contract: &Contract, case: &CoachCase<'_>) -> String {
+pub(crate) fn judge(contract: &Contract, case: &CoachCase<'_>) -> String {
     let (n, most) = case.round;
     let mut text = format!("Round {n} of {most}. Review the work against these requirements.\n");
     text.push_str(&requirements(contract, requirements::section(&contract.text)));
@@ -204,7 +204,7 @@ fn short(text: &str) -> &str {
 }
 
 /// A requirement's status in one line for people.
-pub fn status_line(id: &str, status: VerdictStatus, evidence: &str) -> String {
+pub(crate) fn status_line(id: &str, status: VerdictStatus, evidence: &str) -> String {
     let evidence = evidence.trim().lines().next().unwrap_or_default();
     format!("{id} {}: {}", status.word(), short(evidence))
 }

@@ -10,7 +10,7 @@ use super::evidence::RunBaseline;
 /// One line of `rounds.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "note", rename_all = "snake_case")]
-pub enum RoundNote {
+pub(crate) enum RoundNote {
     /// The run began.
     Begun {
         /// RFC 3339.
@@ -66,7 +66,7 @@ pub enum RoundNote {
 
 /// What a part took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PartCost {
+pub(crate) struct PartCost {
     /// Replies of the model.
     pub turns: u32,
     /// Tokens and money.
@@ -78,7 +78,7 @@ pub struct PartCost {
 impl PartCost {
     /// Both together.
     #[must_use]
-    pub fn plus(self, other: PartCost) -> PartCost {
+    pub(crate) fn plus(self, other: PartCost) -> PartCost {
         PartCost {
             turns: self.turns + other.turns,
             usage: self.usage.plus(other.usage),
@@ -89,7 +89,7 @@ impl PartCost {
 
 /// One round so far.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Round {
+pub(crate) struct Round {
     /// The player's part: why it ended early, and what it took.
     pub played: Option<(Option<String>, PartCost)>,
     /// The checks.
@@ -100,30 +100,30 @@ pub struct Round {
 
 impl Round {
     /// The verdict.
-    pub fn verdict(&self) -> Option<&Verdict> {
+    pub(crate) fn verdict(&self) -> Option<&Verdict> {
         self.judged.as_ref()?.0.as_ref().ok()
     }
 
     /// Whether the coach approved it.
-    pub fn is_approved(&self) -> bool {
+    pub(crate) fn is_approved(&self) -> bool {
         self.verdict().is_some_and(|verdict| verdict.approved)
     }
 
     /// The command lines of the checks that failed.
-    pub fn red(&self) -> Vec<String> {
+    pub(crate) fn red(&self) -> Vec<String> {
         let all = self.checks.iter().flatten();
         all.filter(|ran| !ran.ok).map(|ran| ran.command.clone()).collect()
     }
 
     /// Where its coach and its checks disagree.
-    pub fn disagreements(&self) -> Vec<Disagreement> {
+    pub(crate) fn disagreements(&self) -> Vec<Disagreement> {
         let ran = self.checks.iter().flatten().map(|ran| (ran.command.as_str(), ran.ok));
         let checks = CheckOutcomes::of(ran);
         self.verdict().map(|verdict| disagreements(verdict, &checks)).unwrap_or_default()
     }
 
     /// What both parts took.
-    pub fn cost(&self) -> PartCost {
+    pub(crate) fn cost(&self) -> PartCost {
         let played = self.played.as_ref().map(|(_, cost)| *cost).unwrap_or_default();
         played.plus(self.judged.as_ref().map(|(_, cost)| *cost).unwrap_or_default())
     }
@@ -136,7 +136,7 @@ impl Round {
 
 /// What the notes of a run say.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RoundHistory {
+pub(crate) struct RoundHistory {
     /// Rounds at most.
     pub most: u32,
     /// The rounds that were begun; the first is round 1.
@@ -149,7 +149,7 @@ pub struct RoundHistory {
 
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextStep {
+pub(crate) enum NextStep {
     /// The player works.
     Play(u32),
     /// The harness runs the checks.
@@ -162,14 +162,14 @@ pub enum NextStep {
 
 impl RoundHistory {
     /// What these notes say.
-    pub fn of(notes: &[RoundNote]) -> RoundHistory {
+    pub(crate) fn of(notes: &[RoundNote]) -> RoundHistory {
         let mut rounds = RoundHistory::default();
         notes.iter().cloned().for_each(|note| rounds.take(note));
         rounds
     }
 
     /// One note more.
-    pub fn take(&mut self, note: RoundNote) {
+    pub(crate) fn take(&mut self, note: RoundNote) {
         match note {
             RoundNote::Begun { rounds, .. } => self.most = rounds,
             RoundNote::Resumed { rounds, more, said } => {
@@ -201,7 +201,7 @@ impl RoundHistory {
     }
 
     /// The step that follows.
-    pub fn next(&self) -> NextStep {
+    pub(crate) fn next(&self) -> NextStep {
         let count = self.rounds.len() as u32;
         let Some(last) = self.rounds.last() else { return NextStep::Play(1) };
         match last {
@@ -216,12 +216,12 @@ impl RoundHistory {
     }
 
     /// What all rounds took.
-    pub fn cost(&self) -> PartCost {
+    pub(crate) fn cost(&self) -> PartCost {
         self.rounds.iter().fold(PartCost::default(), |sum, round| sum.plus(round.cost()))
     }
 
     /// What the player took in all rounds.
-    pub fn played(&self) -> PartCost {
+    pub(crate) fn played(&self) -> PartCost {
         let costs = self.rounds.iter().filter_map(|round| Some(round.played.as_ref()?.1));
         costs.fold(PartCost::default(), PartCost::plus)
     }

@@ -11,7 +11,7 @@ use super::prompts::Contract;
 use super::record::{PartCost, Round, RoundHistory};
 
 /// The run begins, or goes on.
-pub fn begun(contract: &Contract, most: u32, taken_up: bool) -> EventKind {
+pub(crate) fn begun(contract: &Contract, most: u32, taken_up: bool) -> EventKind {
     let all = contract.requirements.iter();
     let requirements =
         all.map(|it| RequirementText { id: it.id.clone(), text: it.text.clone() }).collect();
@@ -20,27 +20,27 @@ pub fn begun(contract: &Contract, most: u32, taken_up: bool) -> EventKind {
 }
 
 /// The player's part of a round begins.
-pub fn playing(n: u32, rounds: u32, model: &str) -> EventKind {
+pub(crate) fn playing(n: u32, rounds: u32, model: &str) -> EventKind {
     RoundsEvent::Playing(RoundPart { round: n, rounds, model: Some(model.to_owned()) }).into()
 }
 
 /// The checks of a round begin.
-pub fn checking(n: u32, rounds: u32) -> EventKind {
+pub(crate) fn checking(n: u32, rounds: u32) -> EventKind {
     RoundsEvent::Checking(RoundPart { round: n, rounds, model: None }).into()
 }
 
 /// The coach's part of a round begins.
-pub fn judging(n: u32, rounds: u32, model: &str) -> EventKind {
+pub(crate) fn judging(n: u32, rounds: u32, model: &str) -> EventKind {
     RoundsEvent::Judging(RoundPart { round: n, rounds, model: Some(model.to_owned()) }).into()
 }
 
 /// A round is over.
-pub fn judged((n, rounds): (u32, u32), round: &Round) -> EventKind {
+pub(crate) fn judged((n, rounds): (u32, u32), round: &Round) -> EventKind {
     RoundsEvent::Judged { rounds, round: round_of(n, round) }.into()
 }
 
 /// The run is over: every round, and how it ended.
-pub fn ended(status: RunStatus, rounds: &RoundHistory) -> EventKind {
+pub(crate) fn ended(status: RunStatus, rounds: &RoundHistory) -> EventKind {
     let report = rounds.rounds.iter().zip(1..).map(|(round, n)| round_of(n, round)).collect();
     let cost = cost(rounds.cost());
     RoundsEvent::Ended { status: Some(status), rounds: rounds.most, report, cost }.into()

@@ -14,7 +14,7 @@ const MOST: u64 = 1 << 20;
 
 /// The text that is meant: that of the file that the flag names, else the flag itself, else
 /// that of `requirements.md`.
-pub fn text(flag: Option<&str>, cwd: &Path) -> Result<String> {
+pub(crate) fn text(flag: Option<&str>, cwd: &Path) -> Result<String> {
     let Some(flag) = flag else {
         let file = cwd.join(FILE);
         return match file.is_file() {
@@ -35,7 +35,7 @@ pub fn text(flag: Option<&str>, cwd: &Path) -> Result<String> {
 }
 
 /// The requirements of a text: of the section that is marked as such, else of all of it.
-pub fn of(text: &str) -> Result<Vec<Requirement>> {
+pub(crate) fn of(text: &str) -> Result<Vec<Requirement>> {
     read(section(text)).map_err(|unclear| match unclear {
         AmbiguousRequirements::Empty => Failure::usage("the requirements are empty")
             .hint("write them as a list to requirements.md, one per line"),
@@ -47,7 +47,7 @@ pub fn of(text: &str) -> Result<Vec<Requirement>> {
 }
 
 /// Where the requirements of a text stand.
-pub fn section(text: &str) -> &str {
+pub(crate) fn section(text: &str) -> &str {
     document::current(text).unwrap_or(text)
 }
 

@@ -18,11 +18,11 @@ use agent_core::run::AgentSession;
 use gate::Asker;
 
 /// Rounds at most, unless said.
-pub const ROUNDS: u32 = 5;
+pub(crate) const ROUNDS: u32 = 5;
 
 /// Who hears what happens, and who can be asked.
 #[derive(Clone)]
-pub struct Listeners {
+pub(crate) struct Listeners {
     /// Hears.
     pub bus: Arc<Bus>,
     /// Is asked.
@@ -30,7 +30,7 @@ pub struct Listeners {
 }
 
 /// A run that is taken up again.
-pub struct ResumedRun {
+pub(crate) struct ResumedRun {
     /// As it stopped.
     pub found: ResumableRun,
     /// That it goes on, and for how long.
@@ -38,7 +38,7 @@ pub struct ResumedRun {
 }
 
 /// Begins a run of this pair in the player's session, or goes on with the one that is there.
-pub async fn open<'w>(
+pub(crate) async fn open<'w>(
     pair: &PlayerCoach,
     contract: Contract,
     again: Option<ResumedRun>,

@@ -17,7 +17,7 @@ use agent_core::session;
 
 /// What the user did at the prompt.
 #[derive(Debug, PartialEq, Eq)]
-pub enum PromptInput {
+pub(crate) enum PromptInput {
     /// Said something.
     Words(String),
     /// Pressed Enter or Ctrl-C.
@@ -27,14 +27,14 @@ pub enum PromptInput {
 }
 
 /// Reads lines on a thread of its own, so that signals are heard meanwhile.
-pub struct LineEditor {
+pub(crate) struct LineEditor {
     editor: Editor<Hints, FileHistory>,
     history: Option<PathBuf>,
 }
 
 impl LineEditor {
     /// An editor with the history of `~/.g3/history`.
-    pub fn open(cwd: &Path) -> Result<LineEditor> {
+    pub(crate) fn open(cwd: &Path) -> Result<LineEditor> {
         let mut editor: Editor<Hints, FileHistory> =
             Editor::new().or_fail(|| "cannot open the terminal")?;
         editor.set_helper(Some(Hints { cwd: cwd.to_owned() }));
@@ -49,7 +49,7 @@ impl LineEditor {
     }
 
     /// Reads one line that begins with what was typed already; gives the editor back with it.
-    pub async fn read(
+    pub(crate) async fn read(
         mut self,
         prompt: String,
         typed: String,

@@ -7,7 +7,7 @@ use agent_core::call_line::call_line;
 use agent_core::context::{ConversationEntry, turns};
 
 /// Whether the last turn came to no end.
-pub fn is_unfinished(entries: &[ConversationEntry]) -> bool {
+pub(crate) fn is_unfinished(entries: &[ConversationEntry]) -> bool {
     let mut unfinished = false;
     for entry in entries {
         match entry {
@@ -23,7 +23,7 @@ pub fn is_unfinished(entries: &[ConversationEntry]) -> bool {
 }
 
 /// The turns that these entries of a journal hold.
-pub fn turns(entries: Vec<ConversationEntry>) -> Vec<PastTurn> {
+pub(crate) fn turns(entries: Vec<ConversationEntry>) -> Vec<PastTurn> {
     let mut all: Vec<PastTurn> = Vec::new();
     for entry in turns::effective(entries).entries {
         match entry {

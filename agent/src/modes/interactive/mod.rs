@@ -31,7 +31,7 @@ use provider::listed;
 use provider::message::{Image, Message};
 
 /// What a conversation begins with.
-pub struct Opening {
+pub(crate) struct Opening {
     /// The session.
     pub which: SessionSelector,
     /// Pictures of the first message.
@@ -45,7 +45,7 @@ impl Default for Opening {
 }
 
 /// A conversation. The session is made when the first words are said.
-pub struct InteractiveSession {
+pub(crate) struct InteractiveSession {
     settings: AgentSettings,
     which: SessionSelector,
     pictures: Vec<Image>,
@@ -59,7 +59,7 @@ pub struct InteractiveSession {
 }
 
 /// Talks until the user leaves.
-pub async fn run(
+pub(crate) async fn run(
     settings: AgentSettings,
     opening: Opening,
     bus: Arc<Bus>,
@@ -256,7 +256,7 @@ impl InteractiveSession {
     }
 
     /// Shows the last turns of the session.
-    pub fn show_end(&self) {
+    pub(crate) fn show_end(&self) {
         let Some(work) = &self.work else { return };
         let is_terminal = std::io::stderr().is_terminal();
         let width = terminal::stderr_width();
@@ -268,7 +268,7 @@ impl InteractiveSession {
     }
 
     /// Says how to come back to the session.
-    pub fn part(&self) {
+    pub(crate) fn part(&self) {
         let Some(work) = &self.work else { return };
         let here = std::env::current_dir().is_ok_and(|here| here == self.settings.cwd);
         let workspace = match here {
@@ -279,7 +279,7 @@ impl InteractiveSession {
     }
 
     /// Opens the session that was asked for; a new one is named after the first words.
-    pub fn open(&mut self, words: &str) -> Result<()> {
+    pub(crate) fn open(&mut self, words: &str) -> Result<()> {
         let which = match &self.which {
             SessionSelector::New(_) => SessionSelector::New(words.to_owned()),
             SessionSelector::Resume(wanted) => SessionSelector::Resume(wanted.clone()),
@@ -293,7 +293,7 @@ impl InteractiveSession {
     }
 
     /// Leaves the session, if one is open; its lock is free at once.
-    pub fn leave(&mut self) -> bool {
+    pub(crate) fn leave(&mut self) -> bool {
         let Some(mut work) = self.work.take() else { return false };
         self.closing.push(work.shutdown());
         true
@@ -307,7 +307,7 @@ impl InteractiveSession {
     }
 
     /// Something for the person, not for the model.
-    pub fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         crate::ui::say(text);
     }
 

@@ -8,7 +8,7 @@ use crate::ui;
 
 /// Who answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerSource {
+pub(crate) enum AnswerSource {
     /// Somebody types, or a program writes into stdin.
     Lines,
     /// `--yes`: what would be asked is done.
@@ -16,7 +16,7 @@ pub enum AnswerSource {
 }
 
 /// What is taken for which answer: the words, and what an empty line stands for.
-pub struct AnswerChoice {
+pub(crate) struct AnswerChoice {
     /// What is shown behind the question, e.g. `[Y/n/q]`.
     pub shown: &'static str,
     /// What an empty line means; the question is asked again without it.
@@ -24,13 +24,14 @@ pub struct AnswerChoice {
 }
 
 /// Yes is what an empty line means.
-pub const YES: AnswerChoice = AnswerChoice { shown: "[Y/n/q]", empty: Some(StageAnswer::Yes) };
+pub(crate) const YES: AnswerChoice =
+    AnswerChoice { shown: "[Y/n/q]", empty: Some(StageAnswer::Yes) };
 /// An answer is needed.
-pub const OWN: AnswerChoice = AnswerChoice { shown: "[yes/no/quit]", empty: None };
+pub(crate) const OWN: AnswerChoice = AnswerChoice { shown: "[yes/no/quit]", empty: None };
 
 impl AnswerSource {
     /// Asks until there is an answer. The end of stdin, or Ctrl-C, quits.
-    pub async fn ask(
+    pub(crate) async fn ask(
         self,
         hear: &Interrupts,
         question: &str,
@@ -56,7 +57,7 @@ impl AnswerSource {
 }
 
 /// A line of stdin; `None` at its end and after Ctrl-C.
-pub async fn line(hear: &Interrupts) -> Result<Option<String>> {
+pub(crate) async fn line(hear: &Interrupts) -> Result<Option<String>> {
     let tokens = hear.begin();
     let reading = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

@@ -93,7 +93,7 @@ const BUILDS: &[&str] = &[
 ];
 
 /// What there is below a directory, in at most about 40 kB; `.gitignore` holds.
-pub fn report(code: &Path) -> String {
+pub(crate) fn report(code: &Path) -> String {
     let files = files(code);
     let mut text = String::new();
     let mut part = |title: &str, lines: Vec<String>, room: usize| {

@@ -14,9 +14,9 @@ use planner::history::{HistoryEvent, HistoryLine};
 use planner::planning_stage::{CurrentRequirements, NewRequirements, PlanningFiles};
 use serde::{Deserialize, Serialize};
 
-pub const NEW: &str = "new_requirements.md";
-pub const CURRENT: &str = "current_requirements.md";
-pub const LIST: &str = "todo.g3.md";
+pub(crate) const NEW: &str = "new_requirements.md";
+pub(crate) const CURRENT: &str = "current_requirements.md";
+pub(crate) const LIST: &str = "todo.g3.md";
 const HISTORY: &str = "planner_history.txt";
 /// Bytes of a requirements file at most.
 const MOST: u64 = 1 << 20;
@@ -24,7 +24,7 @@ const MOST: u64 = 1 << 20;
 /// What is known of the requirements at work, besides the files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct RequirementsRecord {
+pub(crate) struct RequirementsRecord {
     /// The hash of the text that the user approved.
     pub approved: Option<String>,
     /// What the files were like before the work, as a tree of the checkpoints.
@@ -43,7 +43,7 @@ pub struct RequirementsRecord {
 
 /// The directory of a plan.
 #[derive(Clone, Debug)]
-pub struct PlanDir {
+pub(crate) struct PlanDir {
     /// Where the code is.
     pub code: PathBuf,
     /// `g3-plan/` in it.
@@ -55,7 +55,7 @@ pub struct PlanDir {
 
 impl PlanDir {
     /// Opens, or makes, the plan of a code path.
-    pub fn open(code: &Path) -> Result<PlanDir> {
+    pub(crate) fn open(code: &Path) -> Result<PlanDir> {
         let dir = code.join("g3-plan");
         if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
             return Err(Failure::usage(format!("{} is a symbolic link", dir.display()))
@@ -83,7 +83,7 @@ impl PlanDir {
     }
 
     /// Where what is not meant to be committed is kept: out of reach of commands.
-    pub fn keep(&self) -> PathBuf {
+    pub(crate) fn keep(&self) -> PathBuf {
         agent_core::session::workspace(&self.code).join("planning")
     }
 
@@ -92,7 +92,7 @@ impl PlanDir {
     }
 
     /// Writes the state down.
-    pub fn save(&self) -> Result<()> {
+    pub(crate) fn save(&self) -> Result<()> {
         let file = self.state_file();
         let failed = || format!("cannot write {}", file.display());
         fs::create_dir_all(self.keep()).or_fail(failed)?;
@@ -100,18 +100,18 @@ impl PlanDir {
     }
 
     /// The plan is over: nothing is at work any more.
-    pub fn forget(&mut self) -> Result<()> {
+    pub(crate) fn forget(&mut self) -> Result<()> {
         self.state = RequirementsRecord::default();
         self.save()
     }
 
     /// A file of `g3-plan/`.
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
     /// The text of a file; `None` where there is none.
-    pub fn read(&self, name: &str) -> Result<Option<String>> {
+    pub(crate) fn read(&self, name: &str) -> Result<Option<String>> {
         let file = self.file(name);
         let failed = || format!("cannot read {}", file.display());
         match fs::metadata(&file) {
@@ -129,14 +129,14 @@ impl PlanDir {
     }
 
     /// Puts a text in the place of a file.
-    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         let file = self.file(name);
         files::replace(&file, text.as_bytes())
             .or_fail(|| format!("cannot write {}", file.display()))
     }
 
     /// Gives a file another name; one that is gone was renamed before an interruption.
-    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (self.file(from), self.file(to));
         match fs::rename(&from, &to) {
             Err(why) if why.kind() == std::io::ErrorKind::NotFound && to.exists() => Ok(()),
@@ -145,13 +145,13 @@ impl PlanDir {
     }
 
     /// The text that is to be implemented, without what the user wrote first.
-    pub fn wanted(&self) -> Result<Option<String>> {
+    pub(crate) fn wanted(&self) -> Result<Option<String>> {
         let text = self.read(CURRENT)?;
         Ok(text.map(|text| section(&text).to_owned()))
     }
 
     /// What there is.
-    pub fn found(&self) -> Result<PlanningFiles> {
+    pub(crate) fn found(&self) -> Result<PlanningFiles> {
         let new = match self.read(NEW)? {
             Some(text) if document::current(&text).is_some() => NewRequirements::Refined,
             Some(text) if !text.trim().is_empty() => NewRequirements::Raw,
@@ -171,7 +171,7 @@ impl PlanDir {
     }
 
     /// Writes a line of the history.
-    pub fn tell(&self, what: HistoryEvent) -> Result<()> {
+    pub(crate) fn tell(&self, what: HistoryEvent) -> Result<()> {
         let line = HistoryLine { time: self.time("%Y-%m-%d %H:%M:%S"), what };
         let file = self.file(HISTORY);
         let failed = || format!("cannot write {}", file.display());
@@ -184,23 +184,23 @@ impl PlanDir {
     }
 
     /// The last thing that happened.
-    pub fn last(&self) -> Result<Option<HistoryEvent>> {
+    pub(crate) fn last(&self) -> Result<Option<HistoryEvent>> {
         let text = self.read(HISTORY)?.unwrap_or_default();
         Ok(planner::history::read(&text).pop().map(|line| line.what))
     }
 
     /// The history, for whoever is to know it.
-    pub fn history(&self) -> Result<String> {
+    pub(crate) fn history(&self) -> Result<String> {
         Ok(self.read(HISTORY)?.unwrap_or_default())
     }
 
     /// Now, in local time.
-    pub fn time(&self, shape: &str) -> String {
+    pub(crate) fn time(&self, shape: &str) -> String {
         self.clock.now().to_zoned(TimeZone::system()).strftime(shape).to_string()
     }
 }
 
 /// What of a text is to be implemented.
-pub fn section(text: &str) -> &str {
+pub(crate) fn section(text: &str) -> &str {
     document::current(text).unwrap_or(text)
 }

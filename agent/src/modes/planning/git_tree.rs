@@ -24,7 +24,7 @@ type Entries = BTreeMap<Vec<u8>, (String, String)>;
 
 /// A repository of the user.
 #[derive(Clone, Debug)]
-pub struct UserTree {
+pub(crate) struct UserTree {
     git: Git,
     /// The top of its working tree.
     pub top: PathBuf,
@@ -34,7 +34,7 @@ pub struct UserTree {
 
 /// What a commit would hold.
 #[derive(Clone, Debug, Default)]
-pub struct CommitSelection {
+pub(crate) struct CommitSelection {
     /// The commit that it stands on; none in a repository without any.
     pub head: Option<String>,
     /// Path, what the commit has there, and what the index has then.
@@ -45,14 +45,14 @@ pub struct CommitSelection {
 
 impl CommitSelection {
     /// The paths, for people.
-    pub fn paths(&self) -> Vec<String> {
+    pub(crate) fn paths(&self) -> Vec<String> {
         self.taken.iter().map(|(path, ..)| shown(path)).collect()
     }
 }
 
 impl UserTree {
     /// The repository of a directory; `None` outside of any.
-    pub fn of(code: &Path, keep: PathBuf) -> Result<Option<UserTree>> {
+    pub(crate) fn of(code: &Path, keep: PathBuf) -> Result<Option<UserTree>> {
         git::version()?;
         let Ok((_, git_dir)) = git::discover(code) else { return Ok(None) };
         let top = agent_core::run::root_of(code);
@@ -61,7 +61,7 @@ impl UserTree {
     }
 
     /// The branch, or the short name of the commit where there is none.
-    pub fn branch(&self) -> Result<String> {
+    pub(crate) fn branch(&self) -> Result<String> {
         let branch = self.git.run(&["symbolic-ref", "--quiet", "--short", "HEAD"]);
         match (branch, self.head()) {
             (Ok(branch), _) => Ok(branch),
@@ -71,29 +71,29 @@ impl UserTree {
     }
 
     /// The commit that is checked out.
-    pub fn head(&self) -> Option<String> {
+    pub(crate) fn head(&self) -> Option<String> {
         self.git.run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()
     }
 
     /// Refuses where git does not know who commits: before any work is paid for.
-    pub fn refuse_nobody(&self) -> Result<()> {
+    pub(crate) fn refuse_nobody(&self) -> Result<()> {
         self.call(&["var", "GIT_COMMITTER_IDENT"], None).map(drop)
     }
 
     /// What is not committed, as git's short status has it, one line a file.
-    pub fn dirty(&self) -> Result<Vec<String>> {
+    pub(crate) fn dirty(&self) -> Result<Vec<String>> {
         let output = self.call(&["status", "--porcelain=v1", "-z", "--no-renames"], None)?;
         Ok(parts(&output).map(|line| shown(&line)).collect())
     }
 
     /// What the files are like now, as a tree of the checkpoints.
-    pub fn take(&self) -> Result<String> {
+    pub(crate) fn take(&self) -> Result<String> {
         Checkpoints::open(&self.keep, &self.top)?.take()
     }
 
     /// What of the changes since a picture was taken can be committed. What the user had changed
     /// before is told apart line by line, or left out whole. Files below `whole` are ours.
-    pub fn pick(&self, since: &str, whole: &Path) -> Result<CommitSelection> {
+    pub(crate) fn pick(&self, since: &str, whole: &Path) -> Result<CommitSelection> {
         let pictures = Checkpoints::open(&self.keep, &self.top)?;
         let now = pictures.take()?;
         let head = self.head();
@@ -131,7 +131,7 @@ impl UserTree {
 
     /// Commits what was picked, with this message, and gives the commit. The index first: a stop
     /// in between leaves the work staged.
-    pub fn commit(&self, pick: &CommitSelection, message: &str) -> Result<String> {
+    pub(crate) fn commit(&self, pick: &CommitSelection, message: &str) -> Result<String> {
         let scratch = tempfile::tempdir_in(&self.keep).or_fail(|| "cannot make a directory")?;
         let index = scratch.path().join("index");
         let list = |entry: fn(&(Vec<u8>, Entry, Entry)) -> &Entry| -> Vec<u8> {

@@ -40,7 +40,7 @@ use provider::ProviderChoice;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
-pub struct PlanRequest {
+pub(crate) struct PlanRequest {
     /// What was typed and configured; its directory is the code path.
     pub settings: AgentSettings,
     /// Whether git is used.
@@ -69,7 +69,7 @@ struct Run {
 }
 
 /// Runs until the user leaves; with `--yes`, until one wish is done.
-pub async fn run(
+pub(crate) async fn run(
     order: PlanRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
@@ -320,7 +320,7 @@ fn unusable() -> Failure {
 }
 
 /// The directory that `--codepath` means: `~` is the home, and it must be there.
-pub fn code_path(typed: &str, cwd: &std::path::Path) -> Result<PathBuf> {
+pub(crate) fn code_path(typed: &str, cwd: &std::path::Path) -> Result<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let path = match typed.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {

@@ -23,14 +23,14 @@ use tools::profile::Profile;
 type Reader = Box<dyn Fn(&Value) -> std::result::Result<String, String> + Send + Sync>;
 
 /// A tool by which a model gives a text.
-pub struct TextTool {
+pub(crate) struct TextTool {
     spec: ToolDefinition,
     read: Reader,
     taken: Mutex<Option<String>>,
 }
 
 /// Who is asked for what.
-pub struct ModelTask {
+pub(crate) struct ModelTask {
     /// How the model is told to work.
     pub identity: &'static str,
     /// The session's title.
@@ -40,10 +40,10 @@ pub struct ModelTask {
 }
 
 /// Who hears what happens, and who can be asked.
-pub type PlanListeners = (Arc<Bus>, Option<Arc<dyn Asker>>);
+pub(crate) type PlanListeners = (Arc<Bus>, Option<Arc<dyn Asker>>);
 
 /// What came of it.
-pub enum ModelText {
+pub(crate) enum ModelText {
     /// The text.
     Text(String),
     /// There is none that counts.
@@ -60,7 +60,7 @@ impl fmt::Debug for TextTool {
 
 impl TextTool {
     /// A tool whose arguments are read so.
-    pub fn by(
+    pub(crate) fn by(
         spec: ToolDefinition,
         read: impl Fn(&Value) -> std::result::Result<String, String> + Send + Sync + 'static,
     ) -> TextTool {
@@ -73,7 +73,7 @@ impl TextTool {
 
     /// Asks the planner's model and adds what that cost. One that gives nothing is asked once more, without anything to
     /// look at; a small one, which gets lost in looking, begins with that.
-    pub async fn ask(
+    pub(crate) async fn ask(
         self,
         settings: &AgentSettings,
         asked: ModelTask,
@@ -156,7 +156,7 @@ impl RoleTool for TextTool {
 }
 
 /// Who is asked: as typed, else `[providers] planner`, else the default.
-pub fn choice(settings: &AgentSettings) -> ProviderChoice {
+pub(crate) fn choice(settings: &AgentSettings) -> ProviderChoice {
     let typed = &settings.choice;
     let planner = settings.config.providers.planner.clone();
     ProviderChoice { reference: typed.reference.clone().or(planner), ..typed.clone() }

@@ -14,7 +14,7 @@ use agent_core::run::AgentSettings;
 
 /// A part of a plan.
 #[derive(Clone, Debug)]
-pub enum PlanPart {
+pub(crate) enum PlanPart {
     /// The wish becomes a list of requirements.
     Refine,
     /// The requirements become tasks; these tasks (TOML, with the file's name) are there already.
@@ -22,7 +22,7 @@ pub enum PlanPart {
 }
 
 /// Carries a part out; gives the list in Markdown, or the new tasks in TOML.
-pub async fn run(
+pub(crate) async fn run(
     settings: &AgentSettings,
     part: &PlanPart,
     text: &str,

@@ -4,7 +4,7 @@ use planner::requirement::Requirement;
 use planner::task::Task;
 
 /// How whoever refines requirements is told to work.
-pub const ARCHITECT: &str = "\
+pub(crate) const ARCHITECT: &str = "\
 You refine the requirements of a piece of work before anybody begins it. You are given what the \
 user wrote, a report about the codebase, and the history of earlier work. You can read and search \
 files; you cannot change any, and nobody implements anything yet.
@@ -23,7 +23,7 @@ Call the tool `requirements` with the whole list as Markdown, one item each (`- 
 basic first, at most 40 items. Nothing else counts as an answer.";
 
 /// What whoever refines is asked.
-pub fn refine(wish: &str, report: &str, history: &str) -> String {
+pub(crate) fn refine(wish: &str, report: &str, history: &str) -> String {
     let mut text = format!("What the user wrote:\n\n{}\n\n", wish.trim());
     if !history.trim().is_empty() {
         text += &format!("Earlier work in this directory:\n\n{}\n\n", history.trim());
@@ -32,7 +32,7 @@ pub fn refine(wish: &str, report: &str, history: &str) -> String {
 }
 
 /// How whoever splits requirements into tasks is told to work.
-pub const SPLITTER: &str = "\
+pub(crate) const SPLITTER: &str = "\
 You split approved requirements into tasks that several agents work on at the same time, each in a \
 copy of the repository of its own, on a branch of its own. You can read and search files; you \
 cannot change any, and nobody implements anything yet.
@@ -51,7 +51,12 @@ How to end
 Call the tool `tasks` with all new tasks. Nothing else counts as an answer.";
 
 /// What whoever splits is asked.
-pub fn split(all: &[Requirement], open: &[&Requirement], there: &[Task], report: &str) -> String {
+pub(crate) fn split(
+    all: &[Requirement],
+    open: &[&Requirement],
+    there: &[Task],
+    report: &str,
+) -> String {
     let line = |it: &Requirement| format!("- {}: {}\n", it.id, it.text);
     let mut text = format!("The requirements:\n\n{}\n", all.iter().map(line).collect::<String>());
     if !there.is_empty() {
@@ -67,7 +72,7 @@ pub fn split(all: &[Requirement], open: &[&Requirement], there: &[Task], report:
 }
 
 /// A summary of requirements for the history.
-pub fn summary(wanted: &str) -> String {
+pub(crate) fn summary(wanted: &str) -> String {
     format!(
         "Sum up these requirements for a log: at most 5 lines of at most 120 characters each, one \
          thing a line, no list marks, nothing else.\n\n{}\n",
@@ -76,7 +81,7 @@ pub fn summary(wanted: &str) -> String {
 }
 
 /// The lines of a summary, from a model's words; from the requirements where there are none.
-pub fn summed_up(words: Option<&str>, requirements: &[Requirement]) -> Vec<String> {
+pub(crate) fn summed_up(words: Option<&str>, requirements: &[Requirement]) -> Vec<String> {
     let lines: Vec<String> = words
         .unwrap_or_default()
         .lines()
@@ -89,7 +94,7 @@ pub fn summed_up(words: Option<&str>, requirements: &[Requirement]) -> Vec<Strin
 }
 
 /// The question for a commit message.
-pub fn commit(wanted: &str, files: &[String]) -> String {
+pub(crate) fn commit(wanted: &str, files: &[String]) -> String {
     format!(
         "Write the commit message for work that was done on these requirements.\n\
          The first line is the subject: imperative, at most 72 characters, no full stop.\n\
@@ -102,13 +107,13 @@ pub fn commit(wanted: &str, files: &[String]) -> String {
 }
 
 /// The first requirement as words for a subject.
-pub fn plain(wanted: &str) -> String {
+pub(crate) fn plain(wanted: &str) -> String {
     let first = planner::requirement::read(wanted).ok().and_then(|all| all.into_iter().next());
     first.map_or_else(|| "Implement requirements".to_owned(), |it| it.text)
 }
 
 /// The list of what is to be done, each ticked off when it is met.
-pub fn todo(requirements: &[Requirement], is_met: impl Fn(&str) -> bool) -> String {
+pub(crate) fn todo(requirements: &[Requirement], is_met: impl Fn(&str) -> bool) -> String {
     let item = |it: &Requirement| {
         let mark = if is_met(&it.id) { 'x' } else { ' ' };
         format!("- [{mark}] {}: {}\n", it.id, it.text)

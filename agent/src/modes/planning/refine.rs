@@ -8,7 +8,7 @@ use super::prompts;
 use provider::ToolDefinition;
 
 /// The tool, and what is asked.
-pub fn refine(wish: &str, message: String) -> (TextTool, ModelTask) {
+pub(crate) fn refine(wish: &str, message: String) -> (TextTool, ModelTask) {
     let wished = requirement::items_of(wish);
     let text = json!({
         "type": "string",

@@ -28,7 +28,11 @@ struct TaskRow {
 
 /// The tool, and what is asked: tasks for the requirements that none of these tasks serves. What is
 /// given is TOML.
-pub fn split(all: Vec<Requirement>, there: Vec<Task>, report: &str) -> (TextTool, ModelTask) {
+pub(crate) fn split(
+    all: Vec<Requirement>,
+    there: Vec<Task>,
+    report: &str,
+) -> (TextTool, ModelTask) {
     let message = prompts::split(&all, &open(&all, &there), &there, report);
     let list =
         |what: &str| json!({"type": "array", "items": {"type": "string"}, "description": what});

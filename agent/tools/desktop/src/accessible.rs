@@ -45,7 +45,7 @@ struct Report<'a> {
 }
 
 /// Acts on a control by its name.
-pub struct ControlActionTool;
+pub(crate) struct ControlActionTool;
 
 impl Tool for ControlActionTool {
     fn spec(&self) -> ToolSpec {

@@ -32,7 +32,7 @@ struct Args {
 
 /// What is to be in the picture.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct CaptureRequest {
+pub(crate) struct CaptureRequest {
     /// A window, by id, program or title.
     pub window: Option<String>,
     /// An X display or an output.
@@ -48,13 +48,13 @@ const INSTALL: &str = "install grim (Wayland), scrot or maim (X11), or gnome-scr
                        g3-desktop (`cargo build --release -p desktop`)";
 
 /// Where pictures with a relative name go: `$TMPDIR`, else `~/tmp`.
-pub fn folder() -> PathBuf {
+fn folder() -> PathBuf {
     let named = std::env::var_os("TMPDIR").map(PathBuf::from);
     named.filter(|dir| dir.is_absolute()).unwrap_or_else(|| paths::expand_home("~/tmp"))
 }
 
 /// The screen, and the file where it lies somewhere else than in that folder.
-pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let mut reached = vec![call.at.others.screen.access(false)];
     let folder = paths::follow(&folder()).ok();
     let own = folder.is_some_and(|folder| paths::is_inside(&call.place, &folder));
@@ -65,7 +65,7 @@ pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
 }
 
 /// Takes a picture of the screen.
-pub struct ScreenCaptureTool;
+pub(crate) struct ScreenCaptureTool;
 
 impl Tool for ScreenCaptureTool {
     fn spec(&self) -> ToolSpec {

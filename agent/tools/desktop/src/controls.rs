@@ -24,7 +24,7 @@ const DEPTH: u32 = 8;
 const MOST: u32 = 200;
 
 /// Lists the controls of a window.
-pub struct ControlsTool;
+pub(crate) struct ControlsTool;
 
 impl Tool for ControlsTool {
     fn spec(&self) -> ToolSpec {
@@ -68,7 +68,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// One control for programs.
-pub fn as_json(control: &Control) -> Value {
+pub(crate) fn as_json(control: &Control) -> Value {
     let mut told = json!({
         "name": control.name, "type": control.role, "automation_id": control.automation_id,
         "enabled": control.enabled, "visible": control.visible,
@@ -99,7 +99,7 @@ fn told(found: &Controls) -> String {
 }
 
 /// One control in a line.
-pub fn line(control: &Control) -> String {
+pub(crate) fn line(control: &Control) -> String {
     let mut line = format!("{} {:?}", control.role, control.name);
     if !control.automation_id.is_empty() {
         line.push_str(&format!(" id {:?}", control.automation_id));
@@ -120,7 +120,7 @@ pub fn line(control: &Control) -> String {
 }
 
 /// An area as models need it: its middle, then all of it.
-pub fn place(area: Area) -> String {
+pub(crate) fn place(area: Area) -> String {
     let middle = |from: i32, length: u32| i64::from(from) + i64::from(length / 2);
     format!(
         "middle {},{} ({}x{} at {},{})",

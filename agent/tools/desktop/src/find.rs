@@ -31,7 +31,7 @@ const MOST: u32 = 2_000;
 const TOLD: usize = 40;
 
 /// Finds a control by its text, role or attributes.
-pub struct FindControlTool;
+pub(crate) struct FindControlTool;
 
 impl Tool for FindControlTool {
     fn spec(&self) -> ToolSpec {
@@ -134,7 +134,7 @@ fn phrase(words: &[OcrWord], text: &str) -> Vec<Area> {
 }
 
 /// The smallest area around two.
-pub fn around(one: Area, other: Area) -> Area {
+pub(crate) fn around(one: Area, other: Area) -> Area {
     let end = |from: i32, length: u32| i64::from(from) + i64::from(length);
     let (x, y) = (one.x.min(other.x), one.y.min(other.y));
     let right = end(one.x, one.width).max(end(other.x, other.width));

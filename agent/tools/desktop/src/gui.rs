@@ -15,7 +15,7 @@ use tools::output::{ToolError, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 /// The actions.
-pub const ACTIONS: [&str; 9] = [
+pub(crate) const ACTIONS: [&str; 9] = [
     "click",
     "double_click",
     "right_click",
@@ -45,7 +45,7 @@ struct GuiArgs<'a> {
 }
 
 /// Controls mouse and keyboard as the model sees the screen.
-pub struct GuiTool;
+pub(crate) struct GuiTool;
 
 impl Tool for GuiTool {
     fn spec(&self) -> ToolSpec {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use base::desktop::{
     CaptureTarget, Controls, DesktopFault, DesktopRequest, DesktopRequestLine, DesktopResponse,
-    DesktopResponseLine, InputStep, Picture, ScreenInfo,
+    DesktopResponseLine, InputStep, Picture,
 };
 use base::secret::Secret;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -45,7 +45,10 @@ struct Host {
 }
 
 /// Asks, and waits for the answer. What it refuses is a trouble.
-pub async fn ask(at: &ToolContext, what: DesktopRequest) -> Result<DesktopResponse, ToolError> {
+pub(crate) async fn ask(
+    at: &ToolContext,
+    what: DesktopRequest,
+) -> Result<DesktopResponse, ToolError> {
     let cancelled = || ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user");
     let mut held = at.cancel.run_until_cancelled(HOST.lock()).await.ok_or_else(cancelled)?;
     let mut host = match held.take() {
@@ -83,14 +86,14 @@ pub async fn ask(at: &ToolContext, what: DesktopRequest) -> Result<DesktopRespon
 }
 
 /// Ends the program, if it runs.
-pub async fn close() {
+pub(crate) async fn close() {
     if let Some(host) = HOST.lock().await.take() {
         host.close().await;
     }
 }
 
 /// A picture.
-pub async fn capture(at: &ToolContext, wish: CaptureTarget) -> Result<Picture, ToolError> {
+pub(crate) async fn capture(at: &ToolContext, wish: CaptureTarget) -> Result<Picture, ToolError> {
     let DesktopResponse::Picture(picture) = ask(at, DesktopRequest::Capture(wish)).await? else {
         return Err(strange());
     };
@@ -98,7 +101,7 @@ pub async fn capture(at: &ToolContext, wish: CaptureTarget) -> Result<Picture, T
 }
 
 /// Mouse and keyboard, in this order.
-pub async fn input(at: &ToolContext, steps: Vec<InputStep>) -> Result<(), ToolError> {
+pub(crate) async fn input(at: &ToolContext, steps: Vec<InputStep>) -> Result<(), ToolError> {
     let fail_safe = at.others.screen.control().fail_safe;
     let DesktopResponse::Done = ask(at, DesktopRequest::Input { steps, fail_safe }).await? else {
         return Err(strange());
@@ -106,16 +109,8 @@ pub async fn input(at: &ToolContext, steps: Vec<InputStep>) -> Result<(), ToolEr
     Ok(())
 }
 
-/// Sizes and the pointer.
-pub async fn screen(at: &ToolContext) -> Result<ScreenInfo, ToolError> {
-    let DesktopResponse::Screen(screen) = ask(at, DesktopRequest::Screen).await? else {
-        return Err(strange());
-    };
-    Ok(screen)
-}
-
 /// What programs say of their controls.
-pub async fn controls(
+pub(crate) async fn controls(
     at: &ToolContext,
     look: base::desktop::ControlQuery,
 ) -> Result<Controls, ToolError> {
@@ -126,7 +121,7 @@ pub async fn controls(
 }
 
 /// An answer to something else than what was asked.
-pub fn strange() -> ToolError {
+pub(crate) fn strange() -> ToolError {
     ToolError::failed(format!(
         "{NAME} answers something that was not asked: is it of this version?"
     ))

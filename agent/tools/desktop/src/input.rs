@@ -31,7 +31,7 @@ const ECHO: usize = 50;
 const LONGEST: usize = 10_000;
 
 /// Clicks a point of the screen.
-pub struct ClickTool;
+pub(crate) struct ClickTool;
 
 impl Tool for ClickTool {
     fn spec(&self) -> ToolSpec {
@@ -68,7 +68,7 @@ async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// Types text where the focus is.
-pub struct TypeTextTool;
+pub(crate) struct TypeTextTool;
 
 impl Tool for TypeTextTool {
     fn spec(&self) -> ToolSpec {
@@ -96,7 +96,7 @@ async fn type_text(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// Whether a text can be typed.
-pub fn checked(text: &str, tool: &str) -> Result<(), ToolError> {
+pub(crate) fn checked(text: &str, tool: &str) -> Result<(), ToolError> {
     match text.chars().count() {
         0 => Err(ToolError::invalid(format!("{tool}: `text` is empty"))),
         1..=LONGEST => Ok(()),
@@ -107,7 +107,7 @@ pub fn checked(text: &str, tool: &str) -> Result<(), ToolError> {
 }
 
 /// A typed text as it is told: its beginning in quotes.
-pub fn echo(text: &str) -> String {
+pub(crate) fn echo(text: &str) -> String {
     match text.char_indices().nth(ECHO) {
         None => format!("{text:?}"),
         Some((end, _)) => {

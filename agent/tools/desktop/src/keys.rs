@@ -38,7 +38,7 @@ const NAMES: &[(&str, &str)] = &[
 const BLOCKED: &[&[&str]] = &[&["r", "super"], &["alt", "ctrl", "delete"], &["alt", "f4"]];
 
 /// The keys of a combination like `Ctrl + S`, in their order; none in an empty text.
-pub fn parse(text: &str) -> Vec<String> {
+pub(crate) fn parse(text: &str) -> Vec<String> {
     let text = text.trim();
     let (text, plus) = match text.strip_suffix('+') {
         // The plus key itself: alone, or as the last one of a combination.
@@ -51,7 +51,7 @@ pub fn parse(text: &str) -> Vec<String> {
 }
 
 /// One key by the name that `g3-desktop` knows.
-pub fn name(key: &str) -> String {
+pub(crate) fn name(key: &str) -> String {
     let plain = key.trim().to_lowercase().replace([' ', '-'], "_");
     let plain = if plain.chars().count() == 1 { key.trim().to_lowercase() } else { plain };
     let short = plain.replace('_', "");
@@ -60,7 +60,7 @@ pub fn name(key: &str) -> String {
 }
 
 /// Whether a combination that is never pressed is among these keys, whatever their order.
-pub fn is_blocked(keys: &[String]) -> bool {
+pub(crate) fn is_blocked(keys: &[String]) -> bool {
     let keys: Vec<String> = keys.iter().map(|key| name(key)).collect();
     let has = |wanted: &&str| keys.iter().any(|key| key == wanted);
     BLOCKED.iter().any(|all| all.iter().all(has))

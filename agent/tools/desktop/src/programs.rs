@@ -16,7 +16,7 @@ use tools::output::{ToolError, ToolErrorKind};
 
 /// A picture as it was taken.
 #[derive(Debug)]
-pub struct Shot {
+pub(crate) struct Shot {
     /// PNG.
     pub bytes: Vec<u8>,
     /// What of the screen it shows.
@@ -82,7 +82,7 @@ fn is_x(display: &str) -> bool {
 
 /// Takes a picture with the first program that can; `None` when none can. What was tried and
 /// failed is noted.
-pub async fn shoot(
+pub(crate) async fn shoot(
     at: &ToolContext,
     wish: &CaptureRequest,
     tried: &mut Vec<String>,

@@ -38,12 +38,12 @@ const NAMES: &[(&[&str], &[&str])] = &[
 ];
 
 /// Whether a control of this role is meant by a name, or by a part of its own.
-pub fn fits(role: &str, wanted: &str) -> bool {
+pub(crate) fn fits(role: &str, wanted: &str) -> bool {
     plain(role).contains(&plain(wanted)) || is_named(role, wanted)
 }
 
 /// Whether a control of this role has this name in another system.
-pub fn is_named(role: &str, wanted: &str) -> bool {
+pub(crate) fn is_named(role: &str, wanted: &str) -> bool {
     let (role, wanted) = (role.trim().to_lowercase().replace(['_', '-'], " "), plain(wanted));
     NAMES
         .iter()

@@ -16,7 +16,7 @@ const NARROWEST: u32 = 16;
 
 /// The words that can be read, window by window and then beside them, and what the screen is. Their
 /// areas are places on the screen.
-pub async fn on_screen(at: &ToolContext) -> Result<(Vec<OcrWord>, Area), ToolError> {
+pub(crate) async fn on_screen(at: &ToolContext) -> Result<(Vec<OcrWord>, Area), ToolError> {
     let whole = host::capture(at, CaptureTarget::default()).await?;
     let shows = whole.shows;
     let all = read(at, whole).await?;

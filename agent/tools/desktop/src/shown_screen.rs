@@ -10,7 +10,7 @@ use tools::context::ToolContext;
 
 /// A picture of the screen that the model saw.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ShownScreen {
+pub(crate) struct ShownScreen {
     /// Points of the picture.
     pub width: u32,
     /// Points of the picture.
@@ -24,7 +24,7 @@ pub struct ShownScreen {
 
 /// Something in a picture.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Element {
+pub(crate) struct Element {
     /// By which it is called; unique in its picture.
     pub id: String,
     /// What it is, e.g. `push button`, `text`.
@@ -40,13 +40,13 @@ pub struct Element {
 
 impl ShownScreen {
     /// A picture in which nothing was found yet.
-    pub fn of(picture: &Picture) -> ShownScreen {
+    pub(crate) fn of(picture: &Picture) -> ShownScreen {
         let (width, height) = (picture.width, picture.height);
         ShownScreen { width, height, shows: picture.shows, elements: Vec::new() }
     }
 
     /// The point of the screen for a point of the picture.
-    pub fn native(&self, x: i64, y: i64) -> (i32, i32) {
+    pub(crate) fn native(&self, x: i64, y: i64) -> (i32, i32) {
         let along = |from: i32, at: i64, screen: u32, picture: u32| {
             let at = i128::from(at) * i128::from(screen) / i128::from(picture.max(1));
             let to = i128::from(from) + at;
@@ -57,7 +57,7 @@ impl ShownScreen {
     }
 
     /// The middle of an element, as a point of the screen.
-    pub fn middle_of(&self, id: &str) -> Option<(i32, i32)> {
+    pub(crate) fn middle_of(&self, id: &str) -> Option<(i32, i32)> {
         let element = self.elements.iter().find(|element| element.id == id)?;
         let (x, y) = element.middle(1.0, 1.0);
         let along = |from: i32, part: f64, length: u32| {
@@ -67,7 +67,7 @@ impl ShownScreen {
     }
 
     /// Keeps it as what was seen last. One that cannot be kept costs the scale, not the call.
-    pub fn keep(&self, at: &ToolContext) {
+    pub(crate) fn keep(&self, at: &ToolContext) {
         let file = file(at);
         let kept = file.parent().map_or(Ok(()), std::fs::create_dir_all);
         if let Err(why) = kept.and_then(|()| base::files::replace_json(&file, self)) {
@@ -76,14 +76,14 @@ impl ShownScreen {
     }
 
     /// What was seen last.
-    pub fn last(at: &ToolContext) -> Option<ShownScreen> {
+    pub(crate) fn last(at: &ToolContext) -> Option<ShownScreen> {
         serde_json::from_slice(&std::fs::read(file(at)).ok()?).ok()
     }
 }
 
 impl Element {
     /// Its middle on a picture of this size.
-    pub fn middle(&self, width: f64, height: f64) -> (f64, f64) {
+    pub(crate) fn middle(&self, width: f64, height: f64) -> (f64, f64) {
         let [left, top, right, bottom] = self.bbox;
         (f64::midpoint(left, right) * width, f64::midpoint(top, bottom) * height)
     }

@@ -12,7 +12,7 @@ use tools::output::{ToolError, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 /// Lists the open windows.
-pub struct WindowListTool;
+pub(crate) struct WindowListTool;
 
 impl Tool for WindowListTool {
     fn spec(&self) -> ToolSpec {
@@ -60,7 +60,7 @@ fn line(window: &WindowInfo) -> String {
 }
 
 /// Maximizes the active window.
-pub struct MaximizeTool;
+pub(crate) struct MaximizeTool;
 
 impl Tool for MaximizeTool {
     fn spec(&self) -> ToolSpec {

@@ -10,7 +10,7 @@ use super::uri;
 const UNKNOWN: i64 = -32601;
 
 /// The whole answer to a request of the server's.
-pub fn to(id: &Value, method: &str, params: &Value, root: &Path) -> Value {
+pub(crate) fn to(id: &Value, method: &str, params: &Value, root: &Path) -> Value {
     let result = match method {
         "workspace/configuration" => {
             let wanted = params["items"].as_array().map_or(0, Vec::len);
@@ -38,7 +38,7 @@ pub fn to(id: &Value, method: &str, params: &Value, root: &Path) -> Value {
 }
 
 /// The folders of a workspace: its root.
-pub fn folders(root: &Path) -> Value {
+pub(crate) fn folders(root: &Path) -> Value {
     let name = root.file_name().map_or_else(|| "/".into(), |name| name.to_string_lossy());
     json!([{ "uri": uri::of(root), "name": name }])
 }

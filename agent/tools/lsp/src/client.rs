@@ -28,7 +28,7 @@ const AGAIN: [i64; 3] = [-32801, -32802, -32002];
 const TRIES: u32 = 5;
 
 /// A server that was started and shook hands.
-pub struct LspClient {
+pub(crate) struct LspClient {
     /// What the configuration calls it.
     pub name: String,
     /// The line to it.
@@ -44,7 +44,7 @@ pub struct LspClient {
 }
 
 /// Starts a server in a root and shakes hands. The error says why it cannot be used.
-pub async fn start(
+pub(crate) async fn start(
     language: &LanguageServer,
     root: &Path,
     logs: Option<PathBuf>,
@@ -128,14 +128,14 @@ fn hello(root: &Path) -> Value {
 
 impl LspClient {
     /// Whether it offers a method, by the name of the capability.
-    pub fn can(&self, method: &str, capability: &str) -> bool {
+    pub(crate) fn can(&self, method: &str, capability: &str) -> bool {
         let told = &self.capabilities[capability];
         let from_start = !told.is_null() && *told != Value::Bool(false);
         from_start || self.line.news(|news| news.registered.contains(method))
     }
 
     /// What it wants to hear when a file was saved: nothing, that, or the text as well.
-    pub fn hears_saves(&self) -> Option<bool> {
+    pub(crate) fn hears_saves(&self) -> Option<bool> {
         match &self.capabilities["textDocumentSync"]["save"] {
             Value::Bool(true) => Some(false),
             Value::Object(save) => Some(save.get("includeText") == Some(&Value::Bool(true))),
@@ -148,7 +148,7 @@ impl LspClient {
     }
 
     /// Asks. While the server reads the project, an empty answer is asked again, for a while.
-    pub async fn ask(&self, method: &str, params: Value) -> Result<Value, RequestError> {
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, RequestError> {
         let end = Instant::now() + READING;
         let (mut pause, mut tries) = (PAUSE / 16, 0);
         loop {
@@ -172,18 +172,18 @@ impl LspClient {
     }
 
     /// Whether it may still be reading the project.
-    pub fn reads(&self) -> bool {
+    pub(crate) fn reads(&self) -> bool {
         let young = self.born.elapsed() < SETTLED;
         self.line.news(|news| news.is_busy() || (young && !news.tells()))
     }
 
     /// How it ended, after the line broke.
-    pub async fn end_of_it(&self, why: &Disconnect) -> String {
+    pub(crate) async fn end_of_it(&self, why: &Disconnect) -> String {
         why.with_end(self.program.lock().await.end_of_it().await)
     }
 
     /// Says goodbye, and ends what does not end by itself.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         if self.line.gone().is_none() {
             self.documents.lock().unwrap_or_else(std::sync::PoisonError::into_inner).close(self);
             let _ = self.line.request("shutdown", Value::Null, GOODBYE).await;
@@ -195,7 +195,7 @@ impl LspClient {
 }
 
 /// Whether an answer says nothing.
-pub fn is_nothing(answer: &Value) -> bool {
+fn is_nothing(answer: &Value) -> bool {
     match answer {
         Value::Null => true,
         Value::Array(all) => all.is_empty(),

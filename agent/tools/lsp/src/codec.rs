@@ -12,19 +12,19 @@ const LINE: u64 = 16 << 10;
 const NOISE: usize = 1 << 20;
 
 /// Reads messages from a pipe.
-pub struct FrameReader<R> {
+pub(crate) struct FrameReader<R> {
     from: R,
     noise: usize,
 }
 
 impl<R: AsyncBufRead + Unpin> FrameReader<R> {
     /// Reads from here.
-    pub fn new(from: R) -> FrameReader<R> {
+    pub(crate) fn new(from: R) -> FrameReader<R> {
         FrameReader { from, noise: 0 }
     }
 
     /// The next message; `None` at the end. The error says why nothing more can be read.
-    pub async fn next(&mut self) -> Result<Option<Value>, String> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Value>, String> {
         while let Some(length) = self.length().await? {
             let mut body = Vec::new();
             let read = (&mut self.from).take(length as u64).read_to_end(&mut body).await;
@@ -77,7 +77,7 @@ fn length_in(line: &str) -> Option<usize> {
 }
 
 /// A message with its header.
-pub fn framed(message: &Value) -> Vec<u8> {
+pub(crate) fn framed(message: &Value) -> Vec<u8> {
     let body = message.to_string();
     format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }

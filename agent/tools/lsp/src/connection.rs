@@ -16,7 +16,7 @@ use tools::child_server::Disconnect;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RequestError {
+pub(crate) enum RequestError {
     /// The connection broke.
     Gone(Disconnect),
     /// It took too long.
@@ -31,7 +31,7 @@ pub enum RequestError {
 }
 
 /// A line that was opened.
-pub struct LspConnection {
+pub(crate) struct LspConnection {
     out: mpsc::UnboundedSender<Value>,
     state: Mutex<State>,
     changed: watch::Sender<()>,
@@ -48,7 +48,7 @@ struct State {
 
 /// What the server said by itself.
 #[derive(Default)]
-pub struct Notifications {
+pub(crate) struct Notifications {
     /// The work that it is at.
     works: HashSet<String>,
     /// Whether it ever told of work.
@@ -63,7 +63,7 @@ pub struct Notifications {
 
 /// What is wrong with a file.
 #[derive(Clone, Debug)]
-pub struct PublishedDiagnostics {
+pub(crate) struct PublishedDiagnostics {
     /// The version of the file that is meant, where the server tells it.
     pub version: Option<i64>,
     /// When it came.
@@ -74,7 +74,11 @@ pub struct PublishedDiagnostics {
 
 impl LspConnection {
     /// Speaks on these pipes.
-    pub fn open(stdin: ChildStdin, stdout: ChildStdout, root: PathBuf) -> Arc<LspConnection> {
+    pub(crate) fn open(
+        stdin: ChildStdin,
+        stdout: ChildStdout,
+        root: PathBuf,
+    ) -> Arc<LspConnection> {
         let (out, messages) = mpsc::unbounded_channel();
         let line =
             LspConnection { out, state: Mutex::default(), changed: watch::Sender::new(()), root };
@@ -89,7 +93,7 @@ impl LspConnection {
     }
 
     /// Tells something that wants no answer.
-    pub fn notify(&self, method: &str, params: Value) {
+    pub(crate) fn notify(&self, method: &str, params: Value) {
         self.send(json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
@@ -99,7 +103,7 @@ impl LspConnection {
     }
 
     /// Asks, and takes the question back when nobody waits for the answer any more.
-    pub async fn request(
+    pub(crate) async fn request(
         &self,
         method: &str,
         params: Value,
@@ -129,17 +133,17 @@ impl LspConnection {
     }
 
     /// What the server said by itself.
-    pub fn news<T>(&self, look: impl FnOnce(&mut Notifications) -> T) -> T {
+    pub(crate) fn news<T>(&self, look: impl FnOnce(&mut Notifications) -> T) -> T {
         look(&mut self.state().news)
     }
 
     /// Why it broke, if it did.
-    pub fn gone(&self) -> Option<Disconnect> {
+    pub(crate) fn gone(&self) -> Option<Disconnect> {
         self.state().gone.clone()
     }
 
     /// Learns when something is new. What was there before is no news.
-    pub fn watch(&self) -> watch::Receiver<()> {
+    pub(crate) fn watch(&self) -> watch::Receiver<()> {
         let mut changes = self.changed.subscribe();
         changes.mark_unchanged();
         changes
@@ -232,12 +236,12 @@ async fn listen(stdout: ChildStdout, line: Arc<LspConnection>) {
 
 impl Notifications {
     /// Whether the server is at work that may change its answers.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.quiet.map_or(!self.works.is_empty(), |quiet| !quiet)
     }
 
     /// Whether it ever told of its work.
-    pub fn tells(&self) -> bool {
+    pub(crate) fn tells(&self) -> bool {
         self.told || self.quiet.is_some()
     }
 

@@ -33,7 +33,7 @@ struct FileFinding {
 }
 
 /// The outcome of a call, with the errors of the files that it wrote.
-pub async fn with_errors(
+pub(crate) async fn with_errors(
     hub: &LspPool,
     call: &Invocation<'_>,
     files: &[PathBuf],

@@ -10,11 +10,11 @@ use super::client::LspClient;
 use super::uri;
 
 /// The largest file that a server is told of, in bytes.
-pub const LARGEST: u64 = 8 << 20;
+pub(crate) const LARGEST: u64 = 8 << 20;
 
 /// What a server knows of files.
 #[derive(Default)]
-pub struct Documents(BTreeMap<PathBuf, Document>);
+pub(crate) struct Documents(BTreeMap<PathBuf, Document>);
 
 struct Document {
     version: i64,
@@ -27,7 +27,7 @@ struct Document {
 impl Documents {
     /// Tells the server what stands in a file now; gives the version that it knows then. Where
     /// that is new, the server hears that it was written, too.
-    pub fn tell(&mut self, to: &LspClient, path: &Path, language: &str, text: &str) -> i64 {
+    pub(crate) fn tell(&mut self, to: &LspClient, path: &Path, language: &str, text: &str) -> i64 {
         let stamp = stamp(path);
         if let Some(known) = self.0.get_mut(path) {
             known.stamp = stamp;
@@ -60,7 +60,7 @@ impl Documents {
     }
 
     /// Tells of files that somebody else changed or removed since they were last looked at.
-    pub fn look_again(&mut self, to: &LspClient) {
+    pub(crate) fn look_again(&mut self, to: &LspClient) {
         let differs = |(path, known): (&PathBuf, &Document)| {
             (stamp(path) != known.stamp).then(|| (path.clone(), known.language.clone()))
         };
@@ -76,7 +76,7 @@ impl Documents {
     }
 
     /// A file is gone.
-    pub fn forget(&mut self, to: &LspClient, path: &Path) {
+    pub(crate) fn forget(&mut self, to: &LspClient, path: &Path) {
         if self.0.remove(path).is_some() {
             closed(to, path);
             watched(to, path, 3);
@@ -84,12 +84,12 @@ impl Documents {
     }
 
     /// The text that the server knows of a file.
-    pub fn text(&self, path: &Path) -> Option<&str> {
+    pub(crate) fn text(&self, path: &Path) -> Option<&str> {
         self.0.get(path).map(|known| known.text.as_str())
     }
 
     /// Closes all.
-    pub fn close(&mut self, to: &LspClient) {
+    pub(crate) fn close(&mut self, to: &LspClient) {
         for path in std::mem::take(&mut self.0).into_keys() {
             closed(to, &path);
         }
@@ -97,12 +97,12 @@ impl Documents {
 }
 
 /// Tells of a file that may be new, before it is opened.
-pub fn created(to: &LspClient, path: &Path) {
+pub(crate) fn created(to: &LspClient, path: &Path) {
     watched(to, path, 1);
 }
 
 /// The text of a file; `None` where it is none that a server could read.
-pub fn read(path: &Path) -> Option<String> {
+pub(crate) fn read(path: &Path) -> Option<String> {
     let small = std::fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= LARGEST);
     small.then(|| std::fs::read_to_string(path).ok()).flatten()
 }

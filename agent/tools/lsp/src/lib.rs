@@ -37,7 +37,7 @@ use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 const FUNCTIONS: usize = 5;
 
 /// Asks a language server.
-pub struct LspTool;
+pub(crate) struct LspTool;
 
 impl Tool for LspTool {
     fn spec(&self) -> ToolSpec {
@@ -58,7 +58,7 @@ impl Tool for LspTool {
 
 impl LspPool {
     /// Asks a language server. Where there is none, or it fails, the result says what to do.
-    pub async fn answer(&self, call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    async fn answer(&self, call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         let question = LspRequest::of(call)?;
         let text = text(call)?;
         question.check(&text, &call.shown_place())?;

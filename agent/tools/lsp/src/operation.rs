@@ -10,7 +10,7 @@ use tools::output::ToolError;
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LspOperation {
+pub(crate) enum LspOperation {
     /// Where something is defined.
     Definition,
     /// Where it is used.
@@ -62,7 +62,7 @@ impl FromStr for LspOperation {
 
 impl LspOperation {
     /// The protocol's method, and the capability that offers it.
-    pub fn method(self) -> (&'static str, &'static str) {
+    pub(crate) fn method(self) -> (&'static str, &'static str) {
         match self {
             LspOperation::Definition => ("textDocument/definition", "definitionProvider"),
             LspOperation::References => ("textDocument/references", "referencesProvider"),
@@ -81,7 +81,7 @@ impl LspOperation {
     }
 
     /// What is said when there is nothing.
-    pub fn nothing(self) -> &'static str {
+    pub(crate) fn nothing(self) -> &'static str {
         match self {
             LspOperation::Definition => "No definition found",
             LspOperation::References => "No references found",
@@ -101,7 +101,7 @@ impl LspOperation {
 
 /// A question to a server.
 #[derive(Debug)]
-pub struct LspRequest {
+pub(crate) struct LspRequest {
     /// What is asked.
     pub operation: LspOperation,
     /// Where, for operations that are about a place; in characters, counted from 0.
@@ -125,7 +125,7 @@ struct Args {
 
 impl LspRequest {
     /// What a call asks. The keys decide what is counted from 0 and what from 1.
-    pub fn of(call: &Invocation<'_>) -> Result<LspRequest, ToolError> {
+    pub(crate) fn of(call: &Invocation<'_>) -> Result<LspRequest, ToolError> {
         let args: Args = call.decode()?;
         let operation: LspOperation = args.operation.parse().map_err(ToolError::invalid)?;
         let from_one = counts_from_one(call.given_as("path"), &args)?;
@@ -143,7 +143,7 @@ impl LspRequest {
     }
 
     /// The place is one of the file's.
-    pub fn check(&self, text: &str, shown: &str) -> Result<(), ToolError> {
+    pub(crate) fn check(&self, text: &str, shown: &str) -> Result<(), ToolError> {
         if self.operation.wants_position() && line(text, self.at.line).is_none() {
             let lines = text.lines().count();
             let wanted = self.at.line + 1;

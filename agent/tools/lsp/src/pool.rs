@@ -17,7 +17,7 @@ use super::servers::{self, LanguageServer};
 use tools::context::ToolContext;
 
 /// A server that was started, or why it cannot be used.
-pub type StartedServer = std::result::Result<Arc<LspClient>, Arc<str>>;
+pub(crate) type StartedServer = std::result::Result<Arc<LspClient>, Arc<str>>;
 
 /// The servers that there are, and those that run.
 #[derive(Default)]
@@ -37,7 +37,7 @@ struct Slot {
 }
 
 /// A server for a file: which, and where.
-pub struct ServerKey<'a> {
+pub(crate) struct ServerKey<'a> {
     /// The server.
     pub language: &'a LanguageServer,
     /// The protocol's word for the file.
@@ -54,7 +54,7 @@ impl LspPool {
     }
 
     /// The first server for a file whose program is there; else what the user could do.
-    pub fn find(
+    pub(crate) fn find(
         &self,
         file: &Path,
         at: &ToolContext,
@@ -91,7 +91,7 @@ impl LspPool {
     }
 
     /// The server, which is started now unless it was. One that failed stays so.
-    pub fn start(
+    pub(crate) fn start(
         &self,
         wanted: &ServerKey<'_>,
         at: &ToolContext,
@@ -124,7 +124,7 @@ impl LspPool {
     }
 
     /// The server, where it runs already.
-    pub fn running_for(&self, wanted: &ServerKey<'_>) -> Option<Arc<LspClient>> {
+    pub(crate) fn running_for(&self, wanted: &ServerKey<'_>) -> Option<Arc<LspClient>> {
         let key = (wanted.language.name.clone(), wanted.root.clone());
         let running = self.running();
         let slot = running.get(&key).filter(|slot| slot.broken.is_none())?;
@@ -132,7 +132,7 @@ impl LspPool {
     }
 
     /// This one broke, and is not started again.
-    pub fn bury(&self, client: &LspClient, why: &str) {
+    pub(crate) fn bury(&self, client: &LspClient, why: &str) {
         for ((name, _), slot) in self.running().iter_mut() {
             let is_it = matches!(slot.started.peek(), Some(Ok(it)) if std::ptr::eq(&raw const **it, client));
             if is_it {
@@ -143,7 +143,7 @@ impl LspPool {
     }
 
     /// Ends all.
-    pub async fn end(&self) {
+    pub(crate) async fn end(&self) {
         let all = std::mem::take(&mut *self.running());
         let end = |slot: Slot| async move {
             slot.task.abort();

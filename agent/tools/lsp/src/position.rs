@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// What a server counts columns in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PositionEncoding {
+pub(crate) enum PositionEncoding {
     /// Bytes.
     Utf8,
     /// UTF-16 code units, which every server can.
@@ -15,7 +15,7 @@ pub enum PositionEncoding {
 
 /// A place in a file: line and column in characters, both counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub(crate) struct Position {
     /// The line.
     pub line: usize,
     /// The column.
@@ -24,11 +24,11 @@ pub struct Position {
 
 impl PositionEncoding {
     /// What we can, the one that we like best first.
-    pub const EACH: [PositionEncoding; 3] =
+    pub(crate) const EACH: [PositionEncoding; 3] =
         [PositionEncoding::Utf32, PositionEncoding::Utf8, PositionEncoding::Utf16];
 
     /// Its name in the protocol.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             PositionEncoding::Utf8 => "utf-8",
             PositionEncoding::Utf16 => "utf-16",
@@ -37,7 +37,7 @@ impl PositionEncoding {
     }
 
     /// The encoding that a server chose; without a word it is UTF-16.
-    pub fn chosen(capabilities: &Value) -> Result<PositionEncoding, String> {
+    pub(crate) fn chosen(capabilities: &Value) -> Result<PositionEncoding, String> {
         let Some(name) = capabilities["positionEncoding"].as_str() else {
             return Ok(PositionEncoding::Utf16);
         };
@@ -54,14 +54,14 @@ impl PositionEncoding {
     }
 
     /// A position of ours as the server counts; past the end of a line it is the end.
-    pub fn to_server(self, text: &str, at: Position) -> Value {
+    pub(crate) fn to_server(self, text: &str, at: Position) -> Value {
         let line = line(text, at.line).unwrap_or_default();
         let units: usize = line.chars().take(at.column).map(|c| self.units(c)).sum();
         json!({ "line": at.line, "character": units })
     }
 
     /// A position of the server's as we count; within a character it is that character.
-    pub fn of_server(self, text: Option<&str>, at: &Value) -> Position {
+    pub(crate) fn of_server(self, text: Option<&str>, at: &Value) -> Position {
         let number = |key: &str| usize::try_from(at[key].as_u64().unwrap_or(0)).unwrap_or(0);
         let (row, units) = (number("line"), number("character"));
         let Some(line) = text.and_then(|text| line(text, row)) else {
@@ -77,7 +77,7 @@ impl PositionEncoding {
 }
 
 /// A line of a text without its ending.
-pub fn line(text: &str, at: usize) -> Option<&str> {
+pub(crate) fn line(text: &str, at: usize) -> Option<&str> {
     text.split('\n').nth(at).map(|line| line.strip_suffix('\r').unwrap_or(line))
 }
 

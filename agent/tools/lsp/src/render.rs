@@ -48,7 +48,7 @@ const KINDS: [&str; 26] = [
 ];
 
 /// An answer in words.
-pub struct RenderedAnswer {
+pub(crate) struct RenderedAnswer {
     /// What the model reads; empty where there is nothing.
     pub text: String,
     /// How many things were found.
@@ -58,7 +58,7 @@ pub struct RenderedAnswer {
 }
 
 /// Words a server's answers for a call.
-pub struct AnswerRenderer<'a, 'c> {
+pub(crate) struct AnswerRenderer<'a, 'c> {
     client: &'a LspClient,
     call: &'a Invocation<'c>,
     texts: HashMap<PathBuf, Option<String>>,
@@ -66,12 +66,12 @@ pub struct AnswerRenderer<'a, 'c> {
 
 impl<'a, 'c> AnswerRenderer<'a, 'c> {
     /// For the answers of this server.
-    pub fn new(client: &'a LspClient, call: &'a Invocation<'c>) -> AnswerRenderer<'a, 'c> {
+    pub(crate) fn new(client: &'a LspClient, call: &'a Invocation<'c>) -> AnswerRenderer<'a, 'c> {
         AnswerRenderer { client, call, texts: HashMap::new() }
     }
 
     /// An answer in words.
-    pub fn tell(&mut self, operation: LspOperation, answer: &Value) -> RenderedAnswer {
+    pub(crate) fn tell(&mut self, operation: LspOperation, answer: &Value) -> RenderedAnswer {
         match operation {
             LspOperation::Definition | LspOperation::Implementation | LspOperation::References => {
                 self.locations(answer, operation == LspOperation::References)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::servers::LanguageServer;
 
 /// The root that a server works in for a file; `None` where the project is another server's.
-pub fn of(file: &Path, language: &LanguageServer, tree: &Path) -> Option<PathBuf> {
+pub(crate) fn of(file: &Path, language: &LanguageServer, tree: &Path) -> Option<PathBuf> {
     let above: Vec<&Path> = file.ancestors().skip(1).collect();
     let within: Vec<&Path> = match file.starts_with(tree) {
         true => above.into_iter().take_while(|dir| dir.starts_with(tree)).collect(),

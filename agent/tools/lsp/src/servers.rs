@@ -17,7 +17,7 @@ const PATIENCE: u64 = 45;
 /// A language server: how it is started and which files are its own.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct LanguageServer {
+pub(crate) struct LanguageServer {
     /// What the configuration calls it.
     pub name: String,
     /// The protocol's word for its language.
@@ -50,7 +50,7 @@ pub struct LanguageServer {
 
 /// Projects that have others as their parts.
 #[derive(Clone, Debug, Deserialize)]
-pub struct ParentProjects {
+pub(crate) struct ParentProjects {
     /// The file that says so.
     pub file: String,
     /// What stands in it.
@@ -63,7 +63,7 @@ static KNOWN: LazyLock<Vec<LanguageServer>> = LazyLock::new(|| {
 });
 
 /// All servers, those of the user first.
-pub fn languages(own: &BTreeMap<String, LspServerConfig>) -> Result<Vec<LanguageServer>> {
+pub(crate) fn languages(own: &BTreeMap<String, LspServerConfig>) -> Result<Vec<LanguageServer>> {
     let mut all = Vec::new();
     for (name, server) in own {
         let known = KNOWN.iter().find(|known| known.name == *name);
@@ -120,7 +120,7 @@ impl LanguageServer {
     }
 
     /// The protocol's word for a file that is one of its own.
-    pub fn id_of(&self, file: &Path) -> Option<&str> {
+    pub(crate) fn id_of(&self, file: &Path) -> Option<&str> {
         let ending = self.ending_of(file)?;
         Some(self.ids.get(ending).unwrap_or(&self.language))
     }
@@ -135,12 +135,12 @@ impl LanguageServer {
     }
 
     /// How long its start, and each answer, may take.
-    pub fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         Duration::from_secs(self.seconds.unwrap_or(PATIENCE))
     }
 
     /// Program and arguments, where the program is there.
-    pub fn command(&self) -> Option<Vec<String>> {
+    pub(crate) fn command(&self) -> Option<Vec<String>> {
         let home = std::env::home_dir().unwrap_or_default();
         let program = base::config::studio::expanded(Path::new(&self.command), &home);
         let found = match program.is_absolute() {

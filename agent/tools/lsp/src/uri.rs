@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use reqwest::Url;
 
 /// The address of an absolute path.
-pub fn of(path: &Path) -> String {
+pub(crate) fn of(path: &Path) -> String {
     // A relative path has no address, and none gets here.
     Url::from_file_path(path).map(String::from).unwrap_or_default()
 }
 
 /// The path of an address; `None` where it is no file.
-pub fn path(uri: &str) -> Option<PathBuf> {
+pub(crate) fn path(uri: &str) -> Option<PathBuf> {
     Url::parse(uri).ok().filter(|uri| uri.scheme() == "file")?.to_file_path().ok()
 }
 

@@ -8,12 +8,12 @@ use base::config::mcp::McpServerConfig;
 use super::server::KnownTool;
 
 /// What the server of this definition said when it last ran.
-pub fn read(definition: &McpServerConfig) -> Option<Vec<KnownTool>> {
+pub(crate) fn read(definition: &McpServerConfig) -> Option<Vec<KnownTool>> {
     serde_json::from_slice(&std::fs::read(file(definition)?).ok()?).ok()
 }
 
 /// Remembers it. What cannot be remembered is asked again.
-pub fn write(definition: &McpServerConfig, tools: &[KnownTool]) {
+pub(crate) fn write(definition: &McpServerConfig, tools: &[KnownTool]) {
     let Some(file) = file(definition) else { return };
     if read(definition).as_deref() == Some(tools) {
         return;

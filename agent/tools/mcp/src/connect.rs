@@ -31,11 +31,12 @@ pub struct ServerPaths {
 }
 
 /// Learns the tools of a server that says that they are others now.
-pub type OnToolsChanged = Arc<dyn Fn(Peer<RoleClient>) -> BoxFuture<'static, ()> + Send + Sync>;
+pub(crate) type OnToolsChanged =
+    Arc<dyn Fn(Peer<RoleClient>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// What g3 is for a server: somebody who calls tools and answers no questions.
 #[derive(Clone)]
-pub struct G3Client {
+pub(crate) struct G3Client {
     /// Called when the server has other tools.
     pub learn: OnToolsChanged,
 }
@@ -52,13 +53,13 @@ impl ClientHandler for G3Client {
 }
 
 /// An open line. Dropped, the server's processes are gone.
-pub struct McpConnection {
+pub(crate) struct McpConnection {
     service: RunningService<RoleClient, G3Client>,
     program: Option<ServerProcess>,
 }
 
 /// Opens a line and shakes hands. `part` names the file of its stderr.
-pub async fn open(
+pub(crate) async fn open(
     server: &McpServerConfig,
     part: &str,
     place: &ServerPaths,
@@ -112,22 +113,22 @@ fn is_g3(command: &[String]) -> bool {
 
 impl McpConnection {
     /// The other side.
-    pub fn peer(&self) -> &Peer<RoleClient> {
+    pub(crate) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }
 
     /// Whether it can still be asked.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.service.is_closed() && !self.service.peer().is_transport_closed()
     }
 
     /// How the program ended and what it said last, after the line broke.
-    pub async fn end_of_it(&mut self) -> Option<String> {
+    pub(crate) async fn end_of_it(&mut self) -> Option<String> {
         Some(self.program.as_mut()?.end_of_it().await)
     }
 
     /// Says goodbye: stdin ends, and what does not end by itself is ended.
-    pub async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         let _ = self.service.close_with_timeout(GRACE).await;
         if let Some(program) = &mut self.program {
             program.close().await;

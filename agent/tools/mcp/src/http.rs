@@ -16,7 +16,7 @@ use super::login;
 use provider::http as door;
 
 /// Opens the connection to a server at an address. The error says what is wrong, and what to try.
-pub async fn open(
+pub(crate) async fn open(
     server: &McpServerConfig,
     us: G3Client,
 ) -> Result<RunningService<RoleClient, G3Client>, String> {
@@ -38,7 +38,7 @@ pub async fn open(
 }
 
 /// The address; plain `http` is refused where it would leave the machine.
-pub fn address(server: &McpServerConfig) -> Result<Url, String> {
+pub(crate) fn address(server: &McpServerConfig) -> Result<Url, String> {
     let text = server.url.as_deref().unwrap_or_default();
     let url = Url::parse(text).map_err(|why| format!("`{text}` is not an address: {why}"))?;
     match url.scheme() {

@@ -33,7 +33,7 @@ use tools::services::{ExternalTools, McpServers};
 use tools::{history, skill_rule};
 
 /// Hears what the user should know.
-pub type OnServerNotice = Arc<dyn Fn(String) + Send + Sync>;
+pub(crate) type OnServerNotice = Arc<dyn Fn(String) + Send + Sync>;
 
 /// The servers of a session and what of them is offered.
 pub struct McpHub {

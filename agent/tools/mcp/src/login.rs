@@ -36,7 +36,7 @@ fn file(server: &McpServerConfig) -> Option<PathBuf> {
 }
 
 /// Whether there is a login for this server.
-pub fn is_there(server: &McpServerConfig) -> bool {
+pub(crate) fn is_there(server: &McpServerConfig) -> bool {
     file(server).is_some_and(|file| file.exists())
 }
 
@@ -50,7 +50,7 @@ pub fn forget(server: &McpServerConfig) -> std::io::Result<bool> {
 }
 
 /// The client of a server at which there is a login.
-pub async fn client(server: &McpServerConfig) -> Result<AuthClient<Client>, String> {
+pub(crate) async fn client(server: &McpServerConfig) -> Result<AuthClient<Client>, String> {
     let url = http::address(server)?;
     let mut manager = manager(server).await?;
     let known = manager.initialize_from_store().await.map_err(|why| lost(&why))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// How every such name begins.
-pub const BEGIN: &str = "mcp__";
+pub(crate) const BEGIN: &str = "mcp__";
 /// The longest name that all wires take.
 const LONGEST: usize = 64;
 /// What a server's part may have of it.
@@ -24,7 +24,7 @@ pub fn servers<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
 }
 
 /// The whole names of a server's tools, in their order; no two are equal.
-pub fn tools<'a>(server: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn tools<'a>(server: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let begin = format!("{BEGIN}{server}__");
     let room = LONGEST - begin.len();
     let parts = apart(names.into_iter().map(|name| (name, plain(name))).collect(), room);
@@ -32,7 +32,7 @@ pub fn tools<'a>(server: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
 }
 
 /// The server's part of a whole name.
-pub fn part_of(name: &str) -> Option<&str> {
+pub(crate) fn part_of(name: &str) -> Option<&str> {
     name.strip_prefix(BEGIN)?.split_once("__").map(|(part, _)| part)
 }
 

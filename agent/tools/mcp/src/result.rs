@@ -20,7 +20,7 @@ const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp
 const LARGEST: usize = 5 << 20;
 
 /// The outcome of a call that was answered. What does not fit goes into files in `directory`.
-pub fn outcome(answer: CallToolResult, directory: &Path) -> ToolOutput {
+pub(crate) fn outcome(answer: CallToolResult, directory: &Path) -> ToolOutput {
     let failed = answer.is_error == Some(true);
     let mut texts = Vec::new();
     let mut images = Vec::new();

@@ -13,7 +13,7 @@ const NAMED: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The tools that fit best, and what is known about servers that have none to show.
-pub async fn run(servers: &[&ConfiguredServer], query: &str) -> ToolOutput {
+pub(crate) async fn run(servers: &[&ConfiguredServer], query: &str) -> ToolOutput {
     let asked = servers.iter().map(|server| async move {
         (*server, tokio::time::timeout(PATIENCE, server.tools()).await)
     });

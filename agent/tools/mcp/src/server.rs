@@ -137,12 +137,12 @@ impl ConfiguredServer {
     }
 
     /// Whether it said, since this was last asked, that its tools are others.
-    pub fn has_changed(&self) -> bool {
+    pub(crate) fn has_changed(&self) -> bool {
         self.known.news.swap(false, Ordering::SeqCst)
     }
 
     /// The tools that may be used; starts the server when they are not known.
-    pub async fn tools(&self) -> Result<Vec<KnownTool>, String> {
+    pub(crate) async fn tools(&self) -> Result<Vec<KnownTool>, String> {
         match self.known() {
             Some(known) => Ok(known),
             None => self.start().await.map(|()| self.known().unwrap_or_default()),
@@ -236,7 +236,7 @@ impl ConfiguredServer {
 
     /// Calls a tool. A server that is found dead is started once more; one that dies during the
     /// call is as well, but only a call that may be repeated is made again.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         tool: &KnownTool,
         args: JsonObject,

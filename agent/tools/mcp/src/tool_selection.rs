@@ -14,13 +14,13 @@ use provider::ToolDefinition;
 /// With more tools than this, the model searches for them.
 const MANY: usize = 20;
 /// The tool that finds tools.
-pub const SEARCH: &str = "mcp_search";
+pub(crate) const SEARCH: &str = "mcp_search";
 /// The tool that calls what was found.
-pub const CALL: &str = "mcp_call";
+pub(crate) const CALL: &str = "mcp_call";
 
 /// What is offered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolSelection {
+pub(crate) struct ToolSelection {
     /// The definitions that it was made from, as hashes.
     from: Vec<String>,
     /// Tools that are offered by name.
@@ -31,7 +31,7 @@ pub struct ToolSelection {
 
 /// A tool that is offered by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DirectTool {
+pub(crate) struct DirectTool {
     name: String,
     description: String,
     parameters: serde_json::Value,
@@ -39,7 +39,7 @@ pub struct DirectTool {
 
 impl ToolSelection {
     /// The offer of a session that began with these servers, or a new one.
-    pub fn of(servers: &[&ConfiguredServer], session_dir: &Path) -> ToolSelection {
+    pub(crate) fn of(servers: &[&ConfiguredServer], session_dir: &Path) -> ToolSelection {
         let file = session_dir.join("mcp/offered.json");
         let from: Vec<String> = servers.iter().map(|server| mark(server)).collect();
         let kept = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
@@ -52,7 +52,7 @@ impl ToolSelection {
     }
 
     /// Writes it down. A session whose offer is not kept decides anew when it is taken up.
-    pub fn keep(&self, session_dir: &Path) {
+    pub(crate) fn keep(&self, session_dir: &Path) {
         let written = std::fs::create_dir_all(session_dir.join("mcp"));
         let file = session_dir.join("mcp/offered.json");
         let _ = written.and_then(|()| base::files::replace_json(&file, self));
@@ -60,7 +60,7 @@ impl ToolSelection {
 
     /// The offer after the tools of these servers changed. What is found by a search stays so;
     /// with too many tools, new ones are.
-    pub fn after_changes(
+    pub(crate) fn after_changes(
         &self,
         servers: &[&ConfiguredServer],
         changed: &[&ConfiguredServer],
@@ -84,14 +84,14 @@ impl ToolSelection {
     }
 
     /// The names of its tools that another offer has not.
-    pub fn beyond(&self, other: &ToolSelection) -> Vec<String> {
+    pub(crate) fn beyond(&self, other: &ToolSelection) -> Vec<String> {
         let has = |tool: &&DirectTool| other.direct.iter().any(|known| known.name == tool.name);
         let new = self.direct.iter().filter(|tool| !has(tool));
         new.map(|tool| tool.name.clone()).collect()
     }
 
     /// As the model sees it.
-    pub fn specs(&self, servers: &[&str]) -> Vec<ToolDefinition> {
+    pub(crate) fn specs(&self, servers: &[&str]) -> Vec<ToolDefinition> {
         let direct = self.direct.iter().map(|tool| ToolDefinition {
             name: tool.name.clone(),
             description: tool.description.clone(),

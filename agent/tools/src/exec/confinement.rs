@@ -26,7 +26,7 @@ pub struct Containment {
 }
 
 /// The sandbox for a command that works in this tree.
-pub fn sandboxed(root: &Path) -> io::Result<Containment> {
+pub(crate) fn sandboxed(root: &Path) -> io::Result<Containment> {
     let sandbox = ScratchSandbox::new(root)?;
     let confinement = Confinement::new(sandbox.rules.clone(), ClosedScope::Closed);
     let confinement = Arc::new(whole("sandbox", confinement)?);
@@ -67,7 +67,7 @@ const RECENT: Duration = Duration::from_secs(60);
 
 impl CommandBox {
     /// The box of a session, in which its commands may read the long outputs of others.
-    pub fn of_session(
+    pub(crate) fn of_session(
         sandbox: Arc<config::SandboxConfig>,
         root: &Path,
         session_dir: &Path,
@@ -128,7 +128,7 @@ impl CommandBox {
 
     /// What holds a program that a rule boxes: it writes the tree and temporary files only. Fails
     /// where the kernel cannot hold it.
-    pub fn hold_tightly(&self) -> io::Result<Containment> {
+    pub(crate) fn hold_tightly(&self) -> io::Result<Containment> {
         // Without rules nothing can be reached.
         let around = around().unwrap_or_else(|_| Some(SandboxRules::default()));
         let confinement = Confinement::new(self.tight(around), ClosedScope::Closed);
@@ -185,7 +185,7 @@ pub fn in_studio() -> bool {
 }
 
 /// The rules of studio's box for commands, where there is one around us.
-pub fn around() -> io::Result<Option<SandboxRules>> {
+pub(crate) fn around() -> io::Result<Option<SandboxRules>> {
     let Some(file) = std::env::var_os(sandbox::COMMANDS).map(PathBuf::from) else {
         return Ok(None);
     };
@@ -194,7 +194,7 @@ pub fn around() -> io::Result<Option<SandboxRules>> {
 }
 
 /// The rules that every box of a command starts from outside of studio's.
-pub fn home_rules() -> SandboxRules {
+pub(crate) fn home_rules() -> SandboxRules {
     home::home_rules(&home_dir(), &closed())
 }
 

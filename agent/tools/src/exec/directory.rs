@@ -13,7 +13,7 @@ pub fn is_kept(face: &ProfileTool) -> bool {
 }
 
 /// Where the last command of a session ended, while that is a directory below the root.
-pub fn kept(session_dir: &Path, root: &Path) -> Option<PathBuf> {
+pub(crate) fn kept(session_dir: &Path, root: &Path) -> Option<PathBuf> {
     let text = std::fs::read_to_string(file(session_dir)).ok()?;
     let path = paths::follow(Path::new(&text)).ok()?;
     (path.is_dir() && paths::is_inside(&path, root)).then_some(path)

@@ -37,7 +37,7 @@ pub struct ScratchSandbox {
 
 impl ScratchSandbox {
     /// A sandbox for a command that works in this tree.
-    pub fn new(root: &Path) -> io::Result<ScratchSandbox> {
+    pub(crate) fn new(root: &Path) -> io::Result<ScratchSandbox> {
         let scratch = tempfile::Builder::new().prefix("g3-sandbox-").tempdir()?;
         let path = scratch.path().canonicalize()?;
         // In here its owner may be somebody else than us.
@@ -54,12 +54,12 @@ impl ScratchSandbox {
     }
 
     /// Its scratch directory.
-    pub fn scratch(&self) -> &Path {
+    fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
     /// The job as it may run in here, once the kernel's rules for files hold.
-    pub fn bind(&self, job: Command) -> Command {
+    pub(crate) fn bind(&self, job: Command) -> Command {
         let scratch = self.scratch();
         let homes = ["HOME", "TMPDIR", "TMP", "TEMP"];
         homes.iter().fold(job, |job, name| job.env(name, scratch)).bounded(BOUNDS)

@@ -10,7 +10,7 @@ use crate::client_io::ClientIo;
 
 /// What is held of the files of one call.
 #[derive(Default)]
-pub struct EditorBuffers(Mutex<BTreeMap<PathBuf, State>>);
+pub(crate) struct EditorBuffers(Mutex<BTreeMap<PathBuf, State>>);
 
 #[derive(Default)]
 struct State {
@@ -25,7 +25,7 @@ struct State {
 impl EditorBuffers {
     /// Asks for the text outside. What is no text on the disk is left to the disk: an editor
     /// would show it with characters that are not there.
-    pub async fn ask(&self, outside: &dyn ClientIo, path: &Path) {
+    pub(crate) async fn ask(&self, outside: &dyn ClientIo, path: &Path) {
         let disk = open::read(path).ok();
         let is_text = disk.as_ref().is_none_or(|it| std::str::from_utf8(&it.bytes).is_ok());
         let shown = if is_text { outside.read(path).await } else { None };
@@ -35,7 +35,7 @@ impl EditorBuffers {
     }
 
     /// The content, as it is outside or on the disk.
-    pub fn load(&self, path: &Path) -> io::Result<FileContent> {
+    pub(crate) fn load(&self, path: &Path) -> io::Result<FileContent> {
         let all = self.all();
         let text = all.get(path).and_then(|state| state.written.as_ref().or(state.shown.as_ref()));
         let Some(text) = text else { return open::read(path) };
@@ -44,7 +44,7 @@ impl EditorBuffers {
     }
 
     /// Replaces the file: at once, or by [`Held::hand_over`].
-    pub fn store(&self, path: &Path, text: &str) -> io::Result<()> {
+    pub(crate) fn store(&self, path: &Path, text: &str) -> io::Result<()> {
         match self.all().get_mut(path).filter(|state| state.waits) {
             Some(state) => {
                 state.written = Some(text.to_owned());
@@ -55,13 +55,13 @@ impl EditorBuffers {
     }
 
     /// Takes back what was stored: nothing is handed over, and the disk is as it was.
-    pub fn put_back(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn put_back(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let waited = self.all().get_mut(path).and_then(|state| state.written.take());
         if waited.is_some() { Ok(()) } else { open::replace(path, bytes) }
     }
 
     /// Writes what is to be written: through whoever is outside, else on the disk.
-    pub async fn hand_over(&self, outside: &dyn ClientIo, path: &Path) -> io::Result<()> {
+    pub(crate) async fn hand_over(&self, outside: &dyn ClientIo, path: &Path) -> io::Result<()> {
         let written = self.all().get_mut(path).and_then(|state| state.written.take());
         let Some(text) = written else { return Ok(()) };
         match outside.write(path, &text).await {

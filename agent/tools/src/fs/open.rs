@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 /// The largest file that is read whole, in bytes.
-pub const MAX_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// A file's content and what must not get lost when it is replaced.
 #[derive(Debug)]

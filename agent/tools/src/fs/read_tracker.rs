@@ -137,7 +137,7 @@ impl ChangedFile {
     }
 
     /// That the change went through all the same.
-    pub fn note(&self) -> String {
+    fn note(&self) -> String {
         format!("the file had changed since this session last read it:\n{}", self.change.trim_end())
     }
 }

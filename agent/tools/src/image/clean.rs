@@ -12,7 +12,7 @@ const PNG: [&[u8; 4]; 11] = [
 const WEBP: [&[u8; 4]; 4] = [b"VP8 ", b"VP8L", b"VP8X", b"ALPH"];
 
 /// Whether the file can be sent as it is. A GIF never is: not every service takes it.
-pub fn is_clean(kind: ImageKind, bytes: &[u8]) -> bool {
+pub(crate) fn is_clean(kind: ImageKind, bytes: &[u8]) -> bool {
     let clean = match kind {
         ImageKind::Png => png(bytes),
         ImageKind::Jpeg => jpeg(bytes),

@@ -73,7 +73,7 @@ impl ImageKind {
     }
 
     /// As people call it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             ImageKind::Png => "PNG",
             ImageKind::Jpeg => "JPEG",
@@ -88,7 +88,7 @@ impl ImageKind {
     }
 
     /// As the decoders call it.
-    pub fn format(self) -> ImageFormat {
+    pub(crate) fn format(self) -> ImageFormat {
         match self {
             ImageKind::Png => ImageFormat::Png,
             ImageKind::Jpeg => ImageFormat::Jpeg,

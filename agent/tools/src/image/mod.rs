@@ -49,7 +49,7 @@ struct ImageReport {
 }
 
 /// The files that a call names, as far as they can be resolved.
-pub fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
+fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     let named = named(call).unwrap_or_default();
     named.into_iter().filter_map(|(_, path)| path.ok()).collect()
 }

@@ -19,7 +19,7 @@ use super::kind::ImageKind;
 
 /// The longest side that is sent, in points: what the Messages API looks at; it makes anything
 /// larger smaller itself (its documentation on vision, "Evaluate image size").
-pub const LONGEST: u32 = 1568;
+pub(crate) const LONGEST: u32 = 1568;
 /// The largest picture that is sent, in bytes: as base64 it has 5 MB, the limit of the Messages API.
 const MAX_SENT: usize = 3_750_000;
 /// What a decoded picture may need, in bytes: 64 million points with four bytes each.
@@ -198,7 +198,7 @@ impl ReadyImage {
     }
 
     /// The same for programs.
-    pub fn facts(&self, path: &str) -> Value {
+    pub(crate) fn facts(&self, path: &str) -> Value {
         let (kind, (width, height), bytes) = self.file;
         let (sent_width, sent_height) = self.size;
         json!({

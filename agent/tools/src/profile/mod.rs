@@ -73,7 +73,7 @@ pub struct ProfileTool {
 }
 
 /// The switch of tools that are always on.
-pub const ALWAYS: &str = "always";
+pub(crate) const ALWAYS: &str = "always";
 
 fn always() -> String {
     ALWAYS.to_owned()
@@ -163,7 +163,7 @@ pub fn switched(switch: &str) -> Option<&'static ProfileTool> {
 }
 
 /// The few tools of a profile that a small model gets.
-pub fn few(profile: Profile) -> Vec<&'static ProfileTool> {
+pub(crate) fn few(profile: Profile) -> Vec<&'static ProfileTool> {
     if profile != Profile::G3 {
         return faces(profile);
     }
@@ -175,10 +175,11 @@ pub fn few(profile: Profile) -> Vec<&'static ProfileTool> {
 
 impl Profile {
     /// Every profile, in the order in which a name is looked for.
-    pub const EACH: [Profile; 4] = [Profile::G3, Profile::Core, Profile::ToolsApi, Profile::Egirl];
+    pub(crate) const EACH: [Profile; 4] =
+        [Profile::G3, Profile::Core, Profile::ToolsApi, Profile::Egirl];
 
     /// Its name in flags and configuration.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Profile::G3 => "g3",
             Profile::Egirl => "egirl",
@@ -206,7 +207,7 @@ impl ProfileTool {
     }
 
     /// The schema of one parameter, shown or not.
-    pub fn parameter(&self, key: &str) -> Option<&Value> {
+    pub(crate) fn parameter(&self, key: &str) -> Option<&Value> {
         self.parameters["properties"].get(key).or_else(|| self.also.get(key))
     }
 
@@ -216,7 +217,7 @@ impl ProfileTool {
     }
 
     /// The engine's name of a parameter.
-    pub fn engine_key<'a>(&'a self, key: &'a str) -> &'a str {
+    pub(crate) fn engine_key<'a>(&'a self, key: &'a str) -> &'a str {
         self.keys.get(key).and_then(Value::as_str).unwrap_or(key)
     }
 

@@ -7,7 +7,7 @@ use crate::profile::Profile;
 
 /// Which face a name means.
 #[derive(Debug)]
-pub enum NamedTool {
+pub(crate) enum NamedTool {
     /// This one.
     One(&'static ProfileTool),
     /// Several profiles know the name and the parameters do not decide.
@@ -18,7 +18,7 @@ pub enum NamedTool {
 
 /// Finds a tool by name: in the profile first, then in every other. A name that several others
 /// know goes to the one whose parameters fit those given.
-pub fn find(profile: Profile, name: &str, args: &Value) -> NamedTool {
+pub(crate) fn find(profile: Profile, name: &str, args: &Value) -> NamedTool {
     let own = (profile != Profile::All)
         .then(|| faces(profile).into_iter().find(|face| face.name == name))
         .flatten();

@@ -50,7 +50,7 @@ pub struct FileVersion {
 
 impl WrittenFile {
     /// Where it is.
-    pub fn place(&self) -> PathBuf {
+    pub(crate) fn place(&self) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
         match &self.bytes {
             Some(bytes) => PathBuf::from(std::ffi::OsStr::from_bytes(bytes)),

@@ -17,7 +17,7 @@ const KEPT: usize = 200;
 
 /// The record of one call, made with its first write.
 #[derive(Default)]
-pub struct WriteRecorder(Mutex<State>);
+pub(crate) struct WriteRecorder(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -31,7 +31,7 @@ pub type PlannedWrite<'a> = (&'a Path, Option<&'a [u8]>);
 
 impl WriteRecorder {
     /// Makes the directories of a file that is to be written.
-    pub fn make_room(&self, file: &Path) -> io::Result<()> {
+    pub(crate) fn make_room(&self, file: &Path) -> io::Result<()> {
         let Some(parent) = file.parent() else { return Ok(()) };
         self.state().made.extend(missing_above(file));
         fs::create_dir_all(parent)
@@ -39,7 +39,7 @@ impl WriteRecorder {
 
     /// Keeps what these files are, unless the call has its record already. Tells whether it is a
     /// new one.
-    pub fn keep(
+    pub(crate) fn keep(
         &self,
         session: &Path,
         tool: &str,
@@ -63,7 +63,7 @@ impl WriteRecorder {
     }
 
     /// Drops the record: nothing was written, or all of it was put back.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         if let Some(dir) = self.state().dir.take() {
             // What stays says of itself that its write was never made.
             let _ = fs::remove_dir_all(dir);

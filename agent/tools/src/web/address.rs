@@ -32,7 +32,7 @@ const V6: &[([u16; 3], u32, &str)] = &[
 ];
 
 /// Why an address is none of the public internet, as the end of a sentence; `None` when it is one.
-pub fn why_not(address: IpAddr) -> Option<&'static str> {
+pub(crate) fn why_not(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => why_not_v4(address),
         IpAddr::V6(address) => why_not_v6(address),

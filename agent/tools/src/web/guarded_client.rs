@@ -127,7 +127,7 @@ pub fn is_allowed(allowed: &[String], url: &Url) -> bool {
 }
 
 /// Whether an address says of itself that it is not of the public web, before any look-up.
-pub fn is_private(url: &Url) -> bool {
+fn is_private(url: &Url) -> bool {
     let host = host(url);
     let is_local = host == "localhost" || host.ends_with(".localhost");
     is_local || host.parse::<IpAddr>().is_ok_and(|at| address::why_not(at).is_some())

@@ -88,7 +88,7 @@ const MISSING: [(&str, &str); 5] = [
 ];
 
 /// Measures which lines the tests of a Rust workspace run.
-pub struct CoverageTool;
+pub(crate) struct CoverageTool;
 
 impl Tool for CoverageTool {
     fn spec(&self) -> ToolSpec {

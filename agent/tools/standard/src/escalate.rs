@@ -13,7 +13,7 @@ struct Args {
 }
 
 /// Suggests that a stronger model continues.
-pub struct EscalateTool;
+pub(crate) struct EscalateTool;
 
 impl Tool for EscalateTool {
     fn spec(&self) -> ToolSpec {

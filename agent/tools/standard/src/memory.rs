@@ -59,14 +59,14 @@ const PICTURE: u64 = 20 << 20;
 const INDEXINGS: usize = 3;
 
 /// Where notes go. The file that the user named needs no question, unless nothing may be written.
-pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let named =
         call.at.memory.notes.is_some() && call.at.gate.permission_mode() != PermissionMode::Plan;
     if named { Vec::new() } else { vec![Access::Write(call.place.clone())] }
 }
 
 /// Writes notes about the workspace.
-pub struct RememberTool;
+pub(crate) struct RememberTool;
 
 impl Tool for RememberTool {
     fn spec(&self) -> ToolSpec {
@@ -189,7 +189,7 @@ fn merge(call: &Invocation<'_>, notes: &str) -> Result<MergedNotes, ToolError> {
 }
 
 /// Searches the user's memories.
-pub struct MemorySearchTool;
+pub(crate) struct MemorySearchTool;
 
 impl Tool for MemorySearchTool {
     fn spec(&self) -> ToolSpec {
@@ -239,7 +239,7 @@ fn preview(value: &str) -> String {
 }
 
 /// Shows one memory.
-pub struct MemoryGetTool;
+pub(crate) struct MemoryGetTool;
 
 impl Tool for MemoryGetTool {
     fn spec(&self) -> ToolSpec {
@@ -280,7 +280,7 @@ async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// Stores one memory.
-pub struct MemorySetTool;
+pub(crate) struct MemorySetTool;
 
 impl Tool for MemorySetTool {
     fn spec(&self) -> ToolSpec {
@@ -316,7 +316,7 @@ async fn keep(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// The picture that a memory is stored with.
-pub fn reads(call: &Invocation<'_>) -> Vec<Access> {
+fn reads(call: &Invocation<'_>) -> Vec<Access> {
     picture(call).map(Access::Read).into_iter().collect()
 }
 

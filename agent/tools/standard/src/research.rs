@@ -33,7 +33,7 @@ const REPORT: u64 = 64 << 10;
 /// The program that is started as a scout; this one when it is not set.
 const PROGRAM: &str = "G3_RESEARCH_PROGRAM";
 /// Delegates a question about the web to another agent.
-pub struct ResearchTool;
+pub(crate) struct ResearchTool;
 
 impl Tool for ResearchTool {
     fn spec(&self) -> ToolSpec {

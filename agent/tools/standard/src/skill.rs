@@ -23,7 +23,7 @@ struct Args {
 const LISTED: usize = 100;
 
 /// Loads a skill.
-pub struct SkillTool;
+pub(crate) struct SkillTool;
 
 impl Tool for SkillTool {
     fn spec(&self) -> ToolSpec {

@@ -21,13 +21,13 @@ struct Args {
 static AT_ONCE: Semaphore = Semaphore::const_new(4);
 
 /// Keys of what it touches: those that may write work one after the other.
-pub fn touches(call: &Invocation<'_>) -> Vec<String> {
+fn touches(call: &Invocation<'_>) -> Vec<String> {
     let reads_only = call.decode::<Args>().is_ok_and(|args| args.read_only);
     if reads_only { Vec::new() } else { vec!["task".to_owned()] }
 }
 
 /// Delegates a part of the work to another agent.
-pub struct TaskTool;
+pub(crate) struct TaskTool;
 
 impl Tool for TaskTool {
     fn spec(&self) -> ToolSpec {

@@ -16,7 +16,7 @@ struct Args {
 }
 
 /// Waits.
-pub struct WaitTool;
+pub(crate) struct WaitTool;
 
 impl Tool for WaitTool {
     fn spec(&self) -> ToolSpec {

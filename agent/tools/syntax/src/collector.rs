@@ -10,7 +10,7 @@ const NAMED: usize = 5;
 
 /// What came of one file.
 #[derive(Default)]
-pub struct FileReport {
+pub(crate) struct FileReport {
     /// The file.
     pub path: PathBuf,
     /// Search, by its number -> what it found.
@@ -21,7 +21,7 @@ pub struct FileReport {
 
 /// What came of one search.
 #[derive(Default)]
-pub struct SearchTotals {
+pub(crate) struct SearchTotals {
     /// The matches with their files, in order.
     pub matches: Vec<(PathBuf, SyntaxMatch)>,
     /// How many files were searched until there were enough matches.
@@ -31,7 +31,7 @@ pub struct SearchTotals {
 }
 
 /// What came of all.
-pub struct SearchCollector {
+pub(crate) struct SearchCollector {
     /// A sum for each search.
     pub sums: Vec<SearchTotals>,
     /// How many files were looked at.
@@ -46,7 +46,7 @@ pub struct SearchCollector {
 
 impl SearchCollector {
     /// An empty one, for so many searches with so many matches at most.
-    pub fn new(searches: usize, most: usize) -> SearchCollector {
+    pub(crate) fn new(searches: usize, most: usize) -> SearchCollector {
         SearchCollector {
             sums: (0..searches).map(|_| SearchTotals::default()).collect(),
             files: 0,
@@ -60,7 +60,7 @@ impl SearchCollector {
 
     /// Takes the report of a file. It counts once all files before it have reported, so that
     /// the same matches are kept whatever thread was first.
-    pub fn add(&mut self, at: usize, report: FileReport) {
+    pub(crate) fn add(&mut self, at: usize, report: FileReport) {
         self.waiting.insert(at, report);
         while let Some(report) = self.waiting.remove(&self.next) {
             self.next += 1;
@@ -96,12 +96,12 @@ impl SearchCollector {
     }
 
     /// Whether a search has all that it wants.
-    pub fn is_full(&self, search: usize) -> bool {
+    pub(crate) fn is_full(&self, search: usize) -> bool {
         self.sums[search].more
     }
 
     /// Sentences about the files that were passed over.
-    pub fn notes(&self, shown: impl Fn(&std::path::Path) -> String) -> Vec<String> {
+    pub(crate) fn notes(&self, shown: impl Fn(&std::path::Path) -> String) -> Vec<String> {
         let note = |(why, files): (&SkipReason, &Vec<PathBuf>)| {
             let named: Vec<String> = files.iter().take(NAMED).map(|file| shown(file)).collect();
             let rest = files.len().saturating_sub(NAMED);

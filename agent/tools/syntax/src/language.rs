@@ -3,7 +3,7 @@
 use tree_sitter::Language;
 
 /// A grammar, and the files that are written in it.
-pub struct Grammar {
+pub(crate) struct Grammar {
     /// The name that a search gives.
     pub name: &'static str,
     /// Other names that are understood.
@@ -27,7 +27,7 @@ const fn grammar(
 }
 
 /// Every grammar. A file of a search is known to the rest of the search by its row's number.
-pub static GRAMMARS: [Grammar; 13] = [
+pub(crate) static GRAMMARS: [Grammar; 13] = [
     grammar("rust", &["rs"], &["rs"], || tree_sitter_rust::LANGUAGE.into()),
     grammar("python", &["py"], &["py", "pyi", "pyw"], || tree_sitter_python::LANGUAGE.into()),
     grammar("javascript", &["js", "jsx"], &["js", "jsx", "mjs", "cjs"], || {
@@ -58,7 +58,7 @@ pub static GRAMMARS: [Grammar; 13] = [
 ];
 
 /// The grammars of a language, as numbers of rows; the error lists the languages there are.
-pub fn grammars(name: &str) -> Result<Vec<usize>, String> {
+pub(crate) fn grammars(name: &str) -> Result<Vec<usize>, String> {
     let wanted = name.trim().to_ascii_lowercase();
     let row = |known: &Grammar| known.name == wanted || known.aliases.contains(&wanted.as_str());
     let Some(first) = GRAMMARS.iter().position(row) else {
@@ -72,7 +72,7 @@ pub fn grammars(name: &str) -> Result<Vec<usize>, String> {
 
 impl Grammar {
     /// Whether a file is written in it, by its name.
-    pub fn fits(&self, path: &std::path::Path) -> bool {
+    pub(crate) fn fits(&self, path: &std::path::Path) -> bool {
         let ending = path.extension().and_then(|ending| ending.to_str());
         ending
             .is_some_and(|ending| self.endings.iter().any(|ours| ours.eq_ignore_ascii_case(ending)))

@@ -26,12 +26,12 @@ mod searcher;
 mod worklist;
 
 /// What a call reads.
-pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     request::reaches(call)
 }
 
 /// Searches the syntax of files.
-pub struct SyntaxSearchTool;
+pub(crate) struct SyntaxSearchTool;
 
 impl Tool for SyntaxSearchTool {
     fn spec(&self) -> ToolSpec {

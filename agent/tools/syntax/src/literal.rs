@@ -8,7 +8,7 @@ use super::query::{after_string, operators};
 
 /// What finds one of the texts of which each pattern of the query needs its own. `None`: some
 /// pattern can match whatever the text.
-pub fn needed(query: &Query, source: &str) -> Option<Regex> {
+pub(crate) fn needed(query: &Query, source: &str) -> Option<Regex> {
     let mut literals = Vec::new();
     for pattern in 0..query.pattern_count() {
         let within = query.start_byte_for_pattern(pattern)..query.end_byte_for_pattern(pattern);

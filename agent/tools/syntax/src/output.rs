@@ -21,7 +21,7 @@ struct Part {
 }
 
 /// Why none of the searches can run.
-pub fn errors(searches: &[SyntaxSearch]) -> String {
+pub(crate) fn errors(searches: &[SyntaxSearch]) -> String {
     let each = searches
         .iter()
         .map(|search| format!("{}: {}", search.name, search.error.as_deref().unwrap_or_default()));
@@ -29,7 +29,7 @@ pub fn errors(searches: &[SyntaxSearch]) -> String {
 }
 
 /// All searches, in the order in which they were asked.
-pub fn outcome(
+pub(crate) fn outcome(
     call: &Invocation<'_>,
     wish: &SyntaxSearchRequest,
     tally: &SearchCollector,

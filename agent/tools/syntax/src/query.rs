@@ -24,7 +24,7 @@ const PREDICATES: [&str; 11] = [
 ];
 
 /// A compiled query.
-pub struct CompiledQuery {
+pub(crate) struct CompiledQuery {
     /// The query for the library, which knows its captures and most of its predicates.
     pub query: Query,
     /// Pattern -> the predicates of which one captured node has to satisfy each. The library
@@ -48,7 +48,7 @@ enum Test {
 }
 
 /// Compiles a query. The error is for the model: what is wrong, where, and the line with a caret.
-pub fn compile(language: &Language, source: &str) -> Result<CompiledQuery, String> {
+pub(crate) fn compile(language: &Language, source: &str) -> Result<CompiledQuery, String> {
     let ours = with_our_operators(source);
     let query = Query::new(language, &ours).map_err(|error| worded(language, source, &error))?;
     if let Some((at, name)) = operators(source).find(|(_, name)| !PREDICATES.contains(name)) {
@@ -73,12 +73,12 @@ pub fn compile(language: &Language, source: &str) -> Result<CompiledQuery, Strin
 
 impl CompiledQuery {
     /// Whether a file with this text is worth parsing.
-    pub fn may_match(&self, text: &[u8]) -> bool {
+    pub(crate) fn may_match(&self, text: &[u8]) -> bool {
         self.needed.as_ref().is_none_or(|needed| needed.is_match(text))
     }
 
     /// Whether the predicates hold that the library does not judge.
-    pub fn holds(&self, found: &QueryMatch<'_, '_>, text: &[u8]) -> bool {
+    pub(crate) fn holds(&self, found: &QueryMatch<'_, '_>, text: &[u8]) -> bool {
         self.any[found.pattern_index].iter().all(|any| any.holds(found, text))
     }
 }
@@ -129,7 +129,7 @@ fn words<'t>(node: Node<'_>, text: &'t [u8]) -> &'t [u8] {
 
 /// The predicates of a query: where each name stands, and the name. Strings and comments are
 /// passed over.
-pub fn operators(source: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn operators(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let bytes = source.as_bytes();
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -152,7 +152,7 @@ pub fn operators(source: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The place behind the string that begins here.
-pub fn after_string(bytes: &[u8], start: usize) -> usize {
+pub(crate) fn after_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = bytes.get(at) {
         match byte {

@@ -46,7 +46,7 @@ enum Paths {
 }
 
 /// One search.
-pub struct SyntaxSearch {
+pub(crate) struct SyntaxSearch {
     /// Its label.
     pub name: String,
     /// Its language, as it was asked for.
@@ -62,7 +62,7 @@ pub struct SyntaxSearch {
 }
 
 /// All of a call.
-pub struct SyntaxSearchRequest {
+pub(crate) struct SyntaxSearchRequest {
     /// The searches, in the order in which they are told.
     pub searches: Vec<SyntaxSearch>,
     /// How many threads work.
@@ -74,7 +74,7 @@ pub struct SyntaxSearchRequest {
 }
 
 /// Reads a call.
-pub fn read(call: &Invocation<'_>) -> Result<SyntaxSearchRequest, ToolError> {
+pub(crate) fn read(call: &Invocation<'_>) -> Result<SyntaxSearchRequest, ToolError> {
     let args: Args = call.decode()?;
     let mut notes = Vec::new();
     let mut searches = Vec::new();
@@ -90,7 +90,7 @@ pub fn read(call: &Invocation<'_>) -> Result<SyntaxSearchRequest, ToolError> {
 }
 
 /// What a call reads: the places of its searches.
-pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+pub(crate) fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let places = |asked: &Value| match serde_json::from_value::<RawSearch>(asked.clone()) {
         Ok(asked) => roots(call, asked.paths).unwrap_or_default(),
         Err(_) => Vec::new(),

@@ -16,9 +16,9 @@ use super::query::CompiledQuery;
 use tools::fs::open;
 
 /// The largest file that is parsed, in bytes.
-pub const MAX_BYTES: u64 = 4 << 20;
+pub(crate) const MAX_BYTES: u64 = 4 << 20;
 /// How long a file may take with each grammar.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How far a file is looked at for a NUL, which tells that it is binary.
 const BINARY_WITHIN: usize = 8192;
 /// The longest text of a capture that is kept, in characters.
@@ -29,7 +29,7 @@ const LINE: usize = 300;
 const LINES: usize = 60;
 
 /// A match.
-pub struct SyntaxMatch {
+pub(crate) struct SyntaxMatch {
     /// The line of its first capture, from 1.
     pub line: usize,
     /// The column, in characters, from 1.
@@ -41,7 +41,7 @@ pub struct SyntaxMatch {
 }
 
 /// A captured node.
-pub struct CapturedNode {
+pub(crate) struct CapturedNode {
     /// The capture's name, without the `@`.
     pub name: String,
     /// The node's text.
@@ -53,7 +53,7 @@ pub struct CapturedNode {
 }
 
 /// A line of context.
-pub struct ContextLine {
+pub(crate) struct ContextLine {
     /// Its number, from 1.
     pub number: usize,
     /// What stands there.
@@ -64,7 +64,7 @@ pub struct ContextLine {
 
 /// Why a file was passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SkipReason {
+pub(crate) enum SkipReason {
     /// It has a NUL at its beginning.
     Binary,
     /// It is larger than [`MAX_BYTES`].
@@ -76,7 +76,7 @@ pub enum SkipReason {
 }
 
 /// When to stop.
-pub struct StopCondition<'c> {
+pub(crate) struct StopCondition<'c> {
     /// At this time.
     pub late: Instant,
     /// When this is set.
@@ -84,7 +84,7 @@ pub struct StopCondition<'c> {
 }
 
 /// What is searched for in a file.
-pub struct SearchTarget<'q> {
+pub(crate) struct SearchTarget<'q> {
     /// The query.
     pub query: &'q CompiledQuery,
     /// Lines around a match.
@@ -95,7 +95,7 @@ pub struct SearchTarget<'q> {
 
 /// What a thread works with.
 #[derive(Default)]
-pub struct SearchWorker {
+pub(crate) struct SearchWorker {
     parsers: HashMap<usize, Parser>,
     cursor: QueryCursor,
 }
@@ -110,7 +110,7 @@ impl StopCondition<'_> {
 }
 
 /// The content of a file that is worth parsing.
-pub fn content(path: &Path) -> Result<Vec<u8>, SkipReason> {
+pub(crate) fn content(path: &Path) -> Result<Vec<u8>, SkipReason> {
     let facts = std::fs::symlink_metadata(path).map_err(|_| SkipReason::Unreadable)?;
     if facts.len() > MAX_BYTES {
         return Err(SkipReason::Huge);
@@ -124,7 +124,7 @@ pub fn content(path: &Path) -> Result<Vec<u8>, SkipReason> {
 
 impl SearchWorker {
     /// The tree of a text, unless it takes too long.
-    pub fn parse(
+    pub(crate) fn parse(
         &mut self,
         grammar: usize,
         text: &[u8],
@@ -148,7 +148,7 @@ impl SearchWorker {
     }
 
     /// The matches of a query, in the order of the file, unless that takes too long.
-    pub fn matches(
+    pub(crate) fn matches(
         &mut self,
         tree: &Tree,
         text: &[u8],

@@ -12,7 +12,7 @@ use tools::walk::{self, Skip};
 
 /// A file, and what is searched in it: pairs of a grammar and a search, by their numbers. Those
 /// of one grammar stand together.
-pub struct FileJob {
+pub(crate) struct FileJob {
     /// The file.
     pub path: PathBuf,
     /// What is searched in it.
@@ -20,7 +20,7 @@ pub struct FileJob {
 }
 
 /// The files of all searches, each once, by path.
-pub fn list(searches: &[SyntaxSearch], cancel: &CancellationToken) -> Vec<FileJob> {
+pub(crate) fn list(searches: &[SyntaxSearch], cancel: &CancellationToken) -> Vec<FileJob> {
     let mut roots: BTreeMap<&Path, Vec<usize>> = BTreeMap::new();
     for (number, search) in searches.iter().enumerate().filter(|(_, s)| s.error.is_none()) {
         for root in &search.roots {
@@ -59,7 +59,7 @@ fn tasks(number: usize, search: &SyntaxSearch, path: &Path, root: &Path) -> Vec<
 
 /// Does the work of every job, on so many threads; each has a bench of its own and takes the next
 /// job that nobody has. The work says whether there is more to do.
-pub fn each<J: Sync, B>(
+pub(crate) fn each<J: Sync, B>(
     jobs: &[J],
     threads: usize,
     bench: impl Fn() -> B + Sync,

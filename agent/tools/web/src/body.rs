@@ -12,7 +12,7 @@ use provider::message::Image;
 /// What a page of HTML becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum PageFormat {
+pub(crate) enum PageFormat {
     /// Words and lines.
     Text,
     /// Markdown.
@@ -23,7 +23,7 @@ pub enum PageFormat {
 
 /// What a model is shown.
 #[derive(Debug, Default)]
-pub struct ShownBody {
+pub(crate) struct ShownBody {
     /// What it reads.
     pub text: String,
     /// The page's title, when it has one.
@@ -42,7 +42,7 @@ const UNREADABLE: &[&str] =
 
 impl PageFormat {
     /// What is asked for, best first.
-    pub fn accepts(self) -> &'static str {
+    pub(crate) fn accepts(self) -> &'static str {
         match self {
             PageFormat::Markdown => {
                 "text/markdown;q=1.0, text/x-markdown;q=0.9, text/plain;q=0.8, text/html;q=0.7, \
@@ -57,7 +57,7 @@ impl PageFormat {
 }
 
 /// Whether a body of this type can be shown; the error is the end of a sentence.
-pub fn worth_reading(content_type: &str) -> Result<(), String> {
+pub(crate) fn worth_reading(content_type: &str) -> Result<(), String> {
     let kind = kind(content_type);
     match UNREADABLE.iter().any(|unreadable| kind.starts_with(unreadable)) {
         true => Err(unreadable(&kind)),
@@ -66,7 +66,7 @@ pub fn worth_reading(content_type: &str) -> Result<(), String> {
 }
 
 /// What a model is shown of a body; the error is the end of a sentence.
-pub fn shown(
+pub(crate) fn shown(
     bytes: Vec<u8>,
     content_type: &str,
     url: &Url,

@@ -53,13 +53,13 @@ impl FetchedPage {
 }
 
 /// The host that a call asks; nothing where its address is none, which [`run`] says.
-pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let Ok(url) = target(call) else { return Vec::new() };
     vec![guarded_client::access(&call.at.others.web.webfetch.allow_hosts, &url)]
 }
 
 /// Fetches a web page.
-pub struct FetchTool;
+pub(crate) struct FetchTool;
 
 impl Tool for FetchTool {
     fn spec(&self) -> ToolSpec {

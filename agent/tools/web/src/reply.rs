@@ -6,7 +6,7 @@ use provider::sse::SseReader;
 
 /// Reads an answer as it comes.
 #[derive(Default)]
-pub struct SearchReply {
+pub(crate) struct SearchReply {
     whole: Vec<u8>,
     events: SseReader,
 }
@@ -14,7 +14,7 @@ pub struct SearchReply {
 impl SearchReply {
     /// Takes the next bytes; gives the answer as soon as an event holds it. An error is what the
     /// service says.
-    pub fn take(&mut self, bytes: &[u8]) -> Option<Result<String, String>> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Option<Result<String, String>> {
         self.whole.extend_from_slice(bytes);
         let mut events = Vec::new();
         if let Err(why) = self.events.push(bytes, &mut events) {
@@ -24,12 +24,12 @@ impl SearchReply {
     }
 
     /// How many bytes came.
-    pub fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.whole.len()
     }
 
     /// Nothing more comes. `None` when no answer was among it.
-    pub fn end(mut self) -> Option<Result<String, String>> {
+    pub(crate) fn end(mut self) -> Option<Result<String, String>> {
         let mut events = Vec::new();
         self.events.end(&mut events);
         let last = events.iter().find_map(|event| said(&event.data));

@@ -74,7 +74,7 @@ const CHARACTERS: (i64, i64, i64) = (10_000, 1_000, 50_000);
 const CHARACTERS_OF_TOKEN: usize = 5;
 
 /// The service's host; it is free where the user configured the service.
-pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let config = &call.at.others.web.codesearch;
     let free = config.endpoint.is_some() || config.api_key.is_some();
     let url = Url::parse(address(call));
@@ -82,7 +82,7 @@ pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
 }
 
 /// Searches the web for code and documentation.
-pub struct CodeSearchTool;
+pub(crate) struct CodeSearchTool;
 
 impl Tool for CodeSearchTool {
     fn spec(&self) -> ToolSpec {
@@ -108,7 +108,7 @@ async fn code(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// Searches the web.
-pub struct WebSearchTool;
+pub(crate) struct WebSearchTool;
 
 impl Tool for WebSearchTool {
     fn spec(&self) -> ToolSpec {

@@ -5,11 +5,11 @@ use std::io::Write;
 use tools::call::Invocation;
 
 /// Characters that a model is shown.
-pub const MOST: usize = 50_000;
+pub(crate) const MOST: usize = 50_000;
 
 /// A text with its control characters written out and without its soft hyphens, cut to so many
 /// characters; the whole of it is kept in a file of the session.
-pub fn shown(call: &Invocation<'_>, text: &str, most: usize, name: &str) -> String {
+pub(crate) fn shown(call: &Invocation<'_>, text: &str, most: usize, name: &str) -> String {
     let text = base::text::printable_output(&text.replace('\u{ad}', ""));
     let Some((end, _)) = text.char_indices().nth(most) else { return text };
     let missing = text[end..].chars().count();

@@ -29,7 +29,7 @@ const HANDED_OVER: &str = "handed-over";
 
 /// The build caches of one session.
 #[derive(Clone, Debug)]
-pub struct BuildCaches {
+pub(crate) struct BuildCaches {
     dir: PathBuf,
 }
 
@@ -42,27 +42,27 @@ struct Bounds {
 
 impl BuildCaches {
     /// Those of a session.
-    pub fn of(repository: &Repository, id: &Id) -> BuildCaches {
+    pub(crate) fn of(repository: &Repository, id: &Id) -> BuildCaches {
         BuildCaches { dir: repository.session_dir(id).join("caches") }
     }
 
     /// What the configured setup writes; no agent and no check can.
-    pub fn setup(&self) -> PathBuf {
+    pub(crate) fn setup(&self) -> PathBuf {
         self.dir.join("setup")
     }
 
     /// The agent's.
-    pub fn agent(&self) -> PathBuf {
+    pub(crate) fn agent(&self) -> PathBuf {
         self.dir.join("agent")
     }
 
     /// That of the checks that run at this moment.
-    pub fn checks(&self) -> PathBuf {
+    pub(crate) fn checks(&self) -> PathBuf {
         self.dir.join("checks")
     }
 
     /// Prepares the cache of the setup for a new worktree.
-    pub fn begin(&self, worktree: &Path, home: &Path) -> Result<()> {
+    pub(crate) fn begin(&self, worktree: &Path, home: &Path) -> Result<()> {
         renew(&self.setup(), home)?;
         seed(&self.setup(), worktree, home)?;
         base::files::replace(&self.dir.join(BEGUN), b"").or_fail(|| "cannot fill the build caches")
@@ -70,12 +70,12 @@ impl BuildCaches {
 
     /// Whether [`BuildCaches::begin`] has to be called: `studio gc` removes unused caches, and
     /// sessions of earlier versions have none.
-    pub fn are_missing(&self) -> bool {
+    pub(crate) fn are_missing(&self) -> bool {
         !self.dir.join(BEGUN).exists()
     }
 
     /// Gives the agent what the setup downloaded, the first time.
-    pub fn hand_over(&self) -> Result<()> {
+    pub(crate) fn hand_over(&self) -> Result<()> {
         let done = self.dir.join(HANDED_OVER);
         if done.exists() {
             return Ok(());
@@ -86,13 +86,13 @@ impl BuildCaches {
 
     /// Prepares a new cache for checks: what the setup downloaded, and nothing of the agent's or of
     /// earlier checks.
-    pub fn renew_checks(&self, home: &Path) -> Result<()> {
+    pub(crate) fn renew_checks(&self, home: &Path) -> Result<()> {
         renew(&self.checks(), home)?;
         copy(&self.setup(), &self.checks())
     }
 
     /// Removes what the last checks left.
-    pub fn remove_checks(&self) {
+    pub(crate) fn remove_checks(&self) {
         if self.checks().symlink_metadata().is_ok() {
             gc::remove(&self.checks());
         }
@@ -100,7 +100,7 @@ impl BuildCaches {
 }
 
 /// An empty cache directory with the tools' directories in it.
-pub fn renew(cache: &Path, home: &Path) -> Result<()> {
+pub(crate) fn renew(cache: &Path, home: &Path) -> Result<()> {
     if cache.symlink_metadata().is_ok() {
         gc::remove(cache);
     }
@@ -110,7 +110,7 @@ pub fn renew(cache: &Path, home: &Path) -> Result<()> {
 
 /// Links the downloads that the lock file of a worktree names and the user's own caches hold. No box
 /// may write there; what is missing is downloaded beside the links.
-pub fn seed(cache: &Path, worktree: &Path, home: &Path) -> Result<()> {
+pub(crate) fn seed(cache: &Path, worktree: &Path, home: &Path) -> Result<()> {
     let users = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let users = users.unwrap_or_else(|| home.join(".cargo"));
     let locked = SafeDir::open(worktree).and_then(|top| top.read("Cargo.lock", LOCK_FILE));

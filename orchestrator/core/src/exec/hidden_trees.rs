@@ -12,7 +12,7 @@ const NEEDED: &[&str] =
     &["/usr/bin", "/usr/lib", "/usr/local/bin", "/bin", "/lib", "/etc", "/dev", "/proc", "/sys"];
 
 /// The trees that are closed for the processes of a session or of a check.
-pub fn closed(repository: &Repository, place: &SessionRepo, home: &Path) -> Vec<PathBuf> {
+pub(crate) fn closed(repository: &Repository, place: &SessionRepo, home: &Path) -> Vec<PathBuf> {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let can_close = |tree: &Path| {
         !home.starts_with(tree) && !NEEDED.iter().any(|needed| Path::new(needed).starts_with(tree))

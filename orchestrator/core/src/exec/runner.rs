@@ -41,7 +41,7 @@ pub struct SandboxedRunner {
 
 /// Directories that a room's processes may write besides the worktree.
 #[derive(Clone, Copy, Debug)]
-pub struct Directories<'a> {
+pub(crate) struct Directories<'a> {
     /// For temporary files.
     pub temporary: &'a Path,
     /// For the caches of build tools.
@@ -50,7 +50,7 @@ pub struct Directories<'a> {
 
 /// A started program and what keeps it alive. Dropped, everything in its box ends.
 #[derive(Debug)]
-pub struct Process {
+pub(crate) struct Process {
     /// The program.
     pub running: AsyncRunning,
     /// The lifeline of its box.
@@ -108,7 +108,7 @@ impl SandboxedRunner {
     }
 
     /// A room in any worktree of ours.
-    pub fn at(
+    pub(crate) fn at(
         repository: &Repository,
         place: &SessionRepo,
         directories: Directories<'_>,
@@ -135,7 +135,7 @@ impl SandboxedRunner {
 
     /// The room with a connection to the model host, which lives outside every box.
     #[must_use]
-    pub fn with_host(mut self, socket: OwnedFd) -> SandboxedRunner {
+    pub(crate) fn with_host(mut self, socket: OwnedFd) -> SandboxedRunner {
         let name = base::host::find::HANDED_DOWN.to_owned();
         self.spec.environment.push((name, HOST_FD.to_string()));
         self.spec.descriptors.push(HOST_FD);
@@ -144,22 +144,22 @@ impl SandboxedRunner {
     }
 
     /// The worktree that its programs start in.
-    pub fn worktree(&self) -> &Path {
+    pub(crate) fn worktree(&self) -> &Path {
         &self.spec.directory
     }
 
     /// Whether a program here can write this path, so that permission to do it means something.
-    pub fn may_write(&self, path: &Path) -> bool {
+    pub(crate) fn may_write(&self, path: &Path) -> bool {
         self.spec.may_write(path)
     }
 
     /// Whether the box confines programs here.
-    pub fn is_confined(&self) -> bool {
+    pub(crate) fn is_confined(&self) -> bool {
         self.spec.confined
     }
 
     /// Starts a program with piped streams.
-    pub fn start(&self, argv: &[String]) -> Result<Process> {
+    pub(crate) fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));
         let (program, args) = argv.split_first().ok_or("no program is given").or_fail(cannot)?;
         let SandboxJob { mut job, lifeline, report } =
@@ -177,13 +177,13 @@ impl SandboxedRunner {
 
     /// Stops everything that was started here until the result is dropped: what it may write to
     /// holds still while we look at it.
-    pub fn freeze(&self) -> FrozenProcesses {
+    pub(crate) fn freeze(&self) -> FrozenProcesses {
         let guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner).clone();
         sandbox::freeze(&guards)
     }
 
     /// Runs what sees a program to its end, also when nobody waits for that any more.
-    pub fn wait_tracked<T: Send + 'static>(
+    pub(crate) fn wait_tracked<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
@@ -205,7 +205,7 @@ impl SandboxedRunner {
     }
 
     /// Runs one `sh -c` line to its end, at most so long. Dropped, it ends the line.
-    pub async fn run_shell(&self, line: &str, most: Duration) -> Result<CommandOutput> {
+    pub(crate) async fn run_shell(&self, line: &str, most: Duration) -> Result<CommandOutput> {
         let argv = ["sh".to_owned(), "-c".to_owned(), line.to_owned()];
         let process = self.start(&argv)?;
         let (wanted, unwanted) = oneshot::channel();
@@ -216,7 +216,7 @@ impl SandboxedRunner {
 }
 
 /// The user's home directory.
-pub fn home() -> PathBuf {
+pub(crate) fn home() -> PathBuf {
     std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 

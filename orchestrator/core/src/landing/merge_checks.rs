@@ -27,7 +27,7 @@ const SECONDS: u64 = 3600;
 const KEY_VERSION: &str = "2: outside of the main checkout";
 
 /// Runs the session's and the repository's checks on merged work; exit code 1 when one fails.
-pub fn check_merged(
+pub(crate) fn check_merged(
     project: &Project,
     record: &SessionRecord,
     candidate: &Candidate,
@@ -104,12 +104,7 @@ fn with_hint(said: String, hint: Option<&str>) -> String {
 
 /// Whether a check fails on a commit of the target as well: then it is not the session's fault.
 /// Remembered by the tree. A check that cannot be run there tells nothing.
-pub fn fails_on(
-    project: &Project,
-    templates: &Templates,
-    commit: &str,
-    check: &str,
-) -> Result<bool> {
+fn fails_on(project: &Project, templates: &Templates, commit: &str, check: &str) -> Result<bool> {
     let (commit, tree) = landing_history::commit(&project.repository, commit)?;
     let green = key(project, &tree, check);
     let red = green.with_extension("red");

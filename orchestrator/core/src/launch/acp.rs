@@ -43,7 +43,7 @@ const BANNER: Duration = Duration::from_secs(5);
 const LEAVE: Duration = Duration::from_secs(4);
 
 /// Speaks ACP with the program of the agents table.
-pub struct AcpLauncher;
+pub(crate) struct AcpLauncher;
 
 impl Launcher for AcpLauncher {
     fn launch(&self, params: LaunchParams) -> BoxFuture<'static, Result<RunningAgent>> {

@@ -21,7 +21,7 @@ const LONGEST_ARGUMENT: usize = 128 << 10;
 
 /// Runs the argv template of the agents table; `{prompt}`, `{worktree}` and `{id}` are filled in.
 /// Without `{prompt}` in it the program reads the prompt from its stdin.
-pub struct CommandLauncher;
+pub(crate) struct CommandLauncher;
 
 /// Refuses a text that does not fit into an argument of the agent's command.
 pub fn refuse_too_long(row: &AgentRow, text: &str) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::sandbox::StartFailure;
 
 /// How a conversation over ACP ended.
 #[derive(Debug)]
-pub enum ExitReason {
+pub(crate) enum ExitReason {
     /// It was told to.
     Told,
     /// The agent's output closed.
@@ -24,7 +24,7 @@ pub enum ExitReason {
 
 impl ExitReason {
     /// By a failure of the protocol.
-    pub fn of(error: &agent_client_protocol::Error) -> ExitReason {
+    pub(crate) fn of(error: &agent_client_protocol::Error) -> ExitReason {
         match agent_client_protocol::is_incoming_transport_closed(error) {
             true => ExitReason::Closed,
             false => ExitReason::Failed(wire::sentence(error)),
@@ -32,7 +32,7 @@ impl ExitReason {
     }
 
     /// Why the agent did not start.
-    pub fn before_it_opened(
+    pub(crate) fn before_it_opened(
         self,
         status: Option<ExitStatus>,
         failure: Option<StartFailure>,
@@ -60,7 +60,7 @@ impl ExitReason {
     }
 
     /// Why the agent is gone.
-    pub fn why(self, status: Option<ExitStatus>, said: &str, boxed: bool) -> String {
+    pub(crate) fn why(self, status: Option<ExitStatus>, said: &str, boxed: bool) -> String {
         match (self, status) {
             (_, Some(status)) if !status.success() => ended_with(status, said, boxed),
             (ExitReason::Failed(why), _) => format!("the connection to the agent failed: {why}"),
@@ -72,7 +72,7 @@ impl ExitReason {
 }
 
 /// The sentence for a process that ended; `said` is the end of its stderr.
-pub fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String {
+pub(crate) fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String {
     let code = base::process::exit_code(status);
     match said.is_empty() {
         true => format!("the agent exited with code {code}"),
@@ -85,13 +85,13 @@ const DENIED: [&str; 5] =
     ["EACCES", "errno: -13", "Errno 13", "Permission denied", "permission denied"];
 
 /// Whether a line reports that the system denied a file.
-pub fn reports_denial(line: &str) -> bool {
+pub(crate) fn reports_denial(line: &str) -> bool {
     DENIED.iter().any(|word| line.contains(word))
 }
 
 /// A complaint of an agent, with the line of the configuration that helps where the box may have
 /// denied it a file.
-pub fn explained(complaint: String, boxed: bool) -> String {
+pub(crate) fn explained(complaint: String, boxed: bool) -> String {
     if !boxed || !reports_denial(&complaint) {
         return complaint;
     }
@@ -132,7 +132,7 @@ fn denied_directory(complaint: &str) -> Option<String> {
 }
 
 /// Why the program of an agent did not start.
-pub fn not_started(failure: &StartFailure) -> String {
+pub(crate) fn not_started(failure: &StartFailure) -> String {
     match failure {
         StartFailure::NotFound(error) => {
             format!("no such program, or its interpreter is missing: {error}")
@@ -144,7 +144,7 @@ pub fn not_started(failure: &StartFailure) -> String {
 }
 
 /// What the end of a turn over ACP means for it; `said` is the agent's own sentence about it.
-pub fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
+pub(crate) fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
     let or = |words: &str| Some(said.clone().unwrap_or_else(|| words.to_owned()));
     match reason {
         StopReason::EndTurn => said,
@@ -161,7 +161,7 @@ pub fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
 }
 
 /// What the end of a g3 run means for the turn, in its own words where it has any.
-pub fn of_g3(status: RunStatus, error: Option<String>) -> Option<String> {
+pub(crate) fn of_g3(status: RunStatus, error: Option<String>) -> Option<String> {
     let or = |words: &str| {
         let error = error.clone().filter(|error| !error.trim().is_empty());
         let lines = error.unwrap_or_else(|| words.to_owned());

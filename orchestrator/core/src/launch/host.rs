@@ -10,7 +10,7 @@ use base::host::relay;
 
 /// A socket that leads to the model host, when the configured provider is a local model. The host
 /// is started with the first request.
-pub fn socket(config: &Config) -> Option<Result<OwnedFd>> {
+pub(crate) fn socket(config: &Config) -> Option<Result<OwnedFd>> {
     let wanted = wanted(config)?;
     let open = |wanted| relay::open(wanted).or_fail(|| "cannot reach the model host");
     Some(wanted.and_then(open))

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// A log that never grows past its bound: two files of half of it.
 #[derive(Debug)]
-pub struct OutputLog {
+pub(crate) struct OutputLog {
     path: PathBuf,
     file: File,
     length: u64,
@@ -17,14 +17,14 @@ pub struct OutputLog {
 
 impl OutputLog {
     /// Opens a log of at most so many bytes.
-    pub fn open(path: &Path, bound: u64) -> io::Result<OutputLog> {
+    pub(crate) fn open(path: &Path, bound: u64) -> io::Result<OutputLog> {
         let file = open(path)?;
         let length = file.metadata()?.len();
         Ok(OutputLog { path: path.to_owned(), file, length, half: (bound / 2).max(1), total: 0 })
     }
 
     /// Appends; the older half makes room. Gives how many bytes were written since the start.
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
         if self.length + bytes.len() as u64 > self.half && self.length > 0 {
             let mut old = self.path.clone().into_os_string();
             old.push(".1");

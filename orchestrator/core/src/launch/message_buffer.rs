@@ -9,7 +9,7 @@ const MOST: usize = 64 << 10;
 
 /// Gathers what an agent says.
 #[derive(Debug)]
-pub struct MessageBuffer {
+pub(crate) struct MessageBuffer {
     clock: Clock,
     seq: u64,
     text: String,
@@ -18,12 +18,12 @@ pub struct MessageBuffer {
 
 impl MessageBuffer {
     /// A message that has said nothing.
-    pub fn new(clock: Clock) -> MessageBuffer {
+    pub(crate) fn new(clock: Clock) -> MessageBuffer {
         MessageBuffer { clock, seq: 0, text: String::new(), cut: false }
     }
 
     /// Hears a piece of text.
-    pub fn text(&mut self, piece: &str) {
+    pub(crate) fn text(&mut self, piece: &str) {
         self.text.push_str(piece);
         if self.text.len() > 2 * MOST {
             self.text = base::text::tail(&self.text, MOST).to_owned();
@@ -32,14 +32,14 @@ impl MessageBuffer {
     }
 
     /// Something else happened: the text so far is a message, then comes the event.
-    pub fn event(&mut self, what: EventKind) -> Vec<Value> {
+    pub(crate) fn event(&mut self, what: EventKind) -> Vec<Value> {
         let mut all: Vec<Value> = self.message().into_iter().collect();
         all.extend(self.stamped(what));
         all
     }
 
     /// An event that carries its own number and time.
-    pub fn foreign(&mut self, event: Value) -> Vec<Value> {
+    pub(crate) fn foreign(&mut self, event: Value) -> Vec<Value> {
         let text = (event["type"] == "text").then(|| event["text"].as_str()).flatten();
         if let Some(text) = text {
             self.text(text);
@@ -51,7 +51,7 @@ impl MessageBuffer {
     }
 
     /// The text so far as one message; none when nothing was said.
-    pub fn message(&mut self) -> Option<Value> {
+    pub(crate) fn message(&mut self) -> Option<Value> {
         let mut text = std::mem::take(&mut self.text);
         if text.trim().is_empty() {
             return None;

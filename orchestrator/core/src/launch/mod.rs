@@ -24,14 +24,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use crate::exec::runner::SandboxedRunner;
 
 /// A way to start an agent: over ACP, or any command.
-pub trait Launcher {
+pub(crate) trait Launcher {
     /// Starts it. What it tells comes out of [`RunningAgent::news`].
     fn launch(&self, params: LaunchParams) -> BoxFuture<'static, Result<RunningAgent>>;
 }
 
 /// Where an agent is to work.
 #[derive(Clone)]
-pub struct LaunchParams {
+pub(crate) struct LaunchParams {
     /// The session.
     pub id: Id,
     /// How to speak with it, as the agents table has it.
@@ -51,7 +51,7 @@ pub struct LaunchParams {
 }
 
 /// A running agent. Dropped, it ends; [`SandboxedRunner::emptied`] waits for that.
-pub struct RunningAgent {
+pub(crate) struct RunningAgent {
     /// The name of its conversation, when it can be loaded again.
     pub conversation_id: Option<String>,
     /// Whether it knows the conversation so far.
@@ -64,7 +64,7 @@ pub struct RunningAgent {
 
 /// What an agent is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AgentCommand {
+pub(crate) enum AgentCommand {
     /// Work on this.
     Prompt(String),
     /// The decision of a request.
@@ -82,7 +82,7 @@ pub enum AgentCommand {
 
 /// What an agent tells.
 #[derive(Clone, Debug, PartialEq)]
-pub enum AgentEvent {
+pub(crate) enum AgentEvent {
     /// An event in g3's wire form.
     Event(Value),
     /// It asks whether it may do this.
@@ -95,7 +95,7 @@ pub enum AgentEvent {
 
 /// The decision of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub(crate) struct Decision {
     /// Whether it may.
     pub allow: bool,
     /// Whether that holds for further requests of its kind.
@@ -106,7 +106,7 @@ pub struct Decision {
 
 /// A request for permission, as an agent makes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PermissionRequest {
+pub(crate) struct PermissionRequest {
     /// Its number, which no other request of the session has.
     pub n: u32,
     /// What the agent wants, all of it: also what it says beside the title.
@@ -118,7 +118,7 @@ pub struct PermissionRequest {
 }
 
 /// A failure to start an agent, with what to try.
-pub fn cannot_start(
+pub(crate) fn cannot_start(
     command: &[String],
     why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> Failure {

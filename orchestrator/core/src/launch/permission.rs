@@ -15,7 +15,7 @@ const META: &str = "g3";
 
 /// What a request is about. An agent may hide what it wants behind a harmless title, so what it
 /// hands to the tool is shown too.
-pub fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> PermissionRequest {
+pub(crate) fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> PermissionRequest {
     let fields = &call.fields;
     let title = fields.title.clone().or_else(|| fields.name.clone());
     let title = title.unwrap_or_else(|| "use a tool".to_owned());
@@ -66,7 +66,10 @@ fn handed_over(input: &Value) -> Vec<String> {
 }
 
 /// The answer in the protocol's words: the option of the agent that fits the decision best.
-pub fn response(options: &[PermissionOption], decision: &Decision) -> RequestPermissionResponse {
+pub(crate) fn response(
+    options: &[PermissionOption],
+    decision: &Decision,
+) -> RequestPermissionResponse {
     use PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
     let wanted = match (decision.allow, decision.always) {
         (true, true) => [AllowAlways, AllowOnce],

@@ -64,7 +64,7 @@ fn suggested(name: &str) -> Option<&'static str> {
 
 /// The row of an agent that plays a persona: `--agent NAME` ends its command, as g3 wants it.
 /// Another agent would not know what that means.
-pub fn playing(mut row: AgentRow, agent: &str, persona: Option<&str>) -> Result<AgentRow> {
+pub(crate) fn playing(mut row: AgentRow, agent: &str, persona: Option<&str>) -> Result<AgentRow> {
     let Some(persona) = persona else { return Ok(row) };
     if agent != "g3" {
         return Err(Failure::usage(format!("agent `{agent}` has no persona `{persona}`"))

@@ -93,7 +93,7 @@ fn in_rounds(
 
 /// A prompt of a session. Requirements stand below each: the first begins with them, and whoever
 /// forgot everything, or was killed before it began, finds them again.
-pub fn prompt(part: &PlanRef, words: String) -> String {
+pub(crate) fn prompt(part: &PlanRef, words: String) -> String {
     match &part.contract {
         Some(contract) => {
             format!("{}\n\n{CURRENT}\n\n{}\n", unmarked(words.trim_end()), contract.trim())

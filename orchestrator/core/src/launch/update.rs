@@ -15,7 +15,7 @@ const MOST: usize = 4096;
 
 /// Reads the updates of one agent.
 #[derive(Debug, Default)]
-pub struct SessionUpdates {
+pub(crate) struct SessionUpdates {
     /// What the conversation cost so far, in US dollars.
     cost: f64,
     /// Calls that were announced before it was known what they are about.
@@ -31,7 +31,11 @@ struct Call {
 
 impl SessionUpdates {
     /// What an update means.
-    pub fn hear(&mut self, update: SessionUpdate, message: &mut MessageBuffer) -> Vec<Value> {
+    pub(crate) fn hear(
+        &mut self,
+        update: SessionUpdate,
+        message: &mut MessageBuffer,
+    ) -> Vec<Value> {
         match update {
             SessionUpdate::AgentMessageChunk(chunk) => {
                 if let ContentBlock::Text(text) = chunk.content {
@@ -82,12 +86,12 @@ impl SessionUpdates {
     }
 
     /// What a call that was announced and not begun is about.
-    pub fn args_of(&self, id: &str) -> Option<Value> {
+    pub(crate) fn args_of(&self, id: &str) -> Option<Value> {
         self.announced.get(id).map(|call| call.args.clone()).filter(|args| !args.is_null())
     }
 
     /// Calls that were announced and never begun: their turn is over.
-    pub fn rest(&mut self, message: &mut MessageBuffer) -> Vec<Value> {
+    pub(crate) fn rest(&mut self, message: &mut MessageBuffer) -> Vec<Value> {
         let rest = std::mem::take(&mut self.announced);
         rest.into_iter().flat_map(|(id, call)| call.begins(id, message)).collect()
     }
@@ -145,7 +149,7 @@ const MOST_TOKENS: u64 = 1_000_000_000;
 const MOST_USD: f64 = 10_000.0;
 
 /// Whether these can be the numbers of a single reply: neither absurd nor negative.
-pub fn is_plausible(usage: &Usage) -> bool {
+pub(crate) fn is_plausible(usage: &Usage) -> bool {
     let counts = [usage.input, usage.output, usage.cache_read, usage.cache_write];
     counts.iter().all(|tokens| *tokens <= MOST_TOKENS)
         && usage.cost_usd.is_none_or(|usd| usd.is_finite() && (0.0..=MOST_USD).contains(&usd))

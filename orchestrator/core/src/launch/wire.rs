@@ -17,7 +17,9 @@ use crate::launch::log::OutputLog;
 const LONGEST: usize = 16 << 20;
 
 /// What we send.
-pub fn lines_out(stdin: ChildStdin) -> impl Sink<String, Error = io::Error> + Send + 'static {
+pub(crate) fn lines_out(
+    stdin: ChildStdin,
+) -> impl Sink<String, Error = io::Error> + Send + 'static {
     futures_util::sink::unfold(stdin, |mut stdin, line: String| async move {
         let mut bytes = line.into_bytes();
         bytes.push(b'\n');
@@ -28,7 +30,7 @@ pub fn lines_out(stdin: ChildStdin) -> impl Sink<String, Error = io::Error> + Se
 }
 
 /// What the agent sends. Lines that are no JSON are left out.
-pub fn lines_in(
+pub(crate) fn lines_in(
     stdout: ChildStdout,
     sorter: Sorter,
 ) -> impl Stream<Item = io::Result<String>> + Send + 'static {
@@ -50,7 +52,7 @@ pub fn lines_in(
 }
 
 /// Tells the protocol from what else a program writes to its stdout.
-pub struct Sorter {
+pub(crate) struct Sorter {
     /// Whether a line of JSON came.
     pub spoke: Arc<AtomicBool>,
     /// Gets the first line that is none.
@@ -61,7 +63,7 @@ pub struct Sorter {
 
 impl Sorter {
     /// Lines that are no JSON go into the log, and the first of them to `strange`.
-    pub fn new(strange: oneshot::Sender<String>, log: SharedLog) -> Sorter {
+    pub(crate) fn new(strange: oneshot::Sender<String>, log: SharedLog) -> Sorter {
         Sorter { spoke: Arc::default(), strange: Some(strange), log }
     }
 
@@ -81,11 +83,11 @@ impl Sorter {
 
 /// The agent's log, for both of its streams. One that cannot be written is none.
 #[derive(Clone)]
-pub struct SharedLog(Arc<Mutex<Option<OutputLog>>>);
+pub(crate) struct SharedLog(Arc<Mutex<Option<OutputLog>>>);
 
 impl SharedLog {
     /// Opens a log of at most so many bytes.
-    pub fn open(path: &Path, bound: u64) -> SharedLog {
+    pub(crate) fn open(path: &Path, bound: u64) -> SharedLog {
         SharedLog(Arc::new(Mutex::new(OutputLog::open(path, bound).ok())))
     }
 
@@ -110,7 +112,7 @@ async fn next_line(reader: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result
 }
 
 /// Copies stderr into the agent's log; gives its end.
-pub async fn log_stream(stream: Option<ChildStderr>, log: SharedLog) -> String {
+pub(crate) async fn log_stream(stream: Option<ChildStderr>, log: SharedLog) -> String {
     let Some(mut stream) = stream else { return String::new() };
     let mut tail = OutputTail::default();
     let mut buffer = vec![0; 16 << 10];
@@ -123,11 +125,11 @@ pub async fn log_stream(stream: Option<ChildStderr>, log: SharedLog) -> String {
 
 /// The end of a stream.
 #[derive(Debug, Default)]
-pub struct OutputTail(Vec<u8>);
+pub(crate) struct OutputTail(Vec<u8>);
 
 impl OutputTail {
     /// Takes more in.
-    pub fn hear(&mut self, bytes: &[u8]) {
+    pub(crate) fn hear(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
         if self.0.len() > 16 << 10 {
             self.0.drain(..self.0.len() - (4 << 10));
@@ -136,7 +138,7 @@ impl OutputTail {
 
     /// The last lines without the frames of stack traces, fit to be shown. The line that reports a
     /// denied file comes first, wherever it was.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.0);
         let lines = text.lines().filter(|line| !line.trim().is_empty() && !is_frame(line));
         let lines: Vec<&str> = lines.collect();
@@ -158,7 +160,7 @@ fn is_frame(line: &str) -> bool {
 }
 
 /// A protocol error as a sentence: its message, and what the agent added.
-pub fn sentence(error: &agent_client_protocol::Error) -> String {
+pub(crate) fn sentence(error: &agent_client_protocol::Error) -> String {
     match &error.data {
         Some(serde_json::Value::String(more)) => format!("{}: {more}", error.message),
         Some(more) => format!("{}: {more}", error.message),

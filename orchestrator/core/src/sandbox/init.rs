@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::sandbox::{SandboxSpec, StartFailure, process_tree};
 
 /// What the box process was told on its command line.
-pub struct SandboxArgs {
+pub(crate) struct SandboxArgs {
     spec: SandboxSpec,
     lifeline: Option<OwnedFd>,
     report: Option<OwnedFd>,
@@ -28,7 +28,7 @@ pub struct SandboxArgs {
 }
 
 /// What can happen to a box, and to its guard.
-pub enum SandboxEvent {
+pub(crate) enum SandboxEvent {
     /// The program ended.
     Ended {
         /// With this exit code, which is 128 and the signal's number where a signal ended it.
@@ -47,13 +47,13 @@ const GRACE: Duration = Duration::from_millis(300);
 /// How often what is left is looked at.
 const TICK: Duration = Duration::from_millis(10);
 /// The exit code where the program was ended with the box: 128 + TERM.
-pub const STOPPED: u8 = 143;
+pub(crate) const STOPPED: u8 = 143;
 /// Open files that a program may have, where the system allows so many.
 const OPEN_FILES: u64 = 65_536;
 
 impl SandboxArgs {
     /// Reads the command line and the box's description behind its descriptor.
-    pub fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<SandboxArgs> {
+    pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<SandboxArgs> {
         let wrong = || {
             io::Error::other(
                 "usage: __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM",
@@ -85,7 +85,7 @@ fn number(text: Option<OsString>) -> io::Result<i32> {
 }
 
 /// Starts the program, waits, ends what is left. Gives the program's exit code.
-pub fn run(order: SandboxArgs) -> io::Result<u8> {
+pub(crate) fn run(order: SandboxArgs) -> io::Result<u8> {
     limit()?;
     keep_from_children(&order.spec.descriptors)?;
     adopt_orphans()?;
@@ -137,7 +137,7 @@ pub fn run(order: SandboxArgs) -> io::Result<u8> {
 }
 
 /// What the program started and left becomes our child (Linux).
-pub fn adopt_orphans() -> io::Result<()> {
+pub(crate) fn adopt_orphans() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(())
@@ -179,7 +179,7 @@ fn limit() -> io::Result<()> {
 }
 
 /// Signals that end the box. On a terminal Ctrl-C belongs to the program.
-pub fn watch_signals(tell: Sender<SandboxEvent>, on_terminal: bool) -> io::Result<()> {
+pub(crate) fn watch_signals(tell: Sender<SandboxEvent>, on_terminal: bool) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut term, mut hangup, mut interrupt, mut quit) = {
         let _entered = runtime.enter();
@@ -209,7 +209,7 @@ pub fn watch_signals(tell: Sender<SandboxEvent>, on_terminal: bool) -> io::Resul
 }
 
 /// The supervisor's end of the pipe closes when it ends, even by KILL.
-pub fn watch_lifeline(lifeline: OwnedFd, tell: Sender<SandboxEvent>) {
+pub(crate) fn watch_lifeline(lifeline: OwnedFd, tell: Sender<SandboxEvent>) {
     thread::spawn(move || {
         let mut lifeline = File::from(lifeline);
         let mut byte = [0];
@@ -219,7 +219,7 @@ pub fn watch_lifeline(lifeline: OwnedFd, tell: Sender<SandboxEvent>) {
 }
 
 /// Waits for every child: the program, and every orphan below it, which the kernel gives to us.
-pub fn reap(program: u32, tell: &Sender<SandboxEvent>) {
+pub(crate) fn reap(program: u32, tell: &Sender<SandboxEvent>) {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == program => {
@@ -239,7 +239,7 @@ pub fn reap(program: u32, tell: &Sender<SandboxEvent>) {
 
 /// Ends everything that is left, when the program ended or the box is to end; gives the program's
 /// exit code.
-pub fn end_rest(events: &Receiver<SandboxEvent>, program: u32, mut code: Option<u8>) -> u8 {
+pub(crate) fn end_rest(events: &Receiver<SandboxEvent>, program: u32, mut code: Option<u8>) -> u8 {
     let begin = Instant::now();
     let mut asked = false;
     loop {

@@ -10,8 +10,10 @@ mod process_tree;
 mod reaper;
 mod start_report;
 
-pub use process_tree::{FrozenProcesses, freeze};
-pub use start_report::{StartFailure, StartReport};
+pub(crate) use process_tree::FrozenProcesses;
+pub use process_tree::freeze;
+pub use start_report::StartFailure;
+pub(crate) use start_report::StartReport;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -47,7 +49,7 @@ pub struct SandboxSpec {
 
 impl SandboxSpec {
     /// Whether the rules let a program write this absolute path, seen through symbolic links.
-    pub fn may_write(&self, path: &Path) -> bool {
+    pub(crate) fn may_write(&self, path: &Path) -> bool {
         if !self.confined {
             return true;
         }
@@ -66,7 +68,7 @@ impl SandboxSpec {
 pub type Lifeline = OwnedFd;
 
 /// The exit code of a box that could not be set up.
-pub const BROKEN: u8 = 125;
+const BROKEN: u8 = 125;
 
 const SPEC_FD: i32 = 3;
 const LIFELINE_FD: i32 = 4;
@@ -87,7 +89,7 @@ pub struct SandboxJob {
 /// A program prepared to start in a box, with our stdin closed and its output piped unless the
 /// caller says otherwise. Everything in the box ends when the program ends, when the job's process
 /// gets TERM, and when the lifeline is dropped. The exit code is the program's.
-pub fn job<S: AsRef<OsStr>>(
+pub(crate) fn job<S: AsRef<OsStr>>(
     spec: &SandboxSpec,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
@@ -117,7 +119,7 @@ pub fn job_of<S: AsRef<OsStr>>(
 /// Runs a person's shell in a session: on a terminal of its own where we have one, so that nothing
 /// in the box can put input into ours; else by becoming the box. The lock is held until it ends.
 /// Gives the exit code.
-pub fn attended<S: AsRef<OsStr>>(
+pub(crate) fn attended<S: AsRef<OsStr>>(
     spec: &SandboxSpec,
     held: OwnedFd,
     program: impl AsRef<OsStr>,

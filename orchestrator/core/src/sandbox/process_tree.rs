@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal};
 
 /// Sends a signal to every descendant; where the system does not tell who they are, to the group
 /// of the program.
-pub fn signal_all(program: u32, signal: Signal) {
+pub(crate) fn signal_all(program: u32, signal: Signal) {
     if cfg!(not(target_os = "linux")) {
         return base::process::signal_group(program, signal);
     }

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Starts the box with the same command line and waits for it; what is left of it then is ended.
 /// Gives the exit code of the box.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
+pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
     let (spec, lifeline) = (inherited(SPEC_FD)?, inherited(LIFELINE_FD)?);
     let report = inherited(REPORT_FD)?;
     let (read, write) = io::pipe()?;

@@ -17,7 +17,7 @@ pub enum StartFailure {
 
 impl StartFailure {
     /// What an error of the start of this program means.
-    pub fn new(error: &io::Error, program: &str) -> StartFailure {
+    pub(crate) fn new(error: &io::Error, program: &str) -> StartFailure {
         let text = error.to_string();
         let named = format!("cannot start `{program}`: ");
         let why = text.strip_prefix(&named).unwrap_or(&text).to_owned();
@@ -28,7 +28,7 @@ impl StartFailure {
     }
 
     /// The shell's exit code for it.
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             StartFailure::NotFound(_) => 127,
             StartFailure::NotExecutable(_) => 126,

@@ -17,14 +17,14 @@ use tokio::signal::unix::{SignalKind, signal};
 const INTERRUPT: u8 = 3;
 
 /// The terminal that this process belongs to; none in a script without one.
-pub fn ours() -> Option<OwnedFd> {
+pub(crate) fn ours() -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()
 }
 
 /// Runs a prepared job on a terminal of its own, with the streams of ours that lead elsewhere, and
 /// passes on what is typed and printed. Gives its exit code.
-pub fn run(job: Command, user: OwnedFd) -> io::Result<i32> {
+pub(crate) fn run(job: Command, user: OwnedFd) -> io::Result<i32> {
     let Pty { controller, terminal } = Pty::open()?;
     let controller = Arc::new(File::from(controller));
     if let Ok(settings) = tcgetattr(&user) {

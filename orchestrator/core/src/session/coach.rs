@@ -49,7 +49,7 @@ fn verdict_of(round: &RoundReport) -> Option<Verdict> {
 }
 
 /// Takes a `plan` event into account; those of other modes, and what cannot be read, change nothing.
-pub fn hear(coach: &mut Option<CoachSummary>, plan: &Value) {
+pub(crate) fn hear(coach: &mut Option<CoachSummary>, plan: &Value) {
     match RoundsEvent::parse(plan) {
         // A run that begins anew judges by requirements of its own.
         Some(RoundsEvent::Begun { resumed: false, .. }) => *coach = Some(CoachSummary::default()),
@@ -94,14 +94,14 @@ impl CoachSummary {
     }
 
     /// The work came home.
-    pub fn brought(&mut self, work: &WorkSummary) {
+    pub(crate) fn brought(&mut self, work: &WorkSummary) {
         if self.last.is_some() && self.of.is_none() {
             self.of = Some(work.commit().to_owned());
         }
     }
 
     /// Studio ran checks on the work.
-    pub fn checked(&mut self, results: &[CheckResult]) {
+    pub(crate) fn checked(&mut self, results: &[CheckResult]) {
         for result in results {
             self.checks.retain(|(command, _)| *command != result.command);
             self.checks.push((result.command.clone(), result.ok));
@@ -109,7 +109,7 @@ impl CoachSummary {
     }
 
     /// Whether the verdict is of that commit's work, and nothing was changed since.
-    pub fn is_of(&self, commit: &str) -> bool {
+    pub(crate) fn is_of(&self, commit: &str) -> bool {
         !self.played_on && self.of.as_deref() == Some(commit)
     }
 

@@ -40,7 +40,7 @@ pub fn collect(
 }
 
 /// Imports the session's commits and takes a snapshot of the rest.
-pub fn fetch(
+pub(crate) fn fetch(
     repository: &Repository,
     record: &SessionRecord,
     limits: &SnapshotLimits,
@@ -248,7 +248,11 @@ pub fn standing(
 
 /// The session's changes against its base as a patch, uncommitted ones included, as they were
 /// brought home last.
-pub fn diff(repository: &Repository, record: &SessionRecord, work: &WorkSummary) -> Result<String> {
+pub(crate) fn diff(
+    repository: &Repository,
+    record: &SessionRecord,
+    work: &WorkSummary,
+) -> Result<String> {
     let base = work.base.as_ref().unwrap_or(&record.base.commit);
     studio_git::diff::patch(repository, base, work.commit())
 }

@@ -21,7 +21,7 @@ pub struct Dispositions {
 
 impl Dispositions {
     /// What became of one session.
-    pub fn of(&self, id: &Id) -> &Disposition {
+    pub(crate) fn of(&self, id: &Id) -> &Disposition {
         self.by_session.get(id).unwrap_or(&Disposition::Open)
     }
 
@@ -32,7 +32,7 @@ impl Dispositions {
 
     /// Refuses a session whose fate cannot be determined: a line of the operations log
     /// that may be about it cannot be read.
-    pub fn refuse_doubt(&self, id: &Id) -> Result<()> {
+    pub(crate) fn refuse_doubt(&self, id: &Id) -> Result<()> {
         match self.entries.doubt_about(id) {
             Some(doubt) => Err(Failure::failed(format!("session `{id}` cannot be read"))
                 .because(doubt.sentence())
@@ -42,7 +42,7 @@ impl Dispositions {
     }
 
     /// The sessions that must have landed before this one starts, and have not.
-    pub fn holds(&self, record: &SessionRecord) -> Vec<Dependency> {
+    pub(crate) fn holds(&self, record: &SessionRecord) -> Vec<Dependency> {
         let waits = record.after.iter().map(|id| (id, self.of(id)));
         waits
             .filter(|(_, fate)| !matches!(fate, Disposition::Accepted { .. }))
@@ -51,14 +51,14 @@ impl Dispositions {
     }
 
     /// Whether all that an operation dropped can come back.
-    pub fn is_kept(&self, repository: &Repository, operation: &str) -> bool {
+    pub(crate) fn is_kept(&self, repository: &Repository, operation: &str) -> bool {
         let intent = self.intents.get(operation);
         intent.is_some_and(|intent| trash::is_kept(repository, intent))
     }
 }
 
 /// Reads them. Waits for nobody.
-pub fn read(repository: &Repository) -> Result<Dispositions> {
+pub(crate) fn read(repository: &Repository) -> Result<Dispositions> {
     let entries = LogEntries::read(repository)?;
     let (by_session, undone) = of(entries.lines());
     let mut intents = BTreeMap::new();

@@ -6,7 +6,7 @@ use base::id::Id;
 
 /// A session that could be meant.
 #[derive(Clone, Debug)]
-pub struct NamedSession {
+pub(crate) struct NamedSession {
     /// The session.
     pub id: Id,
     /// RFC 3339, UTC.
@@ -19,7 +19,7 @@ pub struct NamedSession {
 
 /// Finds the session that was typed among all, which stand oldest first; without a text, the only
 /// one that fits.
-pub fn resolve(typed: Option<&str>, candidates: &[NamedSession]) -> Result<Id> {
+pub(crate) fn resolve(typed: Option<&str>, candidates: &[NamedSession]) -> Result<Id> {
     match typed {
         None => only(candidates),
         Some("@latest") => candidates

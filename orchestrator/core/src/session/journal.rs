@@ -240,7 +240,7 @@ pub struct JournalWriter {
 
 impl JournalWriter {
     /// Opens a session's journal.
-    pub fn open(path: &Path, clock: Clock) -> io::Result<JournalWriter> {
+    pub(crate) fn open(path: &Path, clock: Clock) -> io::Result<JournalWriter> {
         Ok(JournalWriter { journal: base::files::Journal::open(path)?, clock })
     }
 

@@ -14,7 +14,7 @@ use studio_git::session_repo::SessionRepo;
 use studio_git::worktree::WorktreeSpec;
 
 /// The schema of `session.json`.
-pub const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// What is known about a session when it is made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,17 +90,17 @@ pub struct Templates {
 
 impl Templates {
     /// How branches are called.
-    pub fn branches(&self) -> Result<BranchTemplate> {
+    pub(crate) fn branches(&self) -> Result<BranchTemplate> {
         BranchTemplate::parse(&self.branch)
     }
 
     /// Where worktrees are.
-    pub fn worktrees(&self) -> Result<WorktreeTemplate> {
+    fn worktrees(&self) -> Result<WorktreeTemplate> {
         WorktreeTemplate::parse(&self.worktree)
     }
 
     /// What is to be made for a session.
-    pub fn order(&self, id: &Id, base: &Base) -> Result<WorktreeSpec> {
+    pub(crate) fn order(&self, id: &Id, base: &Base) -> Result<WorktreeSpec> {
         Ok(WorktreeSpec {
             id: id.clone(),
             base: base.clone(),
@@ -112,20 +112,20 @@ impl Templates {
 
 impl SessionRecord {
     /// Whether it starts from its branch as that is then, not as it was when it was made.
-    pub fn starts_from_the_tip(&self) -> bool {
+    pub(crate) fn starts_from_the_tip(&self) -> bool {
         !self.after.is_empty() || !self.part.paths.is_empty()
     }
 
     /// The record with the checks that the user has set since it was made.
     #[must_use]
-    pub fn with_checks_of(mut self, story: &JournalSummary) -> SessionRecord {
+    pub(crate) fn with_checks_of(mut self, story: &JournalSummary) -> SessionRecord {
         self.checks = story.commands.clone().unwrap_or(self.checks);
         self
     }
 
     /// The record with its place where the repository is now: repositories are moved. What lies at
     /// a place of its own stays there.
-    pub fn located(mut self, repository: &Repository) -> Result<SessionRecord> {
+    pub(crate) fn located(mut self, repository: &Repository) -> Result<SessionRecord> {
         self.place = match self.templates.worktrees()?.is_relative() {
             true => self.templates.order(&self.id, &self.base)?.place(repository)?,
             false => repair::place_now(&repository.common_dir, &self.place),

@@ -33,7 +33,7 @@ struct Cached {
 
 impl SessionStore {
     /// The store of a repository, by its git common directory.
-    pub fn at(common: &Path) -> SessionStore {
+    pub(crate) fn at(common: &Path) -> SessionStore {
         SessionStore { root: common.join("studio") }
     }
 
@@ -54,7 +54,7 @@ impl SessionStore {
 
     /// Writes a new session down, its journal with one `queued` line included, in one step.
     /// `false` when the id is taken.
-    pub fn create(&self, record: &SessionRecord, clock: Clock) -> Result<bool> {
+    pub(crate) fn create(&self, record: &SessionRecord, clock: Clock) -> Result<bool> {
         let id = &record.id;
         let sessions = self.root.join("sessions");
         let fail = || format!("cannot save session `{id}`");
@@ -82,7 +82,7 @@ impl SessionStore {
     }
 
     /// Writes down anew what is known of a session that has not started; for the holder of its lock.
-    pub fn rewrite(&self, record: &SessionRecord) -> Result<()> {
+    pub(crate) fn rewrite(&self, record: &SessionRecord) -> Result<()> {
         let fail = || format!("cannot write down session `{}`", record.id);
         files::replace_json(&self.file(&record.id, "session.json"), record).or_fail(fail)
     }
@@ -130,14 +130,14 @@ impl SessionStore {
 
     /// When the session was written down, in nanoseconds of the file system's clock: it orders
     /// sessions that were made in the same millisecond.
-    pub fn made_at(&self, id: &Id) -> u128 {
+    pub(crate) fn made_at(&self, id: &Id) -> u128 {
         let modified = fs::metadata(self.file(id, "session.json")).and_then(|meta| meta.modified());
         let since = modified.ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
         since.map_or(0, |time| time.as_nanos())
     }
 
     /// What the journal tells, from the cache when it is still true.
-    pub fn story(&self, id: &Id) -> Result<JournalSummary> {
+    pub(crate) fn story(&self, id: &Id) -> Result<JournalSummary> {
         let journal = self.file(id, "journal.jsonl");
         let bytes = fs::metadata(&journal).map(|meta| meta.len()).unwrap_or(0);
         let cache = self.file(id, "status.json");

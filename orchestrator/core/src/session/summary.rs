@@ -66,7 +66,7 @@ pub enum Disposition {
 
 impl Disposition {
     /// The operation that ended the session.
-    pub fn operation(&self) -> Option<&str> {
+    pub(crate) fn operation(&self) -> Option<&str> {
         match self {
             Disposition::Accepted { operation, .. } | Disposition::Discarded { operation } => {
                 Some(operation)
@@ -207,7 +207,7 @@ pub struct FailedCalls {
 
 impl JournalSummary {
     /// Reads lines in order.
-    pub fn of<'a>(lines: impl IntoIterator<Item = &'a JournalLine>) -> JournalSummary {
+    pub(crate) fn of<'a>(lines: impl IntoIterator<Item = &'a JournalLine>) -> JournalSummary {
         let mut story = JournalSummary::default();
         for line in lines {
             story.hear(line);
@@ -233,7 +233,7 @@ impl JournalSummary {
     }
 
     /// Takes one more entry into account.
-    pub fn hear_entry(&mut self, entry: &JournalEntry) {
+    pub(crate) fn hear_entry(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Queued { prompt } => {
                 self.phase = Phase::Queued;
@@ -346,7 +346,7 @@ impl JournalSummary {
     }
 
     /// Replies of models, as far as they are known.
-    pub fn replies(&self) -> Option<u32> {
+    pub(crate) fn replies(&self) -> Option<u32> {
         let told = self.coach.as_ref().map_or(0, |coach| coach.cost().turns);
         Some(self.replies.max(told)).filter(|replies| *replies > 0)
     }

@@ -68,11 +68,11 @@ enum Reply {
 }
 
 /// A request and where its answer goes.
-pub type ControlCall = (ControlRequest, oneshot::Sender<std::result::Result<(), String>>);
+pub(crate) type ControlCall = (ControlRequest, oneshot::Sender<std::result::Result<(), String>>);
 
 /// An open socket. Dropped, its name and its token are gone.
 #[derive(Debug)]
-pub struct ControlEndpoint {
+pub(crate) struct ControlEndpoint {
     directory: PathBuf,
 }
 
@@ -98,7 +98,7 @@ fn directory_in_repository(common: &Path, id: &Id) -> PathBuf {
 }
 
 /// Opens the socket of a session and hands on what comes in, as long as the endpoint lives.
-pub fn serve(
+pub(crate) fn serve(
     common: &Path,
     id: &Id,
     tell: mpsc::UnboundedSender<ControlCall>,

@@ -46,10 +46,10 @@ const LOG_BYTES: u64 = 64 << 20;
 const LONGEST_REQUEST: usize = 16 << 10;
 
 /// Tells whether a check fails without the session's work too.
-pub type FailsOnBase = Arc<dyn Fn(&str, CancellationToken) -> Option<String> + Send + Sync>;
+pub(crate) type FailsOnBase = Arc<dyn Fn(&str, CancellationToken) -> Option<String> + Send + Sync>;
 
 /// What a supervisor is in config of, and what it needs to know.
-pub struct SupervisorConfig {
+pub(crate) struct SupervisorConfig {
     /// The repository.
     pub repository: Repository,
     /// The session.
@@ -74,7 +74,7 @@ pub struct SupervisorConfig {
 }
 
 /// Supervises one run from its begin to its exit line. The caller holds the session's lock.
-pub async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
+pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     let clock = Clock::from_env();
     let store = SessionStore::at(&config.repository.common_dir);
     let id = &config.record.id;

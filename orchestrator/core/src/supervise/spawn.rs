@@ -13,11 +13,11 @@ use base::process::{Command, Stream};
 use crate::session::store::SessionStore;
 
 /// The hidden command that a supervisor is started with.
-pub const COMMAND: &str = "__supervise";
+pub(crate) const COMMAND: &str = "__supervise";
 
 /// Starts the supervisor of a session whose lock we hold. The lock goes with it as its stdin, so
 /// that there is no moment in which nobody holds it.
-pub fn spawn(common: &Path, id: &Id, lock: Lock) -> Result<u32> {
+pub(crate) fn spawn(common: &Path, id: &Id, lock: Lock) -> Result<u32> {
     let store = SessionStore::at(common);
     let fail = || format!("cannot start the supervisor of `{id}`");
     let studio = std::env::current_exe().or_fail(fail)?;
@@ -42,7 +42,7 @@ pub fn spawn(common: &Path, id: &Id, lock: Lock) -> Result<u32> {
 }
 
 /// The lock that the parent handed down as stdin. Our children get `/dev/null` there.
-pub fn inherited_lock(store: &SessionStore, id: &Id) -> Result<Lock> {
+pub(crate) fn inherited_lock(store: &SessionStore, id: &Id) -> Result<Lock> {
     let fail = || "the supervisor was not handed its lock";
     let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).or_fail(fail)?;
     let null = File::open("/dev/null").or_fail(fail)?;

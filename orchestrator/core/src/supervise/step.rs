@@ -11,7 +11,7 @@ use crate::session::summary::{JournalSummary, Phase};
 
 /// One supervised run of a session.
 #[derive(Clone, Debug)]
-pub struct RunState {
+pub(crate) struct RunState {
     /// What the journal tells so far, this run included.
     pub story: JournalSummary,
     record: SessionRecord,
@@ -22,7 +22,7 @@ pub struct RunState {
 
 /// What an agent that is still running knows of the turns before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConversationMemory {
+pub(crate) enum ConversationMemory {
     /// The whole conversation: one process serves all turns.
     Keeps,
     /// Nothing: each turn is a process of its own.
@@ -47,7 +47,7 @@ enum AgentStatus {
 /// What a supervisor hears.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // a variant's sentence speaks of its fields
-pub enum Input {
+pub(crate) enum Input {
     /// The run begins, in a process with this id.
     Begin { pid: u32 },
     /// The worktree stands and is prepared; `note` is what a person should know.
@@ -82,7 +82,7 @@ pub enum Input {
 
 /// A request for permission at the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PermissionAsk {
+pub(crate) struct PermissionAsk {
     /// Its number, which no other request of the session has.
     pub n: u32,
     /// What the agent wants.
@@ -96,7 +96,7 @@ pub struct PermissionAsk {
 /// What a supervisor does.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // a variant's sentence speaks of its fields
-pub enum SupervisorAction {
+pub(crate) enum SupervisorAction {
     /// Append to the journal.
     Write(JournalEntry),
     /// Make or find the worktree and prepare it.
@@ -120,7 +120,7 @@ pub enum SupervisorAction {
 }
 
 /// One step: news in, deeds out.
-pub fn step(life: &mut RunState, input: Input) -> Vec<SupervisorAction> {
+pub(crate) fn step(life: &mut RunState, input: Input) -> Vec<SupervisorAction> {
     if let Phase::Ended { .. } = life.story.phase {
         return Vec::new();
     }
@@ -149,7 +149,7 @@ pub fn step(life: &mut RunState, input: Input) -> Vec<SupervisorAction> {
 
 impl RunState {
     /// A run of a session whose journal tells `story` so far.
-    pub fn new(
+    pub(crate) fn new(
         record: SessionRecord,
         story: JournalSummary,
         memory: ConversationMemory,
@@ -158,7 +158,7 @@ impl RunState {
     }
 
     /// The limits that hold now.
-    pub fn limits(&self) -> RunLimits {
+    pub(crate) fn limits(&self) -> RunLimits {
         self.story.limits.or(self.record.limits)
     }
 
@@ -213,7 +213,7 @@ pub struct ReachedLimit {
 }
 
 /// The limit that a session has gone beyond. The supervisor watches the time by itself.
-pub fn over_limit(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit> {
+fn over_limit(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit> {
     let usage = story.usage.unwrap_or_default();
     let turns = limits.turns.filter(|most| story.replies > *most);
     let tokens = limits.tokens.filter(|most| usage.tokens() > *most);

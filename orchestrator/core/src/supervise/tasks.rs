@@ -25,7 +25,9 @@ const LINE_SECONDS: u64 = 3600;
 const DIFF_BYTES: usize = 20_000;
 
 /// Makes the worktree, or finds it, and runs the setup lines.
-pub fn make_worktree(config: &SupervisorConfig) -> impl Future<Output = Input> + Send + 'static {
+pub(crate) fn make_worktree(
+    config: &SupervisorConfig,
+) -> impl Future<Output = Input> + Send + 'static {
     let (repository, record) = (config.repository.clone(), config.record.clone());
     let (setup_room, setup) = (config.setup_room.clone(), config.setup.clone());
     let caches = BuildCaches::of(&config.repository, &config.record.id);
@@ -98,7 +100,9 @@ async fn prepared(
 }
 
 /// Brings the session's work home: import, then a snapshot of what is not committed.
-pub fn bring_home(config: &SupervisorConfig) -> impl Future<Output = Input> + Send + 'static {
+pub(crate) fn bring_home(
+    config: &SupervisorConfig,
+) -> impl Future<Output = Input> + Send + 'static {
     let (repository, record) = (config.repository.clone(), config.record.clone());
     let room = config.room.clone();
     async move {
@@ -115,7 +119,7 @@ pub fn bring_home(config: &SupervisorConfig) -> impl Future<Output = Input> + Se
 }
 
 /// Runs the session's checks in its worktree, and notes what they left there.
-pub fn check(
+pub(crate) fn check(
     config: &SupervisorConfig,
     work: Option<&WorkSummary>,
 ) -> impl Future<Output = Input> + Send + 'static {
@@ -153,7 +157,11 @@ fn line_limit(config: &SupervisorConfig) -> Duration {
 }
 
 /// The prompt with the diff so far, for an agent that has forgotten its conversation.
-pub fn with_diff(config: &SupervisorConfig, work: Option<&WorkSummary>, text: String) -> String {
+pub(crate) fn with_diff(
+    config: &SupervisorConfig,
+    work: Option<&WorkSummary>,
+    text: String,
+) -> String {
     let diff = work.and_then(|work| collect::diff(&config.repository, &config.record, work).ok());
     match diff.filter(|diff| !diff.trim().is_empty()) {
         Some(diff) => {
@@ -165,7 +173,7 @@ pub fn with_diff(config: &SupervisorConfig, work: Option<&WorkSummary>, text: St
 }
 
 /// The limit in words, when less than the floor is free on the disk of the worktree.
-pub fn disk_is_full(config: &SupervisorConfig) -> Option<String> {
+pub(crate) fn disk_is_full(config: &SupervisorConfig) -> Option<String> {
     let floor = config.record.limits.disk_floor_bytes?;
     let stat = rustix::fs::statvfs(&config.record.place.worktree).ok()?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);

@@ -26,7 +26,7 @@ use studio_core::view::SessionView;
 const TAIL: usize = 3000;
 
 /// How the work ended.
-pub enum ExecutionEnd {
+pub(crate) enum ExecutionEnd {
     /// Every task is done.
     Done,
     /// A person must look.
@@ -36,7 +36,7 @@ pub enum ExecutionEnd {
 }
 
 /// A task and its session.
-pub struct PlacedTask {
+pub(crate) struct PlacedTask {
     /// The session; none before it begins, or where the user dropped it.
     pub view: Option<SessionView>,
     /// How it stands.
@@ -47,7 +47,7 @@ pub struct PlacedTask {
 
 impl Plan<'_> {
     /// Whether every task is done.
-    pub fn is_done(&self, tasks: &[Task], all: &[Requirement]) -> Result<bool> {
+    pub(crate) fn is_done(&self, tasks: &[Task], all: &[Requirement]) -> Result<bool> {
         Ok(self
             .standing(tasks, all)?
             .iter()
@@ -56,7 +56,7 @@ impl Plan<'_> {
 
     /// Every task with its session. A session counts where its task, its requirements and all that
     /// it waits for are as they were when it was made.
-    pub fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<PlacedTask>> {
+    pub(crate) fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<PlacedTask>> {
         let views = self.sessions()?;
         let fates = self.context.fates()?;
         let placed = |(task, digest): (&Task, TaskDigest)| {
@@ -112,7 +112,7 @@ impl Plan<'_> {
     }
 
     /// Works until nothing is left to be done, or a person must look.
-    pub fn work(&mut self) -> Result<ExecutionEnd> {
+    pub(crate) fn work(&mut self) -> Result<ExecutionEnd> {
         // What the user said yes to counts, whatever becomes of the files meanwhile.
         let all = self.files.requirements(self.saved.approved.as_deref().unwrap_or_default())?;
         let tasks = self.files.tasks(self.saved.agreed.as_deref().unwrap_or_default(), &all)?;
@@ -237,7 +237,12 @@ impl Plan<'_> {
     }
 
     /// What is to be started for a task; `earlier` is the commit that landed earlier work on it.
-    pub fn order(&self, task: &Task, earlier: Option<&str>, all: &[Requirement]) -> SessionSpec {
+    pub(crate) fn order(
+        &self,
+        task: &Task,
+        earlier: Option<&str>,
+        all: &[Requirement],
+    ) -> SessionSpec {
         let agent = task.agent.clone().or_else(|| self.context.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
         let mut text = task.text.clone();

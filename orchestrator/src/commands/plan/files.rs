@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::commands::tasks;
 
 /// The requirements.
-pub const REQUIREMENTS: &str = "g3-plan/current_requirements.md";
+pub(crate) const REQUIREMENTS: &str = "g3-plan/current_requirements.md";
 /// The tasks.
-pub const TASKS: &str = "g3-plan/tasks.toml";
+pub(crate) const TASKS: &str = "g3-plan/tasks.toml";
 
 /// What happened, a line each.
 const HISTORY: &str = "g3-plan/planner_history.txt";
@@ -26,7 +26,7 @@ const HISTORY: &str = "g3-plan/planner_history.txt";
 /// What studio remembers of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct PlanRecord {
+pub(crate) struct PlanRecord {
     /// Its name, which its sessions carry.
     pub id: String,
     /// What the user wrote, word for word.
@@ -45,7 +45,7 @@ pub struct PlanRecord {
 
 /// The files of a plan.
 #[derive(Clone, Debug)]
-pub struct PlanFiles {
+pub(crate) struct PlanFiles {
     /// The main checkout.
     pub top: PathBuf,
     /// Where studio remembers it.
@@ -54,12 +54,12 @@ pub struct PlanFiles {
 
 impl PlanFiles {
     /// The files of a repository.
-    pub fn at(top: PathBuf, studio: &Path) -> PlanFiles {
+    pub(crate) fn at(top: PathBuf, studio: &Path) -> PlanFiles {
         PlanFiles { top, saved: studio.join("plan.json") }
     }
 
     /// What is remembered; nothing before the first plan.
-    pub fn saved(&self) -> Result<Option<PlanRecord>> {
+    pub(crate) fn saved(&self) -> Result<Option<PlanRecord>> {
         let fail = || format!("cannot read {}", self.saved.display());
         match std::fs::read(&self.saved) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).or_fail(fail),
@@ -69,14 +69,14 @@ impl PlanFiles {
     }
 
     /// Remembers it.
-    pub fn save(&self, saved: &PlanRecord) -> Result<()> {
+    pub(crate) fn save(&self, saved: &PlanRecord) -> Result<()> {
         step("plan.saved");
         let fail = || format!("cannot write {}", self.saved.display());
         files::replace_json(&self.saved, saved).or_fail(fail)
     }
 
     /// The text of a file; none where there is no such file.
-    pub fn read(&self, name: &str) -> Result<Option<String>> {
+    pub(crate) fn read(&self, name: &str) -> Result<Option<String>> {
         let path = self.top.join(name);
         match std::fs::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
@@ -86,7 +86,7 @@ impl PlanFiles {
     }
 
     /// Writes a file whole.
-    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.top.join(name);
         let fail = || format!("cannot write {}", path.display());
         step("plan.written");
@@ -95,7 +95,7 @@ impl PlanFiles {
     }
 
     /// Writes lines of the history.
-    pub fn tell(&self, clock: Clock, all: Vec<HistoryEvent>) -> Result<()> {
+    pub(crate) fn tell(&self, clock: Clock, all: Vec<HistoryEvent>) -> Result<()> {
         let now = clock.now().to_zoned(jiff::tz::TimeZone::system());
         let time = now.strftime("%Y-%m-%d %H:%M:%S").to_string();
         let mut text = self.read(HISTORY)?.unwrap_or_default();
@@ -109,7 +109,7 @@ impl PlanFiles {
     }
 
     /// Gives the files of an earlier plan names that they keep; gives those names.
-    pub fn set_aside(&self, how: &str, stamp: &str) -> Result<Vec<String>> {
+    pub(crate) fn set_aside(&self, how: &str, stamp: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for (name, kind, ending) in [(TASKS, "tasks", "toml"), (REQUIREMENTS, "requirements", "md")]
         {
@@ -133,7 +133,7 @@ impl PlanFiles {
     }
 
     /// The requirements of a text that was refined.
-    pub fn requirements(&self, text: &str) -> Result<Vec<Requirement>> {
+    pub(crate) fn requirements(&self, text: &str) -> Result<Vec<Requirement>> {
         let Some(section) = document::current(text) else { return Ok(Vec::new()) };
         requirement::read(section).map_err(|unclear| {
             let what = match unclear {
@@ -147,7 +147,7 @@ impl PlanFiles {
     }
 
     /// The tasks of a text, which name requirements that are there.
-    pub fn tasks(&self, text: &str, all: &[Requirement]) -> Result<Vec<Task>> {
+    pub(crate) fn tasks(&self, text: &str, all: &[Requirement]) -> Result<Vec<Task>> {
         let path = Path::new(TASKS);
         let found = task::from_toml(text).map_err(|mistakes| tasks::refused(path, &mistakes))?;
         let unknown: Vec<task::TaskFileError> = strangers(all, &found)

@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// The command line of `plan`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// File that describes the feature; continues the current plan if omitted
     #[arg(value_name = "FILE")]
     pub wish: Option<PathBuf>,
@@ -78,7 +78,7 @@ struct Plan<'a> {
 }
 
 /// Runs it.
-pub fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     for said in transaction::recover(&context.repository)? {
         report::say(&said);

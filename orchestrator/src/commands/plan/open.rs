@@ -19,7 +19,7 @@ use studio_core::session::spec::SessionSpec;
 const MOST: u64 = 4 << 20;
 
 /// What the user wants, from a file.
-pub fn wish(context: &CommandContext, file: &Path) -> Result<String> {
+pub(crate) fn wish(context: &CommandContext, file: &Path) -> Result<String> {
     let path = context.directory.as_deref().unwrap_or(Path::new(".")).join(file);
     let unreadable =
         |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
@@ -34,7 +34,11 @@ pub fn wish(context: &CommandContext, file: &Path) -> Result<String> {
 
 /// Refuses a new plan that no agent could work on, or whose wish no model could refine, before
 /// anything is written down.
-pub fn refuse_without_agents(context: &CommandContext, args: &Args, wish: &str) -> Result<()> {
+pub(crate) fn refuse_without_agents(
+    context: &CommandContext,
+    args: &Args,
+    wish: &str,
+) -> Result<()> {
     let needs_model = document::current(wish).is_none() && requirement::items_of(wish) == 0;
     if needs_model {
         preflight::planner(context)?;
@@ -48,7 +52,7 @@ pub fn refuse_without_agents(context: &CommandContext, args: &Args, wish: &str) 
 }
 
 /// Begins a plan for a wish.
-pub fn begin(
+pub(crate) fn begin(
     context: &CommandContext,
     args: &Args,
     files: &PlanFiles,
@@ -92,7 +96,7 @@ pub fn begin(
 
 /// Goes on with the plan that there is; requirements that somebody else wrote, e.g. in
 /// `g3 --planning`, are one.
-pub fn go_on(
+pub(crate) fn go_on(
     context: &CommandContext,
     files: &PlanFiles,
     saved: Option<PlanRecord>,

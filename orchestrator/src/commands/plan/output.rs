@@ -16,7 +16,7 @@ use studio_core::landing::Landed;
 use studio_core::session::summary::Disposition;
 
 /// What happens next.
-pub fn stage(context: &CommandContext, stage: PlanStage) {
+pub(crate) fn stage(context: &CommandContext, stage: PlanStage) {
     let (word, sentence) = match stage {
         PlanStage::Refine => ("refine", "refining the requirements with a model"),
         PlanStage::Approve => ("approve", ""),
@@ -33,7 +33,7 @@ pub fn stage(context: &CommandContext, stage: PlanStage) {
 }
 
 /// The requirements, and what changed since the user approved some.
-pub fn requirements(context: &CommandContext, all: &[Requirement], before: &[Requirement]) {
+pub(crate) fn requirements(context: &CommandContext, all: &[Requirement], before: &[Requirement]) {
     if context.json {
         return;
     }
@@ -53,7 +53,7 @@ pub fn requirements(context: &CommandContext, all: &[Requirement], before: &[Req
 }
 
 /// The tasks, and what is to be done about each.
-pub fn tasks(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask]) {
+pub(crate) fn tasks(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask]) {
     if context.json {
         return;
     }
@@ -77,13 +77,13 @@ pub fn tasks(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask]) {
 }
 
 /// A model did not do its part, and the plan goes on without.
-pub fn without_a_model(failure: &Failure, instead: &str) {
+pub(crate) fn without_a_model(failure: &Failure, instead: &str) {
     let sentence = failure.sentence();
     report::say(&format!("note: {}; {instead}", sentence.lines().next().unwrap_or_default()));
 }
 
 /// A session of the plan landed.
-pub fn landed(context: &CommandContext, landed: &Landed) {
+pub(crate) fn landed(context: &CommandContext, landed: &Landed) {
     if !context.json {
         let commit = head(landed.commit.as_deref().unwrap_or_default(), 12);
         report::say(&format!("{} landed on {} as {commit}", landed.id, landed.target));
@@ -91,7 +91,7 @@ pub fn landed(context: &CommandContext, landed: &Landed) {
 }
 
 /// How it ended.
-pub fn end(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask]) {
+pub(crate) fn end(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask]) {
     let rows = tasks.iter().zip(placed);
     if context.json {
         let tasks: Vec<Value> = rows.map(|(task, placed)| told(task, placed)).collect();

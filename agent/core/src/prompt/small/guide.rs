@@ -32,7 +32,7 @@ const WRITTEN: usize = 600;
 
 /// Leads one turn of the user.
 #[derive(Debug)]
-pub struct TurnGuide {
+pub(crate) struct TurnGuide {
     task: TaskFacts,
     /// What was asked, in the user's words.
     words: String,
@@ -79,7 +79,7 @@ struct Failure {
 
 impl TurnGuide {
     /// A coach for a task in a directory.
-    pub fn new(words: &str, cwd: &Path) -> TurnGuide {
+    pub(crate) fn new(words: &str, cwd: &Path) -> TurnGuide {
         let task = TaskFacts::read(words);
         let text = |name: &String| Some((name.clone(), relevant::text(&cwd.join(name))?));
         TurnGuide {
@@ -93,7 +93,7 @@ impl TurnGuide {
     }
 
     /// Looks at what came of a call and adds the next step.
-    pub fn lead(
+    pub(crate) fn lead(
         &self,
         spec: Option<ToolSpec>,
         call: &ToolCall,
@@ -295,7 +295,7 @@ impl TurnGuide {
 
     /// Whether all is done as far as it can be seen, and the model only writes again what is there:
     /// small models do that instead of saying that they are done.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         let state = self.state();
         state.idle_writes >= IDLE_WRITES
             && state.failed.is_none()
@@ -304,7 +304,7 @@ impl TurnGuide {
     }
 
     /// Why the model should go on although it says that it is done; each reason only once or twice.
-    pub fn still_open(&self) -> Option<String> {
+    pub(crate) fn still_open(&self) -> Option<String> {
         let mut state = self.state();
         if state.reminders >= REMINDERS || !self.task.changes() {
             return None;

@@ -29,7 +29,7 @@ not write tests into the program.
 the task does not ask for.";
 
 /// The system prompt, opened by the words of a persona where there is one.
-pub fn system(cwd: &Path, persona: Option<&str>) -> String {
+pub(crate) fn system(cwd: &Path, persona: Option<&str>) -> String {
     // Without the directory: a small model that knows it writes absolute paths, and wrong ones. And
     // what is the same everywhere is read once for all repositories.
     let mut parts: Vec<String> = persona.map(|text| text.trim().to_owned()).into_iter().collect();

@@ -16,7 +16,7 @@ const WALKED: usize = 4_000;
 const LONGEST: u64 = 24_000;
 
 /// The task with what is to be known about its files, in at most `room` bytes more.
-pub fn with_files(task: &str, cwd: &Path, room: usize) -> String {
+pub(crate) fn with_files(task: &str, cwd: &Path, room: usize) -> String {
     let files = walk(cwd);
     let missing = missing(task, cwd);
     if files.is_empty() {
@@ -56,7 +56,7 @@ fn missing(task: &str, cwd: &Path) -> String {
 }
 
 /// The files of a tree that are not ignored, shallow ones first.
-pub fn walk(cwd: &Path) -> Vec<PathBuf> {
+fn walk(cwd: &Path) -> Vec<PathBuf> {
     files_of(WalkBuilder::new(cwd).require_git(false).follow_links(false), cwd)
 }
 
@@ -73,7 +73,7 @@ fn files_of(walker: &WalkBuilder, cwd: &Path) -> Vec<PathBuf> {
 
 /// The files that a task may change: hidden ones too, without what git and tests keep for
 /// themselves.
-pub fn changing(cwd: &Path) -> Vec<PathBuf> {
+pub(crate) fn changing(cwd: &Path) -> Vec<PathBuf> {
     let own = |name: &std::ffi::OsStr| {
         [".git", "__pycache__", ".pytest_cache", ".mypy_cache", "node_modules"]
             .iter()
@@ -113,7 +113,7 @@ fn by_relevance(task: &str, files: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// Whether a text holds a name, not only as a part of a longer one.
-pub fn has_word(text: &str, name: &str) -> bool {
+pub(crate) fn has_word(text: &str, name: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     text.match_indices(name).any(|(at, _)| {
         let before = text[..at].chars().next_back().is_some_and(part);
@@ -123,14 +123,14 @@ pub fn has_word(text: &str, name: &str) -> bool {
 }
 
 /// A file in a fence; nothing of one that is long or no text.
-pub fn show(cwd: &Path, file: &Path) -> Option<String> {
+pub(crate) fn show(cwd: &Path, file: &Path) -> Option<String> {
     let text = text(&cwd.join(file))?;
     let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
     Some(format!("\n{}:\n```\n{text}{end}```\n", file.display()))
 }
 
 /// The text of a file that is not too long to be shown; nothing of what is no file.
-pub fn text(path: &Path) -> Option<String> {
+pub(crate) fn text(path: &Path) -> Option<String> {
     let facts = fs::metadata(path).ok()?;
     if !facts.is_file() || facts.len() > LONGEST {
         return None;

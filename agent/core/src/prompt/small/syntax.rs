@@ -23,7 +23,7 @@ const PYTHON_REFUSES: &[i32] = &[3];
 const SHELL_REFUSES: &[i32] = &[1, 2];
 
 /// What is wrong with the form of a file; `None` where nothing is, and where nobody can tell.
-pub fn fault(path: &Path) -> Option<String> {
+pub(crate) fn fault(path: &Path) -> Option<String> {
     if !path.is_file() {
         return None;
     }
@@ -46,7 +46,7 @@ pub fn fault(path: &Path) -> Option<String> {
 }
 
 /// Whether a file's first line says that bash runs it.
-pub fn is_bash(path: &Path) -> bool {
+pub(crate) fn is_bash(path: &Path) -> bool {
     let mut first = String::new();
     let read = std::fs::File::open(path).ok().filter(|_| path.is_file());
     let read =

@@ -77,7 +77,7 @@ const PROGRAMS: &[&str] =
 
 /// A task, read for what a machine can see in it.
 #[derive(Clone, Debug, Default)]
-pub struct TaskFacts {
+pub(crate) struct TaskFacts {
     /// The files that it names, in its order.
     pub files: Vec<String>,
     /// The command lines that stand in it between backticks.
@@ -87,7 +87,7 @@ pub struct TaskFacts {
 
 impl TaskFacts {
     /// Reads a task.
-    pub fn read(text: &str) -> TaskFacts {
+    pub(crate) fn read(text: &str) -> TaskFacts {
         let mut files: Vec<String> = Vec::new();
         for name in text.split_whitespace().filter_map(file_name) {
             if !files.iter().any(|known| known == name) {
@@ -110,37 +110,37 @@ impl TaskFacts {
     }
 
     /// Whether it asks for a change.
-    pub fn changes(&self) -> bool {
+    pub(crate) fn changes(&self) -> bool {
         self.has(CHANGES)
     }
 
     /// Whether something is broken.
-    pub fn repairs(&self) -> bool {
+    pub(crate) fn repairs(&self) -> bool {
         self.has(REPAIRS)
     }
 
     /// Whether it asks for more of what is there, and not for something else.
-    pub fn adds(&self) -> bool {
+    pub(crate) fn adds(&self) -> bool {
         self.has(ADDS) && !self.has(EXCHANGES)
     }
 
     /// Whether it speaks of what a program prints.
-    pub fn outputs(&self) -> bool {
+    pub(crate) fn outputs(&self) -> bool {
         self.has(OUTPUTS)
     }
 
     /// Whether it speaks of what a program is given on its command line.
-    pub fn options(&self) -> bool {
+    pub(crate) fn options(&self) -> bool {
         self.has(OPTIONS)
     }
 
     /// Whether something has to be counted or calculated.
-    pub fn counts(&self) -> bool {
+    pub(crate) fn counts(&self) -> bool {
         self.has(COUNTS)
     }
 
     /// What is good to know for it.
-    pub fn tips(&self) -> Vec<&'static str> {
+    pub(crate) fn tips(&self) -> Vec<&'static str> {
         let named = |ending: &str| self.files.iter().any(|name| name.ends_with(ending));
         let all = [
             (named(".sh"), "A shell script gets its arguments as $1, $2 and so on."),
@@ -173,7 +173,7 @@ impl TaskFacts {
 
 /// A word that is the name of a file below the working directory: `a.py`, `docs/b.md`, also in
 /// quotes or before a comma.
-pub fn file_name(word: &str) -> Option<&str> {
+pub(crate) fn file_name(word: &str) -> Option<&str> {
     let name = word.trim_matches(|c: char| !c.is_alphanumeric() && !"./~_-".contains(c));
     let name = name.trim_end_matches(|c: char| !c.is_alphanumeric());
     let name = name.strip_prefix("./").unwrap_or(name);
@@ -187,25 +187,25 @@ pub fn file_name(word: &str) -> Option<&str> {
 }
 
 /// Whether a file's name says that it is a test.
-pub fn is_test(name: &str) -> bool {
+pub(crate) fn is_test(name: &str) -> bool {
     let base = name.rsplit('/').next().unwrap_or(name);
     base.split(['_', '-', '.']).any(|part| part == "test" || part == "tests" || part == "spec")
 }
 
 /// Whether a file's name says that it holds data, which is read rather than written.
-pub fn is_data(name: &str) -> bool {
+pub(crate) fn is_data(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();
     ["csv", "dat", "json", "log", "tsv", "txt", "xml", "yaml", "yml"].contains(&ending)
 }
 
 /// Whether a file's name says that people read it.
-pub fn is_prose(name: &str) -> bool {
+pub(crate) fn is_prose(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();
     ["html", "md", "rst", "tex", "txt"].contains(&ending)
 }
 
 /// Whether a file's name says that it is a program that can be run.
-pub fn runner(name: &str) -> Option<&'static str> {
+pub(crate) fn runner(name: &str) -> Option<&'static str> {
     match name.rsplit_once('.')?.1 {
         "py" => Some("python3"),
         "sh" => Some("sh"),

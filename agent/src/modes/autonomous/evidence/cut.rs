@@ -6,7 +6,7 @@ use super::EvidenceChanges;
 const LEAST: usize = 400;
 
 /// Changes in at most about so many bytes: a third for the list, the rest for the diffs.
-pub fn to_fit(
+pub(crate) fn to_fit(
     files: Vec<String>,
     diff: &str,
     mut notes: Vec<String>,

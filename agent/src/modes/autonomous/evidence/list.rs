@@ -18,14 +18,14 @@ const NAME: &str = "files.json";
 type Files = BTreeMap<String, (u64, String)>;
 
 /// Writes the list of all files down.
-pub fn write(cwd: &Path, keep: &Path) -> Result<()> {
+pub(crate) fn write(cwd: &Path, keep: &Path) -> Result<()> {
     let file = keep.join(NAME);
     base::files::replace_json(&file, &files(cwd))
         .or_fail(|| format!("cannot write {}", file.display()))
 }
 
 /// What is different from that list, one line each.
-pub fn changed(cwd: &Path, keep: &Path) -> Result<Vec<String>> {
+pub(crate) fn changed(cwd: &Path, keep: &Path) -> Result<Vec<String>> {
     let file = keep.join(NAME);
     let cannot = || format!("cannot read {}", file.display());
     let then: Files = serde_json::from_slice(&fs::read(&file).or_fail(cannot)?).or_fail(cannot)?;

@@ -14,7 +14,7 @@ use agent_core::session::checkpoint::Checkpoints;
 /// What the files were like when a run began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RunBaseline {
+pub(crate) enum RunBaseline {
     /// As a tree of git, also what was not committed, and also outside of repositories.
     Tree(String),
     /// Where there is no program git: in a list of all files.
@@ -23,7 +23,7 @@ pub enum RunBaseline {
 
 /// What changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EvidenceChanges {
+pub(crate) struct EvidenceChanges {
     /// One line for each file: `A`, `M` or `D`, and its path.
     pub files: Vec<String>,
     /// The diff of each text file, cut to fit.
@@ -34,7 +34,7 @@ pub struct EvidenceChanges {
 
 /// Where a run looks, and where it keeps what it needs for that.
 #[derive(Clone, Debug)]
-pub struct EvidencePaths {
+pub(crate) struct EvidencePaths {
     /// The working directory.
     pub cwd: PathBuf,
     /// The session's directory.
@@ -43,7 +43,7 @@ pub struct EvidencePaths {
 
 impl EvidencePaths {
     /// Looks at everything as it is now.
-    pub async fn begin(&self) -> Result<RunBaseline> {
+    pub(crate) async fn begin(&self) -> Result<RunBaseline> {
         let place = self.clone();
         on_a_thread(move || match base::git::version() {
             Ok(_) => place.trees()?.take().map(RunBaseline::Tree),
@@ -53,7 +53,7 @@ impl EvidencePaths {
     }
 
     /// What changed since then, in at most so many bytes.
-    pub async fn since(&self, start: &RunBaseline, room: usize) -> Result<EvidenceChanges> {
+    pub(crate) async fn since(&self, start: &RunBaseline, room: usize) -> Result<EvidenceChanges> {
         let (place, start) = (self.clone(), start.clone());
         on_a_thread(move || place.look(&start, room)).await
     }

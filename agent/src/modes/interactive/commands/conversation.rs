@@ -15,7 +15,7 @@ use agent_core::session::snapshot::SessionSnapshot;
 use provider::message::{ContentPart, MessageRole};
 
 /// `/stats`.
-pub fn stats(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn stats(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let work = at_work(chat)?;
     let (usage, window) = (work.talk.usage(), &work.talk.window);
     let cost = usage.cost_text().unwrap_or_else(|| "unknown".to_owned());
@@ -38,7 +38,7 @@ pub fn stats(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
 }
 
 /// `/cost`.
-pub fn cost(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn cost(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let session = &at_work(chat)?.session;
     let entries = base::files::read_journal(&session.journal_path());
     let entries: Vec<_> = entries.or_fail(|| "cannot read the session's journal")?;
@@ -51,7 +51,7 @@ pub fn cost(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
 }
 
 /// `/compact`.
-pub async fn compact(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) async fn compact(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let tokens = chat.interrupts.begin();
     let done = match at_work(chat) {
         Ok(work) => work.compact(tokens.cancel).await,
@@ -62,7 +62,7 @@ pub async fn compact(chat: &mut InteractiveSession, _: Option<String>) -> Result
 }
 
 /// `/clear`.
-pub fn clear(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn clear(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     if let Some(work) = &mut chat.work {
         work.talk.clear()?;
     }
@@ -72,12 +72,12 @@ pub fn clear(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
 }
 
 /// `/thinnify`.
-pub fn thin(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn thin(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     thin_to(chat, 3)
 }
 
 /// `/skinnify`.
-pub fn skin(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn skin(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     thin_to(chat, 1)
 }
 
@@ -95,7 +95,7 @@ fn thin_to(chat: &mut InteractiveSession, part: usize) -> Result<()> {
 }
 
 /// `/copy`.
-pub fn copy(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn copy(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let cwd = chat.settings.cwd.clone();
     let messages = at_work(chat)?.talk.messages().iter().rev();
     let mut answers = messages.filter(|message| message.role == MessageRole::Assistant);
@@ -110,7 +110,7 @@ pub fn copy(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
 }
 
 /// `/fragments`.
-pub fn fragments(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn fragments(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let all = fragment::list(&at_work(chat)?.session.dir);
     let line = |one: &Fragment| {
         let asked = cut_to(&one.first_user_message.replace('\n', " "), 60);
@@ -123,7 +123,7 @@ pub fn fragments(chat: &mut InteractiveSession, _: Option<String>) -> Result<()>
 }
 
 /// `/rehydrate ID`.
-pub fn rehydrate(chat: &mut InteractiveSession, id: Option<String>) -> Result<()> {
+pub(crate) fn rehydrate(chat: &mut InteractiveSession, id: Option<String>) -> Result<()> {
     let Some(id) = id else {
         return Err(Failure::usage("which turn?").hint("/fragments lists them"));
     };
@@ -138,7 +138,7 @@ pub fn rehydrate(chat: &mut InteractiveSession, id: Option<String>) -> Result<()
 }
 
 /// `/dump`.
-pub fn dump(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn dump(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let work = at_work(chat)?;
     let stamp = Clock::from_env().stamp().replace(':', "-");
     let file = work.session.dir.join(format!("dump-{stamp}.txt"));

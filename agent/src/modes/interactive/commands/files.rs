@@ -16,7 +16,7 @@ use agent_core::prompt::template;
 use agent_core::session::checkpoint::Checkpoints;
 
 /// `/undo`.
-pub fn undo(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn undo(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let checkpoints = checkpoints(chat)?;
     let Some(last) = checkpoints.changes()?.pop() else {
         return Err(Failure::failed("no turn changed a tracked or untracked file"));
@@ -30,7 +30,7 @@ pub fn undo(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
 }
 
 /// `/diff`.
-pub fn diff(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn diff(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let checkpoints = checkpoints(chat)?;
     let changes = checkpoints.changes()?;
     let Some(first) = changes.first() else {
@@ -48,7 +48,7 @@ pub fn diff(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
 }
 
 /// `/rewind [TURN]`.
-pub fn rewind(chat: &mut InteractiveSession, turn: Option<String>) -> Result<()> {
+pub(crate) fn rewind(chat: &mut InteractiveSession, turn: Option<String>) -> Result<()> {
     let journal = at_work(chat)?.session.journal_path();
     let entries = base::files::read_journal(&journal).or_fail(|| "cannot read the journal")?;
     let all = turns::list(&turns::effective(entries).entries);
@@ -84,7 +84,7 @@ fn named(paths: &[PathBuf]) -> String {
 }
 
 /// `/run FILE`.
-pub async fn run(chat: &mut InteractiveSession, file: Option<String>) -> Result<()> {
+pub(crate) async fn run(chat: &mut InteractiveSession, file: Option<String>) -> Result<()> {
     let Some(file) = file else { return Err(Failure::usage("which file?").hint("/run FILE")) };
     let path = at(&chat.settings.cwd, &file);
     let text = std::fs::read_to_string(&path)
@@ -96,7 +96,7 @@ pub async fn run(chat: &mut InteractiveSession, file: Option<String>) -> Result<
 }
 
 /// `/project DIRECTORY`.
-pub fn project(chat: &mut InteractiveSession, dir: Option<String>) -> Result<()> {
+pub(crate) fn project(chat: &mut InteractiveSession, dir: Option<String>) -> Result<()> {
     let Some(dir) = dir else {
         return Err(Failure::usage("which project?").hint("/project DIRECTORY"));
     };
@@ -127,7 +127,7 @@ pub fn project(chat: &mut InteractiveSession, dir: Option<String>) -> Result<()>
 }
 
 /// `/unproject`.
-pub fn unproject(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn unproject(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let work = at_work(chat)?;
     let file = work.project_file();
     if !file.exists() {

@@ -12,7 +12,7 @@ use super::InteractiveSession;
 use agent_core::run::AgentSession;
 
 /// A command.
-pub struct SlashCommand {
+pub(crate) struct SlashCommand {
     /// As typed.
     pub name: &'static str,
     /// What `/help` says about it.
@@ -38,7 +38,7 @@ macro_rules! command {
 }
 
 /// Every command, in the order of `/help`.
-pub const TABLE: &[SlashCommand] = &[
+pub(crate) const TABLE: &[SlashCommand] = &[
     command!("/help", "show this list", help),
     command!("/stats", "show tokens, cost and context usage", conversation::stats),
     command!("/cost", "show the cost of each model", conversation::cost),
@@ -81,7 +81,7 @@ pub const TABLE: &[SlashCommand] = &[
 ];
 
 /// What a line means.
-pub enum TypedLine {
+pub(crate) enum TypedLine {
     /// Words for the model.
     Words,
     /// The end.
@@ -93,7 +93,7 @@ pub enum TypedLine {
 }
 
 /// Reads a line.
-pub fn read(line: &str) -> TypedLine {
+pub(crate) fn read(line: &str) -> TypedLine {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let words = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
     if rest.is_empty() && matches!(name, "exit" | "quit" | "/quit" | "/exit") {
@@ -118,7 +118,11 @@ pub fn read(line: &str) -> TypedLine {
 
 impl SlashCommand {
     /// Carries it out.
-    pub async fn run(&self, chat: &mut InteractiveSession, words: Option<String>) -> Result<()> {
+    pub(crate) async fn run(
+        &self,
+        chat: &mut InteractiveSession,
+        words: Option<String>,
+    ) -> Result<()> {
         (self.run)(chat, words).await
     }
 }

@@ -9,7 +9,7 @@ use agent_core::session_tools::plan as plans;
 use gate::permission_mode::PermissionMode;
 
 /// `/plan [TEXT]`.
-pub async fn plan(chat: &mut InteractiveSession, words: Option<String>) -> Result<()> {
+pub(crate) async fn plan(chat: &mut InteractiveSession, words: Option<String>) -> Result<()> {
     let Some(words) = words else { return show(chat) };
     if chat.work.is_none() {
         chat.open(&words)?;
@@ -29,7 +29,7 @@ fn show(chat: &mut InteractiveSession) -> Result<()> {
 }
 
 /// `/approve`.
-pub async fn approve(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) async fn approve(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let work = at_work(chat)?;
     let approved = plans::approve(&work.session.dir).or_fail(|| "cannot approve the plan")?;
     let Some(approval) = approved else {
@@ -41,7 +41,7 @@ pub async fn approve(chat: &mut InteractiveSession, _: Option<String>) -> Result
 }
 
 /// `/mode [MODE]`.
-pub fn mode(chat: &mut InteractiveSession, words: Option<String>) -> Result<()> {
+pub(crate) fn mode(chat: &mut InteractiveSession, words: Option<String>) -> Result<()> {
     let Some(words) = words else {
         let now = chat.work.as_ref().map_or(PermissionMode::Auto, |work| work.permission_mode());
         for mode in PermissionMode::ALL {

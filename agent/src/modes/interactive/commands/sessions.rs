@@ -11,7 +11,7 @@ use agent_core::session::{self, fork as copies};
 use provider::listed::{self, ProviderModel};
 
 /// `/model [NAME]`.
-pub fn model(chat: &mut InteractiveSession, name: Option<String>) -> Result<()> {
+pub(crate) fn model(chat: &mut InteractiveSession, name: Option<String>) -> Result<()> {
     let Some(name) = name else {
         list_models(chat);
         return Ok(());
@@ -67,7 +67,7 @@ fn list_models(chat: &InteractiveSession) {
 }
 
 /// `/new`.
-pub fn new(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn new(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     chat.part();
     chat.leave();
     chat.which = SessionSelector::New(String::new());
@@ -76,7 +76,7 @@ pub fn new(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
 }
 
 /// `/readme`.
-pub fn readme(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
+pub(crate) fn readme(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     if chat.leave() {
         chat.open("")?;
     }
@@ -85,7 +85,7 @@ pub fn readme(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
 }
 
 /// `/fork [TURN]`.
-pub fn fork(chat: &mut InteractiveSession, before: Option<String>) -> Result<()> {
+pub(crate) fn fork(chat: &mut InteractiveSession, before: Option<String>) -> Result<()> {
     let before = before.map(|text| turn_number(&text)).transpose()?;
     let from = at_work(chat)?.session.dir.clone();
     let made = copies::fork(&chat.settings.cwd, &from, before)?;
@@ -98,14 +98,14 @@ pub fn fork(chat: &mut InteractiveSession, before: Option<String>) -> Result<()>
 }
 
 /// The number of a turn as typed.
-pub fn turn_number(text: &str) -> Result<usize> {
+pub(crate) fn turn_number(text: &str) -> Result<usize> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
         Failure::usage(format!("`{text}` is no number of a turn")).hint("/rewind lists the turns")
     })
 }
 
 /// `/resume [ID]`.
-pub fn resume(chat: &mut InteractiveSession, id: Option<String>) -> Result<()> {
+pub(crate) fn resume(chat: &mut InteractiveSession, id: Option<String>) -> Result<()> {
     let cwd = &chat.settings.cwd;
     if let Some(wanted) = id {
         let id = session::find(cwd, Some(&wanted))?;

@@ -2,7 +2,7 @@
 
 /// An address to be typed: `http` or `https`; a bare host gets `https`, and a dot where the colon
 /// belongs is repaired. The error is for the planner.
-pub fn repaired(raw: &str) -> Result<String, String> {
+pub(crate) fn repaired(raw: &str) -> Result<String, String> {
     let raw = raw.trim();
     if raw.is_empty() {
         return Err("`url` is empty".to_owned());

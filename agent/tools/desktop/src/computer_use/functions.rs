@@ -12,7 +12,7 @@ use provider::message::ToolCall;
 
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PlannedAction {
+pub(crate) enum PlannedAction {
     /// By `execute_gui`, with these arguments.
     Gui(Value),
     /// Wait so many seconds.
@@ -23,7 +23,7 @@ pub enum PlannedAction {
 
 /// What a function call means.
 #[derive(Debug, Default, PartialEq)]
-pub struct PlannerCall {
+pub(crate) struct PlannerCall {
     /// In this order.
     pub deeds: Vec<PlannedAction>,
     /// The page that is open afterwards, where that is known.
@@ -103,7 +103,7 @@ static FUNCTIONS: [FunctionRow; 13] = [
 const CONFIRM: &str = "ask_confirmation";
 
 /// The functions as tools of a model.
-pub fn specs() -> Vec<ToolDefinition> {
+pub(crate) fn specs() -> Vec<ToolDefinition> {
     let all = FUNCTIONS.iter().map(|(name, about, parameters, _)| spec(name, about, parameters));
     let about = "Asks the user before something that cannot be undone or that binds them: a \
                  purchase, a message, a deletion, accepting terms. Ends the work until they answer.";
@@ -128,7 +128,7 @@ fn spec(name: &str, about: &str, parameters: &[&str]) -> ToolDefinition {
 }
 
 /// What a function call means on a picture of this size; the error is for the planner.
-pub fn wanted(name: &str, args: &Value, size: (u32, u32)) -> Result<PlannerCall, String> {
+pub(crate) fn wanted(name: &str, args: &Value, size: (u32, u32)) -> Result<PlannerCall, String> {
     let row = FUNCTIONS.iter().find(|(known, ..)| *known == name);
     match row {
         Some((.., meaning)) => meaning(&PlannerArgs { args, size }),
@@ -137,7 +137,7 @@ pub fn wanted(name: &str, args: &Value, size: (u32, u32)) -> Result<PlannerCall,
 }
 
 /// Why the user must be asked before a call, where its planner says so.
-pub fn wants_confirmation(call: &ToolCall) -> Option<String> {
+pub(crate) fn wants_confirmation(call: &ToolCall) -> Option<String> {
     let decision = &call.args["safety_decision"];
     let asked = decision["decision"].as_str().or(decision.as_str());
     let is_asked = matches!(asked, Some("require_confirmation"));

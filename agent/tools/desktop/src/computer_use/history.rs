@@ -4,12 +4,12 @@
 use provider::message::{ContentPart, Message, MessageRole};
 
 /// Entries that are sent at most.
-pub const MOST: usize = 30;
+const MOST: usize = 30;
 /// Pictures that are sent: the newest ones, since the screen looks otherwise now.
 const PICTURES: usize = 3;
 
 /// Cuts a history: from its beginning, but for the instruction, which comes first again.
-pub fn trim(messages: &mut Vec<Message>, instruction: &str) {
+pub(crate) fn trim(messages: &mut Vec<Message>, instruction: &str) {
     if messages.len() > MOST {
         // The kept part begins with words of the planner, so that its answers follow their calls.
         let from = messages.len() + 1 - MOST;

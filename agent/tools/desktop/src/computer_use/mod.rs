@@ -48,7 +48,7 @@ struct Run<'a, 'c> {
 }
 
 /// Lets a model act on the screen by itself.
-pub struct ComputerUseTool;
+pub(crate) struct ComputerUseTool;
 
 impl Tool for ComputerUseTool {
     fn spec(&self) -> ToolSpec {

@@ -32,7 +32,7 @@ cannot be undone or that binds the user, ask for their word. When the task is do
 cannot be done, say so in a sentence and call nothing.";
 
 /// A conversation with a planner.
-pub struct Planner<'a> {
+pub(crate) struct Planner<'a> {
     provider: Box<dyn Provider>,
     tools: Vec<ToolDefinition>,
     messages: Vec<Message>,
@@ -43,7 +43,7 @@ pub struct Planner<'a> {
 }
 
 /// What came of a question.
-pub enum PlannerAnswer {
+pub(crate) enum PlannerAnswer {
     /// The planner's words and calls.
     Reply(Message),
     /// The service lost the conversation: it begins anew, and must be shown the screen.
@@ -52,7 +52,7 @@ pub enum PlannerAnswer {
 
 impl<'a> Planner<'a> {
     /// The planner that is configured.
-    pub async fn open(
+    pub(crate) async fn open(
         desk: &ScreenAccess,
         cancel: &'a CancellationToken,
     ) -> Result<Planner<'a>, ToolError> {
@@ -79,20 +79,20 @@ impl<'a> Planner<'a> {
     }
 
     /// The task, and the screen as it is.
-    pub fn begin(&mut self, instruction: &str, picture: Image) {
+    pub(crate) fn begin(&mut self, instruction: &str, picture: Image) {
         self.instruction = instruction.to_owned();
         self.show(picture);
     }
 
     /// Begins anew with the screen as it is.
-    pub fn show(&mut self, picture: Image) {
+    pub(crate) fn show(&mut self, picture: Image) {
         let text = ContentPart::Text { text: self.instruction.clone() };
         let parts = vec![text, ContentPart::Image(picture)];
         self.messages = vec![Message { role: MessageRole::User, parts }];
     }
 
     /// Asks what is to be done next.
-    pub async fn ask(&mut self) -> Result<PlannerAnswer, ToolError> {
+    pub(crate) async fn ask(&mut self) -> Result<PlannerAnswer, ToolError> {
         history::trim(&mut self.messages, &self.instruction);
         let mut attempt = 1;
         loop {
@@ -139,7 +139,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Tells what came of its calls, and shows the screen.
-    pub fn answer(
+    pub(crate) fn answer(
         &mut self,
         results: Vec<(&ToolCall, Result<String, String>)>,
         picture: Image,
@@ -162,7 +162,7 @@ impl<'a> Planner<'a> {
     }
 
     /// What was asked, and what that cost.
-    pub fn bill(&self) -> SideUsage {
+    pub(crate) fn bill(&self) -> SideUsage {
         let model = Some(self.provider.facts().model.clone());
         SideUsage { model, calls: self.asked, usage: self.usage }
     }

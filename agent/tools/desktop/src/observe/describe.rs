@@ -14,7 +14,7 @@ const MOST: usize = 300;
 const LONGEST: usize = 120;
 
 /// The elements of a picture, a line each, with points of the picture.
-pub fn told(seen: &ShownScreen) -> String {
+pub(crate) fn told(seen: &ShownScreen) -> String {
     let (width, height) = (seen.width, seen.height);
     let mut text = format!("Screen as a picture of {width}x{height} points.\n");
     let shown = &seen.elements[..seen.elements.len().min(MOST)];
@@ -46,7 +46,7 @@ fn line(text: &mut String, element: &Element, seen: &ShownScreen) {
 }
 
 /// What is said where nobody could say what there is.
-pub fn bare(picture: &Picture, notes: &[String]) -> String {
+pub(crate) fn bare(picture: &Picture, notes: &[String]) -> String {
     let (width, height) = (picture.width, picture.height);
     let mut text = format!(
         "Look at the picture: {width}x{height} points; nothing else could say what there is."

@@ -17,7 +17,7 @@ const MOST: u32 = 300;
 const SURE: u8 = 40;
 
 /// What the program of the active window says of its controls.
-pub async fn accessibility(
+pub(crate) async fn accessibility(
     at: &ToolContext,
     picture: &Picture,
 ) -> Result<Option<Observation>, ToolError> {
@@ -48,7 +48,7 @@ pub async fn accessibility(
 }
 
 /// The words that can be read, line by line, in pictures that were not made smaller.
-pub async fn ocr(at: &ToolContext) -> Result<Option<Observation>, ToolError> {
+pub(crate) async fn ocr(at: &ToolContext) -> Result<Option<Observation>, ToolError> {
     let (words, all) = screen_text::on_screen(at).await?;
     let lines = lines(&words).into_iter().enumerate().map(|(at, (text, area))| Element {
         id: at.to_string(),

@@ -15,7 +15,7 @@ const COLOURS: [Rgb<u8>; 2] = [Rgb([230, 30, 30]), Rgb([40, 90, 230])];
 
 /// The picture with a frame around each element; `None` when it cannot be drawn, or nothing was
 /// found.
-pub fn marked(picture: &Picture, elements: &[Element]) -> Option<String> {
+pub(crate) fn marked(picture: &Picture, elements: &[Element]) -> Option<String> {
     if elements.is_empty() {
         return None;
     }

@@ -32,7 +32,7 @@ struct Args {
 
 /// What somebody says of the screen.
 #[derive(Debug, PartialEq)]
-pub enum ScreenReport {
+pub(crate) enum ScreenReport {
     /// What is where.
     Elements(Vec<Element>),
     /// A description.
@@ -41,7 +41,7 @@ pub enum ScreenReport {
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObserveMode {
+pub(crate) enum ObserveMode {
     /// What can be acted on, and where.
     Grounding,
     /// What is to be seen.
@@ -58,7 +58,7 @@ const HIGHEST: u32 = 65_535;
 type Observation = (ScreenReport, &'static str, Option<SideUsage>);
 
 /// Describes the screen.
-pub struct ObserveTool;
+pub(crate) struct ObserveTool;
 
 impl Tool for ObserveTool {
     fn spec(&self) -> ToolSpec {

@@ -17,7 +17,10 @@ const TIME: Duration = Duration::from_secs(60);
 const MOST: usize = 64 << 20;
 
 /// Asks the server that is configured; `None` when none is.
-pub async fn ask(at: &ToolContext, picture: &Picture) -> Result<Option<Observation>, ToolError> {
+pub(crate) async fn ask(
+    at: &ToolContext,
+    picture: &Picture,
+) -> Result<Option<Observation>, ToolError> {
     let Some(url) = &at.others.screen.control().omniparser_url else { return Ok(None) };
     let endpoint = Endpoint::new(url, "/parse/", false);
     let endpoint = endpoint.map_err(|why| ToolError::failed(why.sentence()))?.idle(TIME);

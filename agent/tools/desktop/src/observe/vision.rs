@@ -18,7 +18,7 @@ const TOKENS: u64 = 1024;
 const SYSTEM: &str = "You look at a picture of a computer's screen for a program that cannot see.";
 
 /// Asks the model that is configured; `None` when none is.
-pub async fn ask(
+pub(crate) async fn ask(
     at: &ToolContext,
     mode: ObserveMode,
     intent: &str,

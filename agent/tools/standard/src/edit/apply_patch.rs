@@ -5,7 +5,7 @@ use super::hunks::{Hunk, HunkLine};
 
 /// What a patch does, file by file, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Patch {
+pub(crate) struct Patch {
     /// What becomes of each file.
     pub steps: Vec<FileStep>,
     /// What was passed over, one sentence each.
@@ -14,7 +14,7 @@ pub struct Patch {
 
 /// What becomes of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FileStep {
+pub(crate) enum FileStep {
     /// It is made, or replaced.
     Add {
         /// As written.
@@ -40,7 +40,7 @@ pub enum FileStep {
 
 /// A part of a file that changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chunk {
+pub(crate) struct Chunk {
     /// Lines behind which it stands, from the outermost to the nearest.
     pub context: Vec<String>,
     /// Its lines.
@@ -51,7 +51,7 @@ pub struct Chunk {
 
 /// Why a text is no patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PatchError {
+pub(crate) struct PatchError {
     /// The line, from 1; none when it is about the whole.
     pub line: Option<usize>,
     /// In a clause.
@@ -67,7 +67,7 @@ const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
 /// Reads a patch. Markers that are missing and fences around it are passed over with a note.
-pub fn read(text: &str) -> Result<Patch, PatchError> {
+pub(crate) fn read(text: &str) -> Result<Patch, PatchError> {
     let all: Vec<&str> = text.lines().collect();
     let begin = all.iter().position(|line| line.trim() == BEGIN);
     let first = all.iter().position(|line| is_header(line));
@@ -98,7 +98,7 @@ pub fn read(text: &str) -> Result<Patch, PatchError> {
 
 impl FileStep {
     /// The paths that it touches, as written.
-    pub fn paths(&self) -> Vec<&str> {
+    pub(crate) fn paths(&self) -> Vec<&str> {
         match self {
             FileStep::Add { path, .. } | FileStep::Delete { path } => vec![path],
             FileStep::Update { path, to, .. } => {
@@ -114,7 +114,7 @@ impl PatchError {
     }
 
     /// As a sentence for the model.
-    pub fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         match self.line {
             Some(line) => format!("the patch cannot be read: line {line}: {}", self.why),
             None => format!("the patch cannot be read: {}", self.why),

@@ -15,7 +15,7 @@ use tools::text_diff::{Difference, difference};
 use tools::undo::record::PlannedWrite;
 
 /// Files as they are to become. Nothing is written before [`Draft::commit`].
-pub struct AtomicEdit<'a, 'c> {
+pub(crate) struct AtomicEdit<'a, 'c> {
     call: &'a Invocation<'c>,
     files: BTreeMap<PathBuf, State>,
     /// Files that changed since the session saw them, and were edited all the same.
@@ -34,7 +34,7 @@ struct State {
 
 /// What became of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileStatus {
+pub(crate) enum FileStatus {
     /// It is new.
     Added,
     /// It is another.
@@ -44,7 +44,7 @@ pub enum FileStatus {
 }
 
 /// A file that was changed.
-pub struct EditedFile {
+pub(crate) struct EditedFile {
     /// Where.
     pub path: PathBuf,
     /// What became of it.
@@ -55,18 +55,18 @@ pub struct EditedFile {
 
 impl<'a, 'c> AtomicEdit<'a, 'c> {
     /// A draft in which nothing is changed.
-    pub fn new(call: &'a Invocation<'c>) -> AtomicEdit<'a, 'c> {
+    pub(crate) fn new(call: &'a Invocation<'c>) -> AtomicEdit<'a, 'c> {
         AtomicEdit { call, files: BTreeMap::new(), notes: Vec::new() }
     }
 
     /// The text of a file as it is to become so far; `None` where there is no file.
-    pub fn text(&mut self, path: &Path) -> Result<Option<String>, ToolError> {
+    pub(crate) fn text(&mut self, path: &Path) -> Result<Option<String>, ToolError> {
         self.open(path)?;
         Ok(self.files.get(path).and_then(|state| state.after.clone()))
     }
 
     /// Whether there is a file, text or not.
-    pub fn exists(&mut self, path: &Path) -> Result<bool, ToolError> {
+    pub(crate) fn exists(&mut self, path: &Path) -> Result<bool, ToolError> {
         match self.files.get(path) {
             Some(state) => Ok(state.after.is_some()),
             None => match fs::symlink_metadata(path) {
@@ -82,13 +82,18 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
     }
 
     /// The file becomes this text, whatever it was.
-    pub fn put(&mut self, path: &Path, text: String) -> Result<(), ToolError> {
+    pub(crate) fn put(&mut self, path: &Path, text: String) -> Result<(), ToolError> {
         self.unchanged(path)?.after = Some(text);
         Ok(())
     }
 
     /// The file becomes this text, which an edit made of its own.
-    pub fn edit(&mut self, path: &Path, text: String, fit: EditFit) -> Result<(), ToolError> {
+    pub(crate) fn edit(
+        &mut self,
+        path: &Path,
+        text: String,
+        fit: EditFit,
+    ) -> Result<(), ToolError> {
         let call = self.call;
         let state = self.state(path)?;
         let mut note = None;
@@ -104,7 +109,7 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
     }
 
     /// Why an edit of this file found no place, with the change that may have caused it.
-    pub fn explain(&self, path: &Path, why: String) -> String {
+    pub(crate) fn explain(&self, path: &Path, why: String) -> String {
         let session_dir = &self.call.at.session_dir;
         let Some(State { before: Some(before), changed: Some(change), .. }) = self.files.get(path)
         else {
@@ -114,13 +119,13 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
     }
 
     /// The file goes.
-    pub fn remove(&mut self, path: &Path) -> Result<(), ToolError> {
+    pub(crate) fn remove(&mut self, path: &Path) -> Result<(), ToolError> {
         self.unchanged(path)?.after = None;
         Ok(())
     }
 
     /// The text becomes that of another place, with the permission bits of the file.
-    pub fn rename(
+    pub(crate) fn rename(
         &mut self,
         from: &Path,
         to: &Path,
@@ -176,7 +181,7 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
     }
 
     /// Writes all. When one cannot be written, those before it are put back.
-    pub fn commit(self) -> Result<Vec<EditedFile>, ToolError> {
+    pub(crate) fn commit(self) -> Result<Vec<EditedFile>, ToolError> {
         let call = self.call;
         let differs = |state: &State| {
             let before = state.before.as_ref().map(|content| content.bytes.as_slice());

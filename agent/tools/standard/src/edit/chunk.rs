@@ -10,7 +10,7 @@ use super::text::FileText;
 
 /// A text that was changed.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ChangedText {
+pub(crate) struct ChangedText {
     /// The new text. It ends with a newline.
     pub text: String,
     /// What was forgiven, one sentence each.
@@ -18,7 +18,7 @@ pub struct ChangedText {
 }
 
 /// Changes a text; the error says which part has no place.
-pub fn apply(before: &str, chunks: &[Chunk]) -> Result<ChangedText, String> {
+pub(crate) fn apply(before: &str, chunks: &[Chunk]) -> Result<ChangedText, String> {
     let file = FileText::new(before.to_owned());
     let lines = TextLines::new(file.plain());
     let (mut changes, mut notes, mut cursor) = (Vec::new(), Vec::new(), 0);

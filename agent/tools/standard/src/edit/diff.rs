@@ -24,7 +24,7 @@ struct Args {
 
 /// Where a hunk goes.
 #[derive(Debug, PartialEq, Eq)]
-pub struct HunkPlace {
+pub(crate) struct HunkPlace {
     /// The lines that it replaces, from 0.
     pub lines: Range<usize>,
     /// What had to be forgiven.
@@ -35,7 +35,7 @@ pub struct HunkPlace {
 
 /// A diff that was applied to a text.
 #[derive(Debug, PartialEq, Eq)]
-pub struct AppliedDiff {
+pub(crate) struct AppliedDiff {
     /// The new text.
     pub text: String,
     /// Lines that came.
@@ -47,7 +47,7 @@ pub struct AppliedDiff {
 }
 
 /// Applies a unified diff to a file.
-pub struct DiffTool;
+pub(crate) struct DiffTool;
 
 impl Tool for DiffTool {
     fn spec(&self) -> ToolSpec {
@@ -105,7 +105,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// Applies a diff to a text. `start` and `end` (characters, end exclusive) limit where.
-pub fn apply(
+pub(crate) fn apply(
     before: &str,
     diff: &FileDiff,
     start: Option<usize>,
@@ -225,7 +225,12 @@ fn decided(places: &[usize], line: Option<usize>) -> Option<usize> {
 }
 
 /// What a hunk does to the text at its place: lines that stay are copied from the file.
-pub fn change(lines: &TextLines<'_>, text: &str, hunk: &Hunk, place: &HunkPlace) -> TextChange {
+pub(crate) fn change(
+    lines: &TextLines<'_>,
+    text: &str,
+    hunk: &Hunk,
+    place: &HunkPlace,
+) -> TextChange {
     let span = lines.span(place.lines.clone());
     let old = hunk.before();
     let found = place.lines.clone().map(|at| lines.line(at));
@@ -292,7 +297,7 @@ fn is_made(lines: &TextLines<'_>, hunk: &Hunk) -> bool {
 }
 
 /// That a hunk has no place: what was searched, and what is most like it.
-pub fn not_found(which: &str, lines: &TextLines<'_>, hunk: &Hunk) -> String {
+pub(crate) fn not_found(which: &str, lines: &TextLines<'_>, hunk: &Hunk) -> String {
     if is_made(lines, hunk) {
         return format!("{which} is not found, but its result is there (already applied?)");
     }

@@ -8,7 +8,7 @@ use tools::fs::read_tracker::EditFit;
 
 /// A way of looking, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MatchStrategy {
+pub(crate) enum MatchStrategy {
     /// The text itself.
     Exact,
     /// Lines equal but for blanks at their ends.
@@ -39,7 +39,7 @@ impl MatchStrategy {
     ];
 
     /// Its name in metadata.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             MatchStrategy::Exact => "exact",
             MatchStrategy::LineTrimmed => "line_trimmed",
@@ -55,7 +55,7 @@ impl MatchStrategy {
 
 /// Where the text was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FuzzyMatch {
+pub(crate) struct FuzzyMatch {
     /// What is to be replaced.
     pub spans: Vec<Range<usize>>,
     /// How it was found.
@@ -66,7 +66,7 @@ pub struct FuzzyMatch {
 
 impl FuzzyMatch {
     /// Whether the text was found exactly.
-    pub fn fit(&self) -> EditFit {
+    pub(crate) fn fit(&self) -> EditFit {
         match self.strategy {
             MatchStrategy::Exact => EditFit::Exact,
             MatchStrategy::LineTrimmed
@@ -80,7 +80,7 @@ impl FuzzyMatch {
     }
 
     /// How it was found, when it was not found exactly.
-    pub fn note(&self) -> Option<String> {
+    pub(crate) fn note(&self) -> Option<String> {
         let name = self.strategy.name();
         (self.strategy != MatchStrategy::Exact)
             .then(|| format!("the old text was not found exactly; it was matched by {name}"))
@@ -89,7 +89,7 @@ impl FuzzyMatch {
 
 /// Why it was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FuzzyMiss {
+pub(crate) enum FuzzyMiss {
     /// Nowhere, however loosely.
     Nowhere,
     /// In so many places.
@@ -102,7 +102,7 @@ const ALIKE: f64 = 0.5;
 const STRETCH: usize = 2;
 
 /// Finds a text exactly: one place, or all.
-pub fn exact(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
+pub(crate) fn exact(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
     let spans: Vec<Range<usize>> =
         text.match_indices(wanted).map(|(at, found)| at..at + found.len()).collect();
     match spans.len() {
@@ -114,7 +114,7 @@ pub fn exact(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, FuzzyMis
 
 /// Finds a text exactly, or else by the first strategy that leads to one place (to any, with
 /// `all`).
-pub fn find(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
+pub(crate) fn find(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
     let mut miss = match exact(text, wanted, all) {
         Err(FuzzyMiss::Nowhere) => FuzzyMiss::Nowhere,
         decided => return decided,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// One line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HunkLine {
+pub(crate) enum HunkLine {
     /// Stands in the file and stays.
     Keep(String),
     /// Stands in the file and goes.
@@ -16,7 +16,7 @@ pub enum HunkLine {
 
 /// One hunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hunk {
+pub(crate) struct Hunk {
     /// The line of the old file at which it starts, from 1, if the header says so.
     pub line: Option<usize>,
     /// Its lines.
@@ -27,7 +27,7 @@ pub struct Hunk {
 
 /// What a diff says about one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileDiff {
+pub(crate) struct FileDiff {
     /// Its hunks, in order.
     pub hunks: Vec<Hunk>,
     /// Whether the header says that the file is new.
@@ -38,17 +38,17 @@ pub struct FileDiff {
 
 impl Hunk {
     /// The lines that must stand in the file.
-    pub fn before(&self) -> Vec<&str> {
+    pub(crate) fn before(&self) -> Vec<&str> {
         self.lines.iter().filter_map(HunkLine::before).collect()
     }
 
     /// The lines that stand there afterwards.
-    pub fn after(&self) -> Vec<&str> {
+    pub(crate) fn after(&self) -> Vec<&str> {
         self.lines.iter().filter_map(HunkLine::after).collect()
     }
 
     /// Whether it changes anything.
-    pub fn changes(&self) -> bool {
+    pub(crate) fn changes(&self) -> bool {
         !self.lines.iter().all(|line| matches!(line, HunkLine::Keep(_)))
     }
 }
@@ -86,7 +86,7 @@ const GIT_HEADERS: [&str; 12] = [
 ];
 
 /// Reads a diff of the file at `path`.
-pub fn read(diff: &str, path: &Path) -> FileDiff {
+pub(crate) fn read(diff: &str, path: &Path) -> FileDiff {
     let lines: Vec<&str> = diff.lines().collect();
     let mut reader = Reader { path, ..Reader::default() };
     let mut at = 0;

@@ -3,20 +3,20 @@
 use std::ops::Range;
 
 /// Whether a text has words by which a place can be known; braces and blanks are everywhere.
-pub fn is_telling(text: &str) -> bool {
+pub(crate) fn is_telling(text: &str) -> bool {
     text.chars().filter(|c| c.is_alphanumeric()).count() >= 3
 }
 
 /// A text cut in lines.
 #[derive(Debug)]
-pub struct TextLines<'t> {
+pub(crate) struct TextLines<'t> {
     text: &'t str,
     starts: Vec<usize>,
 }
 
 /// How much a comparison of two lines forgives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineTolerance {
+pub(crate) enum LineTolerance {
     /// Nothing.
     Exact,
     /// Blanks at the end.
@@ -29,7 +29,7 @@ pub enum LineTolerance {
 
 impl LineTolerance {
     /// From strict to forgiving.
-    pub const EACH: [LineTolerance; 4] = [
+    pub(crate) const EACH: [LineTolerance; 4] = [
         LineTolerance::Exact,
         LineTolerance::Trailing,
         LineTolerance::Indent,
@@ -37,7 +37,7 @@ impl LineTolerance {
     ];
 
     /// What was forgiven, for a note; `None` when nothing was.
-    pub fn forgiven(self) -> Option<&'static str> {
+    pub(crate) fn forgiven(self) -> Option<&'static str> {
         match self {
             LineTolerance::Exact => None,
             LineTolerance::Trailing => Some("blanks at the ends of lines"),
@@ -47,7 +47,7 @@ impl LineTolerance {
     }
 
     /// Whether two lines count as equal.
-    pub fn same(self, a: &str, b: &str) -> bool {
+    pub(crate) fn same(self, a: &str, b: &str) -> bool {
         match self {
             LineTolerance::Exact => a == b,
             LineTolerance::Trailing => a.trim_end() == b.trim_end(),
@@ -72,35 +72,40 @@ fn plain(c: char) -> char {
 
 impl<'t> TextLines<'t> {
     /// Cuts a text at its newlines; a newline at the end starts no line.
-    pub fn new(text: &'t str) -> TextLines<'t> {
+    pub(crate) fn new(text: &'t str) -> TextLines<'t> {
         let after = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(after).filter(|at| *at < text.len()).collect();
         TextLines { text, starts }
     }
 
     /// How many lines there are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.starts.len()
     }
 
     /// A line, from 0, without its newline.
-    pub fn line(&self, at: usize) -> &'t str {
+    pub(crate) fn line(&self, at: usize) -> &'t str {
         let line = &self.text[self.start(at)..self.start(at + 1)];
         line.strip_suffix('\n').unwrap_or(line)
     }
 
     /// Where a line starts; the end of the text for all past the last.
-    pub fn start(&self, at: usize) -> usize {
+    pub(crate) fn start(&self, at: usize) -> usize {
         self.starts.get(at).copied().unwrap_or(self.text.len())
     }
 
     /// The lines of a range, newlines included.
-    pub fn span(&self, lines: Range<usize>) -> Range<usize> {
+    pub(crate) fn span(&self, lines: Range<usize>) -> Range<usize> {
         self.start(lines.start)..self.start(lines.end)
     }
 
     /// Where a block stands: the first lines of all places within the given lines.
-    pub fn find(&self, block: &[&str], within: Range<usize>, pass: LineTolerance) -> Vec<usize> {
+    pub(crate) fn find(
+        &self,
+        block: &[&str],
+        within: Range<usize>,
+        pass: LineTolerance,
+    ) -> Vec<usize> {
         let last = (within.end + 1).saturating_sub(block.len());
         let fits = |at: &usize| {
             block.iter().enumerate().all(|(i, wanted)| pass.same(self.line(at + i), wanted))
@@ -109,7 +114,7 @@ impl<'t> TextLines<'t> {
     }
 
     /// The place that is most like a block: its first line and how many lines are alike.
-    pub fn nearest(&self, block: &[&str]) -> Option<(usize, usize)> {
+    pub(crate) fn nearest(&self, block: &[&str]) -> Option<(usize, usize)> {
         let alike = |at: usize| {
             let pairs = block.iter().enumerate().filter(|(i, _)| at + i < self.count());
             let same = |(i, wanted): &(usize, &&str)| {
@@ -125,7 +130,7 @@ impl<'t> TextLines<'t> {
 
 /// How the indentation of a block differs from what was searched, the same way in every line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IndentShift {
+pub(crate) enum IndentShift {
     /// Not at all, or not the same in every line.
     None,
     /// The file has this more in front of each line.
@@ -136,7 +141,7 @@ pub enum IndentShift {
 
 impl IndentShift {
     /// Compares lines as searched with lines as found.
-    pub fn between<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> IndentShift {
+    pub(crate) fn between<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> IndentShift {
         let mut shift: Option<IndentShift> = None;
         for (wanted, found) in pairs {
             if wanted.trim().is_empty() {
@@ -159,7 +164,7 @@ impl IndentShift {
     }
 
     /// A line of the replacement, indented as the file is.
-    pub fn apply(&self, line: &str) -> String {
+    pub(crate) fn apply(&self, line: &str) -> String {
         match self {
             IndentShift::More(more) if !line.trim().is_empty() => format!("{more}{line}"),
             IndentShift::Less(less) => line.strip_prefix(less.as_str()).unwrap_or(line).to_owned(),

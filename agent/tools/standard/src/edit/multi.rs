@@ -35,7 +35,7 @@ struct Edit {
 }
 
 /// The files of a call.
-pub fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
+fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     let Ok(edits) = edits(call) else { return Vec::new() };
     let mut files: Vec<PathBuf> = edits.into_iter().map(|(path, _)| path).collect();
     files.sort();
@@ -77,7 +77,7 @@ fn resolved(call: &Invocation<'_>, raw: &str) -> std::io::Result<PathBuf> {
 }
 
 /// Replaces several texts, in one file or in many.
-pub struct MultiEditTool;
+pub(crate) struct MultiEditTool;
 
 impl Tool for MultiEditTool {
     fn spec(&self) -> ToolSpec {

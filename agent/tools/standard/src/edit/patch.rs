@@ -27,7 +27,7 @@ struct Args {
 }
 
 /// A patch to be applied.
-pub struct PatchRequest {
+pub(crate) struct PatchRequest {
     /// As written.
     pub patch: String,
     /// Where relative paths start.
@@ -41,7 +41,7 @@ pub struct PatchRequest {
 /// What becomes of the steps before one that fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PatchMode {
+pub(crate) enum PatchMode {
     /// They are not made either.
     #[default]
     Atomic,
@@ -50,7 +50,7 @@ pub enum PatchMode {
 }
 
 /// The files of a call.
-pub fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
+fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     order(call).map(|order| order.files()).unwrap_or_default()
 }
 
@@ -61,7 +61,7 @@ fn order(call: &Invocation<'_>) -> Result<PatchRequest, ToolError> {
 
 impl PatchRequest {
     /// The files that it writes; none of a text that is no patch.
-    pub fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         let Ok(patch) = apply_patch::read(&self.patch) else { return Vec::new() };
         let all = patch.steps.iter().flat_map(FileStep::paths);
         let mut files: Vec<PathBuf> =
@@ -73,7 +73,7 @@ impl PatchRequest {
 }
 
 /// Applies a patch to many files.
-pub struct PatchTool;
+pub(crate) struct PatchTool;
 
 impl Tool for PatchTool {
     fn spec(&self) -> ToolSpec {
@@ -95,7 +95,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// Applies a patch.
-pub fn apply(call: &Invocation<'_>, order: &PatchRequest) -> Result<ToolOutput, ToolError> {
+pub(crate) fn apply(call: &Invocation<'_>, order: &PatchRequest) -> Result<ToolOutput, ToolError> {
     let read = apply_patch::read(&order.patch);
     let Patch { steps, mut notes } = read.map_err(|wrong| ToolError::invalid(wrong.told()))?;
     let mut draft = AtomicEdit::new(call);

@@ -15,7 +15,7 @@ use tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
 
 /// What is to stand where.
 #[derive(Deserialize)]
-pub struct Replacement {
+pub(crate) struct Replacement {
     /// The text that goes.
     pub old: String,
     /// The text that comes.
@@ -30,14 +30,14 @@ pub struct Replacement {
 
 /// Why nothing was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplaceError {
+pub(crate) struct ReplaceError {
     miss: FuzzyMiss,
     /// Whether the new text is there.
     already: bool,
 }
 
 /// Replaces a text in a file.
-pub struct ReplaceTool;
+pub(crate) struct ReplaceTool;
 
 impl Tool for ReplaceTool {
     fn spec(&self) -> ToolSpec {
@@ -88,7 +88,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// A text with the replacement made, and where that was.
-pub fn apply(raw: String, wish: &Replacement) -> Result<(String, FuzzyMatch), ReplaceError> {
+pub(crate) fn apply(raw: String, wish: &Replacement) -> Result<(String, FuzzyMatch), ReplaceError> {
     let file = if wish.strict { FileText::exact(raw) } else { FileText::new(raw) };
     let plain = |text: &str| if wish.strict { text.to_owned() } else { text.replace("\r\n", "\n") };
     let (old, new) = (plain(&wish.old), plain(&wish.new));
@@ -153,7 +153,7 @@ fn create(call: &Invocation<'_>, new: &str) -> Result<ToolOutput, ToolError> {
 
 impl ReplaceError {
     /// Why, and what to try.
-    pub fn told(self, call: &Invocation<'_>, shown: &str) -> String {
+    pub(crate) fn told(self, call: &Invocation<'_>, shown: &str) -> String {
         let (old_key, new_key) = names(call);
         match self.miss {
             FuzzyMiss::Nowhere if self.already => format!(

@@ -12,7 +12,7 @@ const BOM: char = '\u{feff}';
 
 /// The text of a file. Offsets are bytes of [`FileText::plain`].
 #[derive(Debug, PartialEq, Eq)]
-pub struct FileText {
+pub(crate) struct FileText {
     raw: String,
     /// The text without byte order mark and without the `\r` of `\r\n`.
     plain: String,
@@ -23,7 +23,7 @@ pub struct FileText {
 
 /// Puts a text in the place of a part of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TextChange {
+pub(crate) struct TextChange {
     /// What is replaced.
     pub span: Range<usize>,
     /// By what, with plain newlines.
@@ -32,7 +32,7 @@ pub struct TextChange {
 
 impl FileText {
     /// A text whose line endings and byte order mark are kept, and do not matter in a search.
-    pub fn new(raw: String) -> FileText {
+    pub(crate) fn new(raw: String) -> FileText {
         let body = raw.strip_prefix(BOM);
         let bom = body.is_some();
         let body = body.unwrap_or(&raw);
@@ -52,23 +52,23 @@ impl FileText {
     }
 
     /// A text that is searched exactly as it is.
-    pub fn exact(raw: String) -> FileText {
+    pub(crate) fn exact(raw: String) -> FileText {
         FileText { plain: raw.clone(), raw, returns: Vec::new(), bom: false }
     }
 
     /// What is searched.
-    pub fn plain(&self) -> &str {
+    pub(crate) fn plain(&self) -> &str {
         &self.plain
     }
 
     /// The text as it is in the file.
-    pub fn raw(&self) -> &str {
+    pub(crate) fn raw(&self) -> &str {
         &self.raw
     }
 
     /// The position in the plain text of a character of the file, counted from 0; `None` past the
     /// end.
-    pub fn position(&self, character: usize) -> Option<usize> {
+    pub(crate) fn position(&self, character: usize) -> Option<usize> {
         let ends = std::iter::once(self.raw.len());
         let byte = self.raw.char_indices().map(|(at, _)| at).chain(ends).nth(character)?;
         let byte = byte.saturating_sub(if self.bom { BOM.len_utf8() } else { 0 });
@@ -78,7 +78,7 @@ impl FileText {
     }
 
     /// The file's text after some changes, which must not overlap.
-    pub fn changed(&self, mut changes: Vec<TextChange>) -> String {
+    pub(crate) fn changed(&self, mut changes: Vec<TextChange>) -> String {
         changes.sort_by_key(|change| (change.span.start, change.span.end));
         let mut out = String::with_capacity(self.raw.len());
         let mut done = 0;
@@ -115,7 +115,7 @@ impl FileText {
 
 /// The text of a file before an edit.
 #[derive(Debug)]
-pub struct LoadedText {
+pub(crate) struct LoadedText {
     /// The text.
     pub text: String,
     /// Set when the session saw the file and its content is another now.
@@ -125,7 +125,7 @@ pub struct LoadedText {
 impl LoadedText {
     /// Refuses an edit that fits only loosely in a file that changed since this session saw it;
     /// gives a note about the change when the edit may go through.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         call: &Invocation<'_>,
         path: &Path,
@@ -136,7 +136,7 @@ impl LoadedText {
     }
 
     /// Why an edit found no place, with the change that may have caused it.
-    pub fn explain(&self, call: &Invocation<'_>, path: &Path, why: String) -> String {
+    pub(crate) fn explain(&self, call: &Invocation<'_>, path: &Path, why: String) -> String {
         match &self.changed {
             None => why,
             Some(change) => change.explain(&call.at.session_dir, path, self.text.as_bytes(), &why),
@@ -145,7 +145,7 @@ impl LoadedText {
 }
 
 /// Reads a file that a call is about, to change it. Refused: what is not text.
-pub fn load(call: &Invocation<'_>, path: &Path) -> Result<LoadedText, ToolError> {
+pub(crate) fn load(call: &Invocation<'_>, path: &Path) -> Result<LoadedText, ToolError> {
     let shown = call.shown(path);
     let content = call.load(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
@@ -159,7 +159,7 @@ pub fn load(call: &Invocation<'_>, path: &Path) -> Result<LoadedText, ToolError>
 }
 
 /// The bytes of a file as a text.
-pub fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
+pub(crate) fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
     if let Some(kind) = open::binary(&bytes) {
         return Err(ToolError::failed(format!("Failed to edit file {shown}: it is {kind}")));
     }
@@ -172,7 +172,7 @@ pub fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
 }
 
 /// Writes what [`load`] read and an engine changed.
-pub fn store(call: &Invocation<'_>, path: &Path, text: &str) -> Result<(), ToolError> {
+pub(crate) fn store(call: &Invocation<'_>, path: &Path, text: &str) -> Result<(), ToolError> {
     call.store(path, text)
         .map_err(|e| ToolError::io(&format!("Failed to edit file {}", call.shown(path)), &e))?;
     read_tracker::note(&call.at.session_dir, path, text.as_bytes());
@@ -180,7 +180,7 @@ pub fn store(call: &Invocation<'_>, path: &Path, text: &str) -> Result<(), ToolE
 }
 
 /// A failure after which every file is as it was. A text of several lines gets a line for that.
-pub fn unwritten(why: &str) -> String {
+pub(crate) fn unwritten(why: &str) -> String {
     let why = why.trim_end();
     let joint = if why.contains('\n') { "\n" } else { ". " };
     format!("{why}{joint}Nothing was written")

@@ -6,7 +6,7 @@ use regex::Regex;
 
 /// What to do about the end of a command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AutoAnswer {
+pub(crate) enum AutoAnswer {
     /// A question: type this.
     Answer(&'static str),
     /// An editor or pager waits: close its input.
@@ -43,7 +43,7 @@ static SIGNS: LazyLock<Vec<(Regex, AutoAnswer)>> = LazyLock::new(|| {
 });
 
 /// What the end of the output asks for, if anything.
-pub fn sign(tail: &str) -> Option<AutoAnswer> {
+pub(crate) fn sign(tail: &str) -> Option<AutoAnswer> {
     SIGNS.iter().find(|(regex, _)| regex.is_match(tail)).map(|(_, sign)| *sign)
 }
 

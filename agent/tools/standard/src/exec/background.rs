@@ -28,7 +28,7 @@ struct Args {
 
 /// What is known about a process that was started.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct BackgroundProcess {
+pub(crate) struct BackgroundProcess {
     /// What it is called.
     pub name: String,
     /// Its command line.
@@ -42,12 +42,12 @@ pub struct BackgroundProcess {
 }
 
 /// Where what is known about the processes of a session lies.
-pub fn directory(at: &ToolContext) -> PathBuf {
+pub(crate) fn directory(at: &ToolContext) -> PathBuf {
     at.session_dir.join("tools/background")
 }
 
 /// Starts a process that lives on.
-pub struct BackgroundTool;
+pub(crate) struct BackgroundTool;
 
 impl Tool for BackgroundTool {
     fn spec(&self) -> ToolSpec {
@@ -64,7 +64,7 @@ impl Tool for BackgroundTool {
 }
 
 /// Starts a process and lets go of it.
-pub async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+pub(crate) async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     if args.command.trim().is_empty() {
         return Err(ToolError::invalid("`command` is empty"));
@@ -151,7 +151,7 @@ fn told(call: &Invocation<'_>, record: &BackgroundProcess) -> ToolOutput {
 }
 
 /// A name as a file name: it must not lead anywhere.
-pub fn slug(name: &str) -> Result<String, ToolError> {
+pub(crate) fn slug(name: &str) -> Result<String, ToolError> {
     let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let slug: String = name.trim().chars().map(|c| if fits(c) { c } else { '_' }).collect();
     let slug = slug.trim_start_matches('.').to_owned();
@@ -182,12 +182,12 @@ fn log_file(directory: &Path, slug: &str) -> std::io::Result<(File, PathBuf)> {
 }
 
 /// What is known about a process.
-pub fn load(file: &Path) -> Option<BackgroundProcess> {
+pub(crate) fn load(file: &Path) -> Option<BackgroundProcess> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
 }
 
 /// Whether the process itself or another of its group runs; a zombie does not.
-pub fn is_running(record: &BackgroundProcess) -> bool {
+pub(crate) fn is_running(record: &BackgroundProcess) -> bool {
     match born(record.pid) {
         Some(now) => record.born.is_none_or(|then| then == now),
         None if cfg!(not(target_os = "linux")) => is_alive(record.pid),

@@ -46,7 +46,7 @@ const GRACE: Duration = Duration::from_secs(2);
 const SHOWN: u64 = 30_000;
 
 /// Shows and ends processes that live on.
-pub struct ProcessControlTool;
+pub(crate) struct ProcessControlTool;
 
 impl Tool for ProcessControlTool {
     fn spec(&self) -> ToolSpec {

@@ -24,7 +24,7 @@ const LINES: usize = 200;
 
 /// What the box did not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denial {
+pub(crate) struct Denial {
     /// The path.
     pub path: PathBuf,
     /// What was denied.
@@ -33,7 +33,7 @@ pub struct Denial {
 
 /// What was denied of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeniedPath {
+pub(crate) enum DeniedPath {
     /// Reading it.
     Read,
     /// Writing it.
@@ -45,7 +45,7 @@ pub enum DeniedPath {
 }
 
 /// What the box denied, as far as these outputs of a command in `cwd` tell.
-pub fn find(confinement: &Confinement, cwd: &Path, outputs: [&str; 2]) -> Option<Denial> {
+pub(crate) fn find(confinement: &Confinement, cwd: &Path, outputs: [&str; 2]) -> Option<Denial> {
     let lines = outputs.into_iter().flat_map(|text| text.lines().rev().take(LINES));
     let mut signed = lines.filter(|line| {
         let lower = line.to_lowercase();
@@ -93,7 +93,7 @@ fn denied(confinement: &Confinement, path: &Path) -> Option<DeniedPath> {
 
 impl Denial {
     /// What was denied, and how it is allowed. In studio's box only its configuration opens it.
-    pub fn text(&self, in_studio: bool) -> String {
+    pub(crate) fn text(&self, in_studio: bool) -> String {
         let path = self.path.display();
         let open = |key: &str, directory: &Path| {
             format!("`[sandbox] {key} = [\"{}\"]` in the configuration", directory.display())

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The files of a git directory that may not change.
 #[derive(Debug)]
-pub struct GitGuard {
+pub(crate) struct GitGuard {
     fixed: Vec<PathBuf>,
     before: BTreeMap<PathBuf, File>,
     aside: PathBuf,
@@ -28,13 +28,13 @@ const MOST: u64 = 1 << 20;
 
 impl GitGuard {
     /// Remembers these files and directories. What is changed later is kept in `aside`.
-    pub fn new(fixed: &[PathBuf], aside: &Path) -> GitGuard {
+    pub(crate) fn new(fixed: &[PathBuf], aside: &Path) -> GitGuard {
         let aside = aside.to_owned();
         GitGuard { fixed: fixed.to_vec(), before: read(fixed), aside }
     }
 
     /// Puts back what was changed; gives those paths.
-    pub fn restore(&self) -> io::Result<Vec<PathBuf>> {
+    pub(crate) fn restore(&self) -> io::Result<Vec<PathBuf>> {
         let now = read(&self.fixed);
         let known = self.before.iter().filter(|(path, file)| now.get(*path) != Some(*file));
         let new = now.keys().filter(|path| !self.before.contains_key(*path));

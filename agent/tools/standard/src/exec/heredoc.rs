@@ -47,7 +47,7 @@ fn find(line: &str) -> Option<FoundPatch> {
 }
 
 /// The patch of a call, and where its paths start.
-pub fn order(call: &Invocation<'_>) -> Option<PatchRequest> {
+pub(crate) fn order(call: &Invocation<'_>) -> Option<PatchRequest> {
     let found = find(call.text("command"))?;
     let from = match found.directory {
         Some(directory) => paths::resolve(&call.place, &directory).ok()?,
@@ -57,7 +57,11 @@ pub fn order(call: &Invocation<'_>) -> Option<PatchRequest> {
 }
 
 /// Applies it; told as a command that was run.
-pub fn run(call: &Invocation<'_>, order: &PatchRequest, show: OutputBudget) -> ProcessResult {
+pub(crate) fn run(
+    call: &Invocation<'_>,
+    order: &PatchRequest,
+    show: OutputBudget,
+) -> ProcessResult {
     let started = std::time::Instant::now();
     let gather = |name: &str, text: &str| {
         let mut stream = StreamCapture::new(show, &call.at.session_dir.join("tools"), name);

@@ -25,7 +25,7 @@ pub mod run;
 pub mod windowed;
 
 /// What a command reaches.
-pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     if let Some(patch) = heredoc::order(call) {
         return patch.files().into_iter().map(Access::Write).collect();
     }
@@ -40,7 +40,7 @@ pub fn reaches(call: &Invocation<'_>) -> Vec<Access> {
 }
 
 /// What a command line reaches and touches.
-pub fn scope(call: &Invocation<'_>) -> CallScope {
+pub(crate) fn scope(call: &Invocation<'_>) -> CallScope {
     let keys = named_files(call.text("command"), &call.place);
     CallScope { access: reaches(call), keys, files: Vec::new() }
 }
@@ -74,7 +74,7 @@ fn hosts(call: &Invocation<'_>, line: &str) -> Vec<Access> {
 }
 
 /// What a command that is waited for touches: where the directory is kept, the shell itself.
-pub fn touches(call: &Invocation<'_>) -> Vec<String> {
+pub(crate) fn touches(call: &Invocation<'_>) -> Vec<String> {
     let patched = heredoc::order(call).map(|patch| patch.files()).unwrap_or_default();
     match directory::is_kept(call.face) {
         true => vec!["shell".to_owned()],
@@ -86,7 +86,7 @@ pub fn touches(call: &Invocation<'_>) -> Vec<String> {
 }
 
 /// The files that a command line names, so that it keeps its order with calls that write them.
-pub fn named_files(line: &str, cwd: &Path) -> Vec<String> {
+fn named_files(line: &str, cwd: &Path) -> Vec<String> {
     let pieces = shell_parse::parse(line);
     let words = pieces.iter().flat_map(|piece| piece.words.iter().chain(&piece.written));
     let mut files: Vec<String> = words

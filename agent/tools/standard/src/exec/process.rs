@@ -21,7 +21,7 @@ use tools::exec::output::{CapturedStream, OutputBudget, StreamCapture};
 
 /// What to run, and how.
 #[derive(Debug)]
-pub struct ProcessSpec<'a> {
+pub(crate) struct ProcessSpec<'a> {
     /// The line for the shell.
     pub line: &'a str,
     /// Where.
@@ -40,7 +40,7 @@ pub struct ProcessSpec<'a> {
 
 /// How it came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessEnd {
+pub(crate) enum ProcessEnd {
     /// By itself.
     Exited,
     /// The time was over.
@@ -51,7 +51,7 @@ pub enum ProcessEnd {
 
 /// What a command left.
 #[derive(Debug)]
-pub struct ProcessResult {
+pub(crate) struct ProcessResult {
     /// As a shell gives it: 128 + signal.
     pub code: i32,
     /// How it came to its end.
@@ -90,7 +90,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const DIRECTORY_FD: i32 = 9;
 
 /// Runs a command line to its end.
-pub async fn run(order: &ProcessSpec<'_>, at: &ToolContext) -> io::Result<ProcessResult> {
+pub(crate) async fn run(order: &ProcessSpec<'_>, at: &ToolContext) -> io::Result<ProcessResult> {
     let started = Instant::now();
     let told = if order.attended { Some(tempfile::tempfile()?) } else { None };
     let guard = order.hold.as_ref().and_then(|hold| git_guard(hold, at));

@@ -16,7 +16,7 @@ use tools::profile::OutputStyle;
 const SEARCHES: [&str; 6] = ["dir", "where", "findstr", "find", "grep", "which"];
 
 /// The outcome of a command.
-pub fn outcome(
+pub(crate) fn outcome(
     call: &Invocation<'_>,
     line: &str,
     time: Option<Duration>,

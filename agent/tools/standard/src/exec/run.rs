@@ -40,7 +40,7 @@ struct Args {
 const PLAIN: OutputBudget = OutputBudget { head: 1500, tail: 1500 };
 
 /// Runs a command line.
-pub struct ShellTool;
+pub(crate) struct ShellTool;
 
 impl Tool for ShellTool {
     fn spec(&self) -> ToolSpec {

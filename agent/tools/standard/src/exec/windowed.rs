@@ -111,7 +111,7 @@ const START: Duration = Duration::from_millis(500);
 const LOG: usize = 4 << 10;
 
 /// Whether a command line is one program that opens a window and stays.
-pub fn is_windowed(line: &str) -> bool {
+pub(crate) fn is_windowed(line: &str) -> bool {
     let pieces = shell_parse::parse(line);
     let [piece] = pieces.as_slice() else { return false };
     let program = piece.words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
@@ -123,7 +123,7 @@ pub fn is_windowed(line: &str) -> bool {
 }
 
 /// Launches the program.
-pub async fn launch(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+pub(crate) async fn launch(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let started = background::run(call).await?;
     tokio::time::sleep(START).await;
     let fact = |key: &str| started.metadata[key].as_str().unwrap_or_default().to_owned();

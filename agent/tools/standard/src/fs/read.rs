@@ -50,7 +50,7 @@ struct Text {
 }
 
 /// Reads a file.
-pub struct ReadFileTool;
+pub(crate) struct ReadFileTool;
 
 impl Tool for ReadFileTool {
     fn spec(&self) -> ToolSpec {

@@ -22,7 +22,7 @@ struct Args {
 const PREVIEW: usize = 10;
 
 /// Writes a file.
-pub struct WriteFileTool;
+pub(crate) struct WriteFileTool;
 
 impl Tool for WriteFileTool {
     fn spec(&self) -> ToolSpec {

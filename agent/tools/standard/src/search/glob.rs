@@ -29,7 +29,7 @@ const MOST: usize = 1000;
 const PLAIN: usize = 100;
 
 /// A compiled pattern: `*` stays within a directory, `**` does not, `{a,b}` is either.
-pub fn matcher(pattern: &str) -> Result<GlobMatcher, ToolError> {
+pub(crate) fn matcher(pattern: &str) -> Result<GlobMatcher, ToolError> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
     let glob =
         glob.map_err(|e| ToolError::invalid(format!("`{pattern}` is not a glob pattern: {e}")))?;
@@ -37,7 +37,7 @@ pub fn matcher(pattern: &str) -> Result<GlobMatcher, ToolError> {
 }
 
 /// Finds files by name.
-pub struct GlobTool;
+pub(crate) struct GlobTool;
 
 impl Tool for GlobTool {
     fn spec(&self) -> ToolSpec {

@@ -68,7 +68,7 @@ impl Include {
 }
 
 /// Searches the contents of files.
-pub struct GrepTool;
+pub(crate) struct GrepTool;
 
 impl Tool for GrepTool {
     fn spec(&self) -> ToolSpec {

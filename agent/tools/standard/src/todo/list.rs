@@ -9,7 +9,7 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
-pub enum TodoStatus {
+pub(crate) enum TodoStatus {
     #[default]
     Pending,
     InProgress,
@@ -21,7 +21,7 @@ pub enum TodoStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
-pub enum TodoPriority {
+pub(crate) enum TodoPriority {
     High,
     #[default]
     Medium,
@@ -30,7 +30,7 @@ pub enum TodoPriority {
 
 /// Something to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TodoEntry {
+pub(crate) struct TodoEntry {
     /// Unique in the list.
     pub id: String,
     /// What.
@@ -46,7 +46,7 @@ pub struct TodoEntry {
 
 /// A named part of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TodoPhase {
+pub(crate) struct TodoPhase {
     /// Unique in the list.
     pub id: String,
     /// What people call it.
@@ -56,27 +56,17 @@ pub struct TodoPhase {
 }
 
 /// The phase of a list that names none.
-pub const DEFAULT_ID: &str = "default";
+pub(crate) const DEFAULT_ID: &str = "default";
 const DEFAULT_NAME: &str = "Tasks";
 
 impl TodoStatus {
-    /// Its name on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            TodoStatus::Pending => "pending",
-            TodoStatus::InProgress => "in_progress",
-            TodoStatus::Completed => "completed",
-            TodoStatus::Cancelled => "cancelled",
-        }
-    }
-
     /// Whether nothing is left to do.
-    pub fn is_over(self) -> bool {
+    pub(crate) fn is_over(self) -> bool {
         matches!(self, TodoStatus::Completed | TodoStatus::Cancelled)
     }
 
     /// The character in its box.
-    pub fn mark(self) -> char {
+    pub(crate) fn mark(self) -> char {
         match self {
             TodoStatus::Pending => ' ',
             TodoStatus::InProgress => '>',
@@ -88,7 +78,7 @@ impl TodoStatus {
 
 impl TodoPriority {
     /// Its name on the wire.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             TodoPriority::High => "high",
             TodoPriority::Medium => "medium",
@@ -99,19 +89,19 @@ impl TodoPriority {
 
 impl TodoPhase {
     /// The one phase of a flat list.
-    pub fn default_of(todos: Vec<TodoEntry>) -> TodoPhase {
+    pub(crate) fn default_of(todos: Vec<TodoEntry>) -> TodoPhase {
         TodoPhase { id: DEFAULT_ID.to_owned(), name: DEFAULT_NAME.to_owned(), todos }
     }
 }
 
 /// A flat list: one phase, or none when it is empty.
-pub fn flat(todos: &[Value]) -> Result<Vec<TodoPhase>, String> {
+pub(crate) fn flat(todos: &[Value]) -> Result<Vec<TodoPhase>, String> {
     let items = items(todos, "todos")?;
     Ok(if items.is_empty() { Vec::new() } else { vec![TodoPhase::default_of(items)] })
 }
 
 /// Phases as a caller gives them.
-pub fn phases(given: &[Value]) -> Result<Vec<TodoPhase>, String> {
+pub(crate) fn phases(given: &[Value]) -> Result<Vec<TodoPhase>, String> {
     let one = |(i, phase): (usize, &Value)| {
         let text = |key: &str| phase[key].as_str().map(str::to_owned);
         let name = text("name").ok_or_else(|| format!("missing `name` in phases[{i}]"))?;
@@ -140,7 +130,7 @@ fn items(given: &[Value], place: &str) -> Result<Vec<TodoEntry>, String> {
 }
 
 /// Gives an id to each item that has none: that of the same text before, else a free number.
-pub fn with_ids(
+pub(crate) fn with_ids(
     mut phases: Vec<TodoPhase>,
     before: &[TodoPhase],
 ) -> Result<Vec<TodoPhase>, String> {
@@ -171,7 +161,7 @@ pub fn with_ids(
 }
 
 /// The list as the Tools API shows it.
-pub fn shown(phases: &[TodoPhase]) -> String {
+pub(crate) fn shown(phases: &[TodoPhase]) -> String {
     let mut text = String::new();
     for phase in phases {
         let over = phase.todos.iter().filter(|item| item.status.is_over()).count();

@@ -4,7 +4,7 @@ use super::list::{DEFAULT_ID, TodoEntry, TodoPhase, TodoPriority, TodoStatus, wi
 
 /// Reads check boxes: `- [ ]` to be done, `[x]` done, `[>]` begun, `[~]` and `[-]` dropped;
 /// indentation is depth, headings are phases. Other lines are no items.
-pub fn read(text: &str) -> Vec<TodoPhase> {
+pub(crate) fn read(text: &str) -> Vec<TodoPhase> {
     let mut phases: Vec<TodoPhase> = Vec::new();
     let mut indents: Vec<usize> = Vec::new();
     for line in text.lines() {
@@ -49,7 +49,7 @@ fn item(line: &str) -> Option<(TodoStatus, &str)> {
 }
 
 /// Writes check boxes; the one phase of a flat list gets no heading.
-pub fn write(phases: &[TodoPhase]) -> String {
+pub(crate) fn write(phases: &[TodoPhase]) -> String {
     let mut text = String::new();
     for phase in phases {
         if phase.id != DEFAULT_ID {

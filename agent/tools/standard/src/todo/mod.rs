@@ -1,8 +1,5 @@
 //! The list of what is to be done: one store, as Markdown for some and as items for others.
 
-use std::path::Path;
-
-use base::event::TodoItem;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -33,21 +30,8 @@ struct Items {
     phases: Option<Vec<Value>>,
 }
 
-/// The items of a session, for the `todo` event.
-pub fn items(session_dir: &Path) -> Vec<TodoItem> {
-    let phases = store::load(session_dir).map(|list| list.phases).unwrap_or_default();
-    let all = phases.into_iter().flat_map(|phase| phase.todos);
-    all.map(|item| TodoItem {
-        id: item.id,
-        content: item.content,
-        status: item.status.name().to_owned(),
-        priority: item.priority.name().to_owned(),
-    })
-    .collect()
-}
-
 /// Shows the todo list.
-pub struct TodoReadTool;
+pub(crate) struct TodoReadTool;
 
 impl Tool for TodoReadTool {
     fn spec(&self) -> ToolSpec {
@@ -77,7 +61,7 @@ fn run_read(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// Replaces the todo list by text.
-pub struct TodoWriteTool;
+pub(crate) struct TodoWriteTool;
 
 impl Tool for TodoWriteTool {
     fn spec(&self) -> ToolSpec {
@@ -112,7 +96,7 @@ fn run_write(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 /// Replaces the todo list by items.
-pub struct TodoItemsTool;
+pub(crate) struct TodoItemsTool;
 
 impl Tool for TodoItemsTool {
     fn spec(&self) -> ToolSpec {

@@ -10,7 +10,7 @@ use super::markdown;
 
 /// The list of a session.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct TodoList {
+pub(crate) struct TodoList {
     /// Its items.
     pub phases: Vec<TodoPhase>,
     /// As Markdown, word for word as it was written.
@@ -29,7 +29,7 @@ const TEXT: &str = "todo.g3.md";
 const ITEMS: &str = "todo.json";
 
 /// The list; empty when there is none.
-pub fn load(session_dir: &Path) -> io::Result<TodoList> {
+pub(crate) fn load(session_dir: &Path) -> io::Result<TodoList> {
     let text = match std::fs::read_to_string(session_dir.join(TEXT)) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(TodoList::default()),
@@ -45,7 +45,7 @@ pub fn load(session_dir: &Path) -> io::Result<TodoList> {
 }
 
 /// Replaces the list.
-pub fn save(session_dir: &Path, phases: &[TodoPhase], text: &str) -> io::Result<()> {
+pub(crate) fn save(session_dir: &Path, phases: &[TodoPhase], text: &str) -> io::Result<()> {
     std::fs::create_dir_all(session_dir)?;
     let record = Record { phases: phases.to_owned(), text: text.to_owned() };
     base::files::replace_json(&session_dir.join(ITEMS), &record)?;

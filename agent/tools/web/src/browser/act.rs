@@ -43,7 +43,7 @@ struct ActionResult {
 }
 
 /// Does one action; always answers with the object that its documents describe.
-pub async fn run(hub: &BrowserManager, call: &Invocation<'_>) -> ToolOutput {
+pub(crate) async fn run(hub: &BrowserManager, call: &Invocation<'_>) -> ToolOutput {
     let started = Instant::now();
     let done = act(hub, call).await;
     let took = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -83,18 +83,18 @@ fn action(call: &Invocation<'_>) -> Option<Action> {
 }
 
 /// The address that it names.
-pub fn url(call: &Invocation<'_>) -> Option<String> {
+pub(crate) fn url(call: &Invocation<'_>) -> Option<String> {
     let url = ActionParams::of(call).ok()?.text("url")?;
     Some(url).filter(|url| !url.trim().is_empty())
 }
 
 /// Whether it opens an address.
-pub fn opens(call: &Invocation<'_>) -> bool {
+pub(crate) fn opens(call: &Invocation<'_>) -> bool {
     matches!(action(call), Some(Action::Navigate | Action::OpenTab))
 }
 
 /// Whether it acts on a page.
-pub fn acts(call: &Invocation<'_>) -> bool {
+pub(crate) fn acts(call: &Invocation<'_>) -> bool {
     matches!(action(call), Some(Action::Click | Action::Fill | Action::Press))
 }
 

@@ -21,7 +21,7 @@ const DISABLED: &str = "const e = arguments[0]; \
 const CLICKED: [&str; 7] = ["button", "checkbox", "color", "image", "radio", "reset", "submit"];
 
 /// Runs one of the script's looks.
-pub async fn look(
+pub(crate) async fn look(
     session: &BrowserSession,
     what: &str,
     args: [Value; 2],
@@ -31,7 +31,7 @@ pub async fn look(
 }
 
 /// The first of them; it is waited for a moment.
-pub async fn first(session: &BrowserSession, selector: &str) -> Result<String, ToolError> {
+pub(crate) async fn first(session: &BrowserSession, selector: &str) -> Result<String, ToolError> {
     match session.find_all(selector).await {
         Ok(found) => found.into_iter().next().ok_or_else(|| {
             let text = format!(
@@ -47,7 +47,7 @@ pub async fn first(session: &BrowserSession, selector: &str) -> Result<String, T
 }
 
 /// What elements are, a line each.
-pub async fn described(
+pub(crate) async fn described(
     session: &BrowserSession,
     ids: &[String],
 ) -> Result<Vec<String>, BrowserError> {
@@ -78,7 +78,7 @@ fn line(told: &Value) -> String {
 
 /// Clicks; the element is scrolled into view first. One that is disabled is an error, as nothing
 /// would come of it.
-pub async fn click(session: &BrowserSession, id: &str) -> Result<(), BrowserError> {
+pub(crate) async fn click(session: &BrowserSession, id: &str) -> Result<(), BrowserError> {
     if session.script(DISABLED, &[element(id)]).await? == true {
         return Err(BrowserError::Other(
             "the element is disabled, so a click does nothing; look at the page for what enables it"
@@ -90,7 +90,7 @@ pub async fn click(session: &BrowserSession, id: &str) -> Result<(), BrowserErro
 
 /// Enters a text, or chooses an option that has it. A file is handed over only from within the
 /// directory where reading needs no question.
-pub async fn enter(
+pub(crate) async fn enter(
     call: &Invocation<'_>,
     session: &BrowserSession,
     id: &str,
@@ -176,7 +176,7 @@ fn files(call: &Invocation<'_>, text: &str) -> Result<String, ToolError> {
 }
 
 /// A script's value with its elements named as such: their references mean nothing to others.
-pub fn plain(value: Value) -> Value {
+pub(crate) fn plain(value: Value) -> Value {
     match value {
         Value::Object(map) if map.contains_key(ELEMENT) => json!("[element]"),
         Value::Object(map) => map.into_iter().map(|(key, value)| (key, plain(value))).collect(),

@@ -39,7 +39,7 @@ const NAMED: &[(&str, char)] = &[
 const F1: u32 = 0xe031;
 
 /// The keys of `Enter`, `a`, `F5` or `ctrl+shift+k`, in the order in which they go down.
-pub fn parse(text: &str) -> Result<Vec<char>, String> {
+pub(crate) fn parse(text: &str) -> Result<Vec<char>, String> {
     // `+` by itself, or behind another one, is the key.
     let (held, last) = match text.strip_suffix('+') {
         Some(held) => (held.trim_end_matches('+'), "+"),
@@ -69,7 +69,7 @@ fn key(name: &str) -> Result<char, String> {
 }
 
 /// The keys as one action: all go down, then up again in the opposite order.
-pub fn pressed(keys: &[char]) -> KeyActions {
+pub(crate) fn pressed(keys: &[char]) -> KeyActions {
     let down = keys.iter().map(|key| KeyAction::Down { value: *key });
     let up = keys.iter().rev().map(|key| KeyAction::Up { value: *key });
     down.chain(up).fold(KeyActions::new("keyboard".to_owned()), KeyActions::then)

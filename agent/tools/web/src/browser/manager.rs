@@ -51,7 +51,7 @@ impl BrowserManager {
     }
 
     /// The browser that runs; `None` when there is none.
-    pub async fn find(&self, at: &ToolContext) -> Result<Option<BrowserSession>, ToolError> {
+    pub(crate) async fn find(&self, at: &ToolContext) -> Result<Option<BrowserSession>, ToolError> {
         let place = BrowserDir::of(&at.session_dir);
         if !place.path().exists() {
             return Ok(None);
@@ -66,7 +66,7 @@ impl BrowserManager {
     }
 
     /// The browser that runs, or a new one; whether it is new.
-    pub async fn start(
+    pub(crate) async fn start(
         &self,
         at: &ToolContext,
         visible: bool,
@@ -200,7 +200,7 @@ async fn turn(place: &BrowserDir) -> Result<Lock, ToolError> {
 }
 
 /// Ends a browser, and waits until nothing of it is left.
-pub async fn end(place: &BrowserDir, record: &BrowserRecord) -> Result<(), ToolError> {
+pub(crate) async fn end(place: &BrowserDir, record: &BrowserRecord) -> Result<(), ToolError> {
     if place.is_kept() {
         // As long as it is kept, the number is the keeper's. It ends all the rest.
         signal_group(record.keeper, Signal::TERM);

@@ -30,7 +30,7 @@ use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use tools::web::guarded_client;
 
 /// Does one thing with the browser of the session.
-pub struct BrowserTool(pub BrowserVerb);
+pub(crate) struct BrowserTool(pub BrowserVerb);
 
 impl Tool for BrowserTool {
     fn spec(&self) -> ToolSpec {

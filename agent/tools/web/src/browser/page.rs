@@ -28,7 +28,7 @@ struct Args {
 }
 
 /// Does one thing with the browser.
-pub async fn run(
+pub(crate) async fn run(
     hub: &BrowserManager,
     call: &Invocation<'_>,
     verb: BrowserVerb,
@@ -73,7 +73,7 @@ pub async fn run(
 }
 
 /// Opens an address in the current tab.
-pub async fn open(
+pub(crate) async fn open(
     call: &Invocation<'_>,
     session: &BrowserSession,
     url: &reqwest::Url,

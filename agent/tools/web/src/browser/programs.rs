@@ -54,7 +54,10 @@ pub struct BrowserPrograms {
 
 impl BrowserPrograms {
     /// Finds them. The error says what to install.
-    pub fn find(config: &WebdriverConfig, kind: BrowserKind) -> Result<BrowserPrograms, String> {
+    pub(crate) fn find(
+        config: &WebdriverConfig,
+        kind: BrowserKind,
+    ) -> Result<BrowserPrograms, String> {
         if kind == BrowserKind::Safari {
             let driver = find_program("safaridriver").ok_or(
                 "`safaridriver` was not found: Safari needs macOS; elsewhere set \
@@ -90,7 +93,7 @@ impl BrowserPrograms {
     }
 
     /// The driver's arguments. `secret` is a part of its address that others do not know.
-    pub fn arguments(&self, secret: &str) -> Vec<String> {
+    pub(crate) fn arguments(&self, secret: &str) -> Vec<String> {
         match self.kind {
             BrowserKind::Safari => vec!["-p".to_owned(), self.port.to_string()],
             BrowserKind::Chrome | BrowserKind::ChromeHeadless => {
@@ -100,14 +103,14 @@ impl BrowserPrograms {
     }
 
     /// The address of the driver, from a line that it wrote; commands are relative to it.
-    pub fn address(&self, line: &str, secret: &str) -> Option<String> {
+    pub(crate) fn address(&self, line: &str, secret: &str) -> Option<String> {
         let port = line.split_once("started successfully on port ")?.1;
         let port: u16 = port.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()?;
         Some(format!("http://127.0.0.1:{port}/{secret}/"))
     }
 
     /// What a session with it shall be like.
-    pub fn wishes(&self, directory: &Path, is_root: bool) -> Value {
+    pub(crate) fn wishes(&self, directory: &Path, is_root: bool) -> Value {
         let [load, script, implicit] = TIMES;
         let mut wishes = json!({
             "unhandledPromptBehavior": "dismiss and notify",
@@ -164,7 +167,7 @@ fn chrome() -> Option<PathBuf> {
 }
 
 /// Whether a window can be shown.
-pub fn has_display() -> bool {
+pub(crate) fn has_display() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
 }

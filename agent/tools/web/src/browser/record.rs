@@ -30,89 +30,89 @@ pub struct BrowserRecord {
 
 /// The directory of a session's browser.
 #[derive(Clone, Debug)]
-pub struct BrowserDir(PathBuf);
+pub(crate) struct BrowserDir(PathBuf);
 
 impl BrowserDir {
     /// In this session's directory.
-    pub fn of(session_dir: &Path) -> BrowserDir {
+    pub(crate) fn of(session_dir: &Path) -> BrowserDir {
         BrowserDir(session_dir.join("browser"))
     }
 
     /// This directory itself.
-    pub fn at(directory: PathBuf) -> BrowserDir {
+    pub(crate) fn at(directory: PathBuf) -> BrowserDir {
         BrowserDir(directory)
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// Makes it.
-    pub fn make(&self) -> io::Result<()> {
+    pub(crate) fn make(&self) -> io::Result<()> {
         fs::create_dir_all(&self.0)
     }
 
     /// What the driver writes to stderr.
-    pub fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.0.join("driver.log")
     }
 
     /// The browser's own files.
-    pub fn profile(&self) -> PathBuf {
+    pub(crate) fn profile(&self) -> PathBuf {
         self.0.join("profile")
     }
 
     /// The browser that runs here, when one does.
-    pub fn running(&self) -> Option<BrowserRecord> {
+    pub(crate) fn running(&self) -> Option<BrowserRecord> {
         let kept = Lock::is_held(&self.0.join("keeper.lock")).unwrap_or(false);
         let bytes = fs::read(self.record()).ok().filter(|_| kept)?;
         serde_json::from_slice(&bytes).ok()
     }
 
     /// Whether a keeper is at work here, if only at its end.
-    pub fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         Lock::is_held(&self.0.join("keeper.lock")).unwrap_or(false)
     }
 
     /// Becomes the keeper; `None` when there is one.
-    pub fn keep(&self) -> io::Result<Option<Lock>> {
+    pub(crate) fn keep(&self) -> io::Result<Option<Lock>> {
         Lock::try_take(&self.0.join("keeper.lock"))
     }
 
     /// One call at a time; `None` when another is at work.
-    pub fn turn(&self) -> io::Result<Option<Lock>> {
+    pub(crate) fn turn(&self) -> io::Result<Option<Lock>> {
         Lock::try_take(&self.0.join("turn.lock"))
     }
 
     /// The browser is wanted as long as this is held; `None` when it is being ended just now.
-    pub fn want(&self) -> io::Result<Option<Lock>> {
+    pub(crate) fn want(&self) -> io::Result<Option<Lock>> {
         Lock::try_share(&self.0.join("wanted.lock"))
     }
 
     /// Waits until nobody wants it any more; from then on nobody can.
-    pub fn unwanted(&self) -> io::Result<Lock> {
+    pub(crate) fn unwanted(&self) -> io::Result<Lock> {
         Lock::take(&self.0.join("wanted.lock"))
     }
 
     /// Writes down what runs.
-    pub fn publish(&self, record: &BrowserRecord) -> io::Result<()> {
+    pub(crate) fn publish(&self, record: &BrowserRecord) -> io::Result<()> {
         self.touch()?;
         base::files::replace_json(&self.record(), record)
     }
 
     /// Nothing runs here from now on.
-    pub fn withdraw(&self) {
+    pub(crate) fn withdraw(&self) {
         let _ = fs::remove_file(self.record());
     }
 
     /// A call uses it now.
-    pub fn touch(&self) -> io::Result<()> {
+    pub(crate) fn touch(&self) -> io::Result<()> {
         File::create(self.0.join("used")).map(drop)
     }
 
     /// How long no call used it; for ever, where the directory is gone.
-    pub fn rested(&self) -> Duration {
+    pub(crate) fn rested(&self) -> Duration {
         let used = fs::metadata(self.0.join("used")).and_then(|file| file.modified());
         let Ok(used) = used else { return Duration::MAX };
         SystemTime::now().duration_since(used).unwrap_or_default()

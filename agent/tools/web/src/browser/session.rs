@@ -24,7 +24,7 @@ const WHERE: &str = "const failed = location.protocol === 'chrome-error:'; retur
     (document.querySelector('.error-code') || document.body).innerText.trim() : null };";
 
 /// A browser, for one call: no other call is at work with it meanwhile.
-pub struct BrowserSession {
+pub(crate) struct BrowserSession {
     /// Where its files are.
     pub place: BrowserDir,
     /// What it is.
@@ -36,7 +36,7 @@ pub struct BrowserSession {
 
 /// What is shown now.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct CurrentPage {
+pub(crate) struct CurrentPage {
     /// The address.
     pub url: String,
     /// The page's title.
@@ -49,7 +49,7 @@ pub struct CurrentPage {
 
 impl BrowserSession {
     /// Takes up the session of this browser.
-    pub async fn connect(
+    pub(crate) async fn connect(
         place: BrowserDir,
         record: BrowserRecord,
         turn: Lock,
@@ -83,42 +83,42 @@ impl BrowserSession {
     }
 
     /// Opens an address in the current tab.
-    pub async fn open(&self, url: &Url) -> Result<(), BrowserError> {
+    pub(crate) async fn open(&self, url: &Url) -> Result<(), BrowserError> {
         self.run(move |client| async move { client.goto(url.as_str()).await }).await
     }
 
     /// Goes back in the history of the tab.
-    pub async fn back(&self) -> Result<(), BrowserError> {
+    pub(crate) async fn back(&self) -> Result<(), BrowserError> {
         self.run(|client| async move { client.back().await }).await
     }
 
     /// Goes forward in the history of the tab.
-    pub async fn forward(&self) -> Result<(), BrowserError> {
+    pub(crate) async fn forward(&self) -> Result<(), BrowserError> {
         self.run(|client| async move { client.forward().await }).await
     }
 
     /// Loads the page again.
-    pub async fn refresh(&self) -> Result<(), BrowserError> {
+    pub(crate) async fn refresh(&self) -> Result<(), BrowserError> {
         self.run(|client| async move { client.refresh().await }).await
     }
 
     /// The page as HTML.
-    pub async fn source(&self) -> Result<String, BrowserError> {
+    pub(crate) async fn source(&self) -> Result<String, BrowserError> {
         self.run(|client| async move { client.source().await }).await
     }
 
     /// A picture of the page as PNG.
-    pub async fn screenshot(&self) -> Result<Vec<u8>, BrowserError> {
+    pub(crate) async fn screenshot(&self) -> Result<Vec<u8>, BrowserError> {
         self.run(|client| async move { client.screenshot().await }).await
     }
 
     /// Runs a script in the page, and gives what it returns.
-    pub async fn script(&self, script: &str, args: &[Value]) -> Result<Value, BrowserError> {
+    pub(crate) async fn script(&self, script: &str, args: &[Value]) -> Result<Value, BrowserError> {
         self.run(move |client| async move { client.execute(script, args.to_vec()).await }).await
     }
 
     /// The references of the elements that match a CSS selector.
-    pub async fn find_all(&self, selector: &str) -> Result<Vec<String>, BrowserError> {
+    pub(crate) async fn find_all(&self, selector: &str) -> Result<Vec<String>, BrowserError> {
         let found = self
             .run(move |client| async move { client.find_all(Locator::Css(selector)).await })
             .await?;
@@ -126,27 +126,27 @@ impl BrowserSession {
     }
 
     /// Clicks an element; it is scrolled into view first.
-    pub async fn click(&self, id: &str) -> Result<(), BrowserError> {
+    pub(crate) async fn click(&self, id: &str) -> Result<(), BrowserError> {
         self.run(move |client| async move { element_of(client, id).click().await }).await
     }
 
     /// Empties a field.
-    pub async fn clear(&self, id: &str) -> Result<(), BrowserError> {
+    pub(crate) async fn clear(&self, id: &str) -> Result<(), BrowserError> {
         self.run(move |client| async move { element_of(client, id).clear().await }).await
     }
 
     /// Types into an element, or gives a file field its files.
-    pub async fn send_keys(&self, id: &str, text: &str) -> Result<(), BrowserError> {
+    pub(crate) async fn send_keys(&self, id: &str, text: &str) -> Result<(), BrowserError> {
         self.run(move |client| async move { element_of(client, id).send_keys(text).await }).await
     }
 
     /// Presses keys where the focus is.
-    pub async fn press(&self, keys: &KeyActions) -> Result<(), BrowserError> {
+    pub(crate) async fn press(&self, keys: &KeyActions) -> Result<(), BrowserError> {
         self.run(move |client| async move { client.perform_actions(keys.clone()).await }).await
     }
 
     /// The ids of its tabs.
-    pub async fn tabs(&self) -> Result<Vec<String>, BrowserError> {
+    pub(crate) async fn tabs(&self) -> Result<Vec<String>, BrowserError> {
         Ok(self
             .run(|client| async move { client.windows().await })
             .await?
@@ -156,12 +156,12 @@ impl BrowserSession {
     }
 
     /// The id of the current tab.
-    pub async fn tab(&self) -> Result<String, BrowserError> {
+    pub(crate) async fn tab(&self) -> Result<String, BrowserError> {
         self.run(|client| async move { client.window().await }).await.map(String::from)
     }
 
     /// Makes another tab the current one.
-    pub async fn switch(&self, tab: &str) -> Result<(), BrowserError> {
+    pub(crate) async fn switch(&self, tab: &str) -> Result<(), BrowserError> {
         let tab = WindowHandle::try_from(tab).map_err(|_| BrowserError::NoWindow)?;
         self.run(|client| {
             let tab = tab.clone();
@@ -171,7 +171,7 @@ impl BrowserSession {
     }
 
     /// Opens an empty tab, which is the current one then.
-    pub async fn add_tab(&self) -> Result<String, BrowserError> {
+    pub(crate) async fn add_tab(&self) -> Result<String, BrowserError> {
         let made = self.run(move |client| async move { client.new_window(true).await }).await?;
         let tab = String::from(made.handle);
         self.switch(&tab).await?;
@@ -179,12 +179,12 @@ impl BrowserSession {
     }
 
     /// Closes the current tab.
-    pub async fn close_tab(&self) -> Result<(), BrowserError> {
+    pub(crate) async fn close_tab(&self) -> Result<(), BrowserError> {
         self.run(|client| async move { client.close_window().await }).await
     }
 
     /// Does something after which a new tab may be there: then it is the current one.
-    pub async fn following<T>(
+    pub(crate) async fn following<T>(
         &self,
         work: impl Future<Output = Result<T, BrowserError>>,
     ) -> Result<T, BrowserError> {
@@ -199,7 +199,7 @@ impl BrowserSession {
     }
 
     /// Where it is.
-    pub async fn here(&self) -> Result<CurrentPage, BrowserError> {
+    pub(crate) async fn here(&self) -> Result<CurrentPage, BrowserError> {
         let reported = self.script(WHERE, &[]).await?;
         let text = |key: &str| reported[key].as_str().unwrap_or_default().to_owned();
         let error = reported["error"].as_str();
@@ -216,17 +216,17 @@ impl BrowserSession {
     }
 
     /// Something that is told beside the result.
-    pub fn note(&self, text: String) {
+    pub(crate) fn note(&self, text: String) {
         self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(text);
     }
 
     /// What is to be told beside the result.
-    pub fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         std::mem::take(&mut self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
     /// A trouble with what is to be told beside it.
-    pub fn noted(&self, mut trouble: ToolError) -> ToolError {
+    pub(crate) fn noted(&self, mut trouble: ToolError) -> ToolError {
         for note in self.notes() {
             trouble.text.push_str(&format!("\n[note: {note}]"));
         }
@@ -235,7 +235,7 @@ impl BrowserSession {
 
     /// What the model reads of an error. A browser that is gone is ended, so that the next start
     /// works.
-    pub async fn told(&self, error: BrowserError) -> ToolError {
+    pub(crate) async fn told(&self, error: BrowserError) -> ToolError {
         match error {
             BrowserError::NoElement(why) => ToolError::new(ToolErrorKind::NotFound, why),
             BrowserError::Timeout => ToolError::new(

@@ -15,7 +15,7 @@ const FILE: &str = "refs.json";
 
 /// Names and tabs of a browser.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Tabs {
+pub(crate) struct Tabs {
     /// The browser that this is about.
     session: String,
     /// The tab whose elements are named.
@@ -28,27 +28,27 @@ pub struct Tabs {
 
 impl Tabs {
     /// What is kept of this browser.
-    pub fn of(session: &BrowserSession) -> Tabs {
+    pub(crate) fn of(session: &BrowserSession) -> Tabs {
         let bytes = std::fs::read(session.place.path().join(FILE)).unwrap_or_default();
         let kept: Tabs = serde_json::from_slice(&bytes).unwrap_or_default();
         if kept.session == session.record.session { kept } else { Tabs::default() }
     }
 
     /// Keeps it.
-    pub fn keep(&mut self, session: &BrowserSession) -> io::Result<()> {
+    pub(crate) fn keep(&mut self, session: &BrowserSession) -> io::Result<()> {
         self.session.clone_from(&session.record.session);
         base::files::replace_json(&session.place.path().join(FILE), self)
     }
 
     /// Names the elements of a tab, in their order; the names before are forgotten.
-    pub fn name(&mut self, tab: &str, elements: impl IntoIterator<Item = String>) {
+    pub(crate) fn name(&mut self, tab: &str, elements: impl IntoIterator<Item = String>) {
         let named = elements.into_iter().enumerate().map(|(n, id)| (format!("e{n}"), id));
         self.refs = named.collect();
         tab.clone_into(&mut self.tab);
     }
 
     /// The element of a name in a tab.
-    pub fn element(&self, tab: &str, name: &str) -> Result<&str, ToolError> {
+    pub(crate) fn element(&self, tab: &str, name: &str) -> Result<&str, ToolError> {
         // Models write [e3] and @e3 as well.
         let bare = name.trim().trim_matches(|c: char| !c.is_ascii_alphanumeric());
         let found = self.refs.get(bare);
@@ -62,7 +62,7 @@ impl Tabs {
     }
 
     /// Whether a tab is nobody's: nothing was opened in it since the last one was closed.
-    pub async fn is_empty(
+    pub(crate) async fn is_empty(
         &self,
         session: &BrowserSession,
         tab: &str,
@@ -71,7 +71,11 @@ impl Tabs {
     }
 
     /// Closes the current tab. A browser without a tab would end, so the last one is exchanged.
-    pub async fn close(&mut self, session: &BrowserSession, tab: &str) -> Result<(), BrowserError> {
+    pub(crate) async fn close(
+        &mut self,
+        session: &BrowserSession,
+        tab: &str,
+    ) -> Result<(), BrowserError> {
         let mut left = session.tabs().await?;
         left.retain(|other| other != tab);
         let next = match left.pop() {
@@ -89,7 +93,7 @@ impl Tabs {
 }
 
 /// What is said of an element that is there no more.
-pub fn stale(name: &str) -> ToolError {
+pub(crate) fn stale(name: &str) -> ToolError {
     ToolError::invalid(format!(
         "the ref `{name}` is stale: the page changed since the snapshot. Take a new snapshot and use \
          its refs"

@@ -13,7 +13,7 @@ use tools::web::guarded_client::{self, Resolver, SystemResolver};
 const LOOK_UP: Duration = Duration::from_secs(5);
 
 /// The address that a text means. A bare host gets https, one of this machine and a number http.
-pub fn parse(text: &str) -> Result<Url, String> {
+pub(crate) fn parse(text: &str) -> Result<Url, String> {
     let text = text.trim();
     let bad = |why: &str| format!("`{}` {why}", base::text::head(text, 200));
     if text.is_empty() {
@@ -60,7 +60,7 @@ fn is_bare(text: &str) -> bool {
 }
 
 /// Whether it is on this machine.
-pub fn is_local(url: &Url) -> bool {
+pub(crate) fn is_local(url: &Url) -> bool {
     let host = guarded_client::host(url);
     let is_loopback = host.parse::<IpAddr>().is_ok_and(|at| at.to_canonical().is_loopback());
     is_loopback || host == "localhost" || host.ends_with(".localhost")
@@ -68,7 +68,7 @@ pub fn is_local(url: &Url) -> bool {
 
 /// Refuses a host that leads to an address on the link, where clouds keep the logins of a machine,
 /// unless the user names it.
-pub async fn guard(url: &Url, allowed: &[String]) -> Result<(), ToolError> {
+pub(crate) async fn guard(url: &Url, allowed: &[String]) -> Result<(), ToolError> {
     let host = guarded_client::host(url);
     let addresses = match host.parse::<IpAddr>() {
         Ok(address) => vec![address],

@@ -4,7 +4,7 @@ use tools::kind::ToolKind;
 
 /// One thing that can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BrowserVerb {
+pub(crate) enum BrowserVerb {
     /// Starts the browser.
     Start,
     /// Opens an address.
@@ -41,7 +41,7 @@ pub enum BrowserVerb {
 
 impl BrowserVerb {
     /// Every verb.
-    pub const ALL: [BrowserVerb; 16] = [
+    const ALL: [BrowserVerb; 16] = [
         BrowserVerb::Start,
         BrowserVerb::Navigate,
         BrowserVerb::Url,
@@ -61,7 +61,7 @@ impl BrowserVerb {
     ];
 
     /// The kind of the tool that does it.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             BrowserVerb::Start => "browser.start",
             BrowserVerb::Navigate => "browser.navigate",
@@ -83,7 +83,7 @@ impl BrowserVerb {
     }
 
     /// The verb of a kind of tool.
-    pub fn of(kind: ToolKind) -> Option<BrowserVerb> {
+    pub(crate) fn of(kind: ToolKind) -> Option<BrowserVerb> {
         BrowserVerb::ALL.into_iter().find(|verb| verb.name() == kind.name())
     }
 }

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 
 /// The key of an element's reference in the values of scripts
 /// (<https://www.w3.org/TR/webdriver2/#elements>).
-pub const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+pub(crate) const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// Maximum time of a command: longer than a page may take to load.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Why a command failed, as far as a caller acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BrowserError {
+pub(crate) enum BrowserError {
     /// A dialog was open; it is dismissed now, and the command was not run.
     Dialog(String),
     /// No element matches, or the element is no longer on the page.
@@ -50,7 +50,7 @@ impl fmt::Display for BrowserError {
 
 /// Takes up the session of that id. `driver` is the driver's URL and ends with a slash. The session
 /// stays open when the client is dropped.
-pub async fn connect(driver: &str, session: &str) -> Result<Client, BrowserError> {
+pub(crate) async fn connect(driver: &str, session: &str) -> Result<Client, BrowserError> {
     let client = Client::with_existing_session(driver, session, HttpConnector::new()).await;
     let client = client.map_err(|why| BrowserError::Other(why.to_string()))?;
     run(client.persist()).await?;
@@ -59,23 +59,25 @@ pub async fn connect(driver: &str, session: &str) -> Result<Client, BrowserError
 
 /// Opens a session; gives what the driver says of it (`sessionId`, `capabilities`). `request` is the
 /// body of the New Session command.
-pub async fn open(driver: &str, request: Value) -> Result<Value, BrowserError> {
+pub(crate) async fn open(driver: &str, request: Value) -> Result<Value, BrowserError> {
     run(connect(driver, "").await?.issue_cmd(NewSession(request))).await
 }
 
 /// Closes a session, and its browser with it.
-pub async fn close(driver: &str, session: &str) -> Result<(), BrowserError> {
+pub(crate) async fn close(driver: &str, session: &str) -> Result<(), BrowserError> {
     run(connect(driver, session).await?.close()).await
 }
 
 /// Whether the driver accepts connections.
-pub async fn listens(driver: &str) -> bool {
+pub(crate) async fn listens(driver: &str) -> bool {
     let Ok(client) = connect(driver, "").await else { return false };
     !matches!(run(client.status()).await, Err(BrowserError::Gone(_)))
 }
 
 /// Runs a command within the time limit.
-pub async fn run<T>(command: impl Future<Output = Result<T, CmdError>>) -> Result<T, BrowserError> {
+pub(crate) async fn run<T>(
+    command: impl Future<Output = Result<T, CmdError>>,
+) -> Result<T, BrowserError> {
     match tokio::time::timeout(COMMAND_TIMEOUT, command).await {
         Ok(done) => done.map_err(BrowserError::from),
         Err(_) => Err(BrowserError::Timeout),
@@ -106,12 +108,12 @@ impl WebDriverCompatibleCommand for NewSession {
 }
 
 /// An element's reference as a value of a script.
-pub fn element(id: &str) -> Value {
+pub(crate) fn element(id: &str) -> Value {
     json!({ ELEMENT: id })
 }
 
 /// The reference in a value that is an element.
-pub fn id_of(value: &Value) -> Option<&str> {
+pub(crate) fn id_of(value: &Value) -> Option<&str> {
     value[ELEMENT].as_str()
 }
 

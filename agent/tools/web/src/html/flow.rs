@@ -2,7 +2,7 @@
 
 /// Text that grows.
 #[derive(Debug, Default)]
-pub struct Flow {
+pub(crate) struct Flow {
     text: String,
     /// Within a line a blank at the beginning counts; at the beginning of a block it does not.
     is_inline: bool,
@@ -10,12 +10,12 @@ pub struct Flow {
 
 impl Flow {
     /// A flow that begins within a line.
-    pub fn inline() -> Flow {
+    pub(crate) fn inline() -> Flow {
         Flow { text: String::new(), is_inline: true }
     }
 
     /// Appends words; any number of blanks between them is one.
-    pub fn words(&mut self, text: &str) {
+    pub(crate) fn words(&mut self, text: &str) {
         for c in text.chars() {
             if !c.is_ascii_whitespace() {
                 self.text.push(c);
@@ -33,12 +33,12 @@ impl Flow {
     }
 
     /// Appends a text as it is.
-    pub fn verbatim(&mut self, text: &str) {
+    pub(crate) fn verbatim(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
     /// Appends what belongs into the line, its outer blanks outside of the marks.
-    pub fn marked(&mut self, text: &str, before: &str, after: &str) {
+    pub(crate) fn marked(&mut self, text: &str, before: &str, after: &str) {
         let inner = text.trim();
         if text.starts_with(char::is_whitespace) {
             self.words(" ");
@@ -52,7 +52,7 @@ impl Flow {
     }
 
     /// Ends the line, so that at least so many newlines stand before what comes.
-    pub fn breaks(&mut self, count: usize) {
+    pub(crate) fn breaks(&mut self, count: usize) {
         self.text.truncate(self.text.trim_end_matches(' ').len());
         let there = self.text.len() - self.text.trim_end_matches('\n').len();
         if !self.text.is_empty() {
@@ -61,7 +61,7 @@ impl Flow {
     }
 
     /// Appends a block with so many newlines around it.
-    pub fn block(&mut self, text: &str, breaks: usize) {
+    pub(crate) fn block(&mut self, text: &str, breaks: usize) {
         if !text.is_empty() {
             self.breaks(breaks);
             self.text.push_str(text);
@@ -70,12 +70,12 @@ impl Flow {
     }
 
     /// Whether the last line is empty.
-    pub fn is_at_line_start(&self) -> bool {
+    pub(crate) fn is_at_line_start(&self) -> bool {
         self.text.is_empty() || self.text.ends_with('\n')
     }
 
     /// What was gathered.
-    pub fn into_text(self) -> String {
+    pub(crate) fn into_text(self) -> String {
         self.text
     }
 }

@@ -6,7 +6,7 @@ use super::table::Table;
 
 /// An open element with the text in it.
 #[derive(Debug)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// Its name; elements that mean the same share one.
     pub tag: &'static str,
     /// What it becomes.
@@ -17,7 +17,7 @@ pub struct Frame {
 
 /// What an element becomes.
 #[derive(Debug)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// The page itself.
     Root,
     /// Words between two marks.
@@ -44,22 +44,22 @@ pub enum Kind {
 
 impl Frame {
     /// An element within a line.
-    pub fn inline(tag: &'static str, kind: Kind) -> Frame {
+    pub(crate) fn inline(tag: &'static str, kind: Kind) -> Frame {
         Frame { tag, kind, flow: Flow::inline() }
     }
 
     /// An element on lines of its own.
-    pub fn block(tag: &'static str, kind: Kind) -> Frame {
+    pub(crate) fn block(tag: &'static str, kind: Kind) -> Frame {
         Frame { tag, kind, flow: Flow::default() }
     }
 
     /// Whether what is in it must fit into one line.
-    pub fn holds_one_line(&self) -> bool {
+    pub(crate) fn holds_one_line(&self) -> bool {
         matches!(self.kind, Kind::Link(_) | Kind::Heading(_) | Kind::Cell)
     }
 
     /// Puts it, closed, into the element around it.
-    pub fn close_into(self, around: &mut Frame, form: Form) {
+    pub(crate) fn close_into(self, around: &mut Frame, form: Form) {
         let text = self.flow.into_text();
         match self.kind {
             Kind::Root => around.flow.verbatim(&text),
@@ -136,7 +136,7 @@ fn item(text: &str, marker: &str) -> String {
 }
 
 /// Text on one line.
-pub fn in_line(text: &str) -> String {
+pub(crate) fn in_line(text: &str) -> String {
     if text.contains('\n') {
         text.split('\n').filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join(" ")
     } else {

@@ -16,7 +16,7 @@ mod tests;
 
 /// What a page becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// Headings, lists, links and code as Markdown.
     Markdown,
     /// Words and lines only.
@@ -25,7 +25,7 @@ pub enum Form {
 
 /// A page that was read.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Page {
+pub(crate) struct Page {
     /// Its text in the form that was asked for.
     pub text: String,
     /// Its title; empty when it has none.
@@ -63,7 +63,7 @@ const BLOCKS: &[&str] = &[
 ];
 
 /// Converts a page; `base` is its address, from which relative links start.
-pub fn convert(html: &str, base: &Url, form: Form) -> Page {
+pub(crate) fn convert(html: &str, base: &Url, form: Form) -> Page {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
     let mut reader = Reader {

@@ -8,7 +8,7 @@ use super::table::Table;
 const DEEPEST: usize = 60;
 
 /// The open elements, the page itself first.
-pub struct Stack {
+pub(crate) struct Stack {
     form: Form,
     root: Frame,
     frames: Vec<Frame>,
@@ -16,7 +16,7 @@ pub struct Stack {
 
 impl Stack {
     /// A page of which nothing was read.
-    pub fn new(form: Form) -> Stack {
+    pub(crate) fn new(form: Form) -> Stack {
         Stack { form, root: Frame::block("", Kind::Root), frames: Vec::new() }
     }
 
@@ -25,12 +25,12 @@ impl Stack {
     }
 
     /// Whether text counts as it is.
-    pub fn in_pre(&self) -> bool {
+    pub(crate) fn in_pre(&self) -> bool {
         self.frames.last().is_some_and(|frame| matches!(frame.kind, Kind::Pre(_)))
     }
 
     /// Appends text.
-    pub fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         if self.in_pre() {
             self.top().flow.verbatim(text);
         } else {
@@ -39,7 +39,7 @@ impl Stack {
     }
 
     /// A tag within text that counts as it is.
-    pub fn start_in_pre(&mut self, name: &str, language: Option<String>) {
+    pub(crate) fn start_in_pre(&mut self, name: &str, language: Option<String>) {
         let top = self.top();
         match name {
             "br" => top.flow.verbatim("\n"),
@@ -56,25 +56,25 @@ impl Stack {
     }
 
     /// Opens an element.
-    pub fn push(&mut self, frame: Frame) {
+    pub(crate) fn push(&mut self, frame: Frame) {
         if self.frames.len() < DEEPEST {
             self.frames.push(frame);
         }
     }
 
     /// Opens an element on lines of its own.
-    pub fn push_block(&mut self, frame: Frame) {
+    pub(crate) fn push_block(&mut self, frame: Frame) {
         self.breaks(2);
         self.push(frame);
     }
 
     /// Opens a list.
-    pub fn push_list(&mut self, tag: &'static str, first: Option<u64>) {
+    pub(crate) fn push_list(&mut self, tag: &'static str, first: Option<u64>) {
         self.push(Frame::block(tag, Kind::List(first)));
     }
 
     /// Opens an item of the nearest list; the one before it is over.
-    pub fn push_item(&mut self) {
+    pub(crate) fn push_item(&mut self) {
         self.close("li");
         let marker = match self.frames.last_mut().map(|frame| &mut frame.kind) {
             Some(Kind::List(Some(number))) => {
@@ -88,12 +88,12 @@ impl Stack {
     }
 
     /// Opens a table.
-    pub fn push_table(&mut self) {
+    pub(crate) fn push_table(&mut self) {
         self.push(Frame::block("table", Kind::Table(Table::default())));
     }
 
     /// Begins a row of the nearest table; the cell before it is over.
-    pub fn row(&mut self) {
+    pub(crate) fn row(&mut self) {
         self.close("td");
         match &mut self.top().kind {
             Kind::Table(table) => table.begin_row(),
@@ -102,7 +102,7 @@ impl Stack {
     }
 
     /// Opens a cell of the nearest table; the one before it is over.
-    pub fn cell(&mut self) {
+    pub(crate) fn cell(&mut self) {
         self.close("td");
         if matches!(self.top().kind, Kind::Table(_)) {
             self.push(Frame::block("td", Kind::Cell));
@@ -112,7 +112,7 @@ impl Stack {
     }
 
     /// A picture.
-    pub fn image(&mut self, alt: &str, source: Option<&str>) {
+    pub(crate) fn image(&mut self, alt: &str, source: Option<&str>) {
         let alt = alt.split_whitespace().collect::<Vec<_>>().join(" ");
         match (self.form, source) {
             (Form::Markdown, Some(source)) => {
@@ -123,7 +123,7 @@ impl Stack {
     }
 
     /// The line ends here.
-    pub fn line(&mut self) {
+    pub(crate) fn line(&mut self) {
         if self.top().holds_one_line() {
             self.text(" ");
         } else {
@@ -133,7 +133,7 @@ impl Stack {
     }
 
     /// A rule across the page.
-    pub fn rule(&mut self) {
+    pub(crate) fn rule(&mut self) {
         match self.form {
             Form::Markdown => self.top().flow.block("---", 2),
             Form::Text => self.breaks(2),
@@ -141,12 +141,12 @@ impl Stack {
     }
 
     /// What comes stands after so many newlines.
-    pub fn breaks(&mut self, count: usize) {
+    pub(crate) fn breaks(&mut self, count: usize) {
         self.top().flow.breaks(count);
     }
 
     /// Closes the nearest open element of this name and all in it, as far as it reaches.
-    pub fn close(&mut self, tag: &str) {
+    pub(crate) fn close(&mut self, tag: &str) {
         let is_inline = matches!(tag, "a" | "b" | "i" | "del" | "code");
         let stops = |frame: &Frame| match frame.kind {
             Kind::Table(_) => true,
@@ -171,7 +171,7 @@ impl Stack {
     }
 
     /// The text of the page; what is still open ends with it.
-    pub fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         while !self.frames.is_empty() {
             self.pop();
         }

@@ -5,20 +5,20 @@ use super::frame::in_line;
 
 /// The rows so far.
 #[derive(Debug, Default)]
-pub struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// The next cell stands in a new row.
-    pub fn begin_row(&mut self) {
+    pub(crate) fn begin_row(&mut self) {
         if self.rows.last().is_none_or(|row| !row.is_empty()) {
             self.rows.push(Vec::new());
         }
     }
 
     /// Adds a cell.
-    pub fn add(&mut self, cell: &str) {
+    pub(crate) fn add(&mut self, cell: &str) {
         if self.rows.is_empty() {
             self.begin_row();
         }
@@ -32,12 +32,12 @@ impl Table {
     }
 
     /// All of it on one line.
-    pub fn in_line(&self) -> String {
+    pub(crate) fn in_line(&self) -> String {
         self.rows().flatten().map(|cell| in_line(cell)).collect::<Vec<_>>().join(" ")
     }
 
     /// The table as text.
-    pub fn shown(&self, form: Form) -> String {
+    pub(crate) fn shown(&self, form: Form) -> String {
         let lays_out = self.rows().all(|row| row.len() < 2)
             || self.rows().flatten().any(|cell| cell.contains("\n\n"));
         if lays_out {

@@ -33,7 +33,7 @@ fn held(then: Remedy, why: impl Into<String>) -> BlockedCall {
 
 impl TurnGuide {
     /// Why a call is not run: it can only lead to what was there before, or it bends the test.
-    pub fn hold(&self, spec: ToolSpec, call: &ToolCall) -> Option<ToolOutput> {
+    pub(crate) fn hold(&self, spec: ToolSpec, call: &ToolCall) -> Option<ToolOutput> {
         let mut state = self.state();
         let BlockedCall { why, then } = if spec.kind == ToolKind::RUN {
             self.idle(&mut state, &command(call))?
@@ -157,7 +157,7 @@ impl TurnGuide {
 
     /// A write as it was meant: one that holds nothing but new parts of a program, where the file
     /// has others that the task does not speak of, adds to the file.
-    pub fn completed(&self, kind: ToolKind, call: &ToolCall) -> Option<ToolCall> {
+    pub(crate) fn completed(&self, kind: ToolKind, call: &ToolCall) -> Option<ToolCall> {
         let name = file(call).filter(|_| kind == ToolKind::WRITE && self.task.adds())?;
         let new = call.args["content"].as_str()?;
         let here = std::fs::read_to_string(self.cwd.join(&name)).ok()?;

@@ -9,7 +9,7 @@ use crate::prompt::small::{relevant, syntax};
 use tools::fs::overwrite_guard::part_name;
 
 /// Every file with its length and the time of its last change, of its mode included.
-pub type WorkspaceFiles = Vec<(PathBuf, u64, (i64, i64))>;
+pub(crate) type WorkspaceFiles = Vec<(PathBuf, u64, (i64, i64))>;
 
 impl TurnGuide {
     /// The files that the task names and that are still to be made; what was there and is gone was
@@ -59,7 +59,7 @@ impl TurnGuide {
 }
 
 /// The files of a directory as they are now.
-pub fn tree(cwd: &Path) -> WorkspaceFiles {
+pub(crate) fn tree(cwd: &Path) -> WorkspaceFiles {
     let facts = |path: PathBuf| {
         let facts = std::fs::metadata(cwd.join(&path)).ok()?;
         Some((path, facts.len(), (facts.ctime(), facts.ctime_nsec())))
