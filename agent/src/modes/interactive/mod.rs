@@ -2,7 +2,6 @@
 
 pub mod commands;
 pub mod editor;
-mod history;
 pub mod session;
 
 use std::sync::Arc;

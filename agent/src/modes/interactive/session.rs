@@ -1,29 +1,27 @@
 //! The state of an interactive session: the agent's session once there is one, its turns, and
 //! what is shown before and after them.
 
-use std::io::IsTerminal;
-use std::path::Path;
-use std::sync::Arc;
-
-use base::event::RunStatus;
-use base::failure::{Failure, FailureKind, Result};
-use base::text::count;
-
-use super::history;
 use crate::modes::attach;
 use crate::modes::interrupt::Interrupts;
-use crate::ui::terminal;
+use crate::ui::recap::PastTurn;
 use crate::ui::wrap::wrapped;
-use crate::ui::{recap, rich};
+use crate::ui::{recap, rich, terminal};
 use agent_core::bus::Bus;
-use agent_core::context::ConversationEntry;
+use agent_core::call_line::call_line;
+use agent_core::context::{ConversationEntry, turns};
 use agent_core::run::shutdown::ShutdownHandle;
 use agent_core::run::{AgentSession, AgentSettings, SessionSelector};
 use agent_core::session::checkpoint::Checkpoints;
+use base::event::RunStatus;
+use base::failure::{Failure, FailureKind, Result};
+use base::text::count;
 use gate::Asker;
 use gate::permission_mode::PermissionMode;
 use provider::listed;
 use provider::message::{Image, Message};
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Arc;
 
 /// A conversation. The session is made when the first words are said.
 pub(crate) struct InteractiveSession {
@@ -122,7 +120,7 @@ impl InteractiveSession {
         let is_terminal = std::io::stderr().is_terminal();
         let width = terminal::stderr_width();
         let colours = is_terminal && terminal::has_colours();
-        let text = recap::recap(&history::turns(entries(work)), width, colours);
+        let text = recap::recap(&turns(entries(work)), width, colours);
         if !text.is_empty() {
             self.say(&format!("\n{}", text.trim_end_matches('\n')));
         }
@@ -148,7 +146,7 @@ impl InteractiveSession {
         let work =
             AgentSession::begin(&self.settings, &which, self.bus.clone(), self.asker.clone())?;
         self.which = SessionSelector::Resume(Some(work.session.id.to_string()));
-        self.is_unfinished = history::is_unfinished(&entries(&work));
+        self.is_unfinished = is_unfinished(&entries(&work));
         self.work = Some(work);
         Ok(())
     }
@@ -237,4 +235,53 @@ impl FilesBefore {
             work.warn(format!("/undo cannot undo this turn: {}", failure.what));
         }
     }
+}
+
+/// Whether the last turn came to no end.
+pub(crate) fn is_unfinished(entries: &[ConversationEntry]) -> bool {
+    let mut unfinished = false;
+    for entry in entries {
+        match entry {
+            ConversationEntry::Request { .. } => unfinished = true,
+            ConversationEntry::Ended { status } => {
+                unfinished = unfinished && status != RunStatus::Done.word()
+            }
+            ConversationEntry::Cleared | ConversationEntry::Rewound { .. } => unfinished = false,
+            _ => {}
+        }
+    }
+    unfinished
+}
+
+/// The turns that these entries of a journal hold.
+pub(crate) fn turns(entries: Vec<ConversationEntry>) -> Vec<PastTurn> {
+    let mut all: Vec<PastTurn> = Vec::new();
+    for entry in turns::effective(entries).entries {
+        match entry {
+            ConversationEntry::Request { message } => {
+                all.push(PastTurn { asked: message.own_words(), ..PastTurn::default() });
+            }
+            ConversationEntry::Reply { message, .. } => {
+                let Some(turn) = all.last_mut() else { continue };
+                turn.calls.extend(message.calls().map(|call| call_line(&call.name, &call.args)));
+                let words = message.words();
+                if !words.trim().is_empty() {
+                    turn.answer = words;
+                }
+            }
+            ConversationEntry::Cleared => all.clear(),
+            ConversationEntry::Opened { .. }
+            | ConversationEntry::Prompt { .. }
+            | ConversationEntry::Steered { .. }
+            | ConversationEntry::Result { .. }
+            | ConversationEntry::Thinned { .. }
+            | ConversationEntry::Compacted { .. }
+            | ConversationEntry::Dehydrated { .. }
+            | ConversationEntry::Rehydrated { .. }
+            | ConversationEntry::Rewound { .. }
+            | ConversationEntry::Noted { .. }
+            | ConversationEntry::Ended { .. } => {}
+        }
+    }
+    all
 }
