@@ -1,6 +1,6 @@
 //! The events of a g3 run, as they stand on the wire (`--json`, `--events`, `_g3/event`).
 
-pub mod rounds;
+pub mod coach_rounds;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

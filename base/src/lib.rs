@@ -3,15 +3,15 @@
 
 pub mod clock;
 pub mod config;
-pub mod desktop;
+pub mod desktop_protocol;
 pub mod event;
 pub mod failure;
 pub mod files;
 pub mod git;
-pub mod host;
 pub mod id;
 pub mod known_repositories;
 pub mod lock;
+pub mod model_host;
 pub mod process;
 pub mod random;
 pub mod sandbox;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use orchestrator::{cli::Cli, report};
-use studio_core::{sandbox, supervisor};
+use studio_core::{sandbox, supervisor_process};
 
 fn main() -> ExitCode {
     // The box is no command of a user's: its arguments are a program's own, whatever they look like.
@@ -12,9 +12,9 @@ fn main() -> ExitCode {
         return code;
     }
     // Nor is a supervisor: no completion offers it.
-    let supervisor = supervisor::Args::parse(std::env::args_os().skip(1));
+    let supervisor = supervisor_process::Args::parse(std::env::args_os().skip(1));
     let (json, done) = match supervisor {
-        Some(args) => (false, supervisor::run(&args)),
+        Some(args) => (false, supervisor_process::run(&args)),
         None => {
             let cli = Cli::parse();
             (cli.json(), cli.run())

@@ -1,12 +1,12 @@
 //! Pure logic of planning mode: requirements, tasks, verdicts and stages, without IO, model or clock.
 
 pub mod commit;
-pub mod coverage;
 pub mod document;
 pub mod history;
 pub mod plan;
 pub mod planning_stage;
 pub mod requirement;
+pub mod requirement_coverage;
 pub mod staging;
 pub mod task;
 pub mod verdict;

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
-use base::host::connection::lines;
-use base::host::wire::{
+use base::model_host::connection::lines;
+use base::model_host::wire::{
     EmbedderId, Hello, HostFault, HostFaultKind, HostRequest, HostRequestLine, HostResponse,
     HostResponseLine, VERSION, Vectors,
 };

@@ -1,7 +1,7 @@
 //! A serving endpoint of Databricks: what it wants otherwise than other chat completions.
 
 use provider::message::{Message, MessageRole};
-use provider::{ChatRequest, Provider, ToolDefinition, open};
+use provider::{ChatRequest, Provider, ToolDefinition, from_config};
 use serde_json::{Value, json};
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::ScriptedReply;
@@ -11,7 +11,7 @@ use crate::provider_support::{config, runtime, user};
 fn provider(server: &ModelServer, more: &str) -> Result<Box<dyn Provider>, String> {
     let host = server.url();
     let text = format!("[providers.databricks.x]\nhost = \"{host}\"\ntoken = \"t\"\n{more}");
-    open::by_reference(&config(&text), "databricks.x", None).map_err(|why| why.to_string())
+    from_config::by_reference(&config(&text), "databricks.x", None).map_err(|why| why.to_string())
 }
 
 fn tools() -> Vec<ToolDefinition> {

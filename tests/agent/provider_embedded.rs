@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use base::host::connection::lines;
-use base::host::wire::{
+use base::model_host::connection::lines;
+use base::model_host::wire::{
     Hello, HostChat, HostFault, HostFaultKind, HostMessage, HostRequest, HostRequestLine,
     HostResponse, HostResponseLine, HostStopReason, ReplyUsage, VERSION,
 };

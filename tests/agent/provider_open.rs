@@ -1,7 +1,7 @@
 //! From a configuration to a provider: references, keys, addresses, headers, models, prices.
 
 use provider::message::{ContentPart, Message, MessageRole, StopReason};
-use provider::{Provider, open};
+use provider::{Provider, from_config};
 use serde_json::json;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::ScriptedReply;
@@ -9,7 +9,7 @@ use testkit::model_server::reply::ScriptedReply;
 use crate::provider_support::{ask, config, provider, runtime, user};
 
 fn opened(text: &str, reference: &str) -> Result<Box<dyn Provider>, String> {
-    open::by_reference(&config(text), reference, None).map_err(|failure| failure.to_string())
+    from_config::by_reference(&config(text), reference, None).map_err(|failure| failure.to_string())
 }
 
 fn refused(text: &str, reference: &str) -> String {

@@ -6,7 +6,7 @@ use base::config::Config;
 use provider::fallback::FallbackModels;
 use provider::message::{Message, MessageRole, Reply};
 use provider::retry::{Backoff, RetryingProvider};
-use provider::{ChatRequest, Delta, Provider, ProviderError, ToolDefinition, open};
+use provider::{ChatRequest, Delta, Provider, ProviderError, ToolDefinition, from_config};
 use serde_json::json;
 use testkit::model_server::ModelServer;
 
@@ -41,7 +41,7 @@ pub fn config(text: &str) -> Config {
 pub fn provider(server: &ModelServer, wire: &str, more: &str) -> Box<dyn Provider> {
     let config = config(&format!("{}{more}", server.config_toml(wire)));
     let kind = if wire == "responses" { "openai" } else { wire };
-    let inner = open::by_reference(&config, &format!("{kind}.scripted"), None);
+    let inner = from_config::by_reference(&config, &format!("{kind}.scripted"), None);
     let pace = Backoff::fixed(Duration::from_millis(20));
     Box::new(RetryingProvider::new(FallbackModels::new(inner.expect("a provider"), None), 3, pace))
 }

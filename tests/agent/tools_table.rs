@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tools::kind::ToolKind;
-use tools::offer::{ToolSwitches, offered};
 use tools::profile::{Profile, faces};
+use tools::tool_switches::{ToolSwitches, offered};
 
 use crate::tools_support::{Bench, G3};
 

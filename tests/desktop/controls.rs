@@ -1,6 +1,6 @@
 //! Controls of a real program by the accessibility bus; what was done is read from the program.
 
-use base::desktop::{
+use base::desktop_protocol::{
     Control, ControlAction, ControlQuery, ControlResult, ControlVerb, Controls, DesktopFault,
     DesktopRequest, DesktopResponse,
 };

@@ -1,6 +1,6 @@
 //! Pointer and keyboard: what a real program sees of them.
 
-use base::desktop::{Button, DesktopRequest, DesktopResponse, InputStep};
+use base::desktop_protocol::{Button, DesktopRequest, DesktopResponse, InputStep};
 use testkit::desktop::Desktop;
 use testkit::env::until;
 

@@ -1,6 +1,6 @@
 //! One line in, one line out; its end; and what it says where there is no desktop.
 
-use base::desktop::{CaptureTarget, DesktopRequest, DesktopResponse};
+use base::desktop_protocol::{CaptureTarget, DesktopRequest, DesktopResponse};
 
 use crate::support::Helper;
 

@@ -1,6 +1,6 @@
 //! Words in pictures: of a real screen by the real program, and what is said without it.
 
-use base::desktop::{Area, CaptureTarget, DesktopRequest, DesktopResponse, OcrWord};
+use base::desktop_protocol::{Area, CaptureTarget, DesktopRequest, DesktopResponse, OcrWord};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use testkit::desktop::Desktop;

@@ -1,6 +1,6 @@
 //! Pictures, windows, maximizing: compared with what X itself says.
 
-use base::desktop::{Area, CaptureTarget, DesktopRequest, DesktopResponse, WindowInfo};
+use base::desktop_protocol::{Area, CaptureTarget, DesktopRequest, DesktopResponse, WindowInfo};
 use image::Rgb;
 use testkit::desktop::Desktop;
 

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout};
 
-use base::desktop::{
+use base::desktop_protocol::{
     Button, CaptureTarget, DesktopFault, DesktopRequest, DesktopRequestLine, DesktopResponse,
     DesktopResponseLine, InputStep, Picture,
 };

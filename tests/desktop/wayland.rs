@@ -1,6 +1,8 @@
 //! Under Wayland: what goes through the portal, and what is said of the rest.
 
-use base::desktop::{Area, Button, CaptureTarget, DesktopRequest, DesktopResponse, InputStep};
+use base::desktop_protocol::{
+    Area, Button, CaptureTarget, DesktopRequest, DesktopResponse, InputStep,
+};
 use image::Rgb;
 use testkit::desktop::Desktop;
 

@@ -6,7 +6,7 @@
 #[expect(dead_code, reason = "the tests of input need the rest")]
 mod support;
 
-use base::desktop::{Area, CaptureTarget, DesktopRequest, DesktopResponse, WindowInfo};
+use base::desktop_protocol::{Area, CaptureTarget, DesktopRequest, DesktopResponse, WindowInfo};
 use testkit::desktop::Desktop;
 use testkit::env::built;
 

@@ -392,7 +392,7 @@ fn work_that_changed_since_it_was_shown_lands_with_a_note() {
     let shown = |id: &str, tree: &str| {
         let repository = studio_git::repo::Repository::discover(scene.repo.path()).unwrap();
         let id = base::id::Id::parse(id).unwrap();
-        studio_core::session::shown::record(&repository, &id, tree).unwrap();
+        studio_core::session::last_shown::record(&repository, &id, tree).unwrap();
     };
     let changed = "changed since `studio diff` showed it";
     let id = scene.ready("write a 1");

@@ -6,15 +6,15 @@ use std::fs;
 use std::path::Path;
 
 use base::process::{Command, OutputLimits};
-use studio_git::leftovers::WorkBeforeChecks;
+use studio_git::check_leftovers::WorkBeforeChecks;
+use studio_git::move_worktree::Relocation;
 use studio_git::names::WorktreeTemplate;
 use studio_git::recreate_worktree::Recreated;
-use studio_git::relocate::Relocation;
 use studio_git::repo::Repository;
 use studio_git::session_repo::SessionRepo;
 use studio_git::{
-    import, land, leftovers, merge, recreate_worktree, relocate, repair, snapshot, transaction,
-    trash, worktree,
+    check_leftovers, import, land, merge, move_worktree, moved_repository, recreate_worktree,
+    snapshot, transaction, trash, worktree,
 };
 use testkit::env::NOW;
 use testkit::repo::{Repo, tree};
@@ -75,17 +75,18 @@ fn act(name: &str, repository: &Repository) {
             let work = s.snapshot(&session).work;
             session.work.write("file", "rewritten by a check\n");
             let before = WorkBeforeChecks { work: &work, left_out: &[] };
-            leftovers::note(repository, &session.place, before, now()).expect("it works in a test");
+            check_leftovers::note(repository, &session.place, before, now())
+                .expect("it works in a test");
         }
         "mend" => {
             let place = SessionRepo { worktree: apart(&session.work), ..session.place };
-            repair::repair(repository, &place).expect("it works in a test");
+            moved_repository::repair(repository, &place).expect("it works in a test");
         }
         "relocate" => {
             let to = session.place.worktree.clone();
             let place = SessionRepo { worktree: inside(&s.repo), ..session.place };
             let wanted = [Relocation { place, to }];
-            drop(relocate::relocate(repository, &wanted, NOW).expect("it works in a test"));
+            drop(move_worktree::relocate(repository, &wanted, NOW).expect("it works in a test"));
         }
         "undo" => drop(trash::undo(repository, None, NOW).expect("it works in a test")),
         other => panic!("{other}?"),
@@ -279,7 +280,8 @@ fn moving_a_worktree() {
     };
     survive("relocate", made_inside, |scene| {
         recover(scene);
-        let file = scene.s.repository.session_dir(&scene.session.place.id).join(relocate::PLACE);
+        let file =
+            scene.s.repository.session_dir(&scene.session.place.id).join(move_worktree::PLACE);
         if !file.exists() {
             act("relocate", &scene.s.repository);
         }
@@ -309,7 +311,8 @@ fn following_a_repository_that_was_moved() {
         assert_eq!(code, 137, "{passed:?}");
         act("mend", &scene.s.repository);
         assert_eq!(scene.session.work.git(["status", "--porcelain"]), "", "{at}");
-        let place = repair::place_now(&scene.s.repository.common_dir, &scene.session.place);
+        let place =
+            moved_repository::place_now(&scene.s.repository.common_dir, &scene.session.place);
         assert!(import::check_pointer(&place).unwrap(), "{at}");
     }
 }

@@ -8,7 +8,7 @@ use base::failure::FailureKind;
 use base::process::{Command, OutputLimits};
 use studio_git::gc::{self, RetentionPolicy};
 use studio_git::repo::Repository;
-use studio_git::{import, land, repair, transaction, trash, worktree};
+use studio_git::{import, land, moved_repository, transaction, trash, worktree};
 use testkit::env::{NOW, TestEnv, until};
 use testkit::repo::{Repo, tree};
 
@@ -183,9 +183,9 @@ fn worktrees_that_stayed_where_they_were_are_found_undone_and_emptied_there() {
     let now_there = moved.session("later-e");
     assert_eq!(now_there.work.path().parent().unwrap(), moved.repo.worktrees());
 
-    let place = repair::place_now(&moved.repository.common_dir, &live.place);
+    let place = moved_repository::place_now(&moved.repository.common_dir, &live.place);
     assert_eq!(place.worktree, stayed.join("live-d"));
-    repair::repair(&moved.repository, &place).unwrap();
+    moved_repository::repair(&moved.repository, &place).unwrap();
     let live = Session { work: Repo::at(&place.worktree), place };
     assert_eq!(live.work.git(["status", "--porcelain"]), "?? ignored");
     trash::undo(&moved.repository, None, NOW).unwrap();
@@ -201,7 +201,8 @@ fn worktrees_that_stayed_where_they_were_are_found_undone_and_emptied_there() {
     let copy = moved.env.home().join("copy");
     let job = Command::new("cp", "/").arg("-a").arg(moved.repo.path()).arg(&copy);
     assert!(job.output(OutputLimits::seconds(60)).unwrap().ok());
-    let place = repair::place_now(&copy.canonicalize().unwrap().join(".git"), &now_there.place);
+    let place =
+        moved_repository::place_now(&copy.canonicalize().unwrap().join(".git"), &now_there.place);
     assert_eq!(place.worktree, Repo::at(&copy).worktrees().join("later-e"), "not the original's");
 }
 
@@ -214,11 +215,11 @@ fn a_moved_repository_finds_its_sessions_again() {
     move_with_worktrees(&s.repo, &there);
     let repo = Repo::at(&there);
     let repository = Repository::discover(&there).unwrap();
-    let place = repair::place_now(&repository.common_dir, &session.place);
+    let place = moved_repository::place_now(&repository.common_dir, &session.place);
     assert_eq!(place.worktree, Repo::at(&there).worktrees().join("task-abcd"));
-    let did = repair::repair(&repository, &place).unwrap();
+    let did = moved_repository::repair(&repository, &place).unwrap();
     assert_eq!(did.len(), 2, "{did:?}");
-    assert!(repair::repair(&repository, &place).unwrap().is_empty());
+    assert!(moved_repository::repair(&repository, &place).unwrap().is_empty());
     assert!(repo.git(["worktree", "list"]).contains("moved away.worktrees/task-abcd"));
     let session = Session { work: Repo::at(&place.worktree), place };
     let s = Setting { repo, repository, ..s };
@@ -252,7 +253,7 @@ fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_place() {
 
     trash::undo(&repository, Some("op3"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
     trash::undo(&repository, Some("op2"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
-    let live = repair::place_now(&repository.common_dir, &live.place);
+    let live = moved_repository::place_now(&repository.common_dir, &live.place);
     let operation = trash::discard(&repository, std::slice::from_ref(&live), NOW).unwrap();
 
     let at = |name: &str| Repo::at(&Repo::at(&there).worktrees().join(name));
@@ -333,7 +334,7 @@ fn what_git_worktree_repair_did_is_put_right() {
     let session = s.session("task-abcd");
     s.repo.git(["worktree", "repair"]);
     assert!(import::import(&s.repository, &session.place).is_err());
-    repair::repair(&s.repository, &session.place).unwrap();
+    moved_repository::repair(&s.repository, &session.place).unwrap();
     s.home(&session);
     assert_eq!(session.work.git(["status", "--porcelain"]), "");
 }
@@ -388,14 +389,14 @@ fn worktrees_at_a_place_of_their_own_follow_a_move_and_stay_the_originals_in_a_c
     let job = Command::new("cp", "/").arg("-a").arg(s.repo.path()).arg(&copy);
     assert!(job.output(OutputLimits::seconds(60)).unwrap().ok());
     let repository = Repository::discover(&copy).unwrap();
-    let place = repair::place_now(&repository.common_dir, &session.place);
+    let place = moved_repository::place_now(&repository.common_dir, &session.place);
     for failure in [
         trash::discard(&repository, std::slice::from_ref(&place), NOW).unwrap_err(),
         import::import(&repository, &place).unwrap_err(),
     ] {
         assert!(failure.to_string().contains("another repository"), "{failure}");
     }
-    assert!(repair::repair(&repository, &place).unwrap().is_empty());
+    assert!(moved_repository::repair(&repository, &place).unwrap().is_empty());
     assert_eq!(session.work.git(["status", "--porcelain"]), "?? new");
     fs::remove_dir_all(&copy).unwrap();
 
@@ -403,7 +404,7 @@ fn worktrees_at_a_place_of_their_own_follow_a_move_and_stay_the_originals_in_a_c
     let repository = Repository::discover(&copy).unwrap();
     let failure = import::import(&repository, &place).unwrap_err();
     assert!(failure.to_string().contains("studio doctor"), "{failure}");
-    repair::repair(&repository, &place).unwrap();
+    moved_repository::repair(&repository, &place).unwrap();
     assert_eq!(session.work.git(["status", "--porcelain"]), "?? new");
     let s = Setting { repo: Repo::at(&copy), repository, ..s };
     let session = Session { work: Repo::at(&place.worktree), place };

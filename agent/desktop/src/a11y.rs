@@ -5,7 +5,7 @@ mod bus;
 mod node;
 mod tree;
 
-use base::desktop::{ControlAction, ControlQuery, ControlResult, Controls};
+use base::desktop_protocol::{ControlAction, ControlQuery, ControlResult, Controls};
 use base::failure::Result;
 
 use bus::A11yBus;

@@ -6,7 +6,7 @@ mod linux;
 #[cfg(any(target_os = "macos", feature = "xcap"))]
 pub mod xcap;
 
-use base::desktop::{CaptureTarget, Picture};
+use base::desktop_protocol::{CaptureTarget, Picture};
 use base::failure::Result;
 
 /// Takes the picture.

@@ -1,8 +1,8 @@
 //! What can be asked, and who answers it.
 
 #[cfg(not(target_os = "linux"))]
-use base::desktop::{ControlAction, ControlQuery, ControlResult, Controls};
-use base::desktop::{DesktopRequest, DesktopResponse};
+use base::desktop_protocol::{ControlAction, ControlQuery, ControlResult, Controls};
+use base::desktop_protocol::{DesktopRequest, DesktopResponse};
 use base::failure::{Failure, Result};
 
 // The accessibility bus serves X11 and Wayland alike.

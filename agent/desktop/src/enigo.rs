@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::desktop::Button;
+use base::desktop_protocol::Button;
 use base::failure::{Failure, OrFail, Result};
 use enigo::{Axis, Coordinate, Enigo, Key, Keyboard as _, Mouse as _, Settings};
 
@@ -41,10 +41,10 @@ impl EnigoBackend {
 
     /// The size of the screen.
     #[cfg(target_os = "macos")]
-    pub(crate) fn area(&self) -> Result<base::desktop::Area> {
+    pub(crate) fn area(&self) -> Result<base::desktop_protocol::Area> {
         let (width, height) = self.enigo.main_display().or_fail(|| "the screen has no size")?;
         let (width, height) = (width.unsigned_abs(), height.unsigned_abs());
-        Ok(base::desktop::Area { x: 0, y: 0, width, height })
+        Ok(base::desktop_protocol::Area { x: 0, y: 0, width, height })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::desktop::{Area, Button, InputStep};
+use base::desktop_protocol::{Area, Button, InputStep};
 use base::failure::{Failure, Result};
 use enigo::{Direction, Key};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::desktop::Button;
+use base::desktop_protocol::Button;
 use base::failure::Result;
 use enigo::{Direction, Key};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Cursor;
 
-use base::desktop::{Area, OcrWord};
+use base::desktop_protocol::{Area, OcrWord};
 use base::failure::{Failure, OrFail, Result};
 use base::process::{Command, OutputLimits, find_program};
 use base64::Engine;

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use base::desktop::{Area, CaptureTarget, Picture};
+use base::desktop_protocol::{Area, CaptureTarget, Picture};
 use base::failure::{OrFail, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use base::desktop::{
+use base::desktop_protocol::{
     DesktopFault, DesktopRequest, DesktopRequestLine, DesktopResponse, DesktopResponseLine,
 };
 use base::failure::{Failure, Result};

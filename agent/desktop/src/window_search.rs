@@ -1,6 +1,6 @@
 //! Which of the open windows a caller means.
 
-use base::desktop::WindowInfo;
+use base::desktop_protocol::WindowInfo;
 use base::failure::{Failure, Result};
 
 /// At which position the window is that has this number, or else the first whose program or title

@@ -1,6 +1,6 @@
 //! Which desktop this is, how large it is, and where its pointer stands.
 
-use base::desktop::ScreenInfo;
+use base::desktop_protocol::ScreenInfo;
 use base::failure::{Failure, Result};
 
 /// A window system that we know.
@@ -76,7 +76,7 @@ pub(crate) fn screen() -> Result<ScreenInfo> {
         }
         #[cfg(target_os = "linux")]
         WindowSystem::Wayland => crate::portal::remote::with(|remote| {
-            let base::desktop::Area { x, y, width, height } = remote.area;
+            let base::desktop_protocol::Area { x, y, width, height } = remote.area;
             let half = |length: u32| i32::try_from(length / 2).unwrap_or_default();
             let middle = (x + half(width), y + half(height));
             Ok((remote.area, remote.last.unwrap_or(middle)))

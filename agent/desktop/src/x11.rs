@@ -4,7 +4,7 @@ mod grab;
 mod maximize;
 mod windows;
 
-use base::desktop::Area;
+use base::desktop_protocol::Area;
 use base::failure::{Failure, OrFail, Result};
 use x11rb::connection::Connection;
 use x11rb::protocol::randr::ConnectionExt as _;

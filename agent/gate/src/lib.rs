@@ -22,9 +22,9 @@ pub mod policy;
 mod rules;
 pub mod shell;
 pub mod shell_parse;
-mod traced;
+mod trace_events;
 pub mod write_scope;
-pub mod written;
+pub mod write_targets;
 
 /// What a call wants to reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,10 +234,10 @@ impl Gate {
     /// Judges a call, and asks where that is needed.
     pub async fn admit(&self, request: &AccessRequest<'_>) -> Result<Permit, AccessDenied> {
         let verdict = self.permission_mode().tempered(self.judge(request), request.access);
-        let verdict = verdict.inspect_err(|_| traced::decided(request, "denied", "mode"));
+        let verdict = verdict.inspect_err(|_| trace_events::decided(request, "denied", "mode"));
         let verdict = verdict.map_err(AccessDenied::now)?;
         let hooked = verdict.action == GateAction::Ask && ANSWERED.try_with(|()| ()).is_ok();
-        traced::verdict(request, &verdict, hooked);
+        trace_events::verdict(request, &verdict, hooked);
         let alone = verdict.confine == BoxUse::Alone && !hooked && self.asker.is_none();
         let confined = alone || verdict.confine == BoxUse::Always;
         let pass = match verdict.action {
@@ -279,7 +279,7 @@ impl Gate {
             return Ok(());
         }
         let answer = self.put(question).await;
-        traced::asked(&question.tool, answer.as_ref());
+        trace_events::asked(&question.tool, answer.as_ref());
         let Some(answer) = answer else {
             if question.rule.is_empty() {
                 let why = format!("denied: {} (no terminal to ask on)", question.why);

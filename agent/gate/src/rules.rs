@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use base::config::agent::{GateAction, GateRule};
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::{Access, AccessRequest, PermissionQuestion, paths, shell, shell_parse, written};
+use super::{Access, AccessRequest, PermissionQuestion, paths, shell, shell_parse, write_targets};
 
 /// A rule that is ready to be looked at.
 pub(crate) struct CompiledRule {
@@ -135,7 +135,7 @@ fn without_options(piece: &shell_parse::SimpleCommand) -> String {
     if piece.verb() != "git" {
         return String::new();
     }
-    let (_, rest) = written::git_parts(&piece.words);
+    let (_, rest) = write_targets::git_parts(&piece.words);
     format!("git {}", rest.join(" "))
 }
 

@@ -8,7 +8,7 @@ use super::core_exact::rows::DESTRUCTIVE;
 use super::paths;
 use super::policy::PolicyVerdict;
 use super::shell_parse::{self, ShellLine, SimpleCommand};
-use super::written::{self, written};
+use super::write_targets::{self, written};
 
 /// Commands that destroy, besides those of [`DESTRUCTIVE`]: asked about wherever they reach.
 const MORE: [&str; 4] = ["shred", "truncate", "wipefs", "invoke-expression"];
@@ -218,8 +218,8 @@ impl ReachedPaths<'_> {
 fn looks(piece: &SimpleCommand) -> bool {
     let verb = piece.verb();
     let by_git = verb == "git" && {
-        let (_, rest) = written::git_parts(&piece.words);
-        rest.first().is_some_and(|verb| written::GIT_READS.contains(&verb.as_str()))
+        let (_, rest) = write_targets::git_parts(&piece.words);
+        rest.first().is_some_and(|verb| write_targets::GIT_READS.contains(&verb.as_str()))
     };
     let only_looks = LOOKERS.contains(&verb) || by_git || verb.is_empty() || verb.contains('=');
     only_looks && written(piece).is_empty()
@@ -269,7 +269,7 @@ fn unclear(read: &ShellLine, reach: &ReachedPaths<'_>) -> Option<String> {
     {
         return Some(format!("the command goes to `{to}`, and where that is shows when it runs"));
     }
-    let changes = pieces.iter().any(written::changes_git_configuration);
+    let changes = pieces.iter().any(write_targets::changes_git_configuration);
     changes.then(|| "the command changes or replaces git's configuration".to_owned())
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, Result};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::written::written;
+use super::write_targets::written;
 use super::{Access, paths, shell_parse};
 
 /// The files that a persona may write. No other file is written, with or without a question.

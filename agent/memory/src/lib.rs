@@ -6,11 +6,11 @@
 //! [`learnt`] knows whether a turn found anything out.
 
 pub mod embed;
-pub mod endpoint;
-pub mod index;
-pub mod local;
+pub mod local_embedder;
+pub mod note_index;
 pub mod notes;
 pub mod novelty;
+pub mod remote_embedder;
 pub mod search;
 pub mod store;
 
@@ -89,7 +89,8 @@ impl Memory {
     pub async fn embedder(&self, notes: &mut Vec<String>) -> Result<Arc<dyn Embedder>, String> {
         let config = self.config.clone();
         let find = async move {
-            let chosen = tokio::task::spawn_blocking(move || endpoint::configured(&config)).await;
+            let chosen =
+                tokio::task::spawn_blocking(move || remote_embedder::configured(&config)).await;
             let chosen = chosen.map_err(|why| why.to_string())?.map_err(|why| why.in_full())?;
             notes.extend(chosen.notice);
             Ok(chosen.embedder)

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use base::failure::{Failure, OrFail, Result};
-use base::host::wire::{
+use base::model_host::wire::{
     HostChat, HostMessage, HostResponse, HostResponseLine, HostTool, ReplyUsage, ToolCallMode,
 };
 use llama_cpp_2::context::LlamaContext;
@@ -24,9 +24,9 @@ use crate::command::EngineCommand;
 use crate::engine::{self, EngineContext};
 use crate::load;
 use crate::options::Serve;
-use crate::prefix::PrefixStore;
 use crate::preflight;
 use crate::prompt;
+use crate::prompt_prefix::PrefixStore;
 use crate::threads::Threads;
 
 const ROUNDS: usize = 5;

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 
-use base::host::wire::{HostChat, HostResponseLine};
+use base::model_host::wire::{HostChat, HostResponseLine};
 
 /// What the engine is asked.
 pub(crate) enum EngineCommand {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
 use base::failure::{Failure, OrFail, Result};
-use base::host::wire::{
+use base::model_host::wire::{
     HostChat, HostFault, HostFaultKind, HostResponse, HostResponseLine, HostStopReason, ReplyUsage,
     ToolCallMode,
 };
@@ -19,16 +19,16 @@ use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
 
 use crate::batch::{self, Need};
-use crate::cache::{ConversationKey, KvCache, SlotWait};
 use crate::command::{EngineCommand, EngineLoad};
-use crate::embed::EmbedQueue;
+use crate::embeddings::EmbedQueue;
 use crate::grammar;
-use crate::job::{GrammarSwitch, JobPlan, ReplyJob};
+use crate::kv_cache::{ConversationKey, KvCache, SlotWait};
 use crate::load;
 use crate::options::Serve;
-use crate::prefix::{self, PrefixStore};
 use crate::preflight::CheckedModel;
 use crate::prompt::{self, VerbatimCall};
+use crate::prompt_prefix::{self, PrefixStore};
+use crate::reply_job::{GrammarSwitch, JobPlan, ReplyJob};
 use crate::sample::Sampler;
 use crate::template::Template;
 use crate::threads::Threads;
@@ -68,7 +68,7 @@ pub(crate) fn run(
     let threads = Threads::new(serve.threads);
     let (backend, model) = &load::model(serve)?;
     let prefixes =
-        prefix::directory().and_then(|directory| PrefixStore::open(directory, &serve.model));
+        prompt_prefix::directory().and_then(|directory| PrefixStore::open(directory, &serve.model));
     let prefixes = prefixes.or_fail(|| "cannot keep conversations")?;
     answer(serve, EngineContext { backend, model, checked, threads, prefixes }, commands, loaded)
 }

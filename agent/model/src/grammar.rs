@@ -1,6 +1,6 @@
 //! Grammars that hold a model to calls of the offered tools, made from their schemas.
 
-use base::host::wire::HostTool;
+use base::model_host::wire::HostTool;
 use serde_json::{Map, Value, json};
 
 use crate::json_envelope::{ANSWER, THOUGHT};

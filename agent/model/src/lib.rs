@@ -9,21 +9,21 @@
 
 pub mod batch;
 pub mod bench;
-pub mod cache;
 pub mod command;
-pub mod embed;
+pub mod embeddings;
 pub mod engine;
 pub mod gguf;
 pub mod grammar;
-pub mod job;
 pub mod json_envelope;
 pub mod json_scanner;
+pub mod kv_cache;
 pub mod load;
 pub mod mean_centering;
 pub mod options;
-pub mod prefix;
 pub mod preflight;
 pub mod prompt;
+pub mod prompt_prefix;
+pub mod reply_job;
 pub mod sample;
 pub mod server;
 pub mod template;

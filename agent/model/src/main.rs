@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use base::host::wire::{HostFault, HostResponse, HostResponseLine};
+use base::model_host::wire::{HostFault, HostResponse, HostResponseLine};
 use clap::Parser;
 use model::options::Options;
 use model::{bench, server};

@@ -1,6 +1,6 @@
 //! The prompt of a chat: what the template makes of its messages, and how the tools stand in it.
 
-use base::host::wire::{HostChat, HostMessage, HostTool, HostToolCall, ToolCallMode};
+use base::model_host::wire::{HostChat, HostMessage, HostTool, HostToolCall, ToolCallMode};
 use serde_json::{Value, json};
 
 use crate::json_envelope::{ANSWER, THOUGHT};

@@ -10,16 +10,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use base::failure::{Failure, OrFail, Result};
-use base::host::connection::{is_last, lines};
-use base::host::socket_path::{self, HostPaths};
-use base::host::wire::{
+use base::lock::Lock;
+use base::model_host::connection::{is_last, lines};
+use base::model_host::socket_path::{self, HostPaths};
+use base::model_host::wire::{
     Hello, HostFault, HostFaultKind, HostRequest, HostRequestLine, HostResponse, HostResponseLine,
     HostStatus, VERSION,
 };
-use base::lock::Lock;
 
 use crate::command::{EmbedRequest, EngineCommand};
-use crate::embed;
+use crate::embeddings;
 use crate::engine;
 use crate::options::Serve;
 use crate::preflight::{self, CheckedModel};
@@ -112,7 +112,7 @@ fn hello(checked: &CheckedModel) -> Hello {
         parameters: checked.head.parameters,
         context: u64::from(checked.context),
         pid: std::process::id(),
-        embedder: embed::name(&checked.head),
+        embedder: embeddings::name(&checked.head),
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::config::providers::EmbeddedConfig;
 use base::event::Usage;
 use base::failure::{Failure, OrFail, Result as ToolOutput};
-use base::host::catalogue;
-use base::host::connection::{Connection, ResponseStream};
-use base::host::find::{self, HostQuery};
-use base::host::wire::{
+use base::model_host::catalogue;
+use base::model_host::connection::{Connection, ResponseStream};
+use base::model_host::find::{self, HostQuery};
+use base::model_host::wire::{
     self, Hello, HostChat, HostFault, HostFaultKind, HostMessage, HostResponse, ToolCallMode,
 };
 use futures_util::future::BoxFuture;

@@ -15,7 +15,7 @@ use crate::http::{Endpoint, StreamedResponse};
 use crate::http_error::{self, Advice};
 use crate::oauth::OauthLogin;
 use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts};
-use crate::{models, sse, traced};
+use crate::{models, sse, trace_events};
 
 /// A wire format: how a question is written and a reply is read.
 pub trait WireFormat: Send + Sync {
@@ -156,7 +156,7 @@ impl HostedProvider {
         loop {
             let body = self.body(request).to_string();
             let answer = self.endpoint.post(body.into_bytes(), token.as_ref()).await?;
-            traced::answered(self.endpoint.host(), &answer);
+            trace_events::answered(self.endpoint.host(), &answer);
             let status = answer.status();
             if status == 200 {
                 return Ok(answer);

@@ -16,7 +16,7 @@ use crate::message::Reply;
 use crate::error::ProviderError;
 use crate::fallback::FallbackModels;
 use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts};
-use crate::traced;
+use crate::trace_events;
 
 /// The longest pause of our own choice, in units of the base.
 const LONGEST: u32 = 60;
@@ -124,10 +124,10 @@ impl Provider for RetryingProvider {
                 let model = self.models.now();
                 let max_output = request.max_output.min(model.facts().max_output);
                 let question = ChatRequest { max_output, ..request.clone() };
-                let span = traced::chat(model.facts(), &question, tries);
+                let span = trace_events::chat(model.facts(), &question, tries);
                 tries += 1;
                 let asked = model.ask(&question, &mut listen).instrument(span.clone()).await;
-                traced::over(&span, &asked);
+                trace_events::over(&span, &asked);
                 let error = match asked {
                     Ok(reply) => {
                         text.end(&mut |new| hear(Delta::Text(new)));
@@ -138,7 +138,7 @@ impl Provider for RetryingProvider {
                 let change = self.models.after(&error).await;
                 if let Some(change) = &change {
                     let model = &self.models.now().facts().model;
-                    let why = traced::kind(&error);
+                    let why = trace_events::kind(&error);
                     tracing::warn!(target: "g3::model", why, model, "replaced");
                     hear(Delta::Notice(&change.notice));
                 }
@@ -147,7 +147,7 @@ impl Provider for RetryingProvider {
                     let Some(after) = pause.filter(|_| attempt < self.attempts) else {
                         return Err(with_count(error, attempt));
                     };
-                    traced::retry(&error, after, attempt);
+                    trace_events::retry(&error, after, attempt);
                     hear(Delta::Retry { why: error.to_string(), after, attempt });
                     tokio::time::sleep(after).await;
                     attempt += 1;

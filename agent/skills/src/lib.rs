@@ -8,7 +8,7 @@ pub mod embedded;
 pub mod extract;
 pub mod find;
 pub mod parse;
-pub mod shown;
+pub mod prompt_list;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -10,9 +10,9 @@ use clap::{Args, Subcommand};
 use super::GlobalArgs;
 use super::settings::{directory, load};
 use crate::ui;
+use provider::from_config;
 use provider::oauth::sign_in::{self, PORT};
 use provider::oauth::store::TokenStore;
-use provider::open;
 
 /// `g3 login …`.
 #[derive(Debug, Args)]
@@ -48,7 +48,8 @@ pub(crate) async fn run(args: &LoginArgs) -> Result<u8> {
     let common = GlobalArgs { config: args.config.clone(), ..GlobalArgs::default() };
     let loaded = load(&common, &directory(&common)?)?;
     loaded.notices.iter().for_each(|notice| ui::say(notice));
-    let (workspace, uses_it) = open::databricks::workspace(&loaded.config, args.name.as_deref())?;
+    let (workspace, uses_it) =
+        from_config::databricks::workspace(&loaded.config, args.name.as_deref())?;
     if args.remove {
         let removed = TokenStore::of(&workspace.host)?.remove()?;
         ui::say(&match removed {

@@ -26,9 +26,11 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::modes::autonomous::RunTerms;
 use crate::modes::interactive::Opening;
-use crate::modes::{accumulative, acp, attach, autonomous, complete, interactive, once, planning};
+use crate::modes::{
+    accumulative, acp, attachments, autonomous, complete, interactive, planning, single_task,
+};
 use crate::ui;
-use crate::ui::plain::PlainOutput;
+use crate::ui::plain_output::PlainOutput;
 use agent_core::bus::Bus;
 use agent_core::run::SessionSelector;
 use agent_core::run::outcome::tell_failure;
@@ -307,7 +309,7 @@ async fn agent(
             })?;
         }
         let settings = settings(&common, &args, toolset)?;
-        let pictures = args.images.iter().map(|file| attach::picture(&cwd_of_user(), file));
+        let pictures = args.images.iter().map(|file| attachments::picture(&cwd_of_user(), file));
         let pictures = pictures.collect::<Result<Vec<Image>>>()?;
         let trace = trace::begin(&common, &settings.config, way.name())?;
         Ok((settings, trace, (task, pictures), way))
@@ -327,7 +329,7 @@ async fn agent(
             Mode::List => return Ok(0),
             Mode::Once => {
                 let task = task.unwrap_or_default();
-                once::run(&settings, &which, (&task, pictures), bus.clone(), asker).await?
+                single_task::run(&settings, &which, (&task, pictures), bus.clone(), asker).await?
             }
             Mode::Interactive => {
                 let opening = Opening { which, pictures };

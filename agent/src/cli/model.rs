@@ -7,12 +7,12 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
-use base::host::find::PROGRAM;
+use base::model_host::find::PROGRAM;
 use base::process::{Command, Stream, find_program};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use base::host::catalogue::{self, DEFAULT, ENTRIES, InstalledModel};
+use base::model_host::catalogue::{self, DEFAULT, ENTRIES, InstalledModel};
 
 /// What the second task of a model costs, measured with the default one.
 const COSTS: &str = "\

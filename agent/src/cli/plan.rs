@@ -10,7 +10,7 @@ use super::settings::settings;
 use super::{AgentArgs, GlobalArgs, stdin_text, trace};
 use crate::modes::planning::noninteractive::{self, PlanPart};
 use crate::ui;
-use crate::ui::plain::PlainOutput;
+use crate::ui::plain_output::PlainOutput;
 use agent_core::bus::Bus;
 use tools::services::Toolset;
 

@@ -17,7 +17,7 @@ use agent_core::run::AgentSettings;
 use agent_core::run::notes::Notes;
 use provider::ProviderChoice;
 use tools::profile::Profile;
-use tools::scout;
+use tools::research_agent;
 use tools::services::Toolset;
 
 /// The browser.
@@ -60,7 +60,7 @@ pub(crate) fn settings(
     let cwd = directory(common)?;
     let LoadedConfig { mut config, mut notices, .. } = load(common, &cwd)?;
     args.browser.apply(&mut config, args.chat)?;
-    config.gate.rules.extend(scout::scouts_rule());
+    config.gate.rules.extend(research_agent::scouts_rule());
     let named = args.profile.as_deref().or(config.agent.profile.as_deref());
     let profile = named.map_or(Ok(Profile::default()), |name| {
         Profile::parse(name).ok_or_else(|| {

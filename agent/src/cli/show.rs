@@ -11,8 +11,8 @@ use clap::Args;
 
 use crate::ui::ask::TerminalAsker;
 use crate::ui::json::JsonLines;
-use crate::ui::plain::PlainOutput;
-use crate::ui::rich::RichOutput;
+use crate::ui::plain_output::PlainOutput;
+use crate::ui::rich_output::RichOutput;
 use agent_core::bus::{Bus, EventSink};
 use gate::Asker;
 

@@ -12,7 +12,7 @@ use base::id::Id;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::ui::live::LiveArea;
+use crate::ui::live_area::LiveArea;
 use crate::ui::terminal;
 use agent_core::call_line::call_line;
 use agent_core::run::root_of;
@@ -25,7 +25,7 @@ use tools::dispatch;
 use tools::exec::confinement::confining;
 use tools::output::{ToolErrorKind, ToolOutput};
 use tools::profile::Profile;
-use tools::profile::{self, ProfileTool, page};
+use tools::profile::{self, ProfileTool, docs_page};
 use tools::screen_access::ScreenAccess;
 use tools::services::{BrowserOwner, Toolset};
 
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &ToolArgs, toolset: &'static dyn Toolset) -> Result<u8> 
 
 fn list(args: &ListArgs) -> Result<()> {
     if args.markdown {
-        return print(&page::markdown());
+        return print(&docs_page::markdown());
     }
     let faces = profile::faces(args.profile);
     if args.schemas {

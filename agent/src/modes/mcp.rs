@@ -20,12 +20,12 @@ use provider::ToolDefinition;
 use tools::context::ToolContext;
 use tools::dispatch;
 use tools::exec::confinement::confining;
-use tools::offer;
-use tools::offer::ToolSwitches;
 use tools::output::ToolOutput;
 use tools::profile::Profile;
 use tools::services::BrowserOwner;
-use tools::traced;
+use tools::tool_switches;
+use tools::tool_switches::ToolSwitches;
+use tools::trace_events;
 
 /// The tools of a profile at a workplace, for somebody else's model.
 struct McpHandler {
@@ -68,7 +68,7 @@ impl ServerHandler for McpHandler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<ListToolsResult, ErrorData> {
-        let specs = offer::offered(self.profile, ToolSwitches::default());
+        let specs = tool_switches::offered(self.profile, ToolSwitches::default());
         Ok(ListToolsResult::with_all_items(specs.into_iter().map(listed).collect()))
     }
 
@@ -81,11 +81,11 @@ impl ServerHandler for McpHandler {
         let place = ToolContext { cancel: context.ct.clone(), ..self.place.clone() };
         let touched = dispatch::touches(self.profile, &request.name, &args, &place);
         let _turn = self.order.turn(touched).await;
-        let specs = offer::offered(self.profile, ToolSwitches::default());
+        let specs = tool_switches::offered(self.profile, ToolSwitches::default());
         let offered = specs.iter().any(|spec| spec.name == request.name);
         let id = context.id.to_string();
         let run = dispatch::run(self.profile, &request.name, &args, &place);
-        Ok(answered(traced::call((&request.name, offered), &id, run).await).into())
+        Ok(answered(trace_events::call((&request.name, offered), &id, run).await).into())
     }
 }
 

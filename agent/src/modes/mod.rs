@@ -2,11 +2,11 @@
 
 pub mod accumulative;
 pub mod acp;
-pub mod attach;
+pub mod attachments;
 pub mod autonomous;
 pub mod complete;
 pub mod interactive;
 pub mod interrupt;
 pub mod mcp;
-pub mod once;
 pub mod planning;
+pub mod single_task;

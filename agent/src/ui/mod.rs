@@ -2,14 +2,14 @@
 
 pub mod ask;
 pub mod clipboard;
+pub mod coach_rounds;
 pub mod diff;
 pub mod json;
-pub mod live;
+pub mod live_area;
 pub mod markdown;
-pub mod plain;
-pub mod recap;
-pub mod rich;
-pub mod rounds;
+pub mod plain_output;
+pub mod rich_output;
+pub mod session_recap;
 pub mod table;
 pub mod terminal;
 pub mod wrap;

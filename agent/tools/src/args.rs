@@ -4,7 +4,7 @@ use serde_json::{Map, Number, Value};
 
 use super::kind::ToolKind;
 use super::output::{ToolErrorKind, ToolOutput};
-use super::profile::named::{self, NamedTool};
+use super::profile::lookup::{self, NamedTool};
 use super::profile::{self, Profile, ProfileTool};
 
 /// Arguments under the engine's names, with what was passed over.
@@ -205,7 +205,7 @@ fn expected(face: &ProfileTool) -> String {
 /// The result of a call whose arguments were not a JSON object: it says so and shows what the tool
 /// expects. `sent` is the text as the model wrote it.
 pub fn malformed(profile: Profile, name: &str, sent: &str) -> ToolOutput {
-    let face = match named::find(profile, name, &Value::Null) {
+    let face = match lookup::find(profile, name, &Value::Null) {
         NamedTool::One(face) => face,
         found @ (NamedTool::Several(_) | NamedTool::None(_)) => {
             return not_found(profile, name, &found);

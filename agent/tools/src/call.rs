@@ -14,7 +14,7 @@ use super::fs::editor_buffers::EditorBuffers;
 use super::fs::open::FileContent;
 use super::kind::{Effect, ToolKind};
 use super::output::{ToolError, ToolErrorKind, ToolOutput};
-use super::profile::named::{self, NamedTool};
+use super::profile::lookup::{self, NamedTool};
 use super::profile::{Profile, ProfileTool};
 use super::text_diff::unified;
 use super::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
@@ -51,7 +51,7 @@ pub fn prepare<'a>(
     given: &Value,
     at: &'a ToolContext,
 ) -> Result<Invocation<'a>, Box<ToolOutput>> {
-    let face = match named::find(profile, name, given) {
+    let face = match lookup::find(profile, name, given) {
         NamedTool::One(face) => face,
         found @ (NamedTool::Several(_) | NamedTool::None(_)) => {
             return Err(Box::new(args::not_found(profile, name, &found)));

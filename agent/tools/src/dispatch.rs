@@ -12,11 +12,11 @@ use super::call::{self, Invocation};
 use super::context::ToolContext;
 use super::kind::{Effect, ToolKind};
 use super::output::{ToolError, ToolErrorKind, ToolOutput};
-use super::profile::named::{self, NamedTool};
+use super::profile::lookup::{self, NamedTool};
 use super::profile::{OutputStyle, Profile};
 use super::registry::Registry;
 use super::tool::ToolSpec;
-use super::{history, result_limit, skill_rule};
+use super::{history, result_limit, skill_permissions};
 use gate::{Access, AccessDenied, AccessRequest, Permit, Preview};
 
 /// Runs one call. Never fails otherwise than by a [`ToolOutput`] that says so.
@@ -43,7 +43,7 @@ pub async fn run(profile: Profile, name: &str, args: &Value, at: &ToolContext) -
 
 /// Asks the active skills and the gate; the error is what the model reads.
 async fn admitted(call: &mut Invocation<'_>) -> Result<(), ToolOutput> {
-    if let Some(why) = skill_rule::refusal(call) {
+    if let Some(why) = skill_permissions::refusal(call) {
         return Err(ToolOutput::failed(ToolErrorKind::Denied, why));
     }
     // A gate that breaks down lets nothing through.
@@ -200,7 +200,7 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {
 
 /// The kind of the tool that a call means; `None` where no tool is meant.
 pub fn kind(profile: Profile, name: &str, args: &Value) -> Option<ToolKind> {
-    match named::find(profile, name, args) {
+    match lookup::find(profile, name, args) {
         NamedTool::One(face) => Some(face.engine),
         NamedTool::Several(_) | NamedTool::None(_) => None,
     }

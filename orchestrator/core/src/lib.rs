@@ -3,19 +3,19 @@
 
 pub mod check;
 pub mod coach_json;
+pub mod commit_message;
 pub mod console;
-pub mod create;
+pub mod create_session;
 pub mod exec;
 pub mod interrupt;
 pub mod landing;
 pub mod launch;
-pub mod message;
 pub mod path_dependencies;
 pub mod project;
 pub mod redact;
 pub mod sandbox;
 pub mod schedule;
 pub mod session;
-pub mod supervise;
+pub mod session_view;
 pub mod supervisor;
-pub mod view;
+pub mod supervisor_process;

@@ -22,7 +22,7 @@ use crate::session::journal::{JournalEntry, SessionOutcome};
 use crate::session::state::SessionState;
 use crate::session::store::SessionStore;
 use crate::session::summary::{Phase, SessionFacts};
-use crate::view::SessionView;
+use crate::session_view::SessionView;
 use studio_git::repo::Repository;
 use studio_git::snapshot::SnapshotLimits;
 

@@ -9,7 +9,7 @@ use crate::session::disposition::Dispositions;
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::session::summary::{Disposition, Phase};
-use crate::supervise::spawn;
+use crate::supervisor::spawn;
 use studio_git::repo::Repository;
 use studio_git::worktree;
 

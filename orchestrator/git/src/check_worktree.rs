@@ -16,7 +16,7 @@ use crate::names::{self, BranchName, BranchTemplate, WorktreeTemplate};
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{self, Originals, SessionRepo};
-use crate::{gc, include, worktree};
+use crate::{gc, worktree, worktreeinclude};
 
 /// How many may be in use at the same time.
 const MOST: u32 = 64;
@@ -111,8 +111,8 @@ pub fn prepare(
             .or_fail(|| format!("cannot keep {} for the checks", path.display()))?;
     }
     let included = match &repository.main_checkout {
-        Some(checkout) => include::copy(checkout, &place.worktree)?,
-        None => include::IncludedFiles::default(),
+        Some(checkout) => worktreeinclude::copy(checkout, &place.worktree)?,
+        None => worktreeinclude::IncludedFiles::default(),
     };
     Ok(CheckWorktree {
         place,

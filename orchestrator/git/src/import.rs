@@ -11,7 +11,7 @@ use crate::refs::{self, RefChange, SwapResult};
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{Originals, SessionRepo};
-use crate::{keepalive_refs, repair, session_repo, worktree};
+use crate::{keepalive_refs, moved_repository, session_repo, worktree};
 
 /// What came home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,8 +108,8 @@ pub fn check_pointer(place: &SessionRepo) -> Result<bool> {
     let path = place.worktree.join(".git");
     let found = worktree.read(".git", 4096).unwrap_or(None);
     if found.as_deref() == Some(originals.pointer.as_slice()) {
-        repair::refuse_another(place)?;
-        if repair::target_of(place, &originals.pointer).is_none() {
+        moved_repository::refuse_another(place)?;
+        if moved_repository::target_of(place, &originals.pointer).is_none() {
             return Err(Failure::refused(format!(
                 "{} points to a missing directory",
                 path.display()

@@ -11,7 +11,7 @@ use base::git::Git;
 use base::id::Id;
 use base::process::{Command, Running, Stream};
 
-use crate::confined;
+use crate::confined_thread;
 use crate::repo::Repository;
 use crate::session_repo::{Originals, config};
 
@@ -188,12 +188,12 @@ fn pack(repository: &Repository, from: &[PathBuf]) -> Result<Packer> {
         .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&seen))
         .stdin(Stream::Piped)
         .stderr(Stream::File(error_copy));
-    let mut read = confined::object_directories(&repository.common_dir);
+    let mut read = confined_thread::object_directories(&repository.common_dir);
     read.extend_from_slice(from);
     read.push(desk.path().to_owned());
-    let rules = confined::rules(read, Vec::new());
+    let rules = confined_thread::rules(read, Vec::new());
     let start = move || packer.spawn().or_fail(|| "cannot start git");
-    let packing = confined::run(rules, LONGEST, "cannot pack the session's objects", start)?;
+    let packing = confined_thread::run(rules, LONGEST, "cannot pack the session's objects", start)?;
     Ok(Packer { packing, errors, _desk: desk })
 }
 

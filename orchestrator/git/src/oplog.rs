@@ -10,9 +10,9 @@ use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
 use crate::checkout::Checkout;
+use crate::moved_repository;
 use crate::names::BranchName;
 use crate::refs::RefChange;
-use crate::repair;
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 
@@ -269,7 +269,7 @@ impl OperationLog {
         let mut entries = LogEntries::read(repository)?;
         for line in &mut entries.lines {
             if let LogLine::Intent(intent) = line {
-                repair::intent_now(&repository.common_dir, intent);
+                moved_repository::intent_now(&repository.common_dir, intent);
             }
         }
         Ok(OperationLog { journal, entries, _lock: lock })

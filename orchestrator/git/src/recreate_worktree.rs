@@ -13,7 +13,7 @@ use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{Originals, SessionRepo};
 use crate::snapshot::LastSeen;
-use crate::{include, repair, snapshot, worktree};
+use crate::{moved_repository, snapshot, worktree, worktreeinclude};
 
 /// What the name of a half-made worktree begins with; the session's id follows.
 const DESK: &str = ".new-";
@@ -53,8 +53,8 @@ pub fn if_gone(repository: &Repository, place: &SessionRepo) -> Result<Recreated
         return Ok(Recreated::No);
     }
     if place.worktree.symlink_metadata().is_ok() {
-        repair::refuse_another(place)?;
-        repair::repair(repository, place)?;
+        moved_repository::refuse_another(place)?;
+        moved_repository::repair(repository, place)?;
         return Ok(Recreated::No);
     }
     let home = import::import(repository, place)?;
@@ -73,7 +73,9 @@ pub fn if_gone(repository: &Repository, place: &SessionRepo) -> Result<Recreated
     std::fs::create_dir(&desk).or_fail(cannot)?;
     let filled =
         fill(place, &desk, &work, &staged).and_then(|()| match &repository.main_checkout {
-            Some(checkout) => include::ignore(place, &include::copy(checkout, &desk)?.copied),
+            Some(checkout) => {
+                worktreeinclude::ignore(place, &worktreeinclude::copy(checkout, &desk)?.copied)
+            }
             None => Ok(()),
         });
     if let Err(failure) = filled {
@@ -84,7 +86,7 @@ pub fn if_gone(repository: &Repository, place: &SessionRepo) -> Result<Recreated
     std::fs::rename(&desk, &place.worktree).or_fail(cannot)?;
     base::files::sync_dir(parent).or_fail(cannot)?;
     step("remake.renamed");
-    repair::repair(repository, place)?;
+    moved_repository::repair(repository, place)?;
     Ok(Recreated::Yes { note })
 }
 

@@ -10,13 +10,13 @@ use base::git::Git;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
+use crate::check_leftovers::Leftover;
 use crate::import::ImportedWork;
-use crate::leftovers::Leftover;
 use crate::object_quarantine::{self, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
-use crate::{confined, index, leftovers, stage};
+use crate::{check_leftovers, confined_thread, index, stage};
 
 /// How long a look at a worktree may take.
 const LONGEST: Duration = Duration::from_secs(1800);
@@ -111,7 +111,7 @@ pub fn take(
         };
         return Ok(Snapshot { work, number: Some(number), ..clean(Vec::new(), Vec::new()) });
     }
-    let leftovers = leftovers::of(&repo, &place.id)?;
+    let leftovers = check_leftovers::of(&repo, &place.id)?;
     let WorktreeContent { scratch, tree, staged, left_out, by_checks } =
         look(repository, place, home, limits, &leftovers)?;
     let head = repo.find_commit(refs::oid(&home.head)?).or_fail(cannot)?;
@@ -155,16 +155,16 @@ pub fn look(
     let scratch = Quarantine::for_session(repository, &place.git_dir)?;
     scratch.share_attributes(&repository.open()?)?;
     index::copy(&scratch, &place.git_dir)?;
-    let mut read = confined::object_directories(&repository.common_dir);
+    let mut read = confined_thread::object_directories(&repository.common_dir);
     read.extend([place.git_dir.join("objects"), place.worktree.clone()]);
-    let rules = confined::rules(read, vec![scratch.path().to_owned()]);
+    let rules = confined_thread::rules(read, vec![scratch.path().to_owned()]);
     let head = refs::oid(&home.head)?;
     let objects = object_quarantine::alternates(&[
         repository.common_dir.join("objects"),
         place.git_dir.join("objects"),
     ]);
     let (place, limits, leftovers) = (place.clone(), limits.clone(), leftovers.clone());
-    confined::run(rules, LONGEST, cannot(), move || {
+    confined_thread::run(rules, LONGEST, cannot(), move || {
         seen(scratch, &objects, head, &place, &limits, &leftovers)
     })
 }
@@ -185,11 +185,11 @@ fn seen(
     let mut index = index::open(scratch.path(), &head)?;
     let staged = index::staged_tree(repo, &mut index)?;
     repo.set_index(&mut index).or_fail(cannot)?;
-    let unstaged = leftovers::unstaged(&index, &leftovers.changes);
+    let unstaged = check_leftovers::unstaged(&index, &leftovers.changes);
     let door = Git::at(scratch.path()).without_user_config().with_objects(objects);
     let door = door.with_work_tree(&place.worktree);
     let mut left_out = stage::add_changes(&door, &mut index, &place.worktree, limits)?;
-    let mut by_checks = leftovers::take_out(&mut index, &unstaged)?;
+    let mut by_checks = check_leftovers::take_out(&mut index, &unstaged)?;
     let beside = left_out.extract_if(.., |left| leftovers.holds(place, left));
     by_checks.extend(beside.map(|left| left.path));
     let tree = index.write_tree_to(repo).or_fail(cannot)?;

@@ -13,7 +13,7 @@ use crate::oplog::{
 };
 use crate::refs::{self, RefChange, SwapResult};
 use crate::repo::Repository;
-use crate::{checkout_conflicts, checkout_update, receipt, relocate, repair};
+use crate::{checkout_conflicts, checkout_update, move_worktree, moved_repository, receipt};
 
 /// How an operation went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -287,13 +287,13 @@ fn follow(repository: &Repository, intent: &Intent) -> Result<()> {
         }
         for place in &intent.sessions {
             // Pruned meanwhile, or of before a move of the repository.
-            repair::repair(repository, place)?;
+            moved_repository::repair(repository, place)?;
         }
         mark(intent, "registered");
     }
     if intent.kind == OperationKind::Relocate {
         for place in &intent.sessions {
-            relocate::settle(repository, place)?;
+            move_worktree::settle(repository, place)?;
             mark(intent, "settled");
         }
     }

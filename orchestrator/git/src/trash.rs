@@ -11,7 +11,7 @@ use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::transaction::{self, TransactionResult};
-use crate::{checkout, names, repair, worktree};
+use crate::{checkout, moved_repository, names, worktree};
 
 /// What it takes to drop a session.
 pub(crate) struct DropPlan {
@@ -131,7 +131,7 @@ pub(crate) fn dropping(
     place: &SessionRepo,
     operation: &str,
 ) -> Result<DropPlan> {
-    repair::refuse_another(place)?;
+    moved_repository::refuse_another(place)?;
     let repo = repository.open()?;
     let branch = place.branch.full();
     let tip = refs::read(&repo, &branch)?;

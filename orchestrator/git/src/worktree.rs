@@ -19,7 +19,7 @@ use crate::refs::{self, RefChange};
 use crate::repo::{Base, Repository};
 use crate::safe_open::read_file;
 use crate::session_repo::{self, Originals, SessionRepo};
-use crate::{include, keepalive_refs};
+use crate::{keepalive_refs, worktreeinclude};
 
 /// The largest `.git` file that is read: one line with a path.
 const POINTER_BYTES: u64 = 8192;
@@ -262,10 +262,10 @@ fn equip(
     check_out(place, "HEAD")?;
     step("create.files");
     let included = match &repository.main_checkout {
-        Some(checkout) => include::copy(checkout, &place.worktree)?.copied,
+        Some(checkout) => worktreeinclude::copy(checkout, &place.worktree)?.copied,
         None => Vec::new(),
     };
-    include::ignore(place, &included)?;
+    worktreeinclude::ignore(place, &included)?;
     base::files::replace(&finished_mark(place), b"").or_fail(cannot_make)?;
     step("create.finished");
     Ok(included)

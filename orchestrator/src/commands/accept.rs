@@ -11,7 +11,7 @@ use crate::report;
 use studio_core::interrupt::Interrupt;
 use studio_core::landing::{self, Landed, LandingOptions, Rejection};
 use studio_core::session::state::SessionState;
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
 use studio_git::compat;
 use studio_git::merge::MergeStrategy;
 use studio_git::transaction;

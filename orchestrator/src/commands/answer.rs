@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use studio_core::session::state::SessionState;
-use studio_core::supervise::control::{self, ControlRequest};
+use studio_core::supervisor::control::{self, ControlRequest};
 
 /// The command line of `answer`.
 #[derive(Clone, Debug, clap::Args)]

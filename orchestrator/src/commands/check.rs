@@ -17,7 +17,7 @@ use studio_core::session::collect;
 use studio_core::session::journal::{CheckResult, JournalEntry, SessionOutcome, WorkSummary};
 use studio_core::session::state::SessionState;
 use studio_core::session::summary::Phase;
-use studio_core::view::{SessionView, checks_json};
+use studio_core::session_view::{SessionView, checks_json};
 
 /// The command line of `check`.
 #[derive(Clone, Debug, clap::Args)]

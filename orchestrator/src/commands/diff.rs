@@ -13,8 +13,8 @@ use crate::report::patch::{self, PatchKind};
 use crate::report::{self, table};
 use studio_core::interrupt::Interrupt;
 use studio_core::session::collect::{self, SessionChanges};
-use studio_core::session::shown;
-use studio_core::view::SessionView;
+use studio_core::session::last_shown;
+use studio_core::session_view::SessionView;
 use studio_git::landing_history;
 use studio_git::patch::{Comparison, PatchForm, from_top};
 use studio_git::snapshot::SnapshotLimits;
@@ -93,7 +93,11 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let code = print(&changes.comparison, args, &paths)?;
     let FormArgs { stat, name_only, word_diff: _ } = args.form;
     if io::stdout().is_terminal() && paths.is_empty() && !stat && !name_only {
-        shown::record(&context.repository, &view.record.id, &tree(&context, &changes.comparison))?;
+        last_shown::record(
+            &context.repository,
+            &view.record.id,
+            &tree(&context, &changes.comparison),
+        )?;
     }
     Ok(code)
 }

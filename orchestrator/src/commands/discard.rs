@@ -9,7 +9,7 @@ use crate::commands::{confirm, stop};
 use crate::report;
 use studio_core::session::collect;
 use studio_core::session::state::SessionState;
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
 use studio_git::{snapshot, transaction, trash};
 
 /// The command line of `discard`.

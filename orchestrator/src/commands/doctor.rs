@@ -7,11 +7,13 @@ use serde_json::json;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use studio_core::session::state::SessionState;
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
+use studio_git::move_worktree::Relocation;
 use studio_git::names::WorktreeTemplate;
 use studio_git::oplog::{LogEntries, OperationLog};
-use studio_git::relocate::Relocation;
-use studio_git::{import, merge, recreate_worktree, refs, relocate, repair, transaction, worktree};
+use studio_git::{
+    import, merge, move_worktree, moved_repository, recreate_worktree, refs, transaction, worktree,
+};
 
 /// What was found.
 #[derive(Default)]
@@ -105,7 +107,7 @@ fn session(context: &CommandContext, view: &SessionView, found: &mut Findings) -
         ));
     }
     if worktree::is_finished(place) {
-        found.mended.extend(repair::repair(&context.repository, place)?);
+        found.mended.extend(moved_repository::repair(&context.repository, place)?);
         if let Err(failure) = import::check_pointer(place) {
             found.open.push(failure.in_full());
         }
@@ -177,7 +179,7 @@ fn inside_the_checkout(
     if wanted.is_empty() {
         return Ok(());
     }
-    relocate::relocate(repository, &wanted, &context.clock.stamp())?;
+    move_worktree::relocate(repository, &wanted, &context.clock.stamp())?;
     for Relocation { place, to } in &wanted {
         found.mended.push(format!("moved the worktree of `{}` to {}", place.id, to.display()));
     }

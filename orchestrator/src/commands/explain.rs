@@ -8,7 +8,7 @@ use crate::report;
 use crate::report::coach;
 use studio_core::session::journal::SessionOutcome;
 use studio_core::session::summary::{Disposition, Phase};
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
 use studio_git::worktree;
 
 /// The command line of `explain`.

@@ -14,7 +14,7 @@ use crate::report::list::ListLayout;
 use crate::report::table;
 use studio_core::session::collect::{self, BranchStanding};
 use studio_core::session::state::SessionState;
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
 use studio_git::import;
 
 /// How many sessions at most are compared with their branch in one call; what was found is

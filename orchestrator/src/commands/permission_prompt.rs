@@ -11,8 +11,8 @@ use tokio::net::unix::pipe::Receiver;
 
 use crate::commands::context::CommandContext;
 use crate::report::progress::SessionProgress;
-use studio_core::supervise::control::{self, ControlRequest};
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
+use studio_core::supervisor::control::{self, ControlRequest};
 
 /// The terminal, and the request that is shown there.
 pub(crate) struct PermissionPrompt {

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, FailureKind, Result};
-use planner::coverage::{CoverageRow, Progress, coverage};
 use planner::document;
 use planner::requirement::{self, AmbiguousRequirements, Requirement};
+use planner::requirement_coverage::{CoverageRow, Progress, coverage};
 use planner::task::Task;
 
 use crate::commands::context::{CommandContext, CommonArgs};

@@ -11,7 +11,7 @@ use crate::report;
 use studio_core::session::journal::JournalEntry;
 use studio_core::session::record::RunLimits;
 use studio_core::session::state::SessionState;
-use studio_core::supervise::step::{ReachedLimit, used_up};
+use studio_core::supervisor::step::{ReachedLimit, used_up};
 use studio_git::transaction;
 
 /// The command line of `resume`.

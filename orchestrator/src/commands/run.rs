@@ -13,14 +13,14 @@ use crate::commands::watch::{self, WatchFrom, WatchOutcome};
 use crate::commands::{list, preflight, requirements, tasks};
 use crate::report;
 use crate::report::table;
-use studio_core::create::{create, draft};
+use studio_core::create_session::{create, draft};
 use studio_core::launch::requirements::AgentOptions;
 use studio_core::launch::{command, requirements as agent_requirements};
 use studio_core::session::record::RunLimits;
 use studio_core::session::record::RunMode;
 use studio_core::session::spec::SessionSpec;
 use studio_core::session::state::SessionState;
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
 use studio_git::names::WorktreeTemplate;
 use studio_git::{self, worktree};
 
@@ -163,7 +163,7 @@ fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<Str
         let base = context.repository.base(wanted)?;
         let is_head = wanted.is_none_or(|wanted| wanted == "HEAD");
         for text in
-            studio_git::omissions::of(&context.repository, &template, &base.commit, is_head)?
+            studio_git::start_notices::of(&context.repository, &template, &base.commit, is_head)?
         {
             if !said.contains(&text) {
                 said.push(text);

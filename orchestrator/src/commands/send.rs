@@ -10,7 +10,7 @@ use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::resume;
 use crate::report;
 use studio_core::project::pause;
-use studio_core::supervise::control::{self, ControlRequest};
+use studio_core::supervisor::control::{self, ControlRequest};
 
 /// How long a supervisor may take until it listens, or until it is gone.
 const PATIENCE: Duration = Duration::from_secs(10);

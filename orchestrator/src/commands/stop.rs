@@ -12,8 +12,8 @@ use crate::report::table;
 use studio_core::project::pause;
 use studio_core::session::journal::{JournalEntry, SessionOutcome};
 use studio_core::session::state::SessionState;
-use studio_core::supervise::control::{self, ControlRequest};
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
+use studio_core::supervisor::control::{self, ControlRequest};
 
 /// How long a run may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -14,12 +14,12 @@ use crate::commands::context::CommandContext;
 use crate::commands::permission_prompt::PermissionPrompt;
 use crate::commands::stop;
 use crate::report;
+use crate::report::coach_rounds;
 use crate::report::progress::SessionProgress;
-use crate::report::rounds;
 use studio_core::session::journal::{JournalEntry, JournalLine, JournalTail};
 use studio_core::session::state::{SessionState, state, why};
 use studio_core::session::summary::{Disposition, JournalSummary, SessionFacts};
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
 use studio_git::transaction;
 
 /// How often the scheduler is called.
@@ -320,7 +320,7 @@ fn words(line: &JournalLine) -> Option<String> {
     match serde_json::from_value::<Event>(event.clone()).ok()?.what {
         EventKind::Text { text } => Some(text),
         EventKind::ToolStart { name, args, .. } => Some(format!("{name} {args}")),
-        EventKind::Plan { plan } => rounds::part(&plan),
+        EventKind::Plan { plan } => coach_rounds::part(&plan),
         EventKind::Start { .. }
         | EventKind::Turn { .. }
         | EventKind::Reasoning { .. }

@@ -3,7 +3,7 @@
 use base::event::{Event, EventKind};
 use base::text::count;
 
-use crate::report::rounds;
+use crate::report::coach_rounds;
 use crate::report::table::first_lines;
 use studio_core::session::journal::{CheckResult, JournalEntry, JournalLine, SessionOutcome};
 use studio_core::session::record::RunLimits;
@@ -32,8 +32,8 @@ impl JournalReader {
     fn event(&mut self, event: &serde_json::Value) -> Option<String> {
         let what = serde_json::from_value::<Event>(event.clone()).ok()?.what;
         if let EventKind::Plan { plan } = &what {
-            self.speaker = rounds::speaker(plan).or(self.speaker);
-            return rounds::part(plan);
+            self.speaker = coach_rounds::speaker(plan).or(self.speaker);
+            return coach_rounds::part(plan);
         }
         let said = of_event(what)?;
         Some(self.speaker.map_or_else(|| said.clone(), |speaker| format!("{speaker}: {said}")))

@@ -11,7 +11,7 @@ use crate::report::table::{age, agent, changes};
 use studio_core::session::id::shortest_prefix;
 use studio_core::session::state::SessionState;
 use studio_core::session::summary::Unchecked;
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
 
 /// Columns between two cells.
 const GAP: usize = 2;

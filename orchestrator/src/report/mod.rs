@@ -1,6 +1,7 @@
 //! What people and scripts read: data to stdout, talk to stderr.
 
 pub mod coach;
+pub mod coach_rounds;
 pub mod journal;
 pub mod list;
 pub mod markdown;
@@ -8,7 +9,6 @@ pub mod pager;
 pub mod patch;
 pub mod progress;
 pub mod requirements;
-pub mod rounds;
 pub mod table;
 pub mod trace;
 pub mod verify;

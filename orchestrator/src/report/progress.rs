@@ -9,7 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::report::{say, table};
 use studio_core::session::state::SessionState;
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
 
 /// One step of a command that takes its time, shown while it lasts: on a terminal with the time
 /// that has passed, elsewhere as a sentence.

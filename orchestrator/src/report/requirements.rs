@@ -1,8 +1,8 @@
 //! One requirement and all that served it: commits, checks, what the coach said, what it took.
 
 use base::event::Usage;
-use planner::coverage::{CoverageRow, Gap};
 use planner::requirement::Requirement;
+use planner::requirement_coverage::{CoverageRow, Gap};
 use planner::verdict::{Disagreement, RequirementVerdict};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::report::coach;
 use studio_core::session::record::SessionRecord;
 use studio_core::session::state::SessionState;
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
 
 /// Rows under a header, without lines between them, as wide as the terminal.
 pub(crate) fn plain<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use base::host::find::{self, HostQuery};
+use base::model_host::find::{self, HostQuery};
 
 fn main() {
     let mut args = std::env::args().skip(1);

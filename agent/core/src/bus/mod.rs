@@ -1,6 +1,6 @@
 //! Events on their way: whatever happens in a session is told once and reaches every sink.
 
-mod traced;
+mod trace_events;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,7 +35,7 @@ impl Bus {
 
     /// Something happened.
     pub fn emit(&self, what: EventKind) {
-        traced::event(&what);
+        trace_events::event(&what);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.seq += 1;
         let event = Event { seq: inner.seq, time: self.clock.stamp(), what };

@@ -2,7 +2,7 @@
 //! It is made once for a session and never changes in it, so that providers' caches hit.
 
 pub mod project;
-pub mod small;
+pub mod small_model;
 
 use std::path::Path;
 
@@ -99,10 +99,10 @@ pub(crate) fn system(facts: &ProviderFacts, place: &PromptContext<'_>) -> String
     let role = match place.identity {
         Identity::Whole(text) => return [text.as_str(), &workplace(place)].join("\n\n"),
         Identity::G3 if facts.small && place.tools => {
-            return with_skills(small::system(place.cwd, None));
+            return with_skills(small_model::system(place.cwd, None));
         }
         Identity::Persona(text) if facts.small && place.tools => {
-            return with_skills(small::system(place.cwd, Some(text)));
+            return with_skills(small_model::system(place.cwd, Some(text)));
         }
         Identity::G3 => format!("{own}{gap}{how}"),
         Identity::Persona(text) => format!("{}\n\n{how}", text.trim()),
@@ -125,7 +125,7 @@ pub(crate) fn first(facts: &ProviderFacts, place: &PromptContext<'_>, message: M
     }
     // A sixth of the context, at three bytes a token.
     let room = usize::try_from(facts.context / 6 * 3).unwrap_or(usize::MAX).min(MOST_SHOWN);
-    Message::text(message.role, small::relevant::with_files(text, place.cwd, room))
+    Message::text(message.role, small_model::relevant::with_files(text, place.cwd, room))
 }
 
 /// A text of the user with its variables filled in: `{{today}}` is the day, as

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use base::failure::Result;
 use tokio_util::sync::CancellationToken;
 
-use super::act::AgentAction;
+use super::actions::AgentAction;
 use super::model::BoundModel;
 use super::{AgentSession, AgentSettings};
 use crate::limits::UsageMeter;

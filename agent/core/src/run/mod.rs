@@ -1,6 +1,6 @@
 //! Puts the parts together: the only place where concrete parts of more than one seam meet.
 
-mod act;
+mod actions;
 pub mod escalation;
 pub mod model;
 pub mod notes;
@@ -11,7 +11,7 @@ pub mod setup;
 pub mod shutdown;
 pub mod subagent;
 pub mod toolbox;
-mod traced;
+mod trace_events;
 mod write_scope_guard;
 
 use std::path::{Path, PathBuf};
@@ -29,13 +29,13 @@ use crate::context::{self, Conversation, ConversationEntry};
 use crate::hooks::Hooks;
 use crate::limits::{UsageLimits, UsageMeter};
 use crate::persona::PersonaDirs;
-use crate::prompt::small::guide::TurnGuide;
+use crate::prompt::small_model::guide::TurnGuide;
 use crate::prompt::{self, PromptContext};
 use crate::role::AgentRole;
 use crate::session::journal::SessionJournal;
 use crate::session::{Session, errors};
 use crate::turn::{TurnEnd, TurnError};
-use act::AgentAction;
+use actions::AgentAction;
 use escalation::Escalation;
 use gate::Asker;
 use mcp_client::McpHub;
@@ -317,9 +317,9 @@ impl AgentSession {
 
     /// As [`AgentSession::turn`], within a run that has more parts and tells its end by itself.
     pub async fn part(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
-        let (span, before) = (traced::turn(self), (self.talk.turns(), self.talk.usage()));
+        let (span, before) = (trace_events::turn(self), (self.talk.turns(), self.talk.usage()));
         let ended = self.untraced(message, cancel).instrument(span.clone()).await;
-        traced::over(&span, self, &ended, before);
+        trace_events::over(&span, self, &ended, before);
         ended
     }
 
@@ -364,7 +364,7 @@ impl AgentSession {
             },
             Ok(TurnEnd::Cancelled) => RunOutcome::new(RunStatus::Cancelled, None),
             Ok(TurnEnd::Limit(limit)) => {
-                traced::limit(limit);
+                trace_events::limit(limit);
                 let failure = Failure::refused(format!("stopped: {limit}"));
                 let resume = vec![format!("g3 --resume {}    resumes it", self.session.id)];
                 RunOutcome { status: RunStatus::Limit, failure: Some(failure), resume }

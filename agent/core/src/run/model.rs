@@ -8,9 +8,9 @@ use crate::turn;
 use provider::message::Message;
 use provider::{Provider, ProviderFacts, ToolDefinition};
 use skills::SkillSet;
-use tools::offer;
 use tools::profile::Profile;
 use tools::profile::{self, ProfileTool};
+use tools::tool_switches;
 
 /// A model with its prompt and its tools; they stay the same as long as it answers.
 pub(crate) struct BoundModel {
@@ -38,7 +38,7 @@ impl BoundModel {
         let mut offered = Vec::new();
         let (switches, skills) = setup::switches(settings, facts, shelf);
         if settings.tools {
-            offered = offer::offered(settings.profile, switches);
+            offered = tool_switches::offered(settings.profile, switches);
             offered.retain(|spec| setup::works_here(settings.profile, &spec.name));
             let escalation =
                 escalation::reference(settings, facts).and(profile::switched(escalation::SWITCH));

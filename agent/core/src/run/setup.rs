@@ -14,16 +14,16 @@ use gate::Gate;
 use memory::Memory;
 use provider::ProviderFacts;
 use provider::message::Message;
-use skills::{self, SkillSet, shown};
+use skills::{self, SkillSet, prompt_list};
 use tools::context::{Services, ToolContext};
 use tools::dispatch;
 use tools::kind::ToolKind;
-use tools::offer::{BROWSER, MEMORY, PLANNED, SCREEN, SKILLS, ToolSwitches};
 use tools::profile::Profile;
 use tools::profile::{self, ProfileTool};
 use tools::result_limit;
 use tools::screen_access::{self, ScreenAccess};
 use tools::services::BrowserOwner;
+use tools::tool_switches::{BROWSER, MEMORY, PLANNED, SCREEN, SKILLS, ToolSwitches};
 
 /// Where and for whom the tools of a session work.
 pub(crate) fn workplace(
@@ -61,7 +61,7 @@ pub(crate) fn switches(
     let loads = |face: &&ProfileTool| face.engine == ToolKind::SKILL;
     let wanted = (!facts.small || settings.config.skills.small_models)
         && profile::faces(settings.profile).iter().any(loads);
-    let list = shown::prompt(shelf).filter(|_| wanted);
+    let list = prompt_list::prompt(shelf).filter(|_| wanted);
     let (config, small) = (&settings.config, facts.small);
     let configured = [
         list.is_some().then_some(SKILLS),

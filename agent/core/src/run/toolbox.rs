@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::escalation::Escalation;
 use crate::current_call;
-use crate::prompt::small::guide::TurnGuide;
+use crate::prompt::small_model::guide::TurnGuide;
 use crate::turn::OnEvent;
 use crate::turn::tool_calls::{ToolJob, Toolbox};
 use provider::ToolDefinition;

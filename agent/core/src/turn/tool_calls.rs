@@ -17,7 +17,7 @@ use crate::limits::{Limit, LoopDetector, LoopVerdict};
 use provider::ToolDefinition;
 use provider::message::{ContentPart, Reply, StopReason, ToolCall, ToolResult};
 use tools::output::{ToolErrorKind, ToolOutput};
-use tools::traced;
+use tools::trace_events;
 
 /// What the model may do, as the loop sees it.
 pub(crate) trait Toolbox: Send + Sync {
@@ -109,7 +109,7 @@ pub(crate) async fn run_tool_calls(
                 }
                 let since = Instant::now();
                 let offered = agent.toolbox.offered().iter().any(|spec| spec.name == call.name);
-                let outcome = traced::call((&call.name, offered), &call.id, async {
+                let outcome = trace_events::call((&call.name, offered), &call.id, async {
                     match refused {
                         Some(outcome) => outcome,
                         None => run_one(agent, call).await,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::desktop::{ControlAction, ControlResult, ControlVerb};
+use base::desktop_protocol::{ControlAction, ControlResult, ControlVerb};
 use base::failure::{Failure, Result};
 
 use super::bus::A11yBus;

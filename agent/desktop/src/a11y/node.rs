@@ -1,6 +1,6 @@
 //! One control: its role, its states, and what it says of itself when asked.
 
-use base::desktop::{Area, Control};
+use base::desktop_protocol::{Area, Control};
 use base::text;
 
 use super::bus::{A11yBus, ObjectRef};

@@ -1,6 +1,6 @@
 //! The windows that were meant, and everything in them.
 
-use base::desktop::ControlQuery;
+use base::desktop_protocol::ControlQuery;
 use base::failure::{Failure, Result};
 
 use super::bus::{A11yBus, ObjectRef};

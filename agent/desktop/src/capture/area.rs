@@ -1,6 +1,6 @@
 //! What of the screen a picture shows.
 
-use base::desktop::Area;
+use base::desktop_protocol::Area;
 use base::failure::{Failure, Result};
 
 /// The area of an output by its name.

@@ -1,6 +1,6 @@
 //! Pictures of an X server or of a Wayland compositor.
 
-use base::desktop::{Area, CaptureTarget, Picture};
+use base::desktop_protocol::{Area, CaptureTarget, Picture};
 use base::failure::{Failure, Result};
 
 use super::area::{output, part};

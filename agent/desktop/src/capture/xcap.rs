@@ -4,7 +4,7 @@
 //! the area that it shows has points. On macOS a program sees the windows of others only with
 //! the permission "Screen Recording"; without it, it gets the background of the desktop.
 
-use base::desktop::{Area, CaptureTarget, Picture, WindowInfo};
+use base::desktop_protocol::{Area, CaptureTarget, Picture, WindowInfo};
 use base::failure::{Failure, OrFail, Result};
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, RgbImage, RgbaImage};

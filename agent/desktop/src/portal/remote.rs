@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use base::desktop::{Area, Button};
+use base::desktop_protocol::{Area, Button};
 use base::failure::{Failure, Result};
 use enigo::{Direction, Key};
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::desktop::Area;
+use base::desktop_protocol::Area;
 use base::failure::{Failure, OrFail, Result};
 use image::RgbImage;
 use x11rb::connection::Connection;

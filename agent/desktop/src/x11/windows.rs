@@ -1,6 +1,6 @@
 //! The open windows, as the window manager lists them.
 
-use base::desktop::{Area, WindowInfo};
+use base::desktop_protocol::{Area, WindowInfo};
 use base::failure::Result;
 use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, MapState};
 

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use base::host::wire::{HostChat, ToolCallMode};
+use base::model_host::wire::{HostChat, ToolCallMode};
 
 use super::*;
 

@@ -13,9 +13,9 @@ mod refusals;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use base::host::connection::Connection;
-use base::host::socket_path;
-use base::host::wire::{
+use base::model_host::connection::Connection;
+use base::model_host::socket_path;
+use base::model_host::wire::{
     HostChat, HostMessage, HostRequest, HostResponse, HostStatus, HostStopReason, HostTool,
     HostToolCall, ReplyUsage, ToolCallMode,
 };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use base::host::wire::{HostFaultKind, HostResponse, HostResponseLine};
+use base::model_host::wire::{HostFaultKind, HostResponse, HostResponseLine};
 use testkit::env::TestEnv;
 
 /// A model file with a good head and no weights.

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-use base::host::connection::lines;
-use base::host::wire::{HostRequest, HostRequestLine, HostResponseLine};
+use base::model_host::connection::lines;
+use base::model_host::wire::{HostRequest, HostRequestLine, HostResponseLine};
 use serde_json::json;
 
 use super::*;

@@ -32,7 +32,7 @@ use base::failure::{Failure, OrFail, Result};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
-use super::autonomous::prompted::PromptedPair;
+use super::autonomous::prompted_rounds::PromptedPair;
 use super::autonomous::{Listeners, PlayerCoach, RunTerms};
 use super::interrupt::{self, Interrupts};
 use agent_core::bus::Bus;

@@ -11,7 +11,7 @@ use super::budget::beyond;
 use super::checks::{self, CheckRunner};
 use super::coach::VerdictTool;
 use super::prompts::{self, CoachCase};
-use super::record::{PartCost, Round, RoundNote};
+use super::round_log::{PartCost, Round, RoundNote};
 use super::{End, Run, report};
 use agent_core::limits::UsageLimits;
 use agent_core::run::{AgentSession, root_of};

@@ -9,8 +9,8 @@ use planner::verdict::{self, VerdictStatus};
 
 use super::checks::CheckOutcome;
 use super::evidence::EvidenceChanges;
-use super::record::Round;
 use super::requirements;
+use super::round_log::Round;
 
 /// What both sides agree on.
 #[derive(Clone, Debug)]

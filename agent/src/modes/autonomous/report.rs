@@ -1,6 +1,6 @@
 //! What a run tells while it goes on and at its end: events of the type `plan`.
 
-use base::event::rounds::{
+use base::event::coach_rounds::{
     JudgedRequirement, RequirementStatus, RequirementText, RoundCheck, RoundCost,
     RoundDisagreement, RoundOutcome, RoundPart, RoundReport, RoundsEvent,
 };
@@ -8,7 +8,7 @@ use base::event::{EventKind, RunStatus};
 use planner::verdict::{RequirementVerdict, VerdictStatus as Met};
 
 use super::prompts::Contract;
-use super::record::{PartCost, Round, RoundHistory};
+use super::round_log::{PartCost, Round, RoundHistory};
 
 /// The run begins, or goes on.
 pub(crate) fn begun(contract: &Contract, most: u32, taken_up: bool) -> EventKind {

@@ -4,7 +4,7 @@ use super::budget::RoundBudget;
 use super::evidence::{EvidencePaths, RunBaseline};
 use super::player_coach::PlayerCoach;
 use super::prompts::Contract;
-use super::record::{NextStep, RoundHistory, RoundNote};
+use super::round_log::{NextStep, RoundHistory, RoundNote};
 use super::{Run, report};
 use agent_core::bus::Bus;
 use agent_core::run::AgentSession;

@@ -1,11 +1,11 @@
 //! The state of an interactive session: the agent's session once there is one, its turns, and
 //! what is shown before and after them.
 
-use crate::modes::attach;
+use crate::modes::attachments;
 use crate::modes::interrupt::Interrupts;
-use crate::ui::recap::PastTurn;
+use crate::ui::session_recap::PastTurn;
 use crate::ui::wrap::wrapped;
-use crate::ui::{recap, rich, terminal};
+use crate::ui::{rich_output, session_recap, terminal};
 use agent_core::bus::Bus;
 use agent_core::call_line::call_line;
 use agent_core::context::{ConversationEntry, turns};
@@ -17,8 +17,8 @@ use base::failure::{Failure, FailureKind, Result};
 use base::text::count;
 use gate::Asker;
 use gate::permission_mode::PermissionMode;
-use provider::listed;
 use provider::message::{Image, Message};
+use provider::model_list;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl InteractiveSession {
             return Ok(());
         }
         let pictures = std::mem::take(&mut self.pictures);
-        let attached = attach::message(words, pictures, &self.settings.cwd);
+        let attached = attachments::message(words, pictures, &self.settings.cwd);
         attached.notes.iter().for_each(|note| self.say(note));
         self.work_on(Some(attached.message)).await
     }
@@ -95,7 +95,7 @@ impl InteractiveSession {
 
     /// Says who answers where, and shows the end of a conversation that is taken up again.
     pub(super) fn greet(&self) {
-        let listed = listed::chosen(&self.settings.config, &self.settings.choice);
+        let listed = model_list::chosen(&self.settings.config, &self.settings.choice);
         let (provider, model) = match &self.work {
             Some(work) => (work.facts().provider.clone(), Some(work.facts().model.clone())),
             None => (listed.provider, listed.model),
@@ -120,7 +120,7 @@ impl InteractiveSession {
         let is_terminal = std::io::stderr().is_terminal();
         let width = terminal::stderr_width();
         let colours = is_terminal && terminal::has_colours();
-        let text = recap::recap(&turns(entries(work)), width, colours);
+        let text = session_recap::recap(&turns(entries(work)), width, colours);
         if !text.is_empty() {
             self.say(&format!("\n{}", text.trim_end_matches('\n')));
         }
@@ -173,7 +173,7 @@ impl InteractiveSession {
     pub(super) fn prompt(&self) -> String {
         let full = self.work.as_ref().map_or(0, |work| work.talk.window.percent());
         if std::io::stdout().is_terminal() && full > 0 {
-            self.say(&rich::context_bar(full));
+            self.say(&rich_output::context_bar(full));
         }
         let mode = self.work.as_ref().map(AgentSession::permission_mode);
         match mode {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use planner::coverage::strangers;
 use planner::requirement::Requirement;
+use planner::requirement_coverage::strangers;
 use planner::task::{self, Task};
 use serde::Deserialize;
 use serde_json::{Value, json};

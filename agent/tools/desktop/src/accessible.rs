@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use base::desktop::{ControlAction, ControlQuery, ControlVerb, DesktopRequest, DesktopResponse};
+use base::desktop_protocol::{
+    ControlAction, ControlQuery, ControlVerb, DesktopRequest, DesktopResponse,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

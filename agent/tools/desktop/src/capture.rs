@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use base::desktop::{Area, CaptureTarget};
+use base::desktop_protocol::{Area, CaptureTarget};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use gate::{Access, paths};
 use provider::message::Image;
 use tools::call::Invocation;
 use tools::image::kind::ImageKind;
-use tools::image::ready;
+use tools::image::prepare;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
 use tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
@@ -171,7 +171,7 @@ async fn shown(
     more: Value,
 ) -> Result<ToolOutput, ToolError> {
     let Shot { bytes, shows, backend } = shot;
-    let fit = move || ready::ready(ImageKind::of(&bytes)?, bytes, ROOM);
+    let fit = move || prepare::ready(ImageKind::of(&bytes)?, bytes, ROOM);
     let ready = tokio::task::spawn_blocking(fit).await;
     let ready = ready.unwrap_or_else(|_| Err("its decoder broke".to_owned()));
     let ready =

@@ -1,6 +1,6 @@
 //! `get_ui_context`: what a window's program says of its controls.
 
-use base::desktop::{Area, Control, ControlQuery, Controls};
+use base::desktop_protocol::{Area, Control, ControlQuery, Controls};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

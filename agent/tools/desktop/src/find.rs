@@ -1,7 +1,7 @@
 //! `find_element`: controls by their text, role or attributes; words of a picture where no program
 //! tells of its controls.
 
-use base::desktop::{Area, Control, ControlQuery, OcrWord};
+use base::desktop_protocol::{Area, Control, ControlQuery, OcrWord};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

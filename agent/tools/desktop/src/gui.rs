@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use base::desktop::{Button, InputStep};
+use base::desktop_protocol::{Button, InputStep};
 use serde_json::{Map, Value, json};
 
 use super::input::{checked, echo};

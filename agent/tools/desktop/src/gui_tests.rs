@@ -1,6 +1,6 @@
 //! What calls of `execute_gui` mean, in both of their shapes.
 
-use base::desktop::Area;
+use base::desktop_protocol::Area;
 
 use super::*;
 use crate::shown_screen::Element;

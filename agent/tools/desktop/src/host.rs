@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use base::desktop::{
+use base::desktop_protocol::{
     CaptureTarget, Controls, DesktopFault, DesktopRequest, DesktopRequestLine, DesktopResponse,
     DesktopResponseLine, InputStep, Picture,
 };
@@ -112,7 +112,7 @@ pub(crate) async fn input(at: &ToolContext, steps: Vec<InputStep>) -> Result<(),
 /// What programs say of their controls.
 pub(crate) async fn controls(
     at: &ToolContext,
-    look: base::desktop::ControlQuery,
+    look: base::desktop_protocol::ControlQuery,
 ) -> Result<Controls, ToolError> {
     let DesktopResponse::Controls(found) = ask(at, DesktopRequest::Controls(look)).await? else {
         return Err(strange());

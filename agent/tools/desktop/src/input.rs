@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use base::desktop::{Button, InputStep};
+use base::desktop_protocol::{Button, InputStep};
 use base::text::head;
 use serde::Deserialize;
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::time::Duration;
 
-use base::desktop::Area;
+use base::desktop_protocol::Area;
 use base::process::{Command, exit_code, find_program};
 use base::sandbox::environment::{ChildKind, child_env};
 use image::ImageFormat;

@@ -1,7 +1,7 @@
 //! The words on the screen. Text in a window is read from a picture of that window alone: beside a
 //! large dark ground, or other windows, the program that reads it misses small text.
 
-use base::desktop::{
+use base::desktop_protocol::{
     Area, CaptureTarget, DesktopRequest, DesktopResponse, OcrWord, Picture, WindowInfo,
 };
 

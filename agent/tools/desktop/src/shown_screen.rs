@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use base::desktop::{Area, Picture};
+use base::desktop_protocol::{Area, Picture};
 use serde::{Deserialize, Serialize};
 
 use tools::context::ToolContext;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use base::desktop::{DesktopRequest, DesktopResponse, WindowInfo};
+use base::desktop_protocol::{DesktopRequest, DesktopResponse, WindowInfo};
 use serde_json::json;
 
 use super::{host, screen_call};

@@ -30,7 +30,7 @@ use tools::context::ToolContext;
 use tools::exec::confinement::CommandBox;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::services::{ExternalTools, McpServers};
-use tools::{history, skill_rule};
+use tools::{history, skill_permissions};
 
 /// Hears what the user should know.
 pub(crate) type OnServerNotice = Arc<dyn Fn(String) + Send + Sync>;
@@ -139,7 +139,7 @@ impl McpHub {
         at: &ToolContext,
     ) -> Result<ToolOutput, ToolError> {
         let Target { server, name, tool } = target?;
-        if let Some(why) = skill_rule::refusal_of(&name, &at.skills) {
+        if let Some(why) = skill_permissions::refusal_of(&name, &at.skills) {
             return Err(ToolError::new(ToolErrorKind::Denied, why));
         }
         let free = server.definition.calls == CallDefault::Allow;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use self::kind::ImageKind;
-use self::ready::ReadyImage;
+use self::prepare::ReadyImage;
 use super::call::Invocation;
 use super::fs::open;
 use super::kind::Effect;
@@ -16,9 +16,9 @@ use super::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use gate::paths;
 use provider::message::Image;
 
-pub mod clean;
 pub mod kind;
-pub mod ready;
+pub mod metadata;
+pub mod prepare;
 
 #[derive(Deserialize)]
 struct Args {
@@ -143,14 +143,14 @@ fn image(ready: &ReadyImage) -> Image {
 
 /// A PNG as it is sent to a model, with what is said of it.
 pub fn of_png(bytes: Vec<u8>) -> Result<(Image, String), String> {
-    let ready = ready::ready(ImageKind::Png, bytes, IN_ALL / 4 * 3)?;
+    let ready = prepare::ready(ImageKind::Png, bytes, IN_ALL / 4 * 3)?;
     Ok((image(&ready), ready.told()))
 }
 
 /// A picture in a file as it is sent to a model, with what is said of it. The error is a sentence.
 pub fn of_file(path: &std::path::Path) -> Result<(Image, String), String> {
     let bytes = open::read_at_most(path, MAX_FILE).map_err(|why| why.to_string())?.bytes;
-    let ready = ready::ready(ImageKind::of(&bytes)?, bytes, IN_ALL / 4 * 3)?;
+    let ready = prepare::ready(ImageKind::of(&bytes)?, bytes, IN_ALL / 4 * 3)?;
     Ok((image(&ready), ready.told()))
 }
 
@@ -167,7 +167,7 @@ async fn one(
             let file = open::read_at_most(&path, MAX_FILE);
             let bytes = file.map_err(|why| ToolError::io("cannot read it", &why))?.bytes;
             let kind = ImageKind::of(&bytes).map_err(ToolError::failed)?;
-            ready::ready(kind, bytes, room / 4 * 3).map_err(ToolError::failed)
+            prepare::ready(kind, bytes, room / 4 * 3).map_err(ToolError::failed)
         };
         let read = tokio::task::spawn_blocking(read).await;
         read.unwrap_or_else(|_| Err(ToolError::failed("the picture is damaged: its decoder broke")))

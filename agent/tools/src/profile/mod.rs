@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::kind::ToolKind;
 use provider::ToolDefinition;
 
-pub mod named;
-pub mod page;
+pub mod docs_page;
+pub mod lookup;
 
 /// A set of tool names as an ecosystem knows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -4,28 +4,28 @@ use tools::history::HistoryTool;
 use tools::image::ImageTool;
 use tools::tool::Tool;
 
-pub mod coverage;
 pub mod edit;
-pub mod escalate;
 pub mod exec;
 pub mod fs;
 pub mod memory;
 pub mod research;
 pub mod search;
 pub mod skill;
-pub mod task;
+pub mod stronger_model;
+pub mod subagent;
+pub mod test_coverage;
 pub mod todo;
 pub mod wait;
 
 /// The tools of this crate. A new tool is a file of its own and a line here.
 pub const TOOLS: &[&dyn Tool] = &[
-    &exec::run::ShellTool,
+    &exec::shell::ShellTool,
     &exec::background::BackgroundTool,
     &exec::background_control::ProcessControlTool,
     &fs::read::ReadFileTool,
     &fs::write::WriteFileTool,
     &ImageTool,
-    &coverage::CoverageTool,
+    &test_coverage::CoverageTool,
     &edit::replace::ReplaceTool,
     &edit::diff::DiffTool,
     &edit::multi::MultiEditTool,
@@ -37,10 +37,10 @@ pub const TOOLS: &[&dyn Tool] = &[
     &todo::TodoItemsTool,
     &wait::WaitTool,
     &HistoryTool,
-    &escalate::EscalateTool,
+    &stronger_model::EscalateTool,
     &skill::SkillTool,
     &research::ResearchTool,
-    &task::TaskTool,
+    &subagent::TaskTool,
     &memory::RememberTool,
     &memory::MemorySearchTool,
     &memory::MemoryGetTool,

@@ -11,7 +11,7 @@ use serde_json::json;
 use gate::permission_mode::PermissionMode;
 use gate::{Access, paths};
 use memory::Memory;
-use memory::index::{KEY, NoteNames};
+use memory::note_index::{KEY, NoteNames};
 use memory::notes::{self, MOST, MergedNotes};
 use memory::search::text_of;
 use memory::store::{MemoryStore, NewMemory};

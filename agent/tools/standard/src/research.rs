@@ -15,7 +15,7 @@ use tools::call::Invocation;
 use tools::context::ToolContext;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
-use tools::scout::{HOSTS, SCOUT, WEB_TOOLS};
+use tools::research_agent::{HOSTS, SCOUT, WEB_TOOLS};
 use tools::tool::{Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]

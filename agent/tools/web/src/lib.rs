@@ -1,7 +1,7 @@
 //! The web: pages that are fetched, and services that search it.
 
 use browser::BrowserTool;
-use browser::verb::BrowserVerb;
+use browser::action_kind::BrowserVerb;
 use tools::tool::Tool;
 
 pub mod body;

@@ -18,7 +18,7 @@ use crate::session::journal::CheckResult;
 use crate::session::record::{SessionRecord, Templates};
 use studio_git::merge::Candidate;
 use studio_git::names::{BranchName, WorktreeTemplate};
-use studio_git::{check_worktree, include, landing_history};
+use studio_git::{check_worktree, landing_history, worktreeinclude};
 
 /// How long one check may take unless the configuration says otherwise.
 const SECONDS: u64 = 3600;
@@ -195,7 +195,7 @@ pub fn run(
         match set_up(&room, &setup, most).await? {
             Some((line, ended)) => {
                 let hint = path_dependencies::hint(&prepared.place.worktree);
-                let hint = hint.or_else(|| include::notice(&prepared.withheld));
+                let hint = hint.or_else(|| worktreeinclude::notice(&prepared.withheld));
                 Ok(ChecksRun::SetUpFailed { line, ended, hint })
             }
             None => Ok(ChecksRun::Checks(check::run(&room, checks, most).await)),
@@ -211,7 +211,7 @@ pub fn run(
     })??;
     let ChecksRun::Checks(mut results) = ran else { return Ok(ran) };
     for result in results.iter_mut().filter(|result| !result.ok && result.hint.is_none()) {
-        result.hint = include::notice(&prepared.withheld);
+        result.hint = worktreeinclude::notice(&prepared.withheld);
     }
     for result in results.iter().filter(|result| result.ok) {
         remember(&key(project, state.tree, &result.command), result);

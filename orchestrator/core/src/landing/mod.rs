@@ -7,16 +7,16 @@ use base::lock::Lock;
 use serde_json::{Value, json};
 
 use crate::coach_json;
+use crate::commit_message::{self, Subject, WrittenMessage};
 use crate::launch::registry::g3_program;
-use crate::message::{self, Subject, WrittenMessage};
 use crate::project::Project;
 use crate::project::pause;
 use crate::session::collect;
 use crate::session::journal::CheckResult;
+use crate::session::last_shown;
 use crate::session::record::SessionRecord;
-use crate::session::shown;
 use crate::session::state::SessionState;
-use crate::view::{SessionView, checks_json};
+use crate::session_view::{SessionView, checks_json};
 use studio_git::compat;
 use studio_git::conflict::Conflict;
 use studio_git::diff;
@@ -181,7 +181,7 @@ fn changed_since_shown(
     snapshot: &Snapshot,
     options: &LandingOptions,
 ) -> Result<Option<String>> {
-    let Some(shown) = shown::last(&project.repository, &record.id) else { return Ok(None) };
+    let Some(shown) = last_shown::last(&project.repository, &record.id) else { return Ok(None) };
     if shown == landing_history::commit(&project.repository, &snapshot.work)?.1 {
         return Ok(None);
     }
@@ -412,7 +412,7 @@ impl LandingRun<'_> {
     fn written(&mut self, candidate: &Candidate) -> Result<WrittenMessage> {
         let record = &self.view.record;
         if let Some(text) = &self.options.message {
-            return Ok(message::by_user(record, text));
+            return Ok(commit_message::by_user(record, text));
         }
         if let Some(edited) = &self.edited {
             return Ok(edited.clone());
@@ -433,7 +433,7 @@ impl LandingRun<'_> {
             self.project.console.edit(directory, &self.project.interrupt, &written.message.text)?
         };
         self.turn = Some(take_turn(self.project)?);
-        Ok(self.edited.insert(message::by_user(record, &edited)).clone())
+        Ok(self.edited.insert(commit_message::by_user(record, &edited)).clone())
     }
 }
 
@@ -456,7 +456,7 @@ fn by_model(
     if let Some(provider) = &project.config.providers.commit {
         command.extend(["--provider".to_owned(), provider.clone()]);
     }
-    let writer = message::MessageWriter { command };
+    let writer = commit_message::MessageWriter { command };
     let subject = Subject { record, stat: &stat, patch: &patch };
     let directory =
         project.repository.main_checkout.as_ref().unwrap_or(&project.repository.common_dir);

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use base::config::Config;
 use base::failure::{OrFail, Result};
-use base::host::find::HostQuery;
-use base::host::relay;
+use base::model_host::find::HostQuery;
+use base::model_host::relay;
 
 /// A socket that leads to the model host, when the configured provider is a local model. The host
 /// is started with the first request.

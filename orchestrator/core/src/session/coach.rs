@@ -1,7 +1,7 @@
 //! What the coach of a session said last, and what the rounds took, read from its agent's events.
 
 use base::event::RunStatus;
-use base::event::rounds::{
+use base::event::coach_rounds::{
     JudgedRequirement, RequirementStatus, RoundCost, RoundOutcome, RoundReport, RoundsEvent,
 };
 use planner::verdict::{

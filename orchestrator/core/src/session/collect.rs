@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::journal::WorkSummary;
 use crate::session::record::SessionRecord;
+use studio_git::check_leftovers::WorkBeforeChecks;
 use studio_git::import::{self, ImportedWork};
-use studio_git::leftovers::WorkBeforeChecks;
 use studio_git::patch::Comparison;
 use studio_git::refs;
 use studio_git::repo::Repository;
@@ -67,7 +67,7 @@ pub fn note_leftovers(
 ) -> Result<()> {
     let now = Clock::from_env().now();
     let before = WorkBeforeChecks { work: work.commit(), left_out: &work.left_out };
-    studio_git::leftovers::note(repository, &record.place, before, now)
+    studio_git::check_leftovers::note(repository, &record.place, before, now)
 }
 
 /// What does not land because it changed while the checks ran: who changed it cannot be told.
@@ -149,7 +149,7 @@ pub fn look_now(
         return Ok(None);
     }
     let repo = repository.open()?;
-    let leftovers = studio_git::leftovers::of(&repo, &place.id)?;
+    let leftovers = studio_git::check_leftovers::of(&repo, &place.id)?;
     let found = studio_git::head::read(&place.git_dir)?;
     let tip = repository.tip(&place.branch)?;
     let head = found.commit.or(tip).unwrap_or_else(|| place.base.clone());

@@ -9,7 +9,7 @@ use crate::session::record::SessionRecord;
 use crate::session::summary::{Dependency, Disposition};
 use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind};
 use studio_git::repo::Repository;
-use studio_git::{repair, trash};
+use studio_git::{moved_repository, trash};
 
 /// What became of every session that an operation took up.
 pub struct Dispositions {
@@ -65,7 +65,7 @@ pub(crate) fn read(repository: &Repository) -> Result<Dispositions> {
     for line in entries.lines() {
         if let LogLine::Intent(intent) = line {
             let mut intent = intent.clone();
-            repair::intent_now(&repository.common_dir, &mut intent);
+            moved_repository::intent_now(&repository.common_dir, &mut intent);
             intents.insert(intent.id.clone(), *intent);
         }
     }

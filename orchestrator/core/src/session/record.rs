@@ -7,8 +7,8 @@ use base::id::Id;
 use serde::{Deserialize, Serialize};
 
 use crate::session::summary::JournalSummary;
+use studio_git::moved_repository;
 use studio_git::names::{BranchTemplate, WorktreeTemplate};
-use studio_git::repair;
 use studio_git::repo::{Base, Repository};
 use studio_git::session_repo::SessionRepo;
 use studio_git::worktree::WorktreeSpec;
@@ -128,7 +128,7 @@ impl SessionRecord {
     pub(crate) fn located(mut self, repository: &Repository) -> Result<SessionRecord> {
         self.place = match self.templates.worktrees()?.is_relative() {
             true => self.templates.order(&self.id, &self.base)?.place(repository)?,
-            false => repair::place_now(&repository.common_dir, &self.place),
+            false => moved_repository::place_now(&repository.common_dir, &self.place),
         };
         Ok(self)
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::session::journal::{JournalEntry, JournalWriter};
 use crate::session::record::SessionRecord;
 use crate::session::summary::JournalSummary;
-use studio_git::{relocate, repair};
+use studio_git::{move_worktree, moved_repository};
 
 /// The directory that holds everything studio knows about a repository.
 #[derive(Clone, Debug)]
@@ -112,18 +112,18 @@ impl SessionStore {
             }
             Err(e) => return Err(unreadable(id, "session.json", e)),
         };
-        match fs::read(self.file(id, relocate::PLACE)) {
+        match fs::read(self.file(id, move_worktree::PLACE)) {
             Ok(text) => {
-                let fail = |e| unreadable(id, relocate::PLACE, e);
+                let fail = |e| unreadable(id, move_worktree::PLACE, e);
                 record.place = serde_json::from_slice(&text).map_err(fail)?;
                 // The template that it was made from says no longer where it is.
                 record.templates.worktree = DEFAULT_WORKTREE.to_owned();
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(unreadable(id, relocate::PLACE, e)),
+            Err(e) => return Err(unreadable(id, move_worktree::PLACE, e)),
         }
         if let Some(common) = self.root.parent() {
-            record.place = repair::place_now(common, &record.place);
+            record.place = moved_repository::place_now(common, &record.place);
         }
         Ok(record)
     }

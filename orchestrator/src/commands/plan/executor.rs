@@ -12,7 +12,7 @@ use super::{Plan, output};
 use crate::commands::watch::{StopWhen, WatchFrom, WatchOutcome, Watcher};
 use crate::commands::{accept, confirm, discard, resume};
 use crate::report;
-use studio_core::create;
+use studio_core::create_session;
 use studio_core::landing::{LandingOptions, Rejection};
 use studio_core::launch::requirements::has_rounds;
 use studio_core::session::disposition::Dispositions;
@@ -20,7 +20,7 @@ use studio_core::session::record::PlanRef;
 use studio_core::session::spec::SessionSpec;
 use studio_core::session::state::SessionState;
 use studio_core::session::summary::Disposition;
-use studio_core::view::SessionView;
+use studio_core::session_view::SessionView;
 
 /// Bytes of what a failing check wrote that an agent is shown.
 const TAIL: usize = 3000;
@@ -233,7 +233,7 @@ impl Plan<'_> {
     ) -> Result<()> {
         let mut order = self.order(task, placed.earlier.as_deref(), all);
         order.part.digest = Some(digest.to_owned());
-        create::create(self.context, &[order]).map(|_| ())
+        create_session::create(self.context, &[order]).map(|_| ())
     }
 
     /// What is to be started for a task; `earlier` is the commit that landed earlier work on it.

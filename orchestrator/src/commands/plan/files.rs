@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
 use base::files::{self, step};
-use planner::coverage::strangers;
 use planner::document;
 use planner::history::{self, HistoryEvent};
 use planner::requirement::{self, AmbiguousRequirements, Requirement};
+use planner::requirement_coverage::strangers;
 use planner::task::{self, Task};
 use serde::{Deserialize, Serialize};
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use base::host::connection::ResponseStream;
-use base::host::wire::{
+use base::model_host::connection::ResponseStream;
+use base::model_host::wire::{
     HostChat, HostMessage, HostRequest, HostResponse, HostStopReason, ToolCallMode,
 };
 use serde_json::Value;
@@ -54,7 +54,7 @@ fn conversations_that_do_not_fit_wait_on_disk_and_come_back() {
         HostResponse::Error(fault) => fault,
         other => panic!("{other:?}"),
     };
-    assert_eq!(fault.kind, base::host::wire::HostFaultKind::TooLong);
+    assert_eq!(fault.kind, base::model_host::wire::HostFaultKind::TooLong);
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-use base::host::connection::Connection;
-use base::host::find::{self, HostQuery};
-use base::host::socket_path::{self, HostPaths};
-use base::host::wire::{HostFaultKind, HostResponse};
+use base::model_host::connection::Connection;
+use base::model_host::find::{self, HostQuery};
+use base::model_host::socket_path::{self, HostPaths};
+use base::model_host::wire::{HostFaultKind, HostResponse};
 use base::process::{Command, OutputLimits, Running, Stream, is_alive};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::env::{TestEnv, built, until};
@@ -157,7 +157,7 @@ fn a_relay_outlives_the_host_behind_it() {
     let model = model();
     let dir = tempfile::tempdir_in(model.parent().unwrap()).unwrap();
     let wanted = own(dir.path(), &model);
-    let relayed = base::host::relay::open(wanted).unwrap();
+    let relayed = base::model_host::relay::open(wanted).unwrap();
     let connection = Connection::new(relayed.into()).unwrap();
     let first = connection.hello().unwrap().pid;
     let mut answers = connection.chat(chat("c", "Count from one to one hundred in words."));

@@ -1,7 +1,7 @@
 //! Vectors of texts: what they are worth, and that nobody's chat suffers from them.
 
-use base::host::connection::Connection;
-use base::host::wire::{HostChat, HostFaultKind, HostRequest, HostResponse, Vectors};
+use base::model_host::connection::Connection;
+use base::model_host::wire::{HostChat, HostFaultKind, HostRequest, HostResponse, Vectors};
 use testkit::env::{TestEnv, until};
 
 use crate::{Host, chat, hear};

@@ -7,7 +7,7 @@ use agent_core::call_line::cut_to;
 use agent_core::run::SessionSelector;
 use agent_core::session::snapshot::SessionSnapshot;
 use agent_core::session::{self, fork as copies};
-use provider::listed::{self, ProviderModel};
+use provider::model_list::{self, ProviderModel};
 
 /// `/model [NAME]`.
 pub(crate) fn model(chat: &mut InteractiveSession, name: Option<String>) -> Result<()> {
@@ -16,7 +16,7 @@ pub(crate) fn model(chat: &mut InteractiveSession, name: Option<String>) -> Resu
         return Ok(());
     };
     let config = &chat.settings.config;
-    let (choice, note) = listed::find(config, &chat.settings.choice, &name)?;
+    let (choice, note) = model_list::find(config, &chat.settings.choice, &name)?;
     let before = std::mem::replace(&mut chat.settings.choice, choice);
     if chat.leave()
         && let Err(failure) = chat.open("")
@@ -40,14 +40,14 @@ fn in_use(chat: &InteractiveSession) -> ProviderModel {
             let facts = work.facts();
             ProviderModel { provider: facts.provider.clone(), model: Some(facts.model.clone()) }
         }
-        None => listed::chosen(&chat.settings.config, &chat.settings.choice),
+        None => model_list::chosen(&chat.settings.config, &chat.settings.choice),
     }
 }
 
 fn list_models(chat: &InteractiveSession) {
     let config = &chat.settings.config;
     let now = in_use(chat);
-    let mut all = listed::configured(config);
+    let mut all = model_list::configured(config);
     if !all.contains(&now) {
         all.insert(0, now.clone());
     }
@@ -57,7 +57,7 @@ fn list_models(chat: &InteractiveSession) {
         chat.say(&format!("{mark} {model}  ({})", listed.provider));
     }
     let named = |name: &String| all.iter().any(|listed| listed.model.as_ref() == Some(name));
-    let mut known = listed::known(config, &now.provider);
+    let mut known = model_list::known(config, &now.provider);
     known.retain(|name| !named(name));
     if !known.is_empty() {
         chat.say(&format!("also on {}: {}", now.provider, known.join(", ")));

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use base::desktop::CaptureTarget;
+use base::desktop_protocol::CaptureTarget;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

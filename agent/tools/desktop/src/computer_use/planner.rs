@@ -12,7 +12,9 @@ use super::{functions, history};
 use provider::message::{
     ContentPart, Image, Message, MessageRole, SideUsage, ToolCall, ToolResult,
 };
-use provider::{ChatRequest, Delta, Provider, ProviderError, ToolDefinition, off_loop, open};
+use provider::{
+    ChatRequest, Delta, Provider, ProviderError, ToolDefinition, from_config, off_loop,
+};
 use tools::output::{ToolError, ToolErrorKind};
 use tools::screen_access::ScreenAccess;
 
@@ -63,7 +65,7 @@ impl<'a> Planner<'a> {
             ));
         };
         let config = desk.config().clone();
-        let opened = off_loop(move || open::by_reference(&config, &reference, None)).await;
+        let opened = off_loop(move || from_config::by_reference(&config, &reference, None)).await;
         let provider = opened.map_err(|why| {
             ToolError::failed(format!("{}. {}", why.sentence(), why.hints.join("; ")))
         })?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use base::desktop::Picture;
+use base::desktop_protocol::Picture;
 
 use crate::shown_screen::{Element, ShownScreen};
 
@@ -59,7 +59,7 @@ pub(crate) fn bare(picture: &Picture, notes: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use base::desktop::Area;
+    use base::desktop_protocol::Area;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Those on this machine who can say what there is: the programs themselves, and the words that
 //! can be read in a picture.
 
-use base::desktop::{Area, ControlQuery, OcrWord, Picture};
+use base::desktop_protocol::{Area, ControlQuery, OcrWord, Picture};
 
 use super::{Observation, ScreenReport};
 use crate::find::around;
@@ -32,13 +32,14 @@ pub(crate) async fn accessibility(
     let shown = found.controls.iter().filter(|control| control.visible);
     let placed = shown.filter_map(|control| Some((control, control.area?)));
     let inside = placed.filter(|(_, area)| overlap(*area, picture.shows));
-    let element = |(at, (control, area)): (usize, (&base::desktop::Control, Area))| Element {
-        id: at.to_string(),
-        kind: control.role.clone(),
-        content: control.name.clone(),
-        interactive: control.enabled,
-        bbox: part_of(area, picture.shows),
-    };
+    let element =
+        |(at, (control, area)): (usize, (&base::desktop_protocol::Control, Area))| Element {
+            id: at.to_string(),
+            kind: control.role.clone(),
+            content: control.name.clone(),
+            interactive: control.enabled,
+            bbox: part_of(area, picture.shows),
+        };
     let elements: Vec<Element> = inside.enumerate().map(element).collect();
     match (elements.is_empty(), found.note) {
         (false, _) => Ok(Some((ScreenReport::Elements(elements), "accessibility", None))),

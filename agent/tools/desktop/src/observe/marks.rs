@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use base::desktop::Picture;
+use base::desktop_protocol::Picture;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use image::codecs::jpeg::JpegEncoder;

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use base::config::agent::Observer;
-use base::desktop::{CaptureTarget, Picture};
+use base::desktop_protocol::{CaptureTarget, Picture};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::desktop::Picture;
+use base::desktop_protocol::Picture;
 use serde_json::{Value, json};
 
 use super::{Observation, ScreenReport};
@@ -93,7 +93,7 @@ mod tests {
             mime: String::new(),
             width: 200,
             height: 100,
-            shows: base::desktop::Area::default(),
+            shows: base::desktop_protocol::Area::default(),
             backend: String::new(),
         };
         let answer = json!({ "parsed_content_list": [

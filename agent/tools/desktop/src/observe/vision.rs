@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::desktop::Picture;
+use base::desktop_protocol::Picture;
 use serde_json::Value;
 
 use super::{Observation, ObserveMode, ScreenReport};
@@ -123,7 +123,7 @@ mod tests {
             mime: "image/jpeg".into(),
             width: 1000,
             height: 500,
-            shows: base::desktop::Area::default(),
+            shows: base::desktop_protocol::Area::default(),
             backend: String::new(),
         }
     }

@@ -16,13 +16,13 @@ use tools::web::guarded_client;
 pub mod auto_answer;
 pub mod background;
 pub mod background_control;
-pub mod denial;
 pub mod git_guard;
 pub mod heredoc;
+pub mod output_window;
 pub mod process;
 pub mod render;
-pub mod run;
-pub mod windowed;
+pub mod sandbox_denial;
+pub mod shell;
 
 /// What a command reaches.
 fn reaches(call: &Invocation<'_>) -> Vec<Access> {

@@ -12,8 +12,8 @@ use tokio::process::ChildStdin;
 use tokio::time::{Instant, sleep_until};
 
 use super::auto_answer::{self, AutoAnswer};
-use super::denial::{self, Denial};
 use super::git_guard::GitGuard;
+use super::sandbox_denial::{self, Denial};
 use tools::context::ToolContext;
 use tools::exec::confinement::{self, Containment};
 use tools::exec::environment::{self, Environment};
@@ -108,7 +108,7 @@ pub(crate) async fn run(order: &ProcessSpec<'_>, at: &ToolContext) -> io::Result
     let (stdout, stderr) = (stdout.finish(), stderr.finish());
     let denied = order.hold.as_ref().and_then(|hold| {
         let outputs = [&stderr, &stdout].map(|stream| format!("{}\n{}", stream.head, stream.tail));
-        denial::find(&hold.confinement, order.cwd, [&outputs[0], &outputs[1]])
+        sandbox_denial::find(&hold.confinement, order.cwd, [&outputs[0], &outputs[1]])
     });
     Ok(ProcessResult {
         code: exit_code(status),

@@ -4,7 +4,8 @@
 //! A call finds the browser by a file in the session's directory ([`record`]), so that calls in
 //! processes of their own share it; a keeper beside g3 ([`keeper`]) starts and ends it.
 
-pub mod act;
+pub mod action_kind;
+pub mod actions;
 pub mod daemon;
 pub mod dom;
 pub mod manager;
@@ -12,11 +13,10 @@ pub mod page;
 pub mod programs;
 pub mod session;
 pub mod url_policy;
-pub mod verb;
 pub mod webdriver;
 
+use action_kind::BrowserVerb;
 use manager::BrowserManager;
-use verb::BrowserVerb;
 
 use gate::Access;
 use tools::call::Invocation;
@@ -56,8 +56,10 @@ fn reaches(verb: BrowserVerb, call: &Invocation<'_>) -> Vec<Access> {
     let acts = || vec![Access::Act("the page in the browser".to_owned())];
     match verb {
         BrowserVerb::Navigate => opened(call, call.text("url")),
-        BrowserVerb::Act if act::opens(call) => opened(call, &act::url(call).unwrap_or_default()),
-        BrowserVerb::Act if act::acts(call) => acts(),
+        BrowserVerb::Act if actions::opens(call) => {
+            opened(call, &actions::url(call).unwrap_or_default())
+        }
+        BrowserVerb::Act if actions::acts(call) => acts(),
         BrowserVerb::Click | BrowserVerb::Type | BrowserVerb::Script => acts(),
         BrowserVerb::Screenshot => vec![Access::Write(call.place.clone())],
         BrowserVerb::Source if names_file => vec![Access::Write(call.place.clone())],
@@ -91,7 +93,7 @@ impl BrowserService for BrowserManager {
         let work = async move {
             match verb {
                 None => Err(ToolError::failed("invalid browser call")),
-                Some(BrowserVerb::Act) => Ok(act::run(self, call).await),
+                Some(BrowserVerb::Act) => Ok(actions::run(self, call).await),
                 Some(verb) => page::run(self, call, verb).await,
             }
         };

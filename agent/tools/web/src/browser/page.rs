@@ -5,9 +5,9 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::action_kind::BrowserVerb;
 use super::manager::BrowserManager;
 use super::session::{BrowserSession, CurrentPage};
-use super::verb::BrowserVerb;
 use super::webdriver::BrowserError;
 use super::{dom, url_policy};
 use crate::truncate;

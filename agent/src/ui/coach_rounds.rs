@@ -1,6 +1,6 @@
 //! The rounds of player and coach for people: a line while they go on, a table at the end.
 
-use base::event::rounds::{
+use base::event::coach_rounds::{
     JudgedRequirement, RequirementStatus, RoundCheck, RoundCost, RoundDisagreement, RoundPart,
     RoundReport, RoundsEvent,
 };

@@ -14,8 +14,8 @@ use image::metadata::Orientation;
 use image::{AnimationDecoder, DynamicImage, ImageDecoder, ImageReader, Limits, Rgba, RgbaImage};
 use serde_json::{Value, json};
 
-use super::clean;
 use super::kind::ImageKind;
+use super::metadata;
 
 /// The longest side that is sent, in points: what the Messages API looks at; it makes anything
 /// larger smaller itself (its documentation on vision, "Evaluate image size").
@@ -66,7 +66,7 @@ pub fn ready(kind: ImageKind, bytes: Vec<u8>, room: usize) -> Result<ReadyImage,
         notes.push("only the first picture of an animation");
     }
     let file = (kind, size, bytes.len());
-    if small && !turned && !moves && bytes.len() <= room && clean::is_clean(kind, &bytes) {
+    if small && !turned && !moves && bytes.len() <= room && metadata::is_clean(kind, &bytes) {
         return Ok(ReadyImage { bytes, kind, size, file, notes });
     }
     drop(bytes);
@@ -222,5 +222,5 @@ fn bytes_shown(bytes: u64) -> String {
 }
 
 #[cfg(test)]
-#[path = "ready_tests.rs"]
+#[path = "prepare_tests.rs"]
 mod tests;

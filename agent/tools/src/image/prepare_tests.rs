@@ -35,15 +35,15 @@ fn with_chunk(png: &[u8], name: &[u8; 4], content: &[u8]) -> Vec<u8> {
 fn what_is_fine_goes_out_byte_for_byte_and_what_holds_more_does_not() {
     let plain = png(20, 10);
     assert_eq!(ready(ImageKind::Png, plain.clone(), usize::MAX).unwrap().bytes, plain);
-    assert!(!clean::is_clean(ImageKind::Png, &with_chunk(&plain, b"tEXt", b"Author\0me")));
-    assert!(!clean::is_clean(ImageKind::Png, &[plain.as_slice(), b"behind the end"].concat()));
+    assert!(!metadata::is_clean(ImageKind::Png, &with_chunk(&plain, b"tEXt", b"Author\0me")));
+    assert!(!metadata::is_clean(ImageKind::Png, &[plain.as_slice(), b"behind the end"].concat()));
     let small = DynamicImage::from(RgbImage::new(8, 8));
     let jpeg = written(&small, ImageFormat::Jpeg);
     assert_eq!(ready(ImageKind::Jpeg, jpeg.clone(), usize::MAX).unwrap().bytes, jpeg);
-    assert!(!clean::is_clean(ImageKind::Jpeg, &[jpeg.as_slice(), b"a film"].concat()));
+    assert!(!metadata::is_clean(ImageKind::Jpeg, &[jpeg.as_slice(), b"a film"].concat()));
     let comment = [&jpeg[..2], b"\xff\xfe\x00\x04me", &jpeg[2..]].concat();
     let sent = ready(ImageKind::Jpeg, comment, usize::MAX).unwrap();
-    assert!(clean::is_clean(ImageKind::Jpeg, &sent.bytes));
+    assert!(metadata::is_clean(ImageKind::Jpeg, &sent.bytes));
     let webp = written(&small, ImageFormat::WebP);
     assert_eq!(ready(ImageKind::Webp, webp.clone(), usize::MAX).unwrap().bytes, webp);
 }

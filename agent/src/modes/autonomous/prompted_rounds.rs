@@ -8,7 +8,7 @@ use planner::document;
 use tokio_util::sync::CancellationToken;
 
 use super::prompts::Contract;
-use super::record::{NextStep, RoundNote};
+use super::round_log::{NextStep, RoundNote};
 use super::start::ResumableRun;
 use super::start::{Listeners, ROUNDS, ResumedRun, open};
 use super::{PlayerCoach, Run, checks, requirements};

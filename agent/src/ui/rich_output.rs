@@ -8,7 +8,7 @@ use base::text::{count, printable, printable_output};
 use serde_json::Value;
 
 use super::diff::DiffView;
-use super::live::LiveArea;
+use super::live_area::LiveArea;
 use super::markdown::{MarkdownPainter, visible};
 use super::wrap::{Wrapper, cut_columns, wrapped};
 use super::{diff, summed_up, terminal};
@@ -263,7 +263,7 @@ impl<O: Write + Send> RichOutput<O> {
                 NoticeLevel::Warning => self.line(YELLOW, &printable(text)),
             },
             EventKind::Plan { plan } => {
-                super::rounds::lines(plan).iter().for_each(|line| self.line(DIM, line));
+                super::coach_rounds::lines(plan).iter().for_each(|line| self.line(DIM, line));
             }
             EventKind::Thinned { .. } => self.line(DIM, "old tool results were moved into files"),
             EventKind::Compacted { .. } => self.line(DIM, "the conversation was compacted"),

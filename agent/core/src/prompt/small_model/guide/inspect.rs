@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{State, TurnGuide};
-use crate::prompt::small::task::{self, is_data};
-use crate::prompt::small::{relevant, syntax};
+use crate::prompt::small_model::task::{self, is_data};
+use crate::prompt::small_model::{relevant, syntax};
 use tools::fs::overwrite_guard::part_name;
 
 /// Every file with its length and the time of its last change, of its mode included.

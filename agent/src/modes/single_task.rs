@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::event::{EventKind, NoticeLevel, RunStatus};
 use base::failure::Result;
 
-use super::attach;
+use super::attachments;
 use super::interrupt::{self, Interrupts};
 use crate::ui::terminal::QuietInput;
 use agent_core::bus::Bus;
@@ -26,7 +26,7 @@ pub(crate) async fn run(
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
     let mut work = AgentSession::begin(settings, which, bus.clone(), asker)?;
-    let attached = attach::message(template(task), pictures, &settings.cwd);
+    let attached = attachments::message(template(task), pictures, &settings.cwd);
     for text in attached.notes {
         bus.emit(EventKind::Notice { level: NoticeLevel::Info, text });
     }

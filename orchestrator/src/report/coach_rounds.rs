@@ -1,6 +1,6 @@
 //! Player and coach, as people read of them: who works, in which round.
 
-use base::event::rounds::{RoundPart, RoundsEvent};
+use base::event::coach_rounds::{RoundPart, RoundsEvent};
 use serde_json::Value;
 
 /// Who works now, where a `plan` event says so: `round 1 of 5: player`.

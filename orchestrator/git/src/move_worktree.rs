@@ -10,7 +10,7 @@ use base::failure::{Failure, OrFail, Result};
 use crate::oplog::{DirectoryMove, Intent, OperationKind, OperationLog};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
-use crate::{repair, transaction, worktree};
+use crate::{moved_repository, transaction, worktree};
 
 /// The file, in a session's directory, with its place since its worktree was moved.
 pub const PLACE: &str = "place.json";
@@ -49,14 +49,14 @@ pub(crate) fn settle(repository: &Repository, place: &SessionRepo) -> Result<()>
     let file = repository.session_dir(&place.id).join(PLACE);
     base::files::replace_json(&file, place)
         .or_fail(|| format!("cannot write {}", file.display()))?;
-    repair::repair(repository, place).map(drop)
+    moved_repository::repair(repository, place).map(drop)
 }
 
 /// Refuses (3) what could not be renamed.
 fn refuse(relocation: &Relocation) -> Result<()> {
     let (from, to) = (&relocation.place.worktree, &relocation.to);
     let what = || format!("cannot move {} to {}", from.display(), to.display());
-    repair::refuse_another(&relocation.place)?;
+    moved_repository::refuse_another(&relocation.place)?;
     let parent = to.parent().unwrap_or(to);
     worktree::refuse_symlink(parent)?;
     if to.symlink_metadata().is_ok() {

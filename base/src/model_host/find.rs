@@ -195,8 +195,8 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::host::connection::lines;
-    use crate::host::wire::{HostRequestLine, VERSION};
+    use crate::model_host::connection::lines;
+    use crate::model_host::wire::{HostRequestLine, VERSION};
 
     /// Takes connections as a host that is about to end, so many times, and then as a healthy one.
     fn host(paths: &HostPaths, ending: usize) {
@@ -244,7 +244,7 @@ mod tests {
         fs::write(&model, "").unwrap();
         let paths = HostPaths::of(&model).unwrap();
         host(&paths, 3);
-        let relayed = crate::host::relay::open(HostQuery::model(&model)).unwrap();
+        let relayed = crate::model_host::relay::open(HostQuery::model(&model)).unwrap();
         let hello = Connection::new(relayed.into()).unwrap().hello();
         let _ = fs::remove_file(paths.socket());
         assert_eq!(hello.unwrap().model, "m");

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
-use base::host::socket_path::with_short_name;
 use base::id::Id;
 use base::known_repositories;
+use base::model_host::socket_path::with_short_name;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream as Stream};

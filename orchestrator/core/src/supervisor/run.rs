@@ -26,11 +26,11 @@ use crate::session::journal::{JournalEntry, JournalWriter, SessionOutcome};
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
-use crate::supervise::control::{self, ControlCall};
-use crate::supervise::step::{
+use crate::supervisor::control::{self, ControlCall};
+use crate::supervisor::step::{
     self, ConversationMemory, Input, RunState, SupervisorAction, step as decide,
 };
-use crate::supervise::tasks;
+use crate::supervisor::tasks;
 use studio_git::repo::Repository;
 
 /// How long an agent may take to end its turn when it is asked to.

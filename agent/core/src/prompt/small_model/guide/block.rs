@@ -2,9 +2,9 @@
 //! the task does not speak of.
 
 use super::{State, TurnGuide, command, file, replacement, tree};
-use crate::prompt::small::relevant::has_word;
-use crate::prompt::small::syntax;
-use crate::prompt::small::task::{is_data, is_test};
+use crate::prompt::small_model::relevant::has_word;
+use crate::prompt::small_model::syntax;
+use crate::prompt::small_model::task::{is_data, is_test};
 use provider::message::ToolCall;
 use tools::fs::overwrite_guard::part_name;
 use tools::kind::{Effect, ToolKind};

@@ -19,8 +19,8 @@ use crate::project::Project;
 use crate::session::journal::{JournalEntry, SessionOutcome};
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
-use crate::supervise::run::SupervisorConfig;
-use crate::supervise::spawn::{COMMAND, inherited_lock};
+use crate::supervisor::run::SupervisorConfig;
+use crate::supervisor::spawn::{COMMAND, inherited_lock};
 use studio_git::repo::Repository;
 
 /// The command line of a supervisor.
@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<u8> {
     project.schedule()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    let ended = runtime.block_on(crate::supervise::run::run(config));
+    let ended = runtime.block_on(crate::supervisor::run::run(config));
     // Waits for what still reads or writes the session, before anybody else may.
     drop(runtime);
     let ended = ended?;

@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
-use base::host::wire::{
+use base::model_host::wire::{
     EmbedderId, HostFault, HostFaultKind, HostResponse, HostResponseLine, HostStopReason,
     ReplyUsage, TEXT_LIMIT, TEXTS_LIMIT, Vectors,
 };

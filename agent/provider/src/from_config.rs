@@ -72,7 +72,7 @@ pub fn check(
     for (n, reference) in std::iter::once(chosen).chain(roles).enumerate() {
         let model = choice.model.as_deref().filter(|_| n == 0);
         if reference.split('.').next() == Some("embedded") {
-            base::host::find::HostQuery::of(&config.providers.local(&reference), model)?;
+            base::model_host::find::HostQuery::of(&config.providers.local(&reference), model)?;
         } else {
             let choice = ProviderChoice { reference: Some(reference), ..choice.clone() };
             open(config, &ProviderChoice { model: model.map(str::to_owned), ..choice })?;

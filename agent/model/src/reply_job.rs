@@ -3,7 +3,7 @@
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use base::host::wire::{
+use base::model_host::wire::{
     HostFault, HostResponse, HostResponseLine, HostStopReason, HostToolCall, ReplyUsage,
     ToolCallMode,
 };
@@ -11,8 +11,8 @@ use llama_cpp_2::token::LlamaToken;
 use serde_json::Value;
 
 use crate::batch::Need;
-use crate::cache::{AcquiredSlot, ConversationKey};
 use crate::json_envelope::{JsonEnvelope, ModelOutput};
+use crate::kv_cache::{AcquiredSlot, ConversationKey};
 use crate::prompt::VerbatimCall;
 use crate::sample::Sampler;
 use crate::tool_call_parser::ToolCallParser;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::process::{ProcessEnd, ProcessResult, ProcessSpec, run as run_process};
-use super::{background, heredoc, render, windowed};
+use super::{background, heredoc, output_window, render};
 use gate::{Permit, paths};
 use tools::call::Invocation;
 use tools::client_io::TerminalCommand;
@@ -78,8 +78,8 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         return background::run(call).await;
     }
     let sandboxed = pass == Permit::Sandboxed;
-    if args.launch_windows && !sandboxed && windowed::is_windowed(&args.command) {
-        return windowed::launch(call).await;
+    if args.launch_windows && !sandboxed && output_window::is_windowed(&args.command) {
+        return output_window::launch(call).await;
     }
     let limit = args.max_timeout_ms.unwrap_or(u64::MAX);
     let time = args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit)));

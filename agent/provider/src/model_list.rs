@@ -4,8 +4,8 @@ use base::config::Config;
 use base::config::providers::{Providers, TYPES};
 use base::failure::{Failure, Result};
 
+use crate::from_config::ProviderChoice;
 use crate::models;
-use crate::open::ProviderChoice;
 
 /// How the names of a provider's own models begin.
 const MAKERS: [(&str, &[&str]); 3] = [
@@ -157,7 +157,7 @@ fn model_of(providers: &Providers, provider: &str) -> Option<String> {
         "gemini" => providers.gemini.get(name).and_then(|it| it.model.clone()),
         "embedded" => {
             let model = providers.embedded.get(name).and_then(|it| it.model.clone());
-            model.or_else(|| Some(base::host::catalogue::DEFAULT.to_owned()))
+            model.or_else(|| Some(base::model_host::catalogue::DEFAULT.to_owned()))
         }
         _ => None,
     };

@@ -9,7 +9,7 @@ use base::process::is_alive;
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::token::LlamaToken;
 
-use crate::prefix::{HALF, PrefixStore, WORTH};
+use crate::prompt_prefix::{HALF, PrefixStore, WORTH};
 
 /// A conversation: its connection and its name there.
 pub(crate) type ConversationKey = (u64, String);

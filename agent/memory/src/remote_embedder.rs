@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::embed::{Embedder, HashEmbedder, unit};
-use super::local::{self, HostLookup};
+use super::local_embedder::{self, HostLookup};
 use provider::auth::KeySources;
 use provider::http::Endpoint;
 
@@ -100,7 +100,7 @@ fn on_this_machine(config: &Config) -> Result<ChosenEmbedder> {
         return Err(Failure::usage("the vectors of a local model are as long as it makes them")
             .hint("leave `dimensions` out of [memory]"));
     }
-    Ok(match local::open(config)? {
+    Ok(match local_embedder::open(config)? {
         HostLookup::Ready(local) => ChosenEmbedder { embedder: Arc::new(local), notice: None },
         HostLookup::Older { pid } => {
             let notice = format!(

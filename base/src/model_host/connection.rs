@@ -264,7 +264,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::wire::{HostStopReason, ReplyUsage, ToolCallMode};
+    use crate::model_host::wire::{HostStopReason, ReplyUsage, ToolCallMode};
 
     /// A host that answers each request with what the script says.
     fn host(

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use base::config::Config;
 use base::failure::{Failure, OrFail, Result};
-use base::host::connection::Connection;
-use base::host::find::{self, HostQuery};
-use base::host::wire::{self, HostFault, HostFaultKind, HostRequest, HostResponse, TEXT_LIMIT};
+use base::model_host::connection::Connection;
+use base::model_host::find::{self, HostQuery};
+use base::model_host::wire::{
+    self, HostFault, HostFaultKind, HostRequest, HostResponse, TEXT_LIMIT,
+};
 use futures_util::future::BoxFuture;
 
 use super::embed::Embedder;

@@ -93,7 +93,7 @@ impl<O: Write + Send, T: Write + Send> EventSink for PlainOutput<O, T> {
                 self.say(&format!("{mark}: {}", printable(text)));
             }
             EventKind::Plan { plan } => {
-                let lines = super::rounds::lines(plan);
+                let lines = super::coach_rounds::lines(plan);
                 if !lines.is_empty() {
                     self.end_line();
                 }

@@ -7,10 +7,10 @@ use base::failure::{OrFail, Result};
 use base::git::Git;
 use base::process::OutputLimits;
 
-use crate::include;
 use crate::names::WorktreeTemplate;
 use crate::refs;
 use crate::repo::Repository;
+use crate::worktreeinclude;
 
 /// How many paths are named.
 const NAMED: usize = 3;
@@ -45,7 +45,10 @@ pub fn of(
     }
     said.extend(submodules(repository, commit)?);
     if let Some(checkout) = &repository.main_checkout {
-        said.extend(include::notice(&include::withheld(checkout, &parent.join("id"))?));
+        said.extend(worktreeinclude::notice(&worktreeinclude::withheld(
+            checkout,
+            &parent.join("id"),
+        )?));
     }
     Ok(said)
 }
