@@ -137,10 +137,15 @@ impl Journal {
         Ok((at, tail))
     }
 
-    /// Appends one line. What a failed write leaves of it is taken away again.
+    /// Appends a value as one line of JSON.
     pub fn append(&mut self, value: &impl Serialize) -> io::Result<()> {
-        let mut line = serde_json::to_vec(value)?;
-        line.push(b'\n');
+        self.append_line(&serde_json::to_vec(value)?)
+    }
+
+    /// Appends one line, given without its line break. What a failed write leaves of it is taken
+    /// away again.
+    pub fn append_line(&mut self, line: &[u8]) -> io::Result<()> {
+        let mut line = [line, b"\n"].concat();
         if self.torn {
             line.insert(0, b'\n');
         }

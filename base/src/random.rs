@@ -1,16 +1,15 @@
-//! Random bytes of the system.
+//! Random bytes from the operating system, for secrets and ids.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 
-/// Random bytes that cannot be guessed.
+/// Random bytes, suitable for secrets.
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0u8; N];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    getrandom::fill(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Random bytes as hexadecimal digits, two for each.
+/// Random bytes as hexadecimal digits, two per byte.
 pub fn hex<const N: usize>() -> io::Result<String> {
     Ok(bytes::<N>()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }

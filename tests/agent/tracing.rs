@@ -26,9 +26,16 @@ fn lines(stage: &Stage) -> Vec<Value> {
     text(stage).lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
-/// Those of a phase (`begin`, `end`, `event`) and a name.
-fn of<'a>(lines: &'a [Value], phase: &str, name: &str) -> Vec<&'a Value> {
-    lines.iter().filter(|line| line["phase"] == phase && line["name"] == name).collect()
+/// The events with this message.
+fn events<'a>(lines: &'a [Value], message: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["fields"]["message"] == message).collect()
+}
+
+/// The beginnings (`new`) or ends (`close`) of the spans with this name.
+fn spans<'a>(lines: &'a [Value], message: &str, name: &str) -> Vec<&'a Value> {
+    let mut lines = events(lines, message);
+    lines.retain(|line| line["span"]["name"] == name);
+    lines
 }
 
 fn traced(stage: &Stage, args: &[&str]) -> CommandRun {
@@ -55,16 +62,21 @@ fn a_run_leaves_its_requests_calls_and_end() {
     let all = lines(&stage);
     let (first, last) = (&all[0], all.last().unwrap());
     assert_eq!(
-        (&first["name"], &first["fields"]["mode"]),
+        (&first["fields"]["message"], &first["fields"]["mode"]),
         (&json!("process started"), &json!("once"))
     );
-    assert_eq!((&last["name"], &last["fields"]["exit"]), (&json!("process ended"), &json!(0)));
-    assert!(all.iter().all(|line| line["time"] == "2026-01-02T10:00:00.000Z"));
-    assert!(all.iter().all(|line| line["pid"] == first["pid"] && line["level"].is_string()));
+    assert_eq!(
+        (&last["fields"]["message"], &last["fields"]["exit"]),
+        (&json!("process ended"), &json!(0))
+    );
+    assert!(all.iter().all(|line| line["timestamp"] == "2026-01-02T10:00:00.000Z"));
+    assert!(all.iter().all(|line| line["level"].is_string() && line["target"].is_string()));
+    let pid = &first["fields"]["pid"];
+    assert!(pid.is_u64() && all.iter().all(|line| line["fields"]["pid"] == *pid));
 
-    let chats = of(&all, "end", "chat");
+    let chats = spans(&all, "close", "chat");
     assert_eq!(chats.len(), 4);
-    let (busy, wrote) = (&chats[0]["fields"], &chats[1]["fields"]);
+    let (busy, wrote) = (&chats[0]["span"], &chats[1]["span"]);
     assert_eq!((&busy["error.type"], &busy["g3.attempt"]), (&json!("busy"), &json!(1)));
     assert_eq!(busy["http.response.status_code"], 529);
     assert_eq!(wrote["g3.attempt"], 2);
@@ -75,33 +87,36 @@ fn a_run_leaves_its_requests_calls_and_end() {
     assert_eq!(wrote["gen_ai.usage.cache_read.input_tokens"], 20);
     assert_eq!(wrote["gen_ai.usage.output_tokens"], 7);
     assert_eq!(wrote["g3.stop"], "calls");
-    assert!(chats.iter().all(|chat| chat["ms"].is_u64()));
-    let retry = of(&all, "event", "retry");
+    assert!(chats.iter().all(|chat| chat["fields"]["ms"].is_u64()));
+    let retry = events(&all, "retry");
     assert_eq!((retry.len(), &retry[0]["fields"]["why"]), (1, &json!("busy")));
 
-    let calls = of(&all, "end", "execute_tool");
-    let names: Vec<_> = calls.iter().map(|it| it["fields"]["gen_ai.tool.name"].clone()).collect();
+    let calls = spans(&all, "close", "execute_tool");
+    let names: Vec<_> = calls.iter().map(|it| it["span"]["gen_ai.tool.name"].clone()).collect();
     assert_eq!(names, ["write_file", "shell"]);
     assert_eq!(
-        (&calls[0]["fields"]["g3.ok"], &calls[1]["fields"]["g3.ok"]),
+        (&calls[0]["span"]["g3.ok"], &calls[1]["span"]["g3.ok"]),
         (&json!(true), &json!(false))
     );
-    assert_eq!(calls[1]["fields"]["error.type"], "failed");
-    assert!(calls[0]["fields"]["g3.bytes"].as_u64().unwrap() > 0);
+    assert_eq!(calls[1]["span"]["error.type"], "failed");
+    assert!(calls[0]["span"]["g3.bytes"].as_u64().unwrap() > 0);
 
-    let turn = of(&all, "end", "invoke_agent")[0];
+    let turn = spans(&all, "close", "invoke_agent")[0];
     let id = stage.session_dir().file_name().unwrap().to_str().unwrap().to_owned();
     let id = id.strip_prefix("work-").unwrap();
-    assert_eq!(turn["fields"]["gen_ai.conversation.id"], id);
+    assert_eq!(turn["span"]["gen_ai.conversation.id"], id);
     assert_eq!(
-        (&turn["fields"]["g3.status"], &turn["fields"]["g3.questions"]),
+        (&turn["span"]["g3.status"], &turn["span"]["g3.questions"]),
         (&json!("done"), &json!(3))
     );
-    assert!(calls.iter().chain(&chats).all(|inner| inner["parent"] == turn["span"]));
-    let began = of(&all, "begin", "invoke_agent")[0];
-    assert_eq!(began["span"], turn["span"]);
-    assert_eq!(of(&all, "event", "session opened")[0]["fields"]["session"], id);
-    assert_eq!(of(&all, "event", "run ended")[0]["fields"]["exit"], 0);
+    let number = &turn["fields"]["span_id"];
+    assert!(number.is_u64() && turn["fields"]["parent_id"].is_null());
+    assert!(calls.iter().chain(&chats).all(|inner| inner["fields"]["parent_id"] == *number));
+    let began = spans(&all, "new", "invoke_agent")[0];
+    assert_eq!(began["fields"]["span_id"], *number);
+    assert!(began["span"]["g3.status"].is_null(), "the turn has only begun");
+    assert_eq!(events(&all, "session opened")[0]["fields"]["session"], id);
+    assert_eq!(events(&all, "run ended")[0]["fields"]["exit"], 0);
     let mode = std::fs::metadata(file(&stage)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
@@ -137,12 +152,12 @@ fn no_secret_no_words_and_no_content_get_in() {
         assert!(!all.contains(words), "`{words}` stands in the trace:\n{all}");
     }
     let lines = lines(&stage);
-    assert_eq!(of(&lines, "event", "hook ran").len(), 4);
-    let unknown = of(&lines, "end", "execute_tool")[2];
-    assert_eq!(unknown["fields"]["gen_ai.tool.name"], "(not offered)");
+    assert_eq!(events(&lines, "hook ran").len(), 4);
+    let unknown = spans(&lines, "close", "execute_tool")[2];
+    assert_eq!(unknown["span"]["gen_ai.tool.name"], "(not offered)");
     let denied = lines.iter().find(|line| line["fields"]["decision"] == "to be asked");
     assert_eq!(denied.expect("the gate is traced")["fields"]["access"], "read");
-    assert_eq!(of(&lines, "event", "asked")[0]["fields"]["answer"], "no terminal");
+    assert_eq!(events(&lines, "asked")[0]["fields"]["answer"], "no terminal");
 }
 
 #[test]
@@ -235,9 +250,9 @@ fn two_processes_share_one_file() {
     });
     let all = lines(&stage);
     let pids: std::collections::BTreeSet<u64> =
-        all.iter().map(|line| line["pid"].as_u64().unwrap()).collect();
+        all.iter().map(|line| line["fields"]["pid"].as_u64().unwrap()).collect();
     assert_eq!(pids.len(), 2);
-    assert_eq!(of(&all, "event", "process ended").len(), 2);
+    assert_eq!(events(&all, "process ended").len(), 2);
 }
 
 #[test]
@@ -251,10 +266,10 @@ fn an_editor_reads_a_clean_stream_while_the_file_fills() {
     assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
     let all = lines(&stage);
     assert_eq!(all[0]["fields"]["mode"], "acp");
-    let opened = of(&all, "event", "session opened")[0];
+    let opened = events(&all, "session opened")[0];
     assert_eq!(opened["fields"]["session"], session.strip_prefix("session-").unwrap());
-    assert_eq!(of(&all, "end", "execute_tool").len(), 1);
-    assert_eq!(of(&all, "event", "run ended").len(), 1);
+    assert_eq!(spans(&all, "close", "execute_tool").len(), 1);
+    assert_eq!(events(&all, "run ended").len(), 1);
 }
 
 #[test]
@@ -267,16 +282,16 @@ fn limits_summaries_and_servers_are_traced() {
     traced(&stage, &["work", "--max-turns", "2"]).exits(3);
     let all = lines(&stage);
     assert_eq!(
-        of(&all, "event", "limit reached")[0]["fields"]["limit"],
+        events(&all, "limit reached")[0]["fields"]["limit"],
         "the limit of 2 turns is reached"
     );
-    assert_eq!(of(&all, "end", "invoke_agent")[0]["fields"]["g3.status"], "limit");
-    assert_eq!(of(&all, "event", "error")[0]["level"], "ERROR");
+    assert_eq!(spans(&all, "close", "invoke_agent")[0]["span"]["g3.status"], "limit");
+    assert_eq!(events(&all, "error")[0]["level"], "ERROR");
     assert_eq!(all.last().unwrap()["fields"]["exit"], 3);
-    let started = of(&all, "event", "server started")[0];
+    let started = events(&all, "server started")[0];
     assert_eq!(
         (&started["fields"]["server"], &started["fields"]["ok"]),
         (&json!("kit"), &json!(true))
     );
-    assert_eq!(of(&all, "event", "server stopped").len(), 1);
+    assert_eq!(events(&all, "server stopped").len(), 1);
 }

@@ -61,10 +61,10 @@ const PROVIDER: &[(&str, &[&str])] = &[
     ("http", &["error"]),
     ("http_error", &["error", "http"]),
     ("oauth", &["error", "http"]),
-    ("traced", &["error", "http", "message", "provider"]),
+    ("trace_events", &["error", "http", "message", "provider"]),
     (
         "hosted",
-        &["error", "http", "http_error", "message", "models", "oauth", "provider", "sse", "traced"],
+        &["error", "http", "http_error", "message", "models", "oauth", "provider", "sse", "trace_events"],
     ),
     ("anthropic", WIRE),
     ("gemini", WIRE),
@@ -86,9 +86,9 @@ const PROVIDER: &[(&str, &[&str])] = &[
     ("embedded", &["error", "history", "message", "provider"]),
     ("text_calls", &["error", "history", "message", "provider", "tool_args"]),
     ("fallback", &["blocking", "error", "provider"]),
-    ("retry", &["error", "fallback", "message", "provider", "traced"]),
+    ("retry", &["error", "fallback", "message", "provider", "trace_events"]),
     (
-        "open",
+        "from_config",
         &[
             "anthropic",
             "auth",
@@ -107,7 +107,7 @@ const PROVIDER: &[(&str, &[&str])] = &[
             "text_calls",
         ],
     ),
-    ("listed", &["models", "open"]),
+    ("model_list", &["models", "from_config"]),
     ("lib", &[]),
 ];
 
@@ -133,13 +133,13 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
     ("interrupt", &[]),
     ("console", &["interrupt"]),
     ("launch", &["sandbox", "session", "exec"]),
-    ("supervise", &["session", "exec", "path_dependencies", "check", "launch"]),
-    ("schedule", &["session", "supervise"]),
-    ("view", &["session", "coach_json"]),
-    ("project", &["session", "interrupt", "console", "schedule", "view"]),
-    ("create", &["session", "schedule", "project"]),
+    ("supervisor", &["session", "exec", "path_dependencies", "check", "launch"]),
+    ("schedule", &["session", "supervisor"]),
+    ("session_view", &["session", "coach_json"]),
+    ("project", &["session", "interrupt", "console", "schedule", "session_view"]),
+    ("create_session", &["session", "schedule", "project"]),
     ("redact", &[]),
-    ("message", &["session", "redact"]),
+    ("commit_message", &["session", "redact"]),
     (
         "landing",
         &[
@@ -149,19 +149,19 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
             "check",
             "coach_json",
             "launch",
-            "view",
+            "session_view",
             "project",
-            "message",
+            "commit_message",
         ],
     ),
-    ("supervisor", &["session", "exec", "interrupt", "launch", "supervise", "project", "landing"]),
+    ("supervisor_process", &["session", "exec", "interrupt", "launch", "supervisor", "project", "landing"]),
     ("lib", &[]),
 ];
 
 const BASE: &[(&str, &[&str])] = &[
     ("test_hooks", &[]),
     ("clock", &["test_hooks"]),
-    ("desktop", &["failure"]),
+    ("desktop_protocol", &["failure"]),
     ("event", &[]),
     ("failure", &[]),
     ("files", &["test_hooks"]),
@@ -177,7 +177,7 @@ const BASE: &[(&str, &[&str])] = &[
     ("git", &["process", "failure"]),
     ("sandbox", &["failure", "files", "known_repositories", "test_hooks", "user_dirs"]),
     ("config", &["clock", "failure", "files", "lock", "secret", "process", "test_hooks"]),
-    ("host", &["config", "event", "failure", "files", "lock", "process", "test_hooks"]),
+    ("model_host", &["config", "event", "failure", "files", "lock", "process", "test_hooks"]),
     ("lib", &[]),
 ];
 

@@ -9,4 +9,5 @@ mod pages;
 mod skips;
 mod source;
 mod test_hooks;
+mod trace_fields;
 mod type_names;

@@ -1,30 +1,33 @@
-//! What g3 itself does, for whoever looks into it: lines in a file or on stderr, and spans for a
-//! collector. Off unless it is wanted.
+//! The trace of g3: JSON lines in a file or on stderr, and spans for a collector. Off by default.
 //!
-//! Modules say what they do with the macros of `tracing`, under the targets of [`TARGETS`]. Only
-//! these are heard: other crates would tell what is in messages. Nobody puts words of people,
-//! models, files or servers into a field.
+//! Modules report what they do with the macros of `tracing`, under the targets of [`TARGETS`]; the
+//! logs of libraries are not traced, because they contain messages. Lines contain the fields of
+//! [`fields::ALLOWED`] only, and no field may contain text of people, models, files or servers.
 
-mod levels;
-mod lines;
+mod fields;
+mod filter;
+mod json;
 #[cfg_attr(not(feature = "otel"), path = "without_otel.rs")]
 mod otel;
+mod writer;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use base::clock::Clock;
 use base::failure::{Failure, Result};
 use base::files::Journal;
+use base::sandbox::redact::Redactor;
 use tracing_subscriber::layer::SubscriberExt;
 
-use lines::{Lines, Out};
+use writer::{TraceOutput, TraceWriter};
 
-/// The variable that says how much is told.
+/// The variable with the log filter.
 const LEVEL: &str = "G3_LOG";
-/// The variables by which a collector is named.
+/// The variables that name a collector.
 const COLLECTOR: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// What may be told, by its target.
+/// The targets that can be traced.
 pub(crate) const TARGETS: [&str; 9] = [
     "g3::process",
     "g3::session",
@@ -37,12 +40,12 @@ pub(crate) const TARGETS: [&str; 9] = [
     "g3::desktop",
 ];
 
-/// What is wanted, from flags and configuration.
+/// The trace that flags and configuration ask for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
-    /// The file that lines are appended to.
+    /// The file to append lines to.
     pub file: Option<PathBuf>,
-    /// How much is told, unless `G3_LOG` says it.
+    /// The log filter, unless `G3_LOG` is set.
     pub level: Option<String>,
 }
 
@@ -52,24 +55,25 @@ pub(crate) struct Trace {
     export: Option<otel::Export>,
 }
 
-/// Begins to trace, where that is wanted; from then on it holds for the whole process. The failure
-/// says what is wrong with the wish.
+/// Begins to trace the whole process, where that is wanted. A filter, file or collector that cannot
+/// be used is an error.
 pub(crate) fn begin(wanted: &Wanted, mode: &str, cwd: &Path) -> Result<Trace> {
     let begun = Instant::now();
     let said = std::env::var(LEVEL).ok().filter(|text| !text.trim().is_empty());
     let out = match (&wanted.file, &said) {
-        (Some(file), _) => Some(Out::File(open(file)?)),
-        (None, Some(_)) => Some(Out::Stderr),
+        (Some(file), _) => Some(TraceOutput::File(open(file)?)),
+        (None, Some(_)) => Some(TraceOutput::Stderr),
         (None, None) => None,
     };
     let export = otel::Export::from_env()?;
     if out.is_none() && export.is_none() {
         return Ok(Trace { begun, export });
     }
-    let levels = levels::parse(said.as_deref().or(wanted.level.as_deref()).unwrap_or("info"))?;
-    let subscriber = tracing_subscriber::registry().with(levels).with(out.map(Lines::new));
+    let filter = filter::parse(said.as_deref().or(wanted.level.as_deref()).unwrap_or("info"))?;
+    let lines = |out| json::layer(TraceWriter::new(out), Clock::from_env(), Redactor::from_env());
+    let subscriber = tracing_subscriber::registry().with(filter).with(out.map(lines));
     let subscriber = subscriber.with(export.as_ref().map(otel::Export::layer));
-    // Who has set one before us is a test; it hears what it wants.
+    // Only a test has set one before.
     let _ = tracing::subscriber::set_global_default(subscriber);
     tracing::info!(
         target: "g3::process",
@@ -97,7 +101,7 @@ fn open(file: &Path) -> Result<Journal> {
 }
 
 impl Trace {
-    /// The process ends so; what waits for a collector is sent, for a moment at most.
+    /// Traces the end of the process, and sends pending spans to the collector within its timeout.
     pub(crate) fn over(self, done: Result<u8>) -> Result<u8> {
         let exit = done.as_ref().map_or_else(Failure::exit_code, |code| *code);
         let ms = self.begun.elapsed().as_millis() as u64;

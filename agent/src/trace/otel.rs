@@ -1,4 +1,4 @@
-//! Spans for a collector, as OTLP over HTTP; the variables of OpenTelemetry say where it is.
+//! Spans for a collector, as OTLP over HTTP, configured by OpenTelemetry's variables.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,22 +22,22 @@ use provider::http;
 /// Whether spans can be exported.
 pub const IS_BUILT: bool = true;
 
-/// How long the end of g3 may wait for a collector.
-const GOODBYE: Duration = Duration::from_secs(2);
-/// How long one message to it may take.
-const MESSAGE: Duration = Duration::from_secs(10);
+/// How long g3 waits for a collector when it exits.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long one request to it may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is sent to a collector.
+/// The export to a collector.
 pub struct Export {
     provider: SdkTracerProvider,
-    lost: Lost,
+    last_error: LastError,
 }
 
 /// Why spans did not arrive.
-type Lost = Arc<Mutex<Option<String>>>;
+type LastError = Arc<Mutex<Option<String>>>;
 
 impl Export {
-    /// The export that the environment asks for.
+    /// The export that the environment asks for, if any.
     pub fn from_env() -> Result<Option<Export>> {
         let says = |name: &str, wanted: &str| {
             std::env::var(name).is_ok_and(|value| value.eq_ignore_ascii_case(wanted))
@@ -49,9 +49,9 @@ impl Export {
         {
             return Ok(None);
         }
-        let lost = Lost::default();
+        let last_error = LastError::default();
         let exporter = opentelemetry_otlp::SpanExporter::builder().with_http();
-        let exporter = exporter.with_http_client(Door).with_protocol(protocol()?);
+        let exporter = exporter.with_http_client(ExportClient).with_protocol(protocol()?);
         let exporter = exporter.build().map_err(|why| {
             Failure::usage("the trace cannot be exported")
                 .because(why)
@@ -59,12 +59,12 @@ impl Export {
         })?;
         let provider = SdkTracerProvider::builder()
             .with_resource(resource())
-            .with_batch_exporter(Noticing { exporter, lost: lost.clone() })
+            .with_batch_exporter(ErrorRecorder { exporter, last_error: last_error.clone() })
             .build();
-        Ok(Some(Export { provider, lost }))
+        Ok(Some(Export { provider, last_error }))
     }
 
-    /// Hears spans.
+    /// The layer that exports spans.
     pub fn layer<S>(&self) -> OpenTelemetryLayer<S, SdkTracer>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -76,17 +76,17 @@ impl Export {
             .with_tracer(self.provider.tracer("g3"))
     }
 
-    /// Sends what waits; gives a sentence when something was lost.
+    /// Sends pending spans; returns a sentence if some were lost.
     pub fn finish(self) -> Option<String> {
-        let ended = self.provider.shutdown_with_timeout(GOODBYE);
-        let why = self.lost.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let late = || format!("it was not sent within {} s", GOODBYE.as_secs());
+        let ended = self.provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT);
+        let why = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let late = || format!("it was not sent within {} s", SHUTDOWN_TIMEOUT.as_secs());
         let why = why.or_else(|| ended.err().map(|_| late()))?;
         Some(format!("the exported trace is not complete: {why}"))
     }
 }
 
-/// How spans are written: protobuf, unless JSON is asked for.
+/// The encoding of spans: protobuf, unless JSON is configured.
 fn protocol() -> Result<Protocol> {
     let names = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
     let said = names.iter().find_map(|name| std::env::var(name).ok());
@@ -100,7 +100,7 @@ fn protocol() -> Result<Protocol> {
     }
 }
 
-/// Who we are for a collector: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first.
+/// The resource of our spans: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` take precedence.
 fn resource() -> Resource {
     let names_us = std::env::var_os("OTEL_SERVICE_NAME").is_some()
         || std::env::var("OTEL_RESOURCE_ATTRIBUTES")
@@ -111,41 +111,41 @@ fn resource() -> Resource {
     resource.build()
 }
 
-/// Our own HTTP client, on the exporter's own thread.
+/// Our HTTP client, on the exporter's thread.
 #[derive(Debug)]
-struct Door;
+struct ExportClient;
 
 #[async_trait]
-impl HttpClient for Door {
+impl HttpClient for ExportClient {
     async fn send_bytes(
         &self,
         request: Request<Bytes>,
     ) -> std::result::Result<Response<Bytes>, HttpError> {
         let request = request.map(|body| body.to_vec());
-        // The user's own variables name the address, so that it may be plain http.
-        let sent = async { tokio::time::timeout(MESSAGE, http::once(request, true)).await };
-        // That thread has no runtime.
+        // The user's variables name the address, so plain http is allowed.
+        let sent = async { tokio::time::timeout(REQUEST_TIMEOUT, http::once(request, true)).await };
+        // The exporter's thread has no runtime.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match runtime.block_on(sent) {
             Ok(answer) => Ok(answer?.map(Bytes::from)),
-            Err(_) => Err(format!("no answer within {} s", MESSAGE.as_secs()).into()),
+            Err(_) => Err(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()).into()),
         }
     }
 }
 
-/// Notices what does not arrive: the SDK would only log it.
+/// Records the errors of an exporter, which the SDK only logs.
 #[derive(Debug)]
-struct Noticing {
+struct ErrorRecorder {
     exporter: opentelemetry_otlp::SpanExporter,
-    lost: Lost,
+    last_error: LastError,
 }
 
-impl SpanExporter for Noticing {
+impl SpanExporter for ErrorRecorder {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let sent = self.exporter.export(batch).await;
         if let Err(why) = &sent {
-            let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-            *lost = Some(why.to_string());
+            let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = Some(why.to_string());
         }
         sent
     }

@@ -1,4 +1,4 @@
-//! No export of spans: g3 is built without the feature `otel`.
+//! No export of spans: g3 was built without the feature `otel`.
 
 use base::failure::Result;
 use tracing_subscriber::layer::Identity;
@@ -6,21 +6,21 @@ use tracing_subscriber::layer::Identity;
 /// Whether spans can be exported.
 pub(crate) const IS_BUILT: bool = false;
 
-/// An export that is never there.
+/// An export; there is none in this build.
 pub(crate) enum Export {}
 
 impl Export {
-    /// None, whatever the environment says.
+    /// None: the variables of OpenTelemetry are ignored.
     pub(crate) fn from_env() -> Result<Option<Export>> {
         Ok(None)
     }
 
-    /// Hears nothing.
+    /// No layer.
     pub(crate) fn layer(&self) -> Identity {
         match *self {}
     }
 
-    /// Loses nothing.
+    /// Nothing is lost.
     pub(crate) fn finish(self) -> Option<String> {
         match self {}
     }

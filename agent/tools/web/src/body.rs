@@ -1,4 +1,4 @@
-//! What came as the body of a page: its encoding, its kind, and what a model is shown of it.
+//! The body of a response: its encoding, its kind, and what the model reads of it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,39 +9,39 @@ use serde::Deserialize;
 use super::html;
 use provider::message::Image;
 
-/// What a page of HTML becomes.
+/// The format in which the model reads an HTML page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PageFormat {
-    /// Words and lines.
+    /// Plain text.
     Text,
     /// Markdown.
     Markdown,
-    /// The page as it came.
+    /// The page unchanged.
     Html,
 }
 
-/// What a model is shown.
+/// What the model reads.
 #[derive(Debug, Default)]
 pub(crate) struct ShownBody {
-    /// What it reads.
+    /// The text.
     pub text: String,
-    /// The page's title, when it has one.
+    /// The page's title; empty if it has none.
     pub title: String,
-    /// A picture.
+    /// The image, if the body is one.
     pub images: Vec<Image>,
 }
 
-/// Bytes of a picture: services take 5 MB of base64.
-const MOST_PICTURE: usize = 3_750_000;
-/// So much of the beginning tells text from bytes, and holds the name of an encoding.
+/// The largest image in bytes: services accept 5 MB of base64.
+const MAX_IMAGE_BYTES: usize = 3_750_000;
+/// The length of the beginning that is examined for its encoding and for binary content.
 const BEGINNING: usize = 4096;
-/// Kinds that are neither text nor a picture that models see.
+/// Types that are neither text nor an image that models accept.
 const UNREADABLE: &[&str] =
     &["video/", "audio/", "font/", "application/zip", "application/pdf", "application/gzip"];
 
 impl PageFormat {
-    /// What is asked for, best first.
+    /// The header `Accept`, best first.
     pub(crate) fn accepts(self) -> &'static str {
         match self {
             PageFormat::Markdown => {
@@ -56,8 +56,8 @@ impl PageFormat {
     }
 }
 
-/// Whether a body of this type can be shown; the error is the end of a sentence.
-pub(crate) fn worth_reading(content_type: &str) -> Result<(), String> {
+/// Refuses a type that cannot be shown; the error is the end of a sentence.
+pub(crate) fn check_readable(content_type: &str) -> Result<(), String> {
     let kind = kind(content_type);
     match UNREADABLE.iter().any(|unreadable| kind.starts_with(unreadable)) {
         true => Err(unreadable(&kind)),
@@ -65,7 +65,7 @@ pub(crate) fn worth_reading(content_type: &str) -> Result<(), String> {
     }
 }
 
-/// What a model is shown of a body; the error is the end of a sentence.
+/// What the model reads of a body; the error is the end of a sentence.
 pub(crate) fn shown(
     bytes: Vec<u8>,
     content_type: &str,
@@ -74,7 +74,7 @@ pub(crate) fn shown(
 ) -> Result<ShownBody, String> {
     let kind = kind(content_type);
     if let Some(media_type) = picture(&bytes) {
-        if bytes.len() > MOST_PICTURE {
+        if bytes.len() > MAX_IMAGE_BYTES {
             return Err(format!("is a picture of {} bytes, too large to be shown", bytes.len()));
         }
         let text = format!("a picture, {media_type}, {} bytes", bytes.len());
@@ -98,7 +98,7 @@ pub(crate) fn shown(
     })
 }
 
-/// The type without what follows it.
+/// The media type without its parameters.
 fn kind(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_lowercase()
 }
@@ -108,7 +108,7 @@ fn unreadable(kind: &str) -> String {
     format!("is {kind}, neither text nor a picture (png, jpeg, gif, webp); a command can store it")
 }
 
-/// The type of a picture by its first bytes, whatever the server calls it.
+/// The type of an image by its first bytes; the server's type is not used.
 fn picture(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
@@ -119,13 +119,13 @@ fn picture(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The body as text: by its byte order mark, its header, what the page says of itself, else UTF-8,
-/// else the web's old default. `None` when it is no text.
+/// The body as text, in the encoding of its byte order mark, its header or the page itself, else
+/// UTF-8, else windows-1252. `None` for binary content.
 fn decode(bytes: &[u8], content_type: &str) -> Option<String> {
     let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
     let declared = marked.or_else(|| named(content_type)).or_else(|| {
         let beginning = &bytes[..bytes.len().min(BEGINNING)];
-        // A page that can be read so far is in an encoding that holds ASCII.
+        // The name was read as ASCII, so the encoding must be compatible with it.
         named(&String::from_utf8_lossy(beginning)).filter(|encoding| encoding.is_ascii_compatible())
     });
     let is_utf8 = std::str::from_utf8(bytes).is_ok();
@@ -135,7 +135,7 @@ fn decode(bytes: &[u8], content_type: &str) -> Option<String> {
     (!text[..end].contains('\0')).then(|| text.into_owned())
 }
 
-/// The encoding after `charset=` or `encoding=`, in a header, a meta tag or a declaration of XML.
+/// The encoding after `charset=` or `encoding=`, in a header, a meta tag or an XML declaration.
 fn named(text: &str) -> Option<&'static Encoding> {
     let lower = text.to_ascii_lowercase();
     let after = ["charset=", "<?xml version=\"1.0\" encoding="]
@@ -155,7 +155,7 @@ fn is_json(kind: &str) -> bool {
     kind == "application/json" || kind.ends_with("+json")
 }
 
-/// JSON with a line for each member; what is none stays as it is.
+/// JSON with one member per line; invalid JSON unchanged.
 fn indented(text: String) -> String {
     match serde_json::from_str::<serde_json::Value>(&text) {
         Ok(value) => format!("{value:#}"),
@@ -199,8 +199,8 @@ mod tests {
         assert_eq!(text(b"<p>a", "text/plain").unwrap(), "<p>a");
         let why = text(b"\x7fELF\0\0", "application/x-executable").unwrap_err();
         assert!(why.contains("application/x-executable"), "{why}");
-        assert!(worth_reading("application/pdf").unwrap_err().contains("application/pdf"));
-        assert!(worth_reading("text/html; charset=utf-8").is_ok() && worth_reading("").is_ok());
+        assert!(check_readable("application/pdf").unwrap_err().contains("application/pdf"));
+        assert!(check_readable("text/html; charset=utf-8").is_ok() && check_readable("").is_ok());
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
             assert_eq!(STANDARD.decode(&shown.images[0].data).unwrap(), bytes);
         }
         let mut large = b"\x89PNG\r\n\x1a\n".to_vec();
-        large.resize(MOST_PICTURE + 1, 0);
+        large.resize(MAX_IMAGE_BYTES + 1, 0);
         assert!(
             shown(large, "image/png", &url, PageFormat::Text).unwrap_err().contains("too large")
         );

@@ -156,7 +156,7 @@ async fn fetch(
     if !status.is_success() {
         return Err(refused(&url, status));
     }
-    body::worth_reading(&content_type).map_err(|why| ToolError::failed(format!("{url} {why}")))?;
+    body::check_readable(&content_type).map_err(|why| ToolError::failed(format!("{url} {why}")))?;
     let bytes = read(response, &url).await?;
     let count = bytes.len();
     let metadata = json!({

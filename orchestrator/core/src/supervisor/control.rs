@@ -1,7 +1,6 @@
 //! The control socket of a supervisor: one JSON line in, one out, with a token that the box of the
 //! agent cannot read.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
@@ -115,7 +114,7 @@ pub(crate) fn serve(
 }
 
 fn serve_in(dir: &Path, tell: mpsc::UnboundedSender<ControlCall>) -> io::Result<()> {
-    let token = fresh_token()?;
+    let token = base::random::hex::<16>()?;
     base::files::replace(&dir.join("token"), token.as_bytes())?;
     let socket = dir.join("control.sock");
     match std::fs::remove_file(&socket) {
@@ -193,12 +192,6 @@ fn ask_in(dir: &Path, request: &ControlRequest) -> Result<bool> {
         Reply::Ending => Ok(false),
         Reply::Refused(why) => Err(Failure::refused("the supervisor refused").because(why)),
     }
-}
-
-fn fresh_token() -> io::Result<String> {
-    let mut bytes = [0u8; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]

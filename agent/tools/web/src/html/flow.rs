@@ -1,43 +1,43 @@
-//! Running text: blanks are one, lines break where they must.
+//! Running text: white space is collapsed, as browsers do it, and blocks begin on new lines.
 
-/// Text that grows.
+/// The text of an element so far.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     text: String,
-    /// Within a line a blank at the beginning counts; at the beginning of a block it does not.
+    /// Whether a space at the beginning counts: it does within a line, not at the start of a block.
     is_inline: bool,
 }
 
 impl Flow {
-    /// A flow that begins within a line.
+    /// An empty text within a line.
     pub(crate) fn inline() -> Flow {
         Flow { text: String::new(), is_inline: true }
     }
 
-    /// Appends words; any number of blanks between them is one.
+    /// Appends text with its white space collapsed.
     pub(crate) fn words(&mut self, text: &str) {
         for c in text.chars() {
             if !c.is_ascii_whitespace() {
                 self.text.push(c);
-            } else if self.takes_blank() {
+            } else if self.takes_space() {
                 self.text.push(' ');
             }
         }
     }
 
-    fn takes_blank(&self) -> bool {
+    fn takes_space(&self) -> bool {
         match self.text.chars().next_back() {
             None => self.is_inline,
             Some(last) => !last.is_whitespace(),
         }
     }
 
-    /// Appends a text as it is.
+    /// Appends text unchanged.
     pub(crate) fn verbatim(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    /// Appends what belongs into the line, its outer blanks outside of the marks.
+    /// Appends text between two marks, with its leading and trailing space outside of them.
     pub(crate) fn marked(&mut self, text: &str, before: &str, after: &str) {
         let inner = text.trim();
         if text.starts_with(char::is_whitespace) {
@@ -51,7 +51,7 @@ impl Flow {
         }
     }
 
-    /// Ends the line, so that at least so many newlines stand before what comes.
+    /// Ends the line, with at least `count` newlines before the following text.
     pub(crate) fn breaks(&mut self, count: usize) {
         self.text.truncate(self.text.trim_end_matches(' ').len());
         let there = self.text.len() - self.text.trim_end_matches('\n').len();
@@ -60,7 +60,7 @@ impl Flow {
         }
     }
 
-    /// Appends a block with so many newlines around it.
+    /// Appends a block with at least `breaks` newlines before and after it.
     pub(crate) fn block(&mut self, text: &str, breaks: usize) {
         if !text.is_empty() {
             self.breaks(breaks);
@@ -69,12 +69,12 @@ impl Flow {
         }
     }
 
-    /// Whether the last line is empty.
+    /// Whether the text ends at the start of a line.
     pub(crate) fn is_at_line_start(&self) -> bool {
         self.text.is_empty() || self.text.ends_with('\n')
     }
 
-    /// What was gathered.
+    /// The whole text.
     pub(crate) fn into_text(self) -> String {
         self.text
     }

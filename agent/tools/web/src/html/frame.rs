@@ -1,69 +1,69 @@
-//! An open element, and what it becomes when it is closed.
+//! An open element, and how it is written when it closes.
 
 use super::Form;
 use super::flow::Flow;
 use super::table::Table;
 
-/// An open element with the text in it.
+/// An open element with its text.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// Its name; elements that mean the same share one.
+    /// Its name; elements with the same meaning share one.
     pub tag: &'static str,
-    /// What it becomes.
+    /// How it is written.
     pub kind: Kind,
-    /// What is in it so far.
+    /// Its text so far.
     pub flow: Flow,
 }
 
-/// What an element becomes.
+/// How an element is written.
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// The page itself.
     Root,
-    /// Words between two marks.
+    /// Text between two marks.
     Marked(&'static str),
     /// Code within a line.
     Code,
-    /// A link and where it leads.
+    /// A link with its absolute address, if it has one.
     Link(Option<String>),
     /// A heading of this level.
     Heading(usize),
-    /// A quotation.
+    /// A block quotation.
     Quote,
-    /// Text as it is, with the language of its code.
+    /// Preformatted text, with the language of its code.
     Pre(Option<String>),
     /// A list; the next number of a numbered one.
     List(Option<u64>),
-    /// An item of a list, and what stands before it.
+    /// An item of a list, with its marker.
     Item(String),
     /// A table.
     Table(Table),
-    /// A cell of one.
+    /// A cell of a table.
     Cell,
 }
 
 impl Frame {
-    /// An element within a line.
+    /// An inline element.
     pub(crate) fn inline(tag: &'static str, kind: Kind) -> Frame {
         Frame { tag, kind, flow: Flow::inline() }
     }
 
-    /// An element on lines of its own.
+    /// A block element.
     pub(crate) fn block(tag: &'static str, kind: Kind) -> Frame {
         Frame { tag, kind, flow: Flow::default() }
     }
 
-    /// Whether what is in it must fit into one line.
+    /// Whether its text must be on one line.
     pub(crate) fn holds_one_line(&self) -> bool {
         matches!(self.kind, Kind::Link(_) | Kind::Heading(_) | Kind::Cell)
     }
 
-    /// Puts it, closed, into the element around it.
+    /// Closes the element: writes it into the element around it.
     pub(crate) fn close_into(self, around: &mut Frame, form: Form) {
         let text = self.flow.into_text();
         match self.kind {
             Kind::Root => around.flow.verbatim(&text),
-            // What spans paragraphs is no emphasis.
+            // Emphasis cannot span paragraphs.
             Kind::Marked(_) if text.trim().contains('\n') => around.flow.verbatim(&text),
             Kind::Marked(mark) => around.flow.marked(&text, mark, mark),
             Kind::Code => {
@@ -110,7 +110,7 @@ fn heading(text: &str, level: usize, around: &mut Frame, form: Form) {
     }
 }
 
-/// A block of code between fences that do not occur in it.
+/// A code block, between fences that do not occur in it.
 fn pre(text: &str, language: Option<String>, around: &mut Frame, form: Form) {
     let text = text.strip_prefix('\n').unwrap_or(text).trim_end();
     if around.holds_one_line() {
@@ -135,7 +135,7 @@ fn item(text: &str, marker: &str) -> String {
     std::iter::once(first).chain(rest).collect()
 }
 
-/// Text on one line.
+/// The text on one line.
 pub(crate) fn in_line(text: &str) -> String {
     if text.contains('\n') {
         text.split('\n').filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join(" ")
@@ -144,14 +144,14 @@ pub(crate) fn in_line(text: &str) -> String {
     }
 }
 
-/// What stands before and after code within a line.
+/// The marks before and after inline code.
 fn ticks(code: &str) -> (String, String) {
     let ticks = "`".repeat(longest_run(code) + 1);
     let blank = if code.starts_with('`') || code.ends_with('`') { " " } else { "" };
     (format!("{ticks}{blank}"), format!("{blank}{ticks}"))
 }
 
-/// How many backticks follow each other at most.
+/// The length of the longest run of backticks.
 fn longest_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! Pages of HTML as Markdown or plain text. One pass over the tags with a bounded stack of what is
-//! open, so that a page made to be hard takes no longer than another.
+//! HTML pages as Markdown or plain text: one pass over the tags with a bounded stack of open
+//! elements, so that a hostile page takes no longer than another (docs/dependencies.md).
 
 use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
 use reqwest::Url;
@@ -14,28 +14,28 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-/// What a page becomes.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Headings, lists, links and code as Markdown.
     Markdown,
-    /// Words and lines only.
+    /// Plain text.
     Text,
 }
 
-/// A page that was read.
+/// A converted page.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Page {
-    /// Its text in the form that was asked for.
+    /// Its text in the requested form.
     pub text: String,
-    /// Its title; empty when it has none.
+    /// Its title; empty if it has none.
     pub title: String,
 }
 
-/// Elements of which nothing is shown.
-const UNSEEN: &[&str] =
+/// Elements whose content is left out.
+const HIDDEN: &[&str] =
     &["script", "style", "noscript", "iframe", "object", "svg", "template", "audio", "video"];
-/// Elements that stand for themselves on lines of their own.
+/// Block elements without a form of their own.
 const BLOCKS: &[&str] = &[
     "address",
     "article",
@@ -62,15 +62,15 @@ const BLOCKS: &[&str] = &[
     "textarea",
 ];
 
-/// Converts a page; `base` is its address, from which relative links start.
+/// Converts a page; `base` is its address, to which relative links are resolved.
 pub(crate) fn convert(html: &str, base: &Url, form: Form) -> Page {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
-    let mut reader = Reader {
+    let mut reader = Converter {
         stack: Stack::new(form),
         base: base.clone(),
         form,
-        unseen: None,
+        hidden: None,
         in_title: false,
         titles: String::new(),
     };
@@ -87,36 +87,36 @@ pub(crate) fn convert(html: &str, base: &Url, form: Form) -> Page {
     Page { text: reader.stack.finish(), title }
 }
 
-/// What is read, and where one is in it.
-struct Reader {
+/// The state of a conversion.
+struct Converter {
     stack: Stack,
     base: Url,
     form: Form,
-    /// An element of which nothing is shown, and how many of its name are open.
-    unseen: Option<(String, usize)>,
+    /// The open element whose content is left out, and how many with its name are open.
+    hidden: Option<(String, usize)>,
     in_title: bool,
     titles: String,
 }
 
-impl Reader {
+impl Converter {
     fn text(&mut self, text: &str) {
         if self.in_title {
             self.titles.push_str(text);
-        } else if self.unseen.is_none() {
+        } else if self.hidden.is_none() {
             self.stack.text(text);
         }
     }
 
     fn start(&mut self, tag: &StartTag<()>) {
         let name = String::from_utf8_lossy(&tag.name).into_owned();
-        if let Some((unseen, depth)) = &mut self.unseen {
-            *depth += usize::from(*unseen == name && !tag.self_closing);
+        if let Some((hidden, depth)) = &mut self.hidden {
+            *depth += usize::from(*hidden == name && !tag.self_closing);
             return;
         }
         match name.as_str() {
             "title" => self.in_title = true,
             "svg" if tag.self_closing => {}
-            unseen if UNSEEN.contains(&unseen) => self.unseen = Some((name, 1)),
+            hidden if HIDDEN.contains(&hidden) => self.hidden = Some((name, 1)),
             "base" => {
                 let href = attribute(tag, "href").and_then(|href| self.base.join(&href).ok());
                 self.base = href.unwrap_or_else(|| self.base.clone());
@@ -177,10 +177,10 @@ impl Reader {
     }
 
     fn end(&mut self, name: &str) {
-        if let Some((unseen, depth)) = &mut self.unseen {
-            *depth -= usize::from(unseen == name);
+        if let Some((hidden, depth)) = &mut self.hidden {
+            *depth -= usize::from(hidden == name);
             if *depth == 0 {
-                self.unseen = None;
+                self.hidden = None;
             }
             return;
         }
@@ -211,7 +211,7 @@ fn attribute(tag: &StartTag<()>, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// The language of code as its class names it.
+/// The language of code, from its class.
 fn language(tag: &StartTag<()>) -> Option<String> {
     let class = attribute(tag, "class")?;
     let named = class.split_whitespace().find_map(|word| {
@@ -222,7 +222,7 @@ fn language(tag: &StartTag<()>) -> Option<String> {
     named.filter(|name| !name.is_empty() && name.chars().all(fits)).map(str::to_owned)
 }
 
-/// Where a link leads, as a whole address; `None` for what is no place.
+/// The absolute address of a link; `None` for a scheme that cannot be followed.
 fn address(base: &Url, href: &str) -> Option<String> {
     let url = base.join(href.trim()).ok()?;
     let leads = matches!(url.scheme(), "http" | "https" | "mailto" | "ftp");

@@ -1,13 +1,13 @@
-//! The elements that are open. Pages close them in any order, or not at all.
+//! The open elements. Pages close them in any order, or not at all.
 
 use super::Form;
 use super::frame::{Frame, Kind};
 use super::table::Table;
 
-/// So many are open at most; those deeper count as their text.
-const DEEPEST: usize = 60;
+/// The largest number of open elements; of deeper ones only the text is kept.
+const MAX_DEPTH: usize = 60;
 
-/// The open elements, the page itself first.
+/// The open elements, outermost first.
 pub(crate) struct Stack {
     form: Form,
     root: Frame,
@@ -15,7 +15,7 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// A page of which nothing was read.
+    /// An empty page.
     pub(crate) fn new(form: Form) -> Stack {
         Stack { form, root: Frame::block("", Kind::Root), frames: Vec::new() }
     }
@@ -24,7 +24,7 @@ impl Stack {
         self.frames.last_mut().unwrap_or(&mut self.root)
     }
 
-    /// Whether text counts as it is.
+    /// Whether text is preformatted.
     pub(crate) fn in_pre(&self) -> bool {
         self.frames.last().is_some_and(|frame| matches!(frame.kind, Kind::Pre(_)))
     }
@@ -38,7 +38,7 @@ impl Stack {
         }
     }
 
-    /// A tag within text that counts as it is.
+    /// Handles a tag within preformatted text.
     pub(crate) fn start_in_pre(&mut self, name: &str, language: Option<String>) {
         let top = self.top();
         match name {
@@ -57,12 +57,12 @@ impl Stack {
 
     /// Opens an element.
     pub(crate) fn push(&mut self, frame: Frame) {
-        if self.frames.len() < DEEPEST {
+        if self.frames.len() < MAX_DEPTH {
             self.frames.push(frame);
         }
     }
 
-    /// Opens an element on lines of its own.
+    /// Opens a block element.
     pub(crate) fn push_block(&mut self, frame: Frame) {
         self.breaks(2);
         self.push(frame);
@@ -73,7 +73,7 @@ impl Stack {
         self.push(Frame::block(tag, Kind::List(first)));
     }
 
-    /// Opens an item of the nearest list; the one before it is over.
+    /// Opens an item of the nearest list, and closes the item before it.
     pub(crate) fn push_item(&mut self) {
         self.close("li");
         let marker = match self.frames.last_mut().map(|frame| &mut frame.kind) {
@@ -92,7 +92,7 @@ impl Stack {
         self.push(Frame::block("table", Kind::Table(Table::default())));
     }
 
-    /// Begins a row of the nearest table; the cell before it is over.
+    /// Begins a row of the nearest table, and closes the cell before it.
     pub(crate) fn row(&mut self) {
         self.close("td");
         match &mut self.top().kind {
@@ -101,7 +101,7 @@ impl Stack {
         }
     }
 
-    /// Opens a cell of the nearest table; the one before it is over.
+    /// Opens a cell of the nearest table, and closes the cell before it.
     pub(crate) fn cell(&mut self) {
         self.close("td");
         if matches!(self.top().kind, Kind::Table(_)) {
@@ -111,7 +111,7 @@ impl Stack {
         }
     }
 
-    /// A picture.
+    /// Appends an image.
     pub(crate) fn image(&mut self, alt: &str, source: Option<&str>) {
         let alt = alt.split_whitespace().collect::<Vec<_>>().join(" ");
         match (self.form, source) {
@@ -122,7 +122,7 @@ impl Stack {
         }
     }
 
-    /// The line ends here.
+    /// Appends a line break.
     pub(crate) fn line(&mut self) {
         if self.top().holds_one_line() {
             self.text(" ");
@@ -132,7 +132,7 @@ impl Stack {
         }
     }
 
-    /// A rule across the page.
+    /// Appends a thematic break.
     pub(crate) fn rule(&mut self) {
         match self.form {
             Form::Markdown => self.top().flow.block("---", 2),
@@ -140,12 +140,13 @@ impl Stack {
         }
     }
 
-    /// What comes stands after so many newlines.
+    /// Ends the line, with at least `count` newlines before the following text.
     pub(crate) fn breaks(&mut self, count: usize) {
         self.top().flow.breaks(count);
     }
 
-    /// Closes the nearest open element of this name and all in it, as far as it reaches.
+    /// Closes the nearest open element with this name and all elements in it, unless a boundary such
+    /// as a table cell is between.
     pub(crate) fn close(&mut self, tag: &str) {
         let is_inline = matches!(tag, "a" | "b" | "i" | "del" | "code");
         let stops = |frame: &Frame| match frame.kind {
@@ -170,7 +171,7 @@ impl Stack {
         }
     }
 
-    /// The text of the page; what is still open ends with it.
+    /// The text of the page; closes the elements that are still open.
     pub(crate) fn finish(mut self) -> String {
         while !self.frames.is_empty() {
             self.pop();

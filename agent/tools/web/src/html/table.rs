@@ -1,16 +1,16 @@
-//! Tables: cells in rows, or paragraphs where a table only lays a page out.
+//! Tables: rows of cells, or paragraphs if the table is used for layout only.
 
 use super::Form;
 use super::frame::in_line;
 
-/// The rows so far.
+/// A table with its rows so far.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// The next cell stands in a new row.
+    /// Begins a new row.
     pub(crate) fn begin_row(&mut self) {
         if self.rows.last().is_none_or(|row| !row.is_empty()) {
             self.rows.push(Vec::new());
@@ -31,16 +31,16 @@ impl Table {
         self.rows.iter().filter(|row| row.iter().any(|cell| !cell.is_empty()))
     }
 
-    /// All of it on one line.
+    /// The whole table on one line.
     pub(crate) fn in_line(&self) -> String {
         self.rows().flatten().map(|cell| in_line(cell)).collect::<Vec<_>>().join(" ")
     }
 
-    /// The table as text.
+    /// The table in the given form.
     pub(crate) fn shown(&self, form: Form) -> String {
-        let lays_out = self.rows().all(|row| row.len() < 2)
+        let is_layout = self.rows().all(|row| row.len() < 2)
             || self.rows().flatten().any(|cell| cell.contains("\n\n"));
-        if lays_out {
+        if is_layout {
             let cells = self.rows().flatten().filter(|cell| !cell.is_empty());
             return cells.cloned().collect::<Vec<_>>().join("\n\n");
         }

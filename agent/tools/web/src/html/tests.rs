@@ -1,4 +1,4 @@
-//! Pages as people write them, and as they should not.
+//! Usual pages, malformed pages and hostile pages.
 
 use std::time::{Duration, Instant};
 

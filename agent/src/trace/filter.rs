@@ -1,12 +1,12 @@
-//! How much is told: `info`, `g3::model=debug,warn`.
+//! The log filter: `info`, `g3::model=debug,warn`.
 
 use base::failure::{Failure, Result};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::TARGETS;
 
-/// Reads directives, each a level or `TARGET=LEVEL`; the longest target that fits a line decides.
-/// What is not g3's own is never told.
+/// Parses directives, each a level or `TARGET=LEVEL`; the longest matching target applies. Targets
+/// other than g3's own are never enabled.
 pub(crate) fn parse(text: &str) -> Result<Targets> {
     let mut targets = Targets::new();
     for directive in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -16,11 +16,11 @@ pub(crate) fn parse(text: &str) -> Result<Targets> {
             None => ("g3", directive),
         };
         if !is_target(target) {
-            return Err(wrong(directive, &format!("g3 has no target `{target}`"))
+            return Err(invalid(directive, &format!("g3 has no target `{target}`"))
                 .hint(format!("use g3, {}", TARGETS.join(", "))));
         }
         let level: LevelFilter =
-            level.parse().map_err(|_| wrong(directive, &format!("invalid level `{level}`")))?;
+            level.parse().map_err(|_| invalid(directive, &format!("invalid level `{level}`")))?;
         targets = targets.with_target(target, level);
     }
     Ok(targets)
@@ -30,7 +30,7 @@ fn is_target(text: &str) -> bool {
     text == "g3" || TARGETS.contains(&text)
 }
 
-fn wrong(directive: &str, why: &str) -> Failure {
+fn invalid(directive: &str, why: &str) -> Failure {
     Failure::usage(format!("invalid log filter `{directive}`"))
         .because(why)
         .hint("G3_LOG=info, or `level` in [trace]: off, error, warn, info, debug, trace")
@@ -42,26 +42,30 @@ mod tests {
 
     use super::*;
 
-    fn tells(text: &str, target: &str, level: Level) -> bool {
+    fn enables(text: &str, target: &str, level: Level) -> bool {
         parse(text).unwrap().would_enable(target, &level)
     }
 
     #[test]
-    fn the_longest_target_decides_and_nothing_else_is_told() {
-        assert!(tells("info", "g3::tool", Level::INFO) && !tells("info", "g3::tool", Level::DEBUG));
+    fn the_longest_target_applies_and_libraries_are_never_traced() {
+        assert!(
+            enables("info", "g3::tool", Level::INFO) && !enables("info", "g3::tool", Level::DEBUG)
+        );
         let both = "warn, g3::model=debug";
-        assert!(tells(both, "g3::model", Level::DEBUG) && !tells(both, "g3::tool", Level::INFO));
-        assert!(tells("g3::gate", "g3::gate", Level::TRACE));
-        assert!(tells("g3::lsp=debug,g3::desktop", "g3::lsp", Level::DEBUG));
-        assert!(!tells("g3::gate", "g3::tool", Level::ERROR));
-        assert!(!tells("off", "g3::tool", Level::ERROR));
+        assert!(
+            enables(both, "g3::model", Level::DEBUG) && !enables(both, "g3::tool", Level::INFO)
+        );
+        assert!(enables("g3::gate", "g3::gate", Level::TRACE));
+        assert!(enables("g3::lsp=debug,g3::desktop", "g3::lsp", Level::DEBUG));
+        assert!(!enables("g3::gate", "g3::tool", Level::ERROR));
+        assert!(!enables("off", "g3::tool", Level::ERROR));
         for foreign in ["rmcp", "hyper_util", "agent_client_protocol"] {
-            assert!(!tells("trace", foreign, Level::ERROR), "{foreign} is told");
+            assert!(!enables("trace", foreign, Level::ERROR), "{foreign} is traced");
         }
     }
 
     #[test]
-    fn what_is_no_directive_is_named() {
+    fn invalid_directives_are_named() {
         let said = |text: &str| parse(text).unwrap_err().to_string();
         assert!(said("loud").contains("invalid level `loud`"));
         assert!(said("rmcp=trace").contains("no target `rmcp`"));
