@@ -54,7 +54,7 @@ fn script(turns: usize) -> Script {
     })
 }
 
-/// How many calls of this conversation have their result.
+/// Returns how many calls of this conversation have their result.
 fn answered(request: &ReceivedRequest) -> usize {
     request.tool_results().len()
 }
@@ -120,7 +120,7 @@ fn at_once(name: &str, many: usize, peers: &[Peer], place: &Path) -> Row {
     row
 }
 
-/// A session of so many messages, gone on with by one question.
+/// Returns a session of so many messages, gone on with by one question.
 fn resume(messages: usize, g3: &Peer, place: &Path) -> Row {
     let server = ModelServer::start(script(0));
     let dir = fresh(place);
@@ -168,7 +168,7 @@ fn checked(
     (made >= due).then_some(sample)
 }
 
-/// An empty directory to work in.
+/// Returns an empty directory to work in.
 fn fresh(place: &Path) -> PathBuf {
     let dir = tempfile::Builder::new().prefix("work-").tempdir_in(place).expect("writable");
     dir.keep()

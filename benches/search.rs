@@ -52,7 +52,8 @@ fn main() {
 }
 
 impl Bench {
-    /// A repository with so many files of Rust, fifty in a directory, and some that are ignored.
+    /// Returns a repository with so many files of Rust, fifty in a directory, and some that are
+    /// ignored.
     fn new(files: usize) -> Bench {
         let place = tempfile::tempdir().expect("a temporary directory can be made");
         let repo = place.path().join("repo");
@@ -156,7 +157,7 @@ impl Bench {
     }
 }
 
-/// A file of about 6 KiB; every hundredth has the rare word.
+/// Returns a file of about 6 KiB; every hundredth has the rare word.
 fn content(number: usize) -> String {
     let mut text = format!("//! Part {number}.\n\nuse std::collections::BTreeMap;\n\n");
     for step in 0..30 {

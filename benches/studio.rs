@@ -151,7 +151,7 @@ fn landed(files: usize) -> Row {
 }
 
 impl Bench {
-    /// A repository with so many small files, a hundred in a directory.
+    /// Returns a repository with so many small files, a hundred in a directory.
     fn new(files: usize, config: &str) -> Bench {
         let place = tempfile::tempdir().expect("a temporary directory can be made");
         let settings = place.path().join(".config/g3");

@@ -12,12 +12,12 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The system's clock, or the time that a test set.
+    /// Returns the system's clock, or the time that a test set.
     pub fn from_env() -> Self {
         Self { fixed: TestHook::Now.value().and_then(|text| text.parse().ok()) }
     }
 
-    /// A clock that stands still.
+    /// Creates a clock that stands still.
     pub fn fixed(at: Timestamp) -> Self {
         Self { fixed: Some(at) }
     }

@@ -352,7 +352,7 @@ pub struct DesktopFault {
 }
 
 impl DesktopFault {
-    /// A failure as it is told.
+    /// Creates a failure as it is told.
     pub fn of(failure: Failure) -> Self {
         Self {
             why: failure.why.map(|why| why.to_string()),
@@ -361,7 +361,7 @@ impl DesktopFault {
         }
     }
 
-    /// The failure that was told.
+    /// Returns the failure that was told.
     pub fn failure(self) -> Failure {
         let why = self.why.map(Into::into);
         Failure { kind: FailureKind::Failed, what: self.what, why, hints: self.next }

@@ -125,7 +125,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The sum of two usages. Where only one of them has a known price, the cost is incomplete.
+    /// Returns the sum of two usages. Where only one of them has a known price, the cost is
+    /// incomplete.
     #[must_use]
     pub fn plus(self, other: Usage) -> Usage {
         let cost_usd = match (self.cost_usd, other.cost_usd) {
@@ -150,17 +151,17 @@ impl Usage {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
-    /// All tokens, sent and written.
+    /// Returns all tokens, sent and written.
     pub fn tokens(&self) -> u64 {
         self.sent().saturating_add(self.output)
     }
 
-    /// Whether the whole cost is known; nothing costs nothing.
+    /// Returns whether the whole cost is known; nothing costs nothing.
     pub fn is_cost_known(&self) -> bool {
         !self.cost_incomplete && !self.is_unpriced()
     }
 
-    /// The cost for people, as far as it is known: `$0.0123` or `at least $0.0123`.
+    /// Returns the cost for people, as far as it is known: `$0.0123` or `at least $0.0123`.
     pub fn cost_text(&self) -> Option<String> {
         let least = if self.cost_incomplete { "at least " } else { "" };
         self.cost_usd.map(|usd| format!("{least}${usd:.4}"))
@@ -206,7 +207,7 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
-    /// The exit code of `g3` for this end.
+    /// Returns the exit code of `g3` for this end.
     pub fn exit(self) -> u8 {
         match self {
             RunStatus::Done => 0,
@@ -216,7 +217,7 @@ impl RunStatus {
         }
     }
 
-    /// The word for it on the wire.
+    /// Returns the word for it on the wire.
     pub fn word(self) -> &'static str {
         match self {
             RunStatus::Done => "done",

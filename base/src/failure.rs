@@ -39,17 +39,17 @@ pub struct Failure {
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A failure of the given kind.
+    /// Creates a failure of the given kind.
     pub fn new(kind: FailureKind, what: impl Into<String>) -> Self {
         Self { kind, what: what.into(), why: None, hints: Vec::new() }
     }
 
-    /// The work failed (exit code 1).
+    /// Returns the work failed (exit code 1).
     pub fn failed(what: impl Into<String>) -> Self {
         Self::new(FailureKind::Failed, what)
     }
 
-    /// The command line or the configuration is wrong (exit code 2).
+    /// Returns the command line or the configuration is wrong (exit code 2).
     pub fn usage(what: impl Into<String>) -> Self {
         Self::new(FailureKind::Usage, what)
     }
@@ -59,7 +59,7 @@ impl Failure {
         Self::new(FailureKind::Refused, what)
     }
 
-    /// A conflict (exit code 4).
+    /// Creates a conflict (exit code 4).
     pub fn conflict(what: impl Into<String>) -> Self {
         Self::new(FailureKind::Conflict, what)
     }
@@ -83,18 +83,19 @@ impl Failure {
         self
     }
 
-    /// The text of the cause; nothing where the cause has no text. Its sources are not added:
-    /// an error names its source in its own text or leaves that to [`Error::source`].
+    /// Returns the text of the cause; nothing where the cause has no text. Its sources are not
+    /// added: an error names its source in its own text or leaves that to [`Error::source`].
     pub fn reason(&self) -> Option<String> {
         self.why.as_ref().map(ToString::to_string).filter(|why| !why.trim().is_empty())
     }
 
-    /// The cause, or what failed where no cause is known: for a failure that says the rest itself.
+    /// Returns the cause, or what failed where no cause is known: for a failure that says the rest
+    /// itself.
     pub fn into_cause(self) -> Box<dyn Error + Send + Sync> {
         self.why.unwrap_or_else(|| self.what.into())
     }
 
-    /// What and why in one line, for journals and tables.
+    /// Returns what and why in one line, for journals and tables.
     pub fn sentence(&self) -> String {
         match self.reason() {
             Some(why) => format!("{}: {}", self.what, why.trim()),
@@ -113,14 +114,14 @@ impl Failure {
         }
     }
 
-    /// The failure for another program: `{"what", "why", "try", "exit"}`.
+    /// Returns the failure for another program: `{"what", "why", "try", "exit"}`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "what": self.what, "why": self.why.as_ref().map(ToString::to_string), "try": self.hints, "exit": self.exit_code(),
         })
     }
 
-    /// The failure that another program reports in the form of [`Failure::to_json`].
+    /// Returns the failure that another program reports in the form of [`Failure::to_json`].
     pub fn from_json(told: &serde_json::Value) -> Option<Failure> {
         let kind = match told["exit"].as_u64() {
             Some(2) => FailureKind::Usage,
@@ -139,7 +140,7 @@ impl Failure {
         Some(next.fold(failure, Failure::hint))
     }
 
-    /// The exit code of a process that ends with this failure.
+    /// Returns the exit code of a process that ends with this failure.
     pub fn exit_code(&self) -> u8 {
         self.kind as u8
     }

@@ -117,7 +117,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What follows the last line break, and where it begins.
+    /// Returns what follows the last line break, and where it begins.
     fn tail(&self) -> io::Result<(u64, Vec<u8>)> {
         use std::os::unix::fs::FileExt;
         let mut at = self.file.metadata()?.len();
@@ -175,7 +175,7 @@ impl Journal {
         self.file.sync_data()
     }
 
-    /// Where it is.
+    /// Returns where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -226,7 +226,7 @@ pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<U
     Ok((read, unreadable))
 }
 
-/// A whole object that we do not know was written by somebody who knows more.
+/// Returns a whole object that we do not know was written by somebody who knows more.
 fn why_unreadable(line: &[u8], error: &serde_json::Error) -> String {
     let is_object = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line);
     match is_object {

@@ -93,8 +93,8 @@ impl GitVersion {
     }
 }
 
-/// The version of the git on `PATH`, asked once. A missing or too old git is a failure with what
-/// to do (exit code 2).
+/// Returns the version of the git on `PATH`, asked once. A missing or too old git is a failure with
+/// what to do (exit code 2).
 pub fn version() -> Outcome<GitVersion> {
     static FOUND: OnceLock<std::result::Result<String, String>> = OnceLock::new();
     let ask = || {
@@ -161,7 +161,8 @@ enum Attributes {
 type Setting = (OsString, OsString);
 
 impl Git {
-    /// The door for a git directory; calls that need a working tree take [`Git::with_work_tree`].
+    /// Returns the door for a git directory; calls that need a working tree take
+    /// [`Git::with_work_tree`].
     pub fn at(git_dir: impl Into<PathBuf>) -> Git {
         Git {
             git_dir: git_dir.into(),
@@ -173,33 +174,34 @@ impl Git {
         }
     }
 
-    /// The same repository with a working tree.
+    /// Returns the same repository with a working tree.
     #[must_use]
     pub fn with_work_tree(&self, path: impl Into<PathBuf>) -> Git {
         Git { work_tree: Some(path.into()), ..self.clone() }
     }
 
-    /// The same, with `.gitattributes` ignored where git can do that (2.41 and later): a second
-    /// wall against drivers, for everything but checkout.
+    /// Returns the same, with `.gitattributes` ignored where git can do that (2.41 and later): a
+    /// second wall against drivers, for everything but checkout.
     #[must_use]
     pub fn without_attributes(&self) -> Git {
         Git { attributes: Attributes::None, ..self.clone() }
     }
 
-    /// The same, with further object directories: the value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`.
+    /// Returns the same, with further object directories: the value of
+    /// `GIT_ALTERNATE_OBJECT_DIRECTORIES`.
     #[must_use]
     pub fn with_objects(&self, alternates: impl Into<OsString>) -> Git {
         Git { objects: Some(alternates.into()), ..self.clone() }
     }
 
-    /// The same, without the configuration of the user and the system: for calls that are confined,
-    /// where those files cannot be read.
+    /// Returns the same, without the configuration of the user and the system: for calls that are
+    /// confined, where those files cannot be read.
     #[must_use]
     pub fn without_user_config(&self) -> Git {
         Git { user_config: false, drivers: Arc::default(), ..self.clone() }
     }
 
-    /// A call to be finished by the caller: environment or input may be added.
+    /// Returns a call to be finished by the caller: environment or input may be added.
     pub fn job<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let at = command_at(&args);
@@ -253,7 +255,8 @@ impl Git {
         checked(args, output).map(|output| output.text())
     }
 
-    /// Every configured driver, emptied by its own name. Listing the configuration runs nothing.
+    /// Returns every configured driver, emptied by its own name. Listing the configuration runs
+    /// nothing.
     fn emptied_drivers(&self) -> Vec<Setting> {
         let list = self.bare_job(&[]).args(["config", "--list", "-z", "--name-only"]);
         let Ok(list) = list.output(OutputLimits::seconds(30)) else { return Vec::new() };
@@ -274,14 +277,16 @@ fn cleared(directory: &Path) -> Command {
     VARIABLES.iter().fold(job, |job, (key, value)| job.env(key, value))
 }
 
-/// A setting of the user's own configuration (system and global files), never of a repository.
+/// Returns a setting of the user's own configuration (system and global files), never of a
+/// repository.
 pub fn user_setting(key: &str) -> Option<String> {
     let job = cleared(Path::new("/")).env("GIT_DIR", "/dev/null");
     let output = job.args(["config", "--get", key]).output(OutputLimits::seconds(30)).ok()?;
     output.ok().then(|| output.text())
 }
 
-/// The user's own git, with the user's own configuration, in a directory outside every repository.
+/// Returns the user's own git, with the user's own configuration, in a directory outside every
+/// repository.
 pub fn outside_repositories(directory: &Path) -> Command {
     let mut job = Command::new("git", directory);
     for (key, _) in std::env::vars_os() {
@@ -296,7 +301,7 @@ pub fn outside_repositories(directory: &Path) -> Command {
 /// Where the user's own configuration lies is the user's word.
 const KEPT: &[&str] = &["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
 
-/// Where the name of the command stands among the arguments, after git's own options.
+/// Returns where the name of the command stands among the arguments, after git's own options.
 fn command_at(args: &[OsString]) -> usize {
     let mut at = 0;
     while let Some(arg) = args.get(at).and_then(|arg| arg.to_str()).filter(|a| a.starts_with('-')) {
@@ -305,7 +310,7 @@ fn command_at(args: &[OsString]) -> usize {
     at
 }
 
-/// The settings that take a driver, or a configured hook, its commands away.
+/// Returns the settings that take a driver, or a configured hook, its commands away.
 fn emptied(key: &[u8]) -> Vec<Setting> {
     let Some(first) = key.iter().position(|byte| *byte == b'.') else { return Vec::new() };
     let Some(last) = key.iter().rposition(|byte| *byte == b'.') else { return Vec::new() };
@@ -337,7 +342,7 @@ pub fn checked<S: AsRef<OsStr>>(args: &[S], output: Output) -> Result<Output, Gi
     Err(GitError::Failed { args: args.join(" "), code: output.code(), stderr })
 }
 
-/// The git directory that belongs to a path, common directory first: `(common, git_dir)`.
+/// Returns the git directory that belongs to a path, common directory first: `(common, git_dir)`.
 pub fn discover(from: &Path) -> Result<(PathBuf, PathBuf), GitError> {
     let args = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--absolute-git-dir"];
     let job = cleared(from).env("GIT_CONFIG_COUNT", "0");

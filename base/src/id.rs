@@ -44,14 +44,14 @@ impl Id {
         if good { Ok(Self(text.to_owned())) } else { Err(BadId(text.to_owned())) }
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The end of an id, which tells it from others and holds no words of the task: `7k3f`, and for a
-/// conversation within a session `7k3f-coach-2` or `7k3f-task-1`.
+/// Returns the end of an id, which tells it from others and holds no words of the task: `7k3f`, and
+/// for a conversation within a session `7k3f-coach-2` or `7k3f-task-1`.
 pub fn tail(id: &str) -> &str {
     let is_count = |part: &str| part.len() < TAIL && part.bytes().all(|byte| byte.is_ascii_digit());
     let mut own = id;
@@ -68,8 +68,8 @@ pub fn tail(id: &str) -> &str {
     }
 }
 
-/// The first words of a task as ASCII letters, digits and hyphens, those of other scripts written
-/// in Latin letters; `task` when nothing is left.
+/// Returns the first words of a task as ASCII letters, digits and hyphens, those of other scripts
+/// written in Latin letters; `task` when nothing is left.
 fn slug(task: &str) -> String {
     let mut out = String::new();
     let beginning: String = task.trim_start().chars().take(8 * SLUG_CHARS).collect();

@@ -13,8 +13,8 @@ use crate::user_dirs::{name_for_path, state_dir};
 /// The file with the path of the repository's git common directory.
 const FILE: &str = "repository";
 
-/// Where studio keeps what belongs to a repository, named by its git common directory, and must be
-/// out of the reach of every box.
+/// Returns where studio keeps what belongs to a repository, named by its git common directory, and
+/// must be out of the reach of every box.
 pub fn directory(common: &Path) -> io::Result<PathBuf> {
     Ok(state_dir("studio")?.join(name_for_path(common)))
 }
@@ -30,7 +30,7 @@ pub fn remember(common: &Path) -> io::Result<()> {
     crate::files::replace(&file, common.as_os_str().as_bytes())
 }
 
-/// The git common directories of the known repositories that still are there.
+/// Returns the git common directories of the known repositories that still are there.
 pub(crate) fn list() -> Vec<PathBuf> {
     let Ok(state) = state_dir("studio") else { return Vec::new() };
     let entries = fs::read_dir(state).into_iter().flatten().flatten();

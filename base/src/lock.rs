@@ -50,7 +50,7 @@ impl Lock {
         }
     }
 
-    /// Whether somebody holds the lock now. Does not take it, not even for a moment.
+    /// Returns whether somebody holds the lock now. Does not take it, not even for a moment.
     pub fn is_held(path: &Path) -> io::Result<bool> {
         let file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
@@ -61,12 +61,13 @@ impl Lock {
         Ok(seen.l_type != libc::F_UNLCK as libc::c_short)
     }
 
-    /// A descriptor to hand to a child process: the lock is held until both ends are closed.
+    /// Returns a descriptor to hand to a child process: the lock is held until both ends are
+    /// closed.
     pub fn share(&self) -> io::Result<OwnedFd> {
         Ok(self.file.try_clone()?.into())
     }
 
-    /// The lock behind a descriptor that a parent process handed down.
+    /// Returns the lock behind a descriptor that a parent process handed down.
     pub fn inherited(fd: OwnedFd) -> Lock {
         Lock { file: File::from(fd) }
     }

@@ -77,7 +77,8 @@ pub struct Command {
 }
 
 impl Command {
-    /// A program to be run in a directory, with our environment, closed stdin and piped output.
+    /// Returns a program to be run in a directory, with our environment, closed stdin and piped
+    /// output.
     #[expect(clippy::disallowed_methods, reason = "this is the door")]
     pub fn new(program: impl AsRef<OsStr>, directory: impl AsRef<Path>) -> Command {
         let mut command = std::process::Command::new(&program);
@@ -143,21 +144,21 @@ impl Command {
         self
     }
 
-    /// Where stdin comes from (closed unless said).
+    /// Returns where stdin comes from (closed unless said).
     #[must_use]
     pub fn stdin(mut self, stream: Stream) -> Command {
         self.command.stdin(Stdio::from(stream));
         self
     }
 
-    /// Where stdout goes (a pipe unless said).
+    /// Returns where stdout goes (a pipe unless said).
     #[must_use]
     pub fn stdout(mut self, stream: Stream) -> Command {
         self.command.stdout(Stdio::from(stream));
         self
     }
 
-    /// Where stderr goes (a pipe unless said).
+    /// Returns where stderr goes (a pipe unless said).
     #[must_use]
     pub fn stderr(mut self, stream: Stream) -> Command {
         self.command.stderr(Stdio::from(stream));
@@ -194,23 +195,23 @@ impl Command {
         self
     }
 
-    /// The kernel sends KILL to the child when the thread that starts it ends (Linux).
+    /// Returns the kernel sends KILL to the child when the thread that starts it ends (Linux).
     #[must_use]
     pub fn kill_on_parent_death(mut self) -> Command {
         self.place.dies_with_us = true;
         self
     }
 
-    /// The child ends by itself all that it started when it gets TERM, as a box does: it gets
-    /// TERM and time for that before KILL, also when its handle is dropped.
+    /// Returns the child ends by itself all that it started when it gets TERM, as a box does: it
+    /// gets TERM and time for that before KILL, also when its handle is dropped.
     #[must_use]
     pub fn graceful(mut self) -> Command {
         self.last_signal = Signal::TERM;
         self
     }
 
-    /// Its group gets KILL when we end while it runs, even by KILL ourselves (Linux). Holds for what
-    /// [`Job::spawn_async`] starts, until the handle is told to forget it.
+    /// Returns its group gets KILL when we end while it runs, even by KILL ourselves (Linux). Holds
+    /// for what [`Job::spawn_async`] starts, until the handle is told to forget it.
     #[must_use]
     pub fn ends_with_us(mut self) -> Command {
         self.watched = true;
@@ -356,13 +357,13 @@ pub fn keep_secrets() {
     }
 }
 
-/// Whether a process with this id exists.
+/// Returns whether a process with this id exists.
 pub fn is_alive(id: u32) -> bool {
     Pid::from_raw(id.cast_signed())
         .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
-/// The directories of `PATH` searched for a program.
+/// Returns the directories of `PATH` searched for a program.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let runs = |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
     let all = std::env::var_os("PATH")?;

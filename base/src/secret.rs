@@ -18,7 +18,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for the one place that sends it.
+    /// Returns the text itself, for the one place that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
     }

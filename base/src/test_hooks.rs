@@ -26,7 +26,7 @@ pub enum TestHook {
 }
 
 impl TestHook {
-    /// What the test set; always `None` in a build for users.
+    /// Returns what the test set; always `None` in a build for users.
     pub fn value(self) -> Option<String> {
         environment::value(self)
     }
@@ -37,8 +37,8 @@ impl TestHook {
     }
 }
 
-/// Whether a variable is a hook, so that it is no configuration and passes to other programs of
-/// ours; always `false` in a build for users.
+/// Returns whether a variable is a hook, so that it is no configuration and passes to other
+/// programs of ours; always `false` in a build for users.
 pub fn is_hook(variable: &str) -> bool {
     environment::is_hook(variable)
 }

@@ -7,7 +7,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// What an agent is told that is to go on by itself, because nobody has anything else to say.
 pub const GO_ON: &str = "Go on with the task where you left off.";
 
-/// The longest prefix of at most `max` bytes that ends at a character boundary.
+/// Returns the longest prefix of at most `max` bytes that ends at a character boundary.
 pub fn head(text: &str, max: usize) -> &str {
     let mut end = max.min(text.len());
     while !text.is_char_boundary(end) {
@@ -16,7 +16,7 @@ pub fn head(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
-/// The longest suffix of at most `max` bytes that starts at a character boundary.
+/// Returns the longest suffix of at most `max` bytes that starts at a character boundary.
 pub fn tail(text: &str, max: usize) -> &str {
     let mut start = text.len().saturating_sub(max);
     while !text.is_char_boundary(start) {
@@ -25,12 +25,12 @@ pub fn tail(text: &str, max: usize) -> &str {
     &text[start..]
 }
 
-/// The columns that a text takes on a terminal.
+/// Returns the columns that a text takes on a terminal.
 pub fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// A text cut to so many columns, with `…` as its last where something is left out.
+/// Returns a text cut to so many columns, with `…` as its last where something is left out.
 pub fn cut_columns(text: &str, most: usize) -> String {
     if columns(text) <= most {
         return text.to_owned();
@@ -48,7 +48,7 @@ pub fn cut_columns(text: &str, most: usize) -> String {
     out
 }
 
-/// A number and what it counts: `1 file`, `2 files`.
+/// Returns a number and what it counts: `1 file`, `2 files`.
 pub fn count<N: PartialEq + From<u8> + std::fmt::Display>(n: N, word: &str) -> String {
     format!("{n} {word}{}", if n == N::from(1) { "" } else { "s" })
 }
@@ -89,8 +89,8 @@ pub fn printable_bytes(bytes: &[u8]) -> String {
     out
 }
 
-/// A JSON text whose hidden characters are escaped, so that showing it on a terminal is harmless.
-/// They can only be part of its strings.
+/// Returns a JSON text whose hidden characters are escaped, so that showing it on a terminal is
+/// harmless. They can only be part of its strings.
 pub fn json_escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -127,7 +127,8 @@ pub fn printable_output(text: &str) -> String {
     printable(&plain)
 }
 
-/// The length of the colour sequence, or of the carriage return of a line end, at the beginning.
+/// Returns the length of the colour sequence, or of the carriage return of a line end, at the
+/// beginning.
 fn style_length(text: &str) -> Option<usize> {
     if text.starts_with("\r\n") {
         return Some(1);
@@ -141,8 +142,9 @@ fn style_length(text: &str) -> Option<usize> {
     parameters[end..].starts_with(['m', 'K']).then_some(end + 3)
 }
 
-/// Whether a terminal shows nothing for this character, or lets it change how others are shown:
-/// C1 controls, bidirectional marks, line separators, and what Unicode calls default ignorable.
+/// Returns whether a terminal shows nothing for this character, or lets it change how others are
+/// shown: C1 controls, bidirectional marks, line separators, and what Unicode calls default
+/// ignorable.
 fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{80}'..='\u{9f}'
@@ -165,7 +167,8 @@ fn is_hidden(c: char) -> bool {
         | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Whether a hidden character only joins or styles the pictures around it, as in many emoji.
+/// Returns whether a hidden character only joins or styles the pictures around it, as in many
+/// emoji.
 fn is_part_of_emoji(previous: Option<char>, c: char, next: Option<char>) -> bool {
     let is_picture = |c: char| {
         matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}'..='\u{3299}' | '\u{1f000}'..='\u{1faff}')

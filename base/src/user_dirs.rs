@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The home directory, when `HOME` names an absolute path.
+/// Returns the home directory, when `HOME` names an absolute path.
 pub fn home_dir() -> Option<PathBuf> {
     absolute("HOME")
 }
@@ -13,9 +13,9 @@ pub fn home_dir() -> Option<PathBuf> {
 /// instead of its place below [`state_dir`]. studio sets it for the agents of its sessions.
 pub const STATE_VARIABLE: &str = "G3_STATE_DIR";
 
-/// Where g3 keeps the state of a working directory: its sessions and reports of errors. No box of a
-/// command opens it, and it is never in the working directory, where a repository could have
-/// put it.
+/// Returns where g3 keeps the state of a working directory: its sessions and reports of errors. No
+/// box of a command opens it, and it is never in the working directory, where a repository could
+/// have put it.
 pub fn workspace_state(directory: &Path) -> io::Result<PathBuf> {
     if let Some(given) = absolute(STATE_VARIABLE) {
         return Ok(given);
@@ -24,7 +24,7 @@ pub fn workspace_state(directory: &Path) -> io::Result<PathBuf> {
     Ok(state_dir("g3")?.join("workspaces").join(name_for_path(&directory)))
 }
 
-/// Where a program keeps what must outlive it and belongs to no repository:
+/// Returns where a program keeps what must outlive it and belongs to no repository:
 /// `$XDG_STATE_HOME/<program>`, else `~/.local/state/<program>`. Every box closes both. Fails when
 /// neither variable names an absolute path.
 pub fn state_dir(program: &str) -> io::Result<PathBuf> {
@@ -33,8 +33,8 @@ pub fn state_dir(program: &str) -> io::Result<PathBuf> {
     Ok(base.join(program))
 }
 
-/// A directory name for a path: its last part, readable, and 16 hexadecimal digits of the SHA-256
-/// of the whole path, so that two paths never share a name.
+/// Returns a directory name for a path: its last part, readable, and 16 hexadecimal digits of the
+/// SHA-256 of the whole path, so that two paths never share a name.
 pub fn name_for_path(path: &Path) -> String {
     use sha2::Digest;
     use std::fmt::Write;

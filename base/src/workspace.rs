@@ -7,13 +7,14 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The root of the git work tree around a directory; the directory itself outside of one.
+/// Returns the root of the git work tree around a directory; the directory itself outside of one.
 pub fn root(cwd: &Path) -> PathBuf {
     let tree = cwd.ancestors().find(|dir| dir.join(".git").exists());
     tree.unwrap_or(cwd).to_owned()
 }
 
-/// The directories from the working directory up to the workspace's root, the nearest first.
+/// Returns the directories from the working directory up to the workspace's root, the nearest
+/// first.
 pub fn upward(cwd: &Path) -> Vec<&Path> {
     let root = cwd.ancestors().position(|dir| dir.join(".git").exists()).unwrap_or(0);
     cwd.ancestors().take(root + 1).collect()
@@ -29,7 +30,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The first bytes of a regular file, at most so many.
+/// Returns the first bytes of a regular file, at most so many.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.take(most).read_to_end(&mut bytes)?;

@@ -106,8 +106,8 @@ impl Memory {
         Memory { range: text.lines().next().unwrap_or_default().to_owned(), pss }
     }
 
-    /// Whether a child uses this very memory: between `vfork(2)` and exec it has none of its own,
-    /// and each of the two is told to have all of it.
+    /// Returns whether a child uses this very memory: between `vfork(2)` and exec it has none of
+    /// its own, and each of the two is told to have all of it.
     fn is(&self, child: &Memory) -> bool {
         self.range == child.range && self.pss.abs_diff(child.pss) * 20 <= self.pss
     }

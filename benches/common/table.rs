@@ -17,7 +17,7 @@ struct Cell {
 }
 
 impl Row {
-    /// A row without figures.
+    /// Returns a row without figures.
     pub fn new(name: &str, programs: impl IntoIterator<Item = &'static str>) -> Row {
         let cell = |program| Cell { program, samples: Vec::new(), memory: 0 };
         Row { name: name.to_owned(), cells: programs.into_iter().map(cell).collect() }
@@ -80,7 +80,7 @@ impl Cell {
         }
     }
 
-    /// The mean: one tick of the clock is 10 ms, so single short runs say nothing.
+    /// Returns the mean: one tick of the clock is 10 ms, so single short runs say nothing.
     fn cpu(&self) -> Duration {
         let count = u32::try_from(self.samples.len().max(1)).unwrap_or(u32::MAX);
         self.samples.iter().map(|sample| sample.cpu).sum::<Duration>() / count

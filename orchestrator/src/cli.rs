@@ -139,7 +139,7 @@ enum Verb {
 }
 
 impl Cli {
-    /// Whether a script reads.
+    /// Returns whether a script reads.
     pub fn json(&self) -> bool {
         self.common.json
     }

@@ -31,7 +31,8 @@ pub fn read(answer: &str) -> Result<String, String> {
     Ok(if body.is_empty() { subject } else { format!("{subject}\n\n{body}") })
 }
 
-/// A line without the marks of a heading, and without quotes, stars or backticks around all of it.
+/// Returns a line without the marks of a heading, and without quotes, stars or backticks around all
+/// of it.
 fn undecorated(line: &str) -> &str {
     let mut line = line.trim().trim_start_matches('#').trim();
     for mark in ["**", "*", "\"", "`"] {
@@ -43,8 +44,8 @@ fn undecorated(line: &str) -> &str {
     line
 }
 
-/// The answer without the marks `{{COMMIT_SUMMARY}}` and `{{COMMIT_DESCRIPTION}}`, where it has
-/// them; what stands before the first is no part of the message.
+/// Returns the answer without the marks `{{COMMIT_SUMMARY}}` and `{{COMMIT_DESCRIPTION}}`, where it
+/// has them; what stands before the first is no part of the message.
 fn untagged(answer: &str) -> String {
     let (summary, description) = ("{{COMMIT_SUMMARY}}", "{{COMMIT_DESCRIPTION}}");
     let Some((_, rest)) = answer.split_once(summary) else { return answer.to_owned() };
@@ -63,7 +64,7 @@ fn is_trailer(line: &str) -> bool {
     names.iter().any(|name| line.starts_with(name))
 }
 
-/// A line that fits a subject, and the whole line for the body when it was cut.
+/// Returns a line that fits a subject, and the whole line for the body when it was cut.
 fn subject(line: &str) -> (String, String) {
     if line.chars().count() <= COLUMNS {
         return (line.to_owned(), String::new());
@@ -116,7 +117,7 @@ fn broken(line: &str) -> Vec<String> {
     lines
 }
 
-/// A message from the task alone.
+/// Returns a message from the task alone.
 pub fn plain(task: &str) -> String {
     let mut lines = task.trim().lines();
     let first = lines.next().unwrap_or("Work of an agent").trim().trim_end_matches('.');

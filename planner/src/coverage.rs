@@ -41,7 +41,7 @@ pub enum Gap {
 }
 
 impl CoverageRow {
-    /// The first thing that it lacks; nothing when it is landed and shown.
+    /// Returns the first thing that it lacks; nothing when it is landed and shown.
     pub fn gap(&self) -> Option<Gap> {
         match self {
             CoverageRow { tasks, .. } if tasks.is_empty() => Some(Gap::Task),
@@ -52,7 +52,7 @@ impl CoverageRow {
     }
 }
 
-/// A row for each requirement, in order.
+/// Returns a row for each requirement, in order.
 pub fn coverage(all: &[Requirement], tasks: &[Task], progress: &[Progress]) -> Vec<CoverageRow> {
     let row = |requirement: &Requirement| {
         let id = &requirement.id;

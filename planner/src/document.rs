@@ -9,25 +9,25 @@ pub const CURRENT: &str = "{{CURRENT REQUIREMENTS}}";
 pub const ORIGINAL: &str =
     "{{ORIGINAL USER REQUIREMENTS -- THIS SECTION WILL BE IGNORED BY THE IMPLEMENTATION}}";
 
-/// What a user wrote, marked as such; a text that has a mark already stays as it is.
+/// Returns what a user wrote, marked as such; a text that has a mark already stays as it is.
 pub fn marked(text: &str) -> String {
     let is_marked = [CURRENT, ORIGINAL].iter().any(|mark| find(text, mark).is_some());
     if is_marked { text.to_owned() } else { format!("{ORIGINAL}\n\n{text}") }
 }
 
-/// What is to be implemented: the section below its mark, up to the next mark. `None` without it,
-/// or when there is nothing below it.
+/// Returns what is to be implemented: the section below its mark, up to the next mark. `None`
+/// without it, or when there is nothing below it.
 pub fn current(text: &str) -> Option<&str> {
     let (_, section) = section(text, CURRENT)?;
     (!section.trim().is_empty()).then_some(section)
 }
 
-/// What the user wrote first, where a text has it.
+/// Returns what the user wrote first, where a text has it.
 pub fn original(text: &str) -> Option<&str> {
     section(text, ORIGINAL).map(|(_, section)| section)
 }
 
-/// The text without a section and its mark: what it says besides.
+/// Returns the text without a section and its mark: what it says besides.
 pub fn without(text: &str, mark: &str) -> String {
     let (Some(start), Some((at, section))) = (find(text, mark), section(text, mark)) else {
         return text.to_owned();
@@ -46,7 +46,8 @@ pub fn unmarked(words: &str) -> String {
     lines.collect()
 }
 
-/// The text with this below the mark of what is to be implemented; what the user wrote stays.
+/// Returns the text with this below the mark of what is to be implemented; what the user wrote
+/// stays.
 pub fn with_current(text: &str, wanted: &str) -> String {
     let wanted = wanted.trim();
     match section(text, CURRENT) {
@@ -59,7 +60,7 @@ pub fn with_current(text: &str, wanted: &str) -> String {
     }
 }
 
-/// The text with an id before each requirement of its section that had none, and those
+/// Returns the text with an id before each requirement of its section that had none, and those
 /// requirements. Everything else is as it was.
 pub fn numbered(text: &str) -> Result<(String, Vec<Requirement>), AmbiguousRequirements> {
     let (at, section) = section(text, CURRENT).unwrap_or((0, text));
@@ -72,7 +73,7 @@ pub fn numbered(text: &str) -> Result<(String, Vec<Requirement>), AmbiguousRequi
     Ok((out, requirements))
 }
 
-/// Where a section begins, and its text up to the next mark.
+/// Returns where a section begins, and its text up to the next mark.
 fn section<'t>(text: &'t str, mark: &str) -> Option<(usize, &'t str)> {
     let start = find(text, mark)? + mark.len();
     let line = text[start..].find('\n').map_or(text.len(), |at| start + at + 1);
@@ -81,7 +82,7 @@ fn section<'t>(text: &'t str, mark: &str) -> Option<(usize, &'t str)> {
     Some((line, &rest[..ends.min().unwrap_or(rest.len())]))
 }
 
-/// Where a mark stands at the beginning of a line.
+/// Returns where a mark stands at the beginning of a line.
 fn find(text: &str, mark: &str) -> Option<usize> {
     let mut at = 0;
     for line in text.split_inclusive('\n') {

@@ -35,7 +35,7 @@ pub struct HistoryLine {
 }
 
 impl HistoryLine {
-    /// The text of the line, its end included. Words are put on one line each.
+    /// Returns the text of the line, its end included. Words are put on one line each.
     pub fn text(&self) -> String {
         let one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let words = match &self.what {

@@ -59,7 +59,7 @@ pub enum TaskListStatus {
     Whole,
 }
 
-/// The stage that follows from what there is: where a plan that was interrupted goes on.
+/// Returns the stage that follows from what there is: where a plan that was interrupted goes on.
 pub fn stage(found: PlanStatus) -> PlanStage {
     match found {
         PlanStatus { requirements: RequirementsStatus::Raw, .. } => PlanStage::Refine,
@@ -103,8 +103,8 @@ pub enum TaskAction {
     Land,
 }
 
-/// What is to be done now: the task's place, and the act. `tries` says how much was done about each
-/// task in this run. Nothing is left where nobody works and this is empty.
+/// Returns what is to be done now: the task's place, and the act. `tries` says how much was done
+/// about each task in this run. Nothing is left where nobody works and this is empty.
 pub fn next(
     tasks: &[Task],
     standing: &[TaskSessionStatus],
@@ -133,8 +133,8 @@ pub fn next(
     order(tasks).into_iter().filter_map(act).collect()
 }
 
-/// A task for each requirement that no task serves, one after the other: what a plan falls back on
-/// where no model splits it.
+/// Returns a task for each requirement that no task serves, one after the other: what a plan falls
+/// back on where no model splits it.
 pub fn one_each(all: &[Requirement], there: &[Task]) -> Vec<Task> {
     let mut new: Vec<Task> = Vec::new();
     let served = |it: &Requirement| there.iter().any(|task| task.requirements.contains(&it.id));
@@ -154,7 +154,7 @@ pub fn one_each(all: &[Requirement], there: &[Task]) -> Vec<Task> {
     new
 }
 
-/// The requirements that a task serves, as it works under them; `None` where it names none.
+/// Returns the requirements that a task serves, as it works under them; `None` where it names none.
 pub fn contract(task: &Task, all: &[Requirement]) -> Option<String> {
     let lines = all.iter().filter(|it| task.requirements.contains(&it.id));
     let lines: String = lines.map(|it| format!("- {}: {}\n", it.id, it.text)).collect();
@@ -172,13 +172,13 @@ pub struct TaskDigest {
 }
 
 impl TaskDigest {
-    /// Whether a digest that was written down is this one.
+    /// Returns whether a digest that was written down is this one.
     pub fn is(&self, written: &str) -> bool {
         written == self.now || written == self.earlier
     }
 }
 
-/// The digest of each task.
+/// Returns the digest of each task.
 pub fn digests(
     tasks: &[Task],
     all: &[Requirement],
@@ -199,8 +199,8 @@ pub fn digests(
     digests
 }
 
-/// What a task is, field by field, each text with its length before it. The encoding is written
-/// down in digests, so it must not change.
+/// Returns what a task is, field by field, each text with its length before it. The encoding is
+/// written down in digests, so it must not change.
 fn encoded(task: &Task, contract: Option<&str>, before: &[&TaskDigest]) -> String {
     let one = |text: &str| format!("{}:{text}\n", text.len());
     let many = |name: &str, texts: Vec<&str>| {

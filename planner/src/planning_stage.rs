@@ -61,7 +61,7 @@ pub enum CurrentRequirements {
     Completed,
 }
 
-/// The stage that follows from what there is: where a run that was interrupted goes on.
+/// Returns the stage that follows from what there is: where a run that was interrupted goes on.
 pub fn stage(found: PlanningFiles) -> PlanningStage {
     match (found.current, found.new) {
         // The archive is there: only the commit is missing.
@@ -77,7 +77,7 @@ pub fn stage(found: PlanningFiles) -> PlanningStage {
     }
 }
 
-/// Whether a run that starts here takes up what another left: the user is asked.
+/// Returns whether a run that starts here takes up what another left: the user is asked.
 pub fn is_recovery(found: PlanningFiles) -> bool {
     found.current != CurrentRequirements::None || found.todo || found.archived
 }
@@ -93,7 +93,7 @@ pub enum StageAnswer {
     Quit,
 }
 
-/// What follows from an answer; `None` ends the run.
+/// Returns what follows from an answer; `None` ends the run.
 pub fn after(stage: PlanningStage, answer: StageAnswer) -> Option<PlanningStage> {
     match (stage, answer) {
         (_, StageAnswer::Quit) => None,

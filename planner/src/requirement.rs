@@ -30,9 +30,9 @@ struct Item {
     at: usize,
 }
 
-/// The requirements of a text: every item of its outermost lists, numbered or not, in order. Ids
-/// that the text gives are kept (`R7: …`, `- **R7** …`); item 3 of a numbered list becomes `R3`
-/// where that is free. Text without a list is one requirement.
+/// Returns the requirements of a text: every item of its outermost lists, numbered or not, in
+/// order. Ids that the text gives are kept (`R7: …`, `- **R7** …`); item 3 of a numbered list
+/// becomes `R3` where that is free. Text without a list is one requirement.
 pub fn read(text: &str) -> Result<Vec<Requirement>, AmbiguousRequirements> {
     let mut items = items(text);
     if items.is_empty() {
@@ -47,19 +47,20 @@ pub fn read(text: &str) -> Result<Vec<Requirement>, AmbiguousRequirements> {
     Ok(named.map(|(item, id)| Requirement { id, text: item.text }).collect())
 }
 
-/// How many items the outermost lists of a text have; none where it is prose.
+/// Returns how many items the outermost lists of a text have; none where it is prose.
 pub fn items_of(text: &str) -> usize {
     items(text).len()
 }
 
-/// The items that give no id: the byte at which their words begin, and the id that they have.
+/// Returns the items that give no id: the byte at which their words begin, and the id that they
+/// have.
 pub fn unnumbered(text: &str) -> Result<Vec<(usize, String)>, AmbiguousRequirements> {
     let items = items(text);
     let named = items.iter().zip(ids(&items)?);
     Ok(named.filter(|(item, _)| item.id.is_none()).map(|(item, id)| (item.at, id)).collect())
 }
 
-/// The id of each item: that which it gives, else its number, else the next that is free.
+/// Returns the id of each item: that which it gives, else its number, else the next that is free.
 fn ids(items: &[Item]) -> Result<Vec<String>, AmbiguousRequirements> {
     let mut taken = BTreeSet::new();
     for id in items.iter().filter_map(|item| item.id.as_ref()) {
@@ -82,8 +83,8 @@ fn ids(items: &[Item]) -> Result<Vec<String>, AmbiguousRequirements> {
     Ok(ids.collect())
 }
 
-/// The items of the outermost lists. What is indented below an item, or follows it without an
-/// empty line between, belongs to it; code blocks are never searched for items.
+/// Returns the items of the outermost lists. What is indented below an item, or follows it without
+/// an empty line between, belongs to it; code blocks are never searched for items.
 fn items(text: &str) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let (mut fenced, mut open, mut gap, mut outermost) = (false, false, false, 0);
@@ -119,14 +120,14 @@ fn items(text: &str) -> Vec<Item> {
     items
 }
 
-/// The line that ends at this byte, with its end.
+/// Returns the line that ends at this byte, with its end.
 fn last_line(text: &str, end: usize) -> &str {
     let before = text[..end].trim_end_matches(['\n', '\r']);
     let start = before.rfind('\n').map_or(0, |at| at + 1);
     &text[start..end]
 }
 
-/// A line that begins an item; its words begin at a byte of the line.
+/// Returns a line that begins an item; its words begin at a byte of the line.
 fn item(words: &str) -> Option<Item> {
     if let Some((id, text)) = given_id(words) {
         return Some(Item { id: Some(id), number: None, text, at: 0 });

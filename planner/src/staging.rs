@@ -22,7 +22,7 @@ const NAMES: &[&str] = &[".DS_Store", "Thumbs.db"];
 const SECRETS: &[&str] = &[".env", ".netrc", ".npmrc", "id_rsa", "id_ed25519", "credentials.json"];
 const SECRET_ENDINGS: &[&str] = &[".pem", ".key", ".p12", ".pfx"];
 
-/// Why a path, relative to the repository with `/`, is left out; `None` when it is not.
+/// Returns why a path, relative to the repository with `/`, is left out; `None` when it is not.
 pub fn left_out(path: &str) -> Option<&'static str> {
     let mut parts: Vec<&str> = path.split('/').collect();
     let name = parts.pop().unwrap_or_default();

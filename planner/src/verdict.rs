@@ -95,7 +95,7 @@ pub fn faults(verdict: &Verdict, by: &VerdictBasis<'_>) -> Vec<String> {
     faults
 }
 
-/// The requirements that are not met.
+/// Returns the requirements that are not met.
 pub fn open(verdict: &Verdict) -> impl Iterator<Item = &RequirementVerdict> {
     verdict.requirements.iter().filter(|judged| judged.status != VerdictStatus::Met)
 }
@@ -120,7 +120,7 @@ impl CheckOutcomes {
         checks
     }
 
-    /// Whether at least one ran, and none failed.
+    /// Returns whether at least one ran, and none failed.
     fn passed(&self) -> bool {
         self.red.is_empty() && !self.green.is_empty()
     }
@@ -137,7 +137,7 @@ pub struct Disagreement {
     pub text: String,
 }
 
-/// Where a verdict and the checks disagree; empty when they do not.
+/// Returns where a verdict and the checks disagree; empty when they do not.
 pub fn disagreements(verdict: &Verdict, checks: &CheckOutcomes) -> Vec<Disagreement> {
     let mut found = Vec::new();
     for judged in &verdict.requirements {
@@ -166,7 +166,8 @@ pub fn disagreements(verdict: &Verdict, checks: &CheckOutcomes) -> Vec<Disagreem
     found
 }
 
-/// Whether words name a command line: as a whole, or without its flags where two words stay.
+/// Returns whether words name a command line: as a whole, or without its flags where two words
+/// stay.
 fn names(words: &str, line: &str) -> bool {
     let words = one_spaced(words.split_whitespace());
     let bare: Vec<&str> = line.split_whitespace().filter(|word| !word.starts_with('-')).collect();
@@ -178,7 +179,7 @@ fn one_spaced<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a text stands in another with no letter, digit, `-`, `_` or `/` right beside it.
+/// Returns whether a text stands in another with no letter, digit, `-`, `_` or `/` right beside it.
 fn stands_in(words: &str, text: &str) -> bool {
     let joins = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '/');
     !text.is_empty()

@@ -63,7 +63,7 @@ fn no_import_cycle_reaches_over_more_than_one_folder() {
     assert!(wrong.is_empty(), "import cycles over more than one folder\n{wrong}");
 }
 
-/// The folder around several folders.
+/// Returns the folder around several folders.
 fn common(folders: &BTreeSet<&str>) -> String {
     let mut names = folders.iter().map(|folder| folder.split('/').collect::<Vec<_>>());
     let first = names.next().unwrap_or_default();
@@ -100,7 +100,7 @@ impl Files {
         Files { names, uses }
     }
 
-    /// The folder of a module: that of its children, where it has any.
+    /// Returns the folder of a module: that of its children, where it has any.
     fn folder(&self, at: usize) -> &str {
         let name = &self.names[at];
         let own = name.trim_end_matches(".rs");
@@ -124,7 +124,8 @@ impl Files {
         cycle.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// The strongly connected components of more than one file: whatever reaches each other.
+    /// Returns the strongly connected components of more than one file: whatever reaches each
+    /// other.
     fn cycles(&self) -> Vec<Vec<usize>> {
         let reached: Vec<BTreeSet<usize>> =
             (0..self.names.len()).map(|at| self.reach(at)).collect();
@@ -150,21 +151,22 @@ impl Files {
     }
 }
 
-/// The module that a file holds: `tools/edit/mod.rs` and `tools/edit.rs` hold `tools::edit`.
+/// Returns the module that a file holds: `tools/edit/mod.rs` and `tools/edit.rs` hold
+/// `tools::edit`.
 fn module(name: &str) -> Module {
     let name = name.trim_end_matches(".rs");
     let name = name.strip_suffix("/mod").unwrap_or(name);
     if name == "lib" { Vec::new() } else { name.split('/').map(str::to_owned).collect() }
 }
 
-/// A text without comments.
+/// Returns a text without comments.
 fn code(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The files whose modules a text names: by `crate::`, `super::` and `self::`, by the names of its
-/// own submodules, and by those of modules that it imports.
+/// Returns the files whose modules a text names: by `crate::`, `super::` and `self::`, by the names
+/// of its own submodules, and by those of modules that it imports.
 fn used(own: &Module, text: &str, modules: &BTreeMap<Module, usize>) -> BTreeSet<usize> {
     let parent = own.split_last().map_or(own.as_slice(), |(_, parent)| parent);
     let mut starts: BTreeMap<String, Module> = BTreeMap::new();
@@ -193,7 +195,7 @@ fn used(own: &Module, text: &str, modules: &BTreeMap<Module, usize>) -> BTreeSet
     found
 }
 
-/// Every path of a text, such as `crate::a::B`; the trees of `use` are taken apart.
+/// Returns every path of a text, such as `crate::a::B`; the trees of `use` are taken apart.
 fn paths(text: &str) -> Vec<Vec<String>> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();

@@ -247,7 +247,7 @@ fn check(folder: &str, layers: &[(&str, &[&str])]) {
     }
 }
 
-/// Every `crate::NAME` in a text, also inside `use crate::{…}`.
+/// Returns every `crate::NAME` in a text, also inside `use crate::{…}`.
 fn siblings_used(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let code: Vec<&str> =
@@ -274,7 +274,7 @@ fn siblings_used(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The leading name of a path, when it is a module (lower case).
+/// Returns the leading name of a path, when it is a module (lower case).
 fn first_name(path: &str) -> Option<String> {
     let name: String =
         path.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();

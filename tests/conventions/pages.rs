@@ -25,7 +25,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// The text without code: neither blocks between fences nor words in backticks.
+/// Returns the text without code: neither blocks between fences nor words in backticks.
 fn prose(text: &str) -> String {
     let mut in_fence = false;
     let lines = text.lines().filter(|line| {
@@ -52,7 +52,7 @@ fn documents_use_the_words_of_a_manual() {
     assert!(found.is_empty(), "write plain English in: {found:#?}");
 }
 
-/// The anchors of a page's headings, as git hosts make them.
+/// Returns the anchors of a page's headings, as git hosts make them.
 fn anchors(text: &str) -> Vec<String> {
     let mut in_fence = false;
     let headings = text.lines().filter(|line| {
@@ -66,7 +66,7 @@ fn anchors(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The targets of the links in a text that are no addresses of the web.
+/// Returns the targets of the links in a text that are no addresses of the web.
 fn local_links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()

@@ -13,7 +13,7 @@ pub struct File {
 }
 
 impl File {
-    /// The text without its `#[cfg(test)]` modules.
+    /// Returns the text without its `#[cfg(test)]` modules.
     pub fn production(&self) -> String {
         let mut kept = Vec::new();
         let mut lines = self.text.lines().peekable();
@@ -33,32 +33,33 @@ impl File {
         kept.join("\n")
     }
 
-    /// Whether it is part of what users run, not of the tests.
+    /// Returns whether it is part of what users run, not of the tests.
     pub fn is_production(&self) -> bool {
         let aside = ["tests/", "benches/"].iter().any(|folder| self.name.starts_with(folder));
         !aside && !self.name.contains("/tests/") && !self.name.ends_with("_tests.rs")
     }
 }
 
-/// The root of the project.
+/// Returns the root of the project.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("the crate lies in the project").to_owned()
 }
 
-/// A text file of the project.
+/// Returns a text file of the project.
 pub fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// A data file of lines `NAME NUMBER`: what is still to be mended; the numbers only go down.
+/// Returns a data file of lines `NAME NUMBER`: what is still to be mended; the numbers only go
+/// down.
 pub fn numbers(name: &str) -> BTreeMap<String, usize> {
     let text = read(name);
     let lines = text.lines().map(|line| line.split_once(' ').expect("a name and a number"));
     lines.map(|(name, number)| (name.to_owned(), number.parse().expect("a number"))).collect()
 }
 
-/// Every Rust file of the project.
+/// Returns every Rust file of the project.
 pub fn rust_files() -> Vec<File> {
     let mut files = Vec::new();
     for top in ["agent", "base", "orchestrator", "planner", "tests", "benches"] {

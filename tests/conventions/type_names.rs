@@ -39,7 +39,7 @@ fn a_type_name_has_one_meaning() {
     assert!(wrong.is_empty(), "type names with more than one meaning\n{wrong}");
 }
 
-/// The type that a line defines for other modules.
+/// Returns the type that a line defines for other modules.
 fn defined(line: &str) -> Option<String> {
     let rest = line.trim_start().strip_prefix("pub")?;
     let rest = match rest.strip_prefix('(') {

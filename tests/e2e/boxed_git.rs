@@ -57,7 +57,7 @@ fn a_boxed_agent_cannot_write_what_is_not_its_own() {
     assert_eq!(scene.session("victim")["state"], "ready", "{branch}");
 }
 
-/// A session that is there, and one that reaches for everything outside its own place.
+/// Returns a session that is there, and one that reaches for everything outside its own place.
 fn two_sessions() -> Script {
     let reach = "top=$(cd ../../repo && pwd); for f in $top/hacked $top/private.txt $top/.git/config \
                  $top/.git/hooks/post-checkout $top/.git/objects/hacked $top.worktrees/*/hacked \

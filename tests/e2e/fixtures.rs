@@ -18,7 +18,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A repository on `main` and a model that follows the script on the given wire.
+    /// Returns a repository on `main` and a model that follows the script on the given wire.
     pub fn new(wire: &str, script: Script) -> Scene {
         built("g3");
         let model = ModelServer::start(script);
@@ -40,14 +40,14 @@ impl Scene {
         self.env.run_command(self.job(args))
     }
 
-    /// All sessions as `list --json` shows them.
+    /// Returns all sessions as `list --json` shows them.
     pub fn sessions(&self) -> Vec<Value> {
         let list = self.studio(["list", "--all", "--json"]);
         list.ok();
         list.json()["sessions"].as_array().expect("a list").clone()
     }
 
-    /// The session whose task contains the words.
+    /// Returns the session whose task contains the words.
     #[track_caller]
     pub fn session(&self, words: &str) -> Value {
         let mut sessions = self.sessions().into_iter();
@@ -55,7 +55,7 @@ impl Scene {
         found.unwrap_or_else(|| panic!("no session about `{words}`"))
     }
 
-    /// The id of the session whose task contains the words.
+    /// Returns the id of the session whose task contains the words.
     #[track_caller]
     pub fn id(&self, words: &str) -> String {
         self.session(words)["id"].as_str().expect("an id").to_owned()

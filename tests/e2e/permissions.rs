@@ -7,7 +7,8 @@ use testkit::model_server::script::Script;
 
 use crate::fixtures::Scene;
 
-/// A model that writes two files outside of the worktree in one reply, then says that it is done.
+/// Returns a model that writes two files outside of the worktree in one reply, then says that it is
+/// done.
 fn writes_outside(scene: &std::path::Path) -> Script {
     let file = |name: &str| scene.join("outside").join(name).display().to_string();
     let (one, two) = (file("one.txt"), file("two.txt"));
@@ -19,7 +20,7 @@ fn writes_outside(scene: &std::path::Path) -> Script {
     })
 }
 
-/// What the model read of its calls.
+/// Returns what the model read of its calls.
 fn results(scene: &Scene) -> Vec<String> {
     let asked = scene.model.requests();
     let last = asked.last().expect("the model was asked");

@@ -23,7 +23,7 @@ const TASKS: [(&str, &[&str], &[&str], &str); 7] = [
     ("seven", &["R8"], &["six"], "test -f seven.txt -a -f six.txt"),
 ];
 
-/// A model for every part of the plan; the one that works on `five` waits at the gate.
+/// Returns a model for every part of the plan; the one that works on `five` waits at the gate.
 fn model(gate: &ReplyGate) -> Script {
     let gate = gate.clone();
     Script::by(move |request| {
@@ -56,7 +56,7 @@ fn rows() -> Vec<Value> {
     TASKS.iter().map(row).collect()
 }
 
-/// A coach that approves what no check stands against.
+/// Returns a coach that approves what no check stands against.
 fn verdict(request: &ReceivedRequest) -> ScriptedReply {
     let text = request.text();
     let red = text.contains("failed");
@@ -109,7 +109,7 @@ fn kill_9(pid: u64) {
     rustix::process::kill_process(pid.expect("a process id"), signal).expect("it can be killed");
 }
 
-/// The supervisor of the session that works on a task.
+/// Returns the supervisor of the session that works on a task.
 fn supervisor(scene: &Scene, words: &str) -> Option<u64> {
     let session = scene.sessions().into_iter().find(|it| {
         it["task"].as_str().is_some_and(|task| task.contains(words)) && it["state"] == "working"

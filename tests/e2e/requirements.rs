@@ -69,7 +69,7 @@ fn journal(scene: &Scene, id: &str) -> Vec<Value> {
     scene.studio(["logs", id, "--json"]).json_lines()
 }
 
-/// How many rounds were played in the session, over all its runs.
+/// Returns how many rounds were played in the session, over all its runs.
 fn rounds(scene: &Scene, id: &str) -> usize {
     let reports = journal(scene, id).into_iter().map(|line| line["event"].clone());
     let mut reports = reports.filter(|it| it["type"] == "plan" && it["state"] == "ended");

@@ -61,14 +61,14 @@ pub struct DesktopDirs {
 }
 
 impl DesktopDirs {
-    /// Its middle.
+    /// Returns its middle.
     pub fn middle(self) -> (i32, i32) {
         (self.x + self.width / 2, self.y + self.height / 2)
     }
 }
 
 impl Desktop {
-    /// A whole desktop: window manager, session bus, accessibility bus.
+    /// Returns a whole desktop: window manager, session bus, accessibility bus.
     pub fn start() -> Desktop {
         let mut desktop = Desktop::bare();
         desktop.start_bus();
@@ -80,7 +80,7 @@ impl Desktop {
         desktop
     }
 
-    /// An X server alone: no window manager, no bus.
+    /// Returns an X server alone: no window manager, no bus.
     pub fn bare() -> Desktop {
         for (program, package) in PROGRAMS {
             let there = find_program(program).is_some();
@@ -116,12 +116,12 @@ impl Desktop {
         self.managed = true;
     }
 
-    /// The display's name, e.g. `:99`.
+    /// Returns the display's name, e.g. `:99`.
     pub fn display(&self) -> &str {
         &self.display
     }
 
-    /// The variables that lead a program to this desktop and to no other.
+    /// Returns the variables that lead a program to this desktop and to no other.
     pub fn variables(&self) -> Vec<(String, String)> {
         let runtime = self.home.path().join("run").display().to_string();
         let mut variables = vec![
@@ -166,7 +166,7 @@ impl Desktop {
         DesktopProgram { log, errors, running }
     }
 
-    /// Where the desktop keeps its files.
+    /// Returns where the desktop keeps its files.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
@@ -181,7 +181,7 @@ impl Desktop {
 }
 
 impl DesktopProgram {
-    /// All that it wrote.
+    /// Returns all that it wrote.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -209,7 +209,7 @@ impl DesktopProgram {
         });
     }
 
-    /// Where a widget is; its name with `_` for spaces.
+    /// Returns where a widget is; its name with `_` for spaces.
     #[track_caller]
     pub fn place(&self, name: &str) -> DesktopDirs {
         let start = format!("place {name} ");
@@ -222,7 +222,7 @@ impl DesktopProgram {
         })
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.running.id()
     }
@@ -233,7 +233,7 @@ fn spawn(job: Command) -> Running {
     job.spawn().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The first line that a program writes; what it writes after that is read and dropped.
+/// Returns the first line that a program writes; what it writes after that is read and dropped.
 #[track_caller]
 fn first_line(running: &mut Running, what: &str) -> String {
     let stdout = running.child.stdout.take().expect("a pipe");

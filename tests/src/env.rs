@@ -21,7 +21,7 @@ pub struct TestEnv {
 }
 
 impl TestEnv {
-    /// A home directory with nothing in it and nothing of the caller's environment.
+    /// Returns a home directory with nothing in it and nothing of the caller's environment.
     pub fn new() -> TestEnv {
         let home = tempfile::Builder::new()
             .prefix("studio-test-")
@@ -38,7 +38,7 @@ impl TestEnv {
         TestEnv { home, variables: Vec::new() }
     }
 
-    /// The home directory.
+    /// Returns the home directory.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
@@ -63,17 +63,17 @@ impl TestEnv {
         fs::write(dir.join("config.toml"), text).expect("the home is writable");
     }
 
-    /// A new repository with one commit in `<home>/repo`.
+    /// Returns a new repository with one commit in `<home>/repo`.
     pub fn repo(&self) -> Repo {
         self.repo_at("repo")
     }
 
-    /// A new repository with one commit in a directory of the home with the given name.
+    /// Returns a new repository with one commit in a directory of the home with the given name.
     pub fn repo_at(&self, name: &str) -> Repo {
         Repo::make(&self.home().join(name))
     }
 
-    /// Where g3 keeps the state of a directory: its sessions and reports of errors.
+    /// Returns where g3 keeps the state of a directory: its sessions and reports of errors.
     pub fn g3_state(&self, directory: &Path) -> PathBuf {
         let directory = directory.canonicalize().expect("the directory is there");
         let name = base::user_dirs::name_for_path(&directory);
@@ -196,13 +196,13 @@ impl CommandRun {
         self
     }
 
-    /// Its stdout as one JSON value.
+    /// Returns its stdout as one JSON value.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("not JSON ({e}):\n{self}"))
     }
 
-    /// Its stdout as one JSON value a line.
+    /// Returns its stdout as one JSON value a line.
     #[track_caller]
     pub fn json_lines(&self) -> Vec<serde_json::Value> {
         let parse = |line: &str| {
@@ -238,7 +238,7 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(5));
 }
 
-/// A program that cargo built beside the running test, e.g. `fake-agent`.
+/// Returns a program that cargo built beside the running test, e.g. `fake-agent`.
 pub fn built(name: &str) -> PathBuf {
     let mut dir = std::env::current_exe().expect("the test has a path");
     dir.pop();

@@ -30,17 +30,17 @@ impl Repo {
         repo
     }
 
-    /// A repository or worktree that exists.
+    /// Returns a repository or worktree that exists.
     pub fn at(path: &Path) -> Repo {
         Repo { path: path.to_owned() }
     }
 
-    /// Its directory.
+    /// Returns its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The directory of its sessions' worktrees, beside it.
+    /// Returns the directory of its sessions' worktrees, beside it.
     pub fn worktrees(&self) -> PathBuf {
         let name = self.path.file_name().expect("a repository has a name").to_string_lossy();
         self.path.with_file_name(format!("{name}.worktrees"))
@@ -61,7 +61,7 @@ impl Repo {
         (output.code(), output.text(), output.error_text())
     }
 
-    /// A git call as a user would make it, to be finished by the test.
+    /// Returns a git call as a user would make it, to be finished by the test.
     pub fn job(&self) -> Command {
         Command::new("git", &self.path)
             .env_clear()
@@ -93,20 +93,20 @@ impl Repo {
         self.git(["commit", "-q", "-m", &format!("add {name}")]);
     }
 
-    /// The content of a file in the working tree.
+    /// Returns the content of a file in the working tree.
     #[track_caller]
     pub fn read(&self, name: &str) -> String {
         let path = self.path.join(name);
         fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
-    /// The content of a file at a revision.
+    /// Returns the content of a file at a revision.
     #[track_caller]
     pub fn show(&self, revision: &str, name: &str) -> String {
         self.git(["show", &format!("{revision}:{name}")])
     }
 
-    /// The commit id of a revision.
+    /// Returns the commit id of a revision.
     #[track_caller]
     pub fn rev(&self, revision: &str) -> String {
         self.git(["rev-parse", "--verify", revision])
@@ -134,7 +134,8 @@ impl Repo {
     }
 }
 
-/// Every entry below a directory: kind, mode and content, by relative name (bytes shown escaped).
+/// Returns every entry below a directory: kind, mode and content, by relative name (bytes shown
+/// escaped).
 pub fn tree(root: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     walk(root, root, &|_| false, &mut found);

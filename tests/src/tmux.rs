@@ -67,7 +67,7 @@ impl<'a> TmuxTerminal<'a> {
         self.types(line).presses("Enter")
     }
 
-    /// What the terminal shows, and what scrolled out of it.
+    /// Returns what the terminal shows, and what scrolled out of it.
     pub fn text(&self) -> String {
         self.tmux(["capture-pane", "-p", "-S", "-"]).trim_end().to_owned()
     }

@@ -13,7 +13,7 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// An empty transcript of what happens in an environment.
+    /// Returns an empty transcript of what happens in an environment.
     pub fn of(env: &TestEnv) -> Transcript {
         let home = regex::escape(&env.home().display().to_string());
         let target = built("");
@@ -54,7 +54,7 @@ impl Transcript {
         self.text.push('\n');
     }
 
-    /// The whole, with names in place of what differs.
+    /// Returns the whole, with names in place of what differs.
     pub fn text(&self) -> String {
         let replace = |text: String, (pattern, name): &(Regex, String)| {
             pattern.replace_all(&text, name.as_str()).into_owned()

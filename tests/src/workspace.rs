@@ -40,12 +40,13 @@ struct Book {
 }
 
 impl TestDir {
-    /// A workspace whose tokens live so many seconds, with a model that says hi.
+    /// Returns a workspace whose tokens live so many seconds, with a model that says hi.
     pub fn start(life: u64) -> TestDir {
         TestDir::with(life, Script::by(|_| ScriptedReply::says("hi")))
     }
 
-    /// A workspace whose tokens live so many seconds, with a model that goes by this script.
+    /// Returns a workspace whose tokens live so many seconds, with a model that goes by this
+    /// script.
     pub fn with(life: u64, model: Script) -> TestDir {
         let book = Arc::new(Mutex::new(Book { life, ..Book::default() }));
         let shared = Arc::clone(&book);
@@ -73,7 +74,7 @@ impl TestDir {
         assert!(status.success(), "g3 login failed");
     }
 
-    /// A g3 configuration whose default provider is this workspace, signed in to.
+    /// Returns a g3 configuration whose default provider is this workspace, signed in to.
     pub fn config_toml(&self) -> String {
         format!(
             "[providers]\ndefault_provider = \"databricks.work\"\n\n[providers.databricks.work]\n\
@@ -98,18 +99,18 @@ impl TestDir {
         locked(&self.book).refresh = None;
     }
 
-    /// How many renewals were asked for.
+    /// Returns how many renewals were asked for.
     pub fn renewals(&self) -> usize {
         locked(&self.book).renewals
     }
 
-    /// Every token that is good now.
+    /// Returns every token that is good now.
     pub fn good_tokens(&self) -> Vec<String> {
         let book = locked(&self.book);
         book.access.iter().chain(&book.refresh).cloned().collect()
     }
 
-    /// The questions to the model.
+    /// Returns the questions to the model.
     pub fn questions(&self) -> Vec<ReceivedRequest> {
         let all = self.server.requests().into_iter();
         all.filter(|request| request.path.contains("/serving-endpoints/")).collect()
@@ -121,7 +122,7 @@ fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
 }
 
 impl Book {
-    /// The service's own answer; `None` for a question that the model may answer.
+    /// Returns the service's own answer; `None` for a question that the model may answer.
     fn answer(&mut self, request: &ReceivedRequest) -> Option<ScriptedReply> {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         Some(match path {
@@ -206,7 +207,7 @@ fn answered(status: u16, body: &Value) -> ScriptedReply {
     ScriptedReply::status(status).body("application/json", body.to_string())
 }
 
-/// The challenge that a verifier belongs to (RFC 7636, S256).
+/// Returns the challenge that a verifier belongs to (RFC 7636, S256).
 fn challenge_of(verifier: &str) -> String {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();
@@ -220,7 +221,7 @@ fn challenge_of(verifier: &str) -> String {
     text
 }
 
-/// The pairs of a query or of a form.
+/// Returns the pairs of a query or of a form.
 fn form(text: &str) -> HashMap<String, String> {
     let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
     pairs.map(|(key, value)| (key.to_owned(), decoded(value))).collect()
@@ -238,7 +239,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a browser gets for an address on loopback: status, where it is sent on to, page.
+/// Returns what a browser gets for an address on loopback: status, where it is sent on to, page.
 pub fn visit(url: &str) -> (u16, Option<String>, String) {
     let rest = url.strip_prefix("http://").expect("plain http");
     let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));

@@ -68,7 +68,7 @@ fn the_json_of_accept_discard_undo_and_operations() {
     assert_eq!((&first["undone_by"], &first["sessions"][0]), (&"op2".into(), &id.as_str().into()));
 }
 
-/// A studio with a `g3` of our own beside it, which answers with this script.
+/// Returns a studio with a `g3` of our own beside it, which answers with this script.
 fn with_g3(scene: &Scene, script: &str) -> std::path::PathBuf {
     let bin = scene.env.home().join("bin");
     std::fs::create_dir_all(&bin).expect("the home is writable");

@@ -46,7 +46,7 @@ impl Den {
         Den { env, spec }
     }
 
-    /// The same without confinement: the positive control.
+    /// Returns the same without confinement: the positive control.
     fn open(mut self) -> Den {
         self.spec.confined = false;
         self
@@ -74,7 +74,7 @@ impl Den {
         self.run("sh", &["-c", line])
     }
 
-    /// The process ids that a script wrote into a file of the den.
+    /// Returns the process ids that a script wrote into a file of the den.
     fn pids(&self, file: &str) -> Vec<u32> {
         let text = fs::read_to_string(self.path("den").join(file)).unwrap_or_default();
         text.lines().filter_map(|line| line.trim().parse().ok()).collect()
@@ -354,7 +354,7 @@ mod needs_device_nodes {
     }
 }
 
-/// Whether a process is stopped, by `/proc`.
+/// Returns whether a process is stopped, by `/proc`.
 fn is_stopped(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))

@@ -5,7 +5,7 @@ use testkit::env::until;
 
 use crate::fixtures::{Scene, studio};
 
-/// A session that failed at its check.
+/// Returns a session that failed at its check.
 fn failed(scene: &Scene, task: &str, check: &str) -> String {
     let id = scene.exec([task, "--check", check]);
     let failed = || (scene.status(&id)["state"] == "failed").then_some(());

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::fixtures::Scene;
 
-/// A step of the scripted agent: it tells this of its rounds.
+/// Returns a step of the scripted agent: it tells this of its rounds.
 pub fn tells(state: &str, more: Value) -> String {
     let mut event = json!({"seq": 1, "time": "t", "type": "plan", "mode": "autonomous"});
     event["state"] = json!(state);
@@ -14,7 +14,7 @@ pub fn tells(state: &str, more: Value) -> String {
     format!("event {event}")
 }
 
-/// A round as it is told: its verdict on requirements, and how the check `make` went in it.
+/// Returns a round as it is told: its verdict on requirements, and how the check `make` went in it.
 pub fn round(n: u32, judged: &[(&str, &str, &str)], make: bool) -> Value {
     let approved = make && judged.iter().all(|(_, status, _)| *status == "met");
     let all = judged
@@ -30,7 +30,7 @@ pub fn round(n: u32, judged: &[(&str, &str, &str)], make: bool) -> Value {
     })
 }
 
-/// The steps of a whole run of one round.
+/// Returns the steps of a whole run of one round.
 pub fn run(judged: &[(&str, &str, &str)], make: bool) -> String {
     let round = round(1, judged, make);
     let end = json!({"status": "done", "report": [round.clone()], "cost": round["cost"].clone()});
@@ -43,7 +43,7 @@ pub fn run(judged: &[(&str, &str, &str)], make: bool) -> String {
     .join("; ")
 }
 
-/// The receipt at a commit.
+/// Returns the receipt at a commit.
 pub fn receipt(scene: &Scene, commit: &str) -> Value {
     let text = scene.repo.git(["notes", "--ref=studio", "show", commit]);
     serde_json::from_str(&text).expect("a receipt is JSON")

@@ -7,7 +7,7 @@ use testkit::env::until;
 
 use crate::fixtures::{Scene, studio};
 
-/// Whether a process runs: one that waits for its parent to notice its end does not.
+/// Returns whether a process runs: one that waits for its parent to notice its end does not.
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     is_alive(pid) && !stat.contains(") Z ")

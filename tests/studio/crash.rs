@@ -17,7 +17,7 @@ fn with(scene: &Scene, key: &str, value: &str, args: &[&str]) -> CommandRun {
     scene.env.run_command(job)
 }
 
-/// The names of the steps that a command passes, its supervisors included.
+/// Returns the names of the steps that a command passes, its supervisors included.
 fn steps(scene: &Scene, args: &[&str]) -> BTreeSet<String> {
     let file = scene.env.home().join("steps");
     let _ = std::fs::remove_file(&file);
@@ -30,7 +30,8 @@ fn state(scene: &Scene, id: &str) -> String {
     scene.status(id)["state"].as_str().expect("a state").to_owned()
 }
 
-/// The only session, in its last state: what crashed is resumed, what was lost is started again.
+/// Returns the only session, in its last state: what crashed is resumed, what was lost is started
+/// again.
 fn brought_to_ready(scene: &Scene) -> String {
     scene.studio(["doctor"]);
     let list = scene.studio(["list", "--json"]).json();
@@ -131,7 +132,7 @@ fn a_discard_and_an_undo_killed_anywhere_lose_nothing() {
     }
 }
 
-/// The states of all sessions, oldest first.
+/// Returns the states of all sessions, oldest first.
 fn states(scene: &Scene) -> Vec<String> {
     let list = scene.studio(["list", "--json"]).json();
     let sessions = list["sessions"].as_array().expect("a list");

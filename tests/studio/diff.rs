@@ -19,7 +19,7 @@ fn on_a_terminal(scene: &Scene, args: &str, variables: &[(&str, &str)]) -> Comma
     scene.env.run_command(job.args(["-qec", &line, "/dev/null"]))
 }
 
-/// A session whose worktree was changed by hand after its agent ended.
+/// Returns a session whose worktree was changed by hand after its agent ended.
 fn changed(scene: &Scene, change: impl Fn(&Repo)) -> (String, Repo) {
     let id = scene.ready("write made.txt x");
     scene.await_free(&id);

@@ -51,7 +51,7 @@ impl<'a> Terminal<'a> {
         }
     }
 
-    /// What `accept` ended with.
+    /// Returns what `accept` ended with.
     fn code(&self) -> String {
         self.line("echo code=$?.");
         until("the exit code", || {
@@ -70,7 +70,7 @@ impl Drop for Terminal<'_> {
     }
 }
 
-/// A session that can land, and no message left from a model.
+/// Returns a session that can land, and no message left from a model.
 fn ready(scene: &Scene) -> String {
     let id = scene.ready("write a.txt 1");
     scene.await_free(&id);

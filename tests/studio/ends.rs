@@ -9,13 +9,13 @@ use testkit::env::{built, until};
 
 use crate::fixtures::Scene;
 
-/// Whether a process runs: one that waits for its parent to notice its end does not.
+/// Returns whether a process runs: one that waits for its parent to notice its end does not.
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     is_alive(pid) && !stat.contains(") Z ")
 }
 
-/// A script in the repository's git directory, as the ACP agent `NAME`. Gives its path.
+/// Returns a script in the repository's git directory, as the ACP agent `NAME`. Gives its path.
 fn configure(scene: &Scene, name: &str, script: &str) -> PathBuf {
     let path = scene.repo.path().join(".git").join(name);
     let fake = built("fake-agent");

@@ -15,8 +15,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A repository with one commit, and the agents `fake` (a command), `talk` and `loads` (ACP, whose
-    /// own events count) and `stranger` (ACP).
+    /// Returns a repository with one commit, and the agents `fake` (a command), `talk` and `loads`
+    /// (ACP, whose own events count) and `stranger` (ACP).
     pub fn new() -> Scene {
         Scene::at("my repö")
     }
@@ -99,24 +99,24 @@ impl Scene {
         });
     }
 
-    /// A file in a session's directory.
+    /// Returns a file in a session's directory.
     pub fn session_file(&self, id: &str, name: &str) -> PathBuf {
         self.repo.path().join(".git/studio/sessions").join(id).join(name)
     }
 
-    /// A file of a session outside of every box: its token, its socket.
+    /// Returns a file of a session outside of every box: its token, its socket.
     pub fn control_file(&self, id: &str, name: &str) -> PathBuf {
         let common = self.repo.path().canonicalize().expect("it is there").join(".git");
         let state = self.env.home().join(".local/state/studio");
         state.join(base::user_dirs::name_for_path(&common)).join(id).join(name)
     }
 
-    /// The worktree of a session.
+    /// Returns the worktree of a session.
     pub fn worktree(&self, id: &str) -> Repo {
         Repo::at(&self.repo.worktrees().join(id))
     }
 
-    /// The entries of a session's journal.
+    /// Returns the entries of a session's journal.
     pub fn journal(&self, id: &str) -> Vec<Value> {
         let text = std::fs::read_to_string(self.session_file(id, "journal.jsonl"));
         let text = text.expect("the journal can be read");
@@ -124,7 +124,7 @@ impl Scene {
     }
 }
 
-/// The program under test.
+/// Returns the program under test.
 pub fn studio() -> &'static str {
     env!("CARGO_BIN_EXE_studio")
 }

@@ -13,7 +13,7 @@ use testkit::repo::Repo;
 
 use crate::git_setting::{Setting, setting};
 
-/// A check worktree with the files of a commit.
+/// Returns a check worktree with the files of a commit.
 fn check_worktree(s: &Setting, kept: &[&str], commit: &str) -> CheckWorktree {
     let (worktrees, branches) = (WorktreeTemplate::default(), BranchTemplate::default());
     let kept: Vec<String> = kept.iter().map(|path| (*path).to_owned()).collect();

@@ -31,7 +31,7 @@ struct Scene {
     session: Session,
 }
 
-/// A session with a commit, a change and untracked files, beside changes of the user's.
+/// Returns a session with a commit, a change and untracked files, beside changes of the user's.
 fn scene() -> Scene {
     let s = setting();
     s.repo.commit_file("file", "old\n");
@@ -121,8 +121,8 @@ fn run(scene: &Scene, name: &str, kill_at: Option<&str>) -> (i32, Vec<String>) {
     (output.code(), passed.lines().map(str::to_owned).collect())
 }
 
-/// All that matters in the end. Kept refs and the log are named after operations, whose number
-/// depends on how often something was tried.
+/// Returns all that matters in the end. Kept refs and the log are named after operations, whose
+/// number depends on how often something was tried.
 fn state(scene: &Scene) -> BTreeMap<String, String> {
     let repo = &scene.s.repo;
     let mut all = repo.everything();
@@ -254,13 +254,13 @@ fn making_a_deleted_worktree_anew() {
     });
 }
 
-/// The worktree at a place of its own that belongs to a session whose usual one this is.
+/// Returns the worktree at a place of its own that belongs to a session whose usual one this is.
 fn apart(usual: &Repo) -> std::path::PathBuf {
     let mut above = usual.path().ancestors().map(|dir| dir.join("at/task-abcd"));
     above.find(|path| path.exists()).expect("it is there")
 }
 
-/// Where an earlier version made the worktree.
+/// Returns where an earlier version made the worktree.
 fn inside(repo: &Repo) -> std::path::PathBuf {
     repo.path().join(".worktrees/task-abcd")
 }
@@ -366,7 +366,7 @@ fn work_that_was_about_to_land_is_still_there_and_can_be_let_go() {
     assert!(snapshot::latest(&scene.s.repository, id).unwrap().is_some());
 }
 
-/// A scene whose landing was killed while the main checkout was brought along.
+/// Returns a scene whose landing was killed while the main checkout was brought along.
 fn killed_while_files_land() -> Scene {
     let scene = scene();
     let (code, _) = run(&scene, "accept", Some("accept.files"));

@@ -119,19 +119,19 @@ impl Planted {
         self.markers.join(name).display().to_string()
     }
 
-    /// A shell line that leaves a marker.
+    /// Returns a shell line that leaves a marker.
     fn line(&self, name: &str, then: &str) -> String {
         format!("touch '{}'; {then}", self.marker(name))
     }
 
-    /// A program that leaves a marker.
+    /// Returns a program that leaves a marker.
     fn script(&self, name: &str) -> String {
         let file = self.markers.with_file_name(format!("{name}.sh"));
         executable(&file, &format!("touch '{}'; exit 1", self.marker(name)));
         file.display().to_string()
     }
 
-    /// The markers that are there.
+    /// Returns the markers that are there.
     fn found(&self) -> BTreeSet<String> {
         let entries = fs::read_dir(&self.markers).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -145,7 +145,7 @@ impl Planted {
         fs::write(self.repo.path().join("new.txt"), "new\n").unwrap();
     }
 
-    /// What studio could ever ask git for, and more.
+    /// Returns what studio could ever ask git for, and more.
     fn session(&self, git: impl Fn(&[&str]) -> Command) {
         let run = |args: &[&str]| git(args).output(OutputLimits::seconds(60)).unwrap();
         let tree = self.markers.with_file_name("tree").display().to_string();
@@ -177,7 +177,7 @@ fn executable(file: &Path, line: &str) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Every git on the machine, by the directory it lies in.
+/// Returns every git on the machine, by the directory it lies in.
 fn gits() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap();
     let mut found: Vec<PathBuf> =

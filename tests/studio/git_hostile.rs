@@ -122,7 +122,7 @@ fn an_index_without_end_counts_as_that_of_the_head() {
     assert_eq!(s.repo.git(["ls-tree", "-r", "--name-only", &taken.work]), "README.md\nnew");
 }
 
-/// A pattern that takes a matcher years, and a name that it almost fits.
+/// Returns a pattern that takes a matcher years, and a name that it almost fits.
 fn endless(s: &Setting) -> (Session, String) {
     let session = s.session("task-abcd");
     session.work.write(&format!("{}c", "a".repeat(120)), "work");

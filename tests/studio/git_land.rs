@@ -11,7 +11,8 @@ use testkit::repo::Repo;
 
 use crate::git_setting::{Session, Setting, setting};
 
-/// A session that adds `new`, changes `file`, deletes `gone` and makes a link and a program.
+/// Returns a session that adds `new`, changes `file`, deletes `gone` and makes a link and a
+/// program.
 fn worked(s: &Setting) -> Session {
     s.repo.commit_file("file", "old\n");
     s.repo.commit_file("gone", "x\n");

@@ -23,8 +23,8 @@ pub struct Setting {
     pub repository: Repository,
 }
 
-/// A repository with one commit in a directory whose name has a space and a letter that is not
-/// ASCII.
+/// Returns a repository with one commit in a directory whose name has a space and a letter that is
+/// not ASCII.
 pub fn setting() -> Setting {
     let env = TestEnv::new();
     let repo = env.repo_at("my repö");
@@ -38,17 +38,17 @@ pub fn discover(repo: &Repo) -> Repository {
 }
 
 impl Setting {
-    /// What is needed to make a session from HEAD.
+    /// Returns what is needed to make a session from HEAD.
     pub fn order(&self, id: &str) -> WorktreeSpec {
         order(&self.repository, id)
     }
 
-    /// A session from HEAD.
+    /// Returns a session from HEAD.
     pub fn session(&self, id: &str) -> Session {
         self.session_of(&self.order(id))
     }
 
-    /// A session as ordered.
+    /// Returns a session as ordered.
     pub fn session_of(&self, order: &WorktreeSpec) -> Session {
         let NewWorktree { place, .. } =
             worktree::make(&self.repository, order).unwrap_or_else(|failure| panic!("{failure}"));
@@ -56,7 +56,7 @@ impl Setting {
     }
 }
 
-/// What is needed to make a session from HEAD.
+/// Returns what is needed to make a session from HEAD.
 pub fn order(repository: &Repository, id: &str) -> WorktreeSpec {
     WorktreeSpec {
         id: Id::parse(id).expect("the test gives an id"),
@@ -66,20 +66,20 @@ pub fn order(repository: &Repository, id: &str) -> WorktreeSpec {
     }
 }
 
-/// The moment in which the tests land and drop.
+/// Returns the moment in which the tests land and drop.
 pub fn now() -> jiff::Timestamp {
     NOW.parse().expect("a time")
 }
 
 impl Setting {
-    /// What the agent committed, brought home.
+    /// Returns what the agent committed, brought home.
     #[track_caller]
     pub fn home(&self, session: &Session) -> ImportedWork {
         import::import(&self.repository, &session.place)
             .unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// What is in the worktree, as a snapshot.
+    /// Returns what is in the worktree, as a snapshot.
     #[track_caller]
     pub fn snapshot(&self, session: &Session) -> Snapshot {
         let home = self.home(session);
@@ -87,7 +87,7 @@ impl Setting {
             .unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// The session's work merged with `main`.
+    /// Returns the session's work merged with `main`.
     #[track_caller]
     pub fn prepared(&self, session: &Session, strategy: MergeStrategy) -> PreparedMerge {
         let snapshot = self.snapshot(session);
@@ -96,7 +96,7 @@ impl Setting {
             .unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// The session's work merged with `main`, which must fit, and the commit to land.
+    /// Returns the session's work merged with `main`, which must fit, and the commit to land.
     #[track_caller]
     pub fn ready(&self, session: &Session, strategy: MergeStrategy) -> land::LandRequest {
         let PreparedMerge::Ready(candidate) = self.prepared(session, strategy) else {

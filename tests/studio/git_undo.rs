@@ -12,7 +12,7 @@ use testkit::repo::tree;
 
 use crate::git_setting::{Session, Setting, setting};
 
-/// All that a session is: its files, ignored ones too, its git directory, its refs.
+/// Returns all that a session is: its files, ignored ones too, its git directory, its refs.
 fn everything(s: &Setting, session: &Session) -> BTreeMap<String, String> {
     let mut all = tree(session.work.path());
     let private = tree(&session.place.git_dir);

@@ -13,8 +13,8 @@ use crate::git_setting::{Session, setting};
 
 const TASK: &str = "write kept 1; commit one; write README.md changed; write staged s; sh git add staged; write new/untracked u";
 
-/// A session that is ready, with commits, staged, changed and untracked files, whose worktree is
-/// gone.
+/// Returns a session that is ready, with commits, staged, changed and untracked files, whose
+/// worktree is gone.
 fn gone(scene: &Scene) -> String {
     let id = scene.ready(TASK);
     scene.await_free(&id);

@@ -6,7 +6,8 @@ use testkit::repo::Repo;
 
 use crate::fixtures::Scene;
 
-/// A session that is ready, whose check wrote a report, rewrote one file and deleted another.
+/// Returns a session that is ready, whose check wrote a report, rewrote one file and deleted
+/// another.
 fn checked(scene: &Scene, more: &str) -> (String, Repo) {
     scene.repo.commit_file("lock", "1\n");
     scene.repo.commit_file("sample", "s\n");

@@ -4,7 +4,7 @@ use testkit::env::{built, until};
 
 use crate::fixtures::{Scene, studio};
 
-/// A scene whose g3 is the fake agent, with two local models: only the environment decides.
+/// Returns a scene whose g3 is the fake agent, with two local models: only the environment decides.
 fn scene() -> Scene {
     let scene = Scene::new();
     let model = scene.env.home().join("model.gguf");

@@ -6,7 +6,7 @@ fn answers(scene: &Scene, id: &str) -> Vec<String> {
     scene.worktree(id).read("answers.txt").lines().map(str::to_owned).collect()
 }
 
-/// The numbers of the requests without an answer.
+/// Returns the numbers of the requests without an answer.
 fn open_requests(scene: &Scene, id: &str) -> Vec<u64> {
     let mut open = Vec::new();
     for line in scene.journal(id) {

@@ -13,7 +13,8 @@ use crate::fixtures::{Scene, studio};
 
 const INSIDE: &str = "worktree = \".worktrees/{id}\"";
 
-/// A scene whose sessions were made inside the main checkout, as earlier versions made them.
+/// Returns a scene whose sessions were made inside the main checkout, as earlier versions made
+/// them.
 fn inside() -> Scene {
     let scene = Scene::new();
     scene.configure(INSIDE);

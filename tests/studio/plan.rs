@@ -9,13 +9,13 @@ use crate::fixtures::{Scene, studio};
 const REQUIREMENTS: &str = "g3-plan/current_requirements.md";
 const TASKS: &str = "g3-plan/tasks.toml";
 
-/// A text with these requirements.
+/// Returns a text with these requirements.
 fn refined(lines: &[&str]) -> String {
     let lines: String = lines.iter().map(|line| format!("- {line}\n")).collect();
     format!("{{{{CURRENT REQUIREMENTS}}}}\n\n{lines}")
 }
 
-/// A list with these tasks: id, text, requirements, and the tasks it waits for.
+/// Returns a list with these tasks: id, text, requirements, and the tasks it waits for.
 fn tasks(rows: &[(&str, &str, &[&str], &[&str])]) -> String {
     let row = |(id, text, serves, after): &(&str, &str, &[&str], &[&str])| {
         format!(
@@ -44,7 +44,7 @@ fn sessions(scene: &Scene) -> Vec<Value> {
     scene.studio(["list", "--all", "--json"]).json()["sessions"].as_array().expect("a list").clone()
 }
 
-/// What the last line of `plan --json` says of each task: id and state.
+/// Returns what the last line of `plan --json` says of each task: id and state.
 fn states(ran: &CommandRun) -> Vec<(String, String)> {
     let summary = ran.json_lines().pop().expect("a summary");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -116,7 +116,7 @@ fn shallow(env: &TestEnv) -> Repo {
     Repo::at(&env.home().join("my repö"))
 }
 
-/// The git directory lies outside of the checkout.
+/// Returns the git directory lies outside of the checkout.
 fn elsewhere(env: &TestEnv, named: bool) -> Repo {
     let repo = plain(env);
     let git_dir = env.home().join("elsewhere.git");
@@ -172,7 +172,7 @@ fn every_shape_of_repository_works_or_is_refused_before_the_agent_starts() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// All that a checkout is, as git sees it.
+/// Returns all that a checkout is, as git sees it.
 fn seen(repo: &Repo) -> [String; 4] {
     [
         repo.git(["rev-parse", "main"]),

@@ -5,7 +5,7 @@ use testkit::env::until;
 
 use crate::fixtures::{Scene, studio};
 
-/// The sessions, in the order of their making.
+/// Returns the sessions, in the order of their making.
 fn sessions(scene: &Scene) -> Vec<Value> {
     scene.studio(["list", "--all", "--json"]).json()["sessions"].as_array().expect("a list").clone()
 }

@@ -43,7 +43,7 @@ impl Typed<'_> {
     }
 }
 
-/// A session whose agent works and has written `file`, for as long as the test needs it.
+/// Returns a session whose agent works and has written `file`, for as long as the test needs it.
 fn working(scene: &Scene, file: &str) -> String {
     let id = scene.exec([&format!("write {file} 1; gate go")]);
     scene.await_state(&id, "working");
@@ -51,7 +51,7 @@ fn working(scene: &Scene, file: &str) -> String {
     id
 }
 
-/// A session whose agent changed nothing.
+/// Returns a session whose agent changed nothing.
 fn empty(scene: &Scene) -> String {
     let id = scene.exec(["nothing"]);
     scene.await_state(&id, "empty");
@@ -59,7 +59,7 @@ fn empty(scene: &Scene) -> String {
     id
 }
 
-/// A session that failed at a check.
+/// Returns a session that failed at a check.
 fn failed(scene: &Scene, task: &str, check: &str) -> String {
     let id = scene.exec([task, "--check", check]);
     until("the session to fail", || (scene.status(&id)["state"] == "failed").then_some(()));
@@ -67,14 +67,14 @@ fn failed(scene: &Scene, task: &str, check: &str) -> String {
     id
 }
 
-/// A session that is ready and that no process works on.
+/// Returns a session that is ready and that no process works on.
 fn ready(scene: &Scene, task: &str) -> String {
     let id = scene.ready(task);
     scene.await_free(&id);
     id
 }
 
-/// The subcommands that a help page lists.
+/// Returns the subcommands that a help page lists.
 fn subcommands(help: &str) -> Vec<String> {
     let rest = help.split_once("Commands:\n").map_or("", |(_, rest)| rest);
     let lines = rest.lines().take_while(|line| !line.is_empty());

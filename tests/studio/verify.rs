@@ -9,8 +9,8 @@ use crate::fixtures::{Scene, studio};
 
 const WISHES: &str = "{{CURRENT REQUIREMENTS}}\n\n- R1: a log\n";
 
-/// A repository in which one session landed for R1, with this configured check, or with this one
-/// typed for it.
+/// Returns a repository in which one session landed for R1, with this configured check, or with
+/// this one typed for it.
 fn landed(configured: &str, typed: Option<&str>) -> Scene {
     let scene = Scene::new();
     scene.configure(configured);

@@ -23,13 +23,13 @@ pub struct BaseUrl<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnvironmentUrls(BTreeMap<&'static str, (&'static str, String)>);
 
-/// The name of every variable that can give a base URL.
+/// Returns the name of every variable that can give a base URL.
 pub fn variables() -> impl Iterator<Item = &'static str> {
     VARIABLES.iter().flat_map(|(_, names)| names.iter().copied())
 }
 
 impl EnvironmentUrls {
-    /// Those of these variables; an empty variable gives none.
+    /// Returns those of these variables; an empty variable gives none.
     pub(crate) fn of(environment: &[(String, String)]) -> EnvironmentUrls {
         let value = |name: &str| {
             let found = environment.iter().find(|(known, _)| known == name)?;
@@ -42,13 +42,13 @@ impl EnvironmentUrls {
         EnvironmentUrls(all.collect())
     }
 
-    /// The base URL for a type of provider.
+    /// Returns the base URL for a type of provider.
     pub(crate) fn get(&self, kind: &str) -> Option<BaseUrl<'_>> {
         let (variable, url) = self.0.get(kind)?;
         Some(BaseUrl { url, variable: Some(variable) })
     }
 
-    /// Every type with a base URL.
+    /// Returns every type with a base URL.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, BaseUrl<'_>)> {
         self.0.keys().filter_map(|kind| Some((*kind, self.get(kind)?)))
     }

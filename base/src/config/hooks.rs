@@ -51,7 +51,7 @@ fn minute() -> u64 {
 }
 
 impl Hook {
-    /// Whether it can be one: a program, some time, and tools only where tools are meant.
+    /// Returns whether it can be one: a program, some time, and tools only where tools are meant.
     pub(crate) fn makes_sense(&self) -> bool {
         let about_tools = matches!(self.event, HookEvent::BeforeTool | HookEvent::AfterTool);
         self.command.first().is_some_and(|program| !program.trim().is_empty())

@@ -254,36 +254,36 @@ static KEYS: &[ConfigKey] = &[
 ];
 
 impl ConfigKey {
-    /// Whether the key's path begins like this one; `*` matches every name.
+    /// Returns whether the key's path begins like this one; `*` matches every name.
     fn begins_with(&self, path: &[String]) -> bool {
         let mut pattern = self.path.split('.');
         path.iter().all(|name| pattern.next().is_some_and(|part| part == "*" || part == name))
     }
 
-    /// How many names its path has.
+    /// Returns how many names its path has.
     fn depth(&self) -> usize {
         self.path.split('.').count()
     }
 }
 
-/// The key with exactly this path.
+/// Returns the key with exactly this path.
 pub(crate) fn find(path: &[String]) -> Option<&'static ConfigKey> {
     KEYS.iter().find(|key| key.depth() == path.len() && key.begins_with(path))
 }
 
-/// Whether some key lies below this path.
+/// Returns whether some key lies below this path.
 pub(crate) fn is_section(path: &[String]) -> bool {
     KEYS.iter().any(|key| key.depth() > path.len() && key.begins_with(path))
 }
 
-/// Whether the names directly below this path are the user's own.
+/// Returns whether the names directly below this path are the user's own.
 pub(crate) fn names_are_free(path: &[String]) -> bool {
     KEYS.iter()
         .filter(|key| key.depth() > path.len() && key.begins_with(path))
         .any(|key| key.path.split('.').nth(path.len()) == Some("*"))
 }
 
-/// The key that a wrong path probably means, as a dotted path.
+/// Returns the key that a wrong path probably means, as a dotted path.
 pub(crate) fn nearest(path: &[String]) -> Option<String> {
     let (wrong, section) = path.split_last()?;
     let mut siblings: Vec<&str> = KEYS

@@ -27,14 +27,14 @@ pub(crate) struct RawSetting {
 }
 
 impl RawSetting {
-    /// The key as people write it.
+    /// Returns the key as people write it.
     pub(crate) fn key(&self) -> String {
         self.path.join(".")
     }
 }
 
 impl ConfigSources {
-    /// The usual sources for a working directory: `~/.config/g3/config.toml` (under
+    /// Returns the usual sources for a working directory: `~/.config/g3/config.toml` (under
     /// `XDG_CONFIG_HOME` when that is set), the nearest `g3.toml` up to the root of the repository,
     /// and our environment.
     pub fn from_env(cwd: &Path) -> ConfigSources {
@@ -53,13 +53,13 @@ impl ConfigSources {
         }
     }
 
-    /// Where accepted contents of repositories are remembered: beside the user's file.
+    /// Returns where accepted contents of repositories are remembered: beside the user's file.
     pub fn trust_store(&self) -> Option<PathBuf> {
         self.user.as_deref().and_then(Path::parent).map(|parent| parent.join("trust.json"))
     }
 }
 
-/// The directory of the user's configuration, `~/.config/g3`.
+/// Returns the directory of the user's configuration, `~/.config/g3`.
 pub fn directory() -> Option<PathBuf> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -67,7 +67,7 @@ pub fn directory() -> Option<PathBuf> {
     Some(base.join("g3"))
 }
 
-/// A file in the directory or the nearest above it, as far as the repository reaches.
+/// Returns a file in the directory or the nearest above it, as far as the repository reaches.
 pub(super) fn in_repository(cwd: &Path, name: &str) -> PathBuf {
     let own = cwd.join(name);
     let Some(root) = cwd.ancestors().find(|path| path.join(".git").exists()) else { return own };
@@ -75,7 +75,7 @@ pub(super) fn in_repository(cwd: &Path, name: &str) -> PathBuf {
     inside.map(|path| path.join(name)).find(|file| file.exists()).unwrap_or(own)
 }
 
-/// Whether a variable belongs to the configuration.
+/// Returns whether a variable belongs to the configuration.
 fn is_configuration(name: &str) -> bool {
     name.starts_with("G3_") && name.contains("__") && !is_hook(name)
 }
@@ -83,7 +83,7 @@ fn is_configuration(name: &str) -> bool {
 /// A configuration file is never larger.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The bytes of a file; `None` when there is none.
+/// Returns the bytes of a file; `None` when there is none.
 pub(crate) fn read(file: &Path) -> Result<Option<Vec<u8>>> {
     let refused =
         |why: io::Error| Failure::usage(format!("cannot read {}", file.display())).because(why);
@@ -99,7 +99,7 @@ pub(crate) fn read(file: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// The settings of a file.
+/// Returns the settings of a file.
 pub(crate) fn from_file(bytes: &[u8], origin: &ValueOrigin) -> Result<Vec<RawSetting>> {
     let broken = |why: String| Failure::usage(format!("cannot read {origin}")).because(why);
     let text = std::str::from_utf8(bytes).map_err(|_| broken("it is not UTF-8".into()))?;
@@ -143,7 +143,8 @@ fn alias(section: &[String], name: String) -> String {
     if section == ["providers"] && name == "openai_compatible" { "openai".into() } else { name }
 }
 
-/// The settings of the environment; `known` gives the spelling of names that files introduced.
+/// Returns the settings of the environment; `known` gives the spelling of names that files
+/// introduced.
 pub(crate) fn from_environment(
     variables: &[(String, String)],
     known: &[RawSetting],
@@ -161,7 +162,7 @@ pub(crate) fn from_environment(
     Ok(settings)
 }
 
-/// A variable's part in the spelling of a file: `MY_KEY` means `my-key` where that exists.
+/// Returns a variable's part in the spelling of a file: `MY_KEY` means `my-key` where that exists.
 fn spelled(section: &[String], part: &str, known: &[RawSetting]) -> String {
     let plain = |text: &str| text.to_lowercase().replace('-', "_");
     let wanted = plain(part);
@@ -173,7 +174,7 @@ fn spelled(section: &[String], part: &str, known: &[RawSetting]) -> String {
     names.find(|name| plain(name) == wanted).cloned().unwrap_or(wanted)
 }
 
-/// The settings of the flags.
+/// Returns the settings of the flags.
 pub(crate) fn from_flags(flags: &[(String, String)]) -> Result<Vec<RawSetting>> {
     let setting = |(key, text): &(String, String)| {
         let mut path = Vec::new();
@@ -298,7 +299,7 @@ fn unknown(path: &[String], origin: &ValueOrigin) -> Failure {
     }
 }
 
-/// A value where a table must be: the old flat format gets its own explanation.
+/// Returns a value where a table must be: the old flat format gets its own explanation.
 fn not_a_section(path: &[String], value: &Value, origin: &ValueOrigin) -> Failure {
     if let [section, kind, key] = path
         && section == "providers"

@@ -74,7 +74,8 @@ impl Default for McpServerConfig {
 }
 
 impl McpServerConfig {
-    /// The SHA-256 of what answers: program, arguments, variables, directory, address, headers.
+    /// Returns the SHA-256 of what answers: program, arguments, variables, directory, address,
+    /// headers.
     pub fn fingerprint(&self) -> String {
         let plain = |map: &BTreeMap<String, Secret>| -> Vec<(String, String)> {
             map.iter().map(|(key, value)| (key.clone(), value.reveal().to_owned())).collect()
@@ -83,7 +84,7 @@ impl McpServerConfig {
         hash(&serde_json::to_vec(&all).unwrap_or_default())
     }
 
-    /// Why it cannot be one, if it cannot.
+    /// Returns why it cannot be one, if it cannot.
     fn fault(&self) -> Option<&'static str> {
         match (self.command.first(), &self.url) {
             (None, None) => Some("it has neither `command` nor `url`"),
@@ -147,7 +148,7 @@ pub fn add(loaded: &mut LoadedConfig, file: &Path, store: Option<&Path>) -> Resu
     check(&loaded.config.mcp)
 }
 
-/// Whether there is such a file at all.
+/// Returns whether there is such a file at all.
 pub fn is_there(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|meta| meta.is_file())
 }
@@ -211,8 +212,8 @@ fn of_json(
     })
 }
 
-/// A text with `${NAME}` and `${NAME:-otherwise}` replaced by variables; one that is not set is an
-/// error. Everything else stays as it is.
+/// Returns a text with `${NAME}` and `${NAME:-otherwise}` replaced by variables; one that is not
+/// set is an error. Everything else stays as it is.
 pub fn expand(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,

@@ -149,7 +149,8 @@ pub fn load(sources: &ConfigSources) -> Result<LoadedConfig> {
     Ok(loaded)
 }
 
-/// The settings of the repository's file: all when its content is trusted, else what narrows.
+/// Returns the settings of the repository's file: all when its content is trusted, else what
+/// narrows.
 fn of_repository(
     sources: &ConfigSources,
     user: &[RawSetting],
@@ -252,7 +253,8 @@ fn check_references(providers: &Providers, origins: &BTreeMap<String, ValueOrigi
     Ok(())
 }
 
-/// A configured `type.name`, or a type alone (or with the name `default`), which needs no entry.
+/// Returns a configured `type.name`, or a type alone (or with the name `default`), which needs no
+/// entry.
 fn is_reference(reference: &str, known: &[String]) -> bool {
     let kind = reference.strip_suffix(".default").unwrap_or(reference);
     TYPES.contains(&kind) || known.iter().any(|known| known == reference)

@@ -44,7 +44,7 @@ pub struct Providers {
 }
 
 impl Providers {
-    /// Every configured provider as `type.name`, in order.
+    /// Returns every configured provider as `type.name`, in order.
     pub fn references(&self) -> Vec<String> {
         let of = |kind: &str, names: Vec<&String>| -> Vec<String> {
             names.into_iter().map(|name| format!("{kind}.{name}")).collect()
@@ -61,14 +61,14 @@ impl Providers {
 }
 
 impl Providers {
-    /// The base URL of an entry of this type: the configured one, else the one of the
+    /// Returns the base URL of an entry of this type: the configured one, else the one of the
     /// environment; `None` means the service's own.
     pub fn base_url<'a>(&'a self, kind: &str, configured: Option<&'a str>) -> Option<BaseUrl<'a>> {
         let configured = configured.map(|url| BaseUrl { url, variable: None });
         configured.or_else(|| self.environment.get(kind))
     }
 
-    /// The model that an entry names to fall back on.
+    /// Returns the model that an entry names to fall back on.
     pub fn fallback_model(&self, reference: &str) -> Option<&str> {
         let (kind, name) = reference.split_once('.')?;
         let model = match kind {
@@ -92,14 +92,14 @@ const KEYS: &[(&str, &[&str])] = &[
 ];
 
 impl Providers {
-    /// The reference that is meant when none is given: the configured default, else the only
-    /// configured provider, else the type of the first key in the environment, else `openai` where
-    /// the environment gives its base URL, else `embedded`.
+    /// Returns the reference that is meant when none is given: the configured default, else the
+    /// only configured provider, else the type of the first key in the environment, else `openai`
+    /// where the environment gives its base URL, else `embedded`.
     pub fn chosen(&self) -> String {
         self.chosen_by(|name| std::env::var(name).is_ok_and(|value| !value.trim().is_empty()))
     }
 
-    /// The entry of the local model that a reference means; the first where it means none.
+    /// Returns the entry of the local model that a reference means; the first where it means none.
     pub fn local(&self, reference: &str) -> EmbeddedConfig {
         let named = reference.strip_prefix("embedded.").and_then(|name| self.embedded.get(name));
         named.or_else(|| self.embedded.values().next()).cloned().unwrap_or_default()
@@ -307,7 +307,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// Whether every number can be a price.
+    /// Returns whether every number can be a price.
     fn is_sound(&self) -> bool {
         let all = [Some(self.input), Some(self.output), self.cache_read, self.cache_write];
         all.into_iter().flatten().all(|dollars| dollars.is_finite() && dollars >= 0.0)
@@ -332,7 +332,7 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// Whether the entry says something that can be.
+    /// Returns whether the entry says something that can be.
     pub(crate) fn is_sound(&self) -> bool {
         let some = |tokens: Option<u32>| tokens.is_none_or(|tokens| tokens > 0);
         !self.name.trim().is_empty()

@@ -15,7 +15,7 @@ pub struct ShownValue {
     pub origin: Option<ValueOrigin>,
 }
 
-/// Every value that is set or has a default, in the order of the keys.
+/// Returns every value that is set or has a default, in the order of the keys.
 pub fn values(loaded: &LoadedConfig) -> Vec<ShownValue> {
     let mut shown = Vec::new();
     // A configuration that came from TOML can be written as TOML.
@@ -27,7 +27,8 @@ pub fn values(loaded: &LoadedConfig) -> Vec<ShownValue> {
     shown
 }
 
-/// The base URLs of the environment: for each entry without its own, or for the type as a whole.
+/// Returns the base URLs of the environment: for each entry without its own, or for the type as a
+/// whole.
 fn environment_urls(loaded: &LoadedConfig) -> Vec<ShownValue> {
     let providers = &loaded.config.providers;
     let references = providers.references();

@@ -74,7 +74,7 @@ impl Default for ShellLines {
 }
 
 impl ShellLines {
-    /// The lines, in order.
+    /// Returns the lines, in order.
     pub fn list(&self) -> Vec<String> {
         match self {
             ShellLines::One(line) if line.trim().is_empty() => Vec::new(),
@@ -135,14 +135,14 @@ pub struct AgentRow {
 }
 
 impl AgentRow {
-    /// Whether its own events count.
+    /// Returns whether its own events count.
     pub fn sends_events(&self) -> bool {
         let program = self.command.first().map(Path::new).and_then(Path::file_name);
         self.events.unwrap_or_else(|| program.is_some_and(|name| name == "g3"))
     }
 }
 
-/// A path with its leading `~/` replaced by the home directory.
+/// Returns a path with its leading `~/` replaced by the home directory.
 pub fn expanded(path: &Path, home: &Path) -> PathBuf {
     path.strip_prefix("~").map_or_else(|_| path.to_owned(), |rest| home.join(rest))
 }

@@ -79,21 +79,21 @@ pub fn show(store: &Path) -> Result<Vec<TrustEntry>> {
     Ok(read(store)?.files.into_values().collect())
 }
 
-/// Whether this content of a file was accepted in its repository, and the files that it names are
-/// what they were. A store that cannot be read, or that others can write, trusts nothing.
+/// Returns whether this content of a file was accepted in its repository, and the files that it
+/// names are what they were. A store that cannot be read, or that others can write, trusts nothing.
 pub fn is_trusted(store: &Path, file: &Path, content: &[u8]) -> bool {
     let Ok(all) = read(store) else { return false };
     let entry = all.files.get(&key(&hash(content), &repository(file)));
     entry.is_some_and(|entry| entry.names == named(file, content))
 }
 
-/// How an acceptance is found.
+/// Returns how an acceptance is found.
 fn key(sha256: &str, repository: &Path) -> String {
     format!("{sha256} {}", repository.display())
 }
 
-/// The repository that a file belongs to: the outermost git directory that its working tree leads
-/// to, which is the same for all its working trees.
+/// Returns the repository that a file belongs to: the outermost git directory that its working tree
+/// leads to, which is the same for all its working trees.
 fn repository(file: &Path) -> PathBuf {
     let beside = file.parent().unwrap_or(Path::new("/"));
     let beside = beside.canonicalize().unwrap_or_else(|_| beside.to_owned());
@@ -113,7 +113,8 @@ fn repository(file: &Path) -> PathBuf {
 /// Endings of scripts.
 const SCRIPTS: [&str; 10] = ["sh", "bash", "py", "js", "mjs", "cjs", "ts", "rb", "pl", "lua"];
 
-/// Whether a file is one that is run: a script, by its name or its first bytes, or executable.
+/// Returns whether a file is one that is run: a script, by its name or its first bytes, or
+/// executable.
 fn is_program(file: &Path) -> bool {
     let Ok(meta) = fs::metadata(file) else { return false };
     let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -126,8 +127,8 @@ fn is_program(file: &Path) -> bool {
     meta.is_file() && runs()
 }
 
-/// The programs and scripts of the repository that a content names in a word of its own, and what they hold. They
-/// are looked for beside the file and from the top of the working tree.
+/// Returns the programs and scripts of the repository that a content names in a word of its own,
+/// and what they hold. They are looked for beside the file and from the top of the working tree.
 fn named(file: &Path, content: &[u8]) -> BTreeMap<PathBuf, String> {
     // A persona is prose: what it mentions is not run because of it.
     if file.extension().is_some_and(|ending| ending == "md") {
@@ -152,7 +153,7 @@ fn named(file: &Path, content: &[u8]) -> BTreeMap<PathBuf, String> {
     names
 }
 
-/// The SHA-256 of a content, in hexadecimal.
+/// Returns the SHA-256 of a content, in hexadecimal.
 pub fn hash(content: &[u8]) -> String {
     let mut text = String::with_capacity(64);
     for byte in Sha256::digest(content) {

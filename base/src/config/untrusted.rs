@@ -55,7 +55,8 @@ fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|number| number as f64))
 }
 
-/// Whether a reference names a provider of the user's, or a bare type, which is theirs as well.
+/// Returns whether a reference names a provider of the user's, or a bare type, which is theirs as
+/// well.
 fn has(user: &[RawSetting], reference: &str) -> bool {
     let Some((kind, name)) = reference.split_once('.') else { return TYPES.contains(&reference) };
     let own: BTreeSet<&[String]> = user.iter().filter_map(|own| own.path.get(..3)).collect();

@@ -119,7 +119,7 @@ pub enum RoundOutcome {
 }
 
 impl RoundOutcome {
-    /// The words for it on the wire.
+    /// Returns the words for it on the wire.
     pub fn words(self) -> &'static str {
         match self {
             RoundOutcome::Approved => "approved",
@@ -155,7 +155,7 @@ pub enum RequirementStatus {
 }
 
 impl RequirementStatus {
-    /// The word for it on the wire.
+    /// Returns the word for it on the wire.
     pub fn word(self) -> &'static str {
         match self {
             RequirementStatus::Met => "met",

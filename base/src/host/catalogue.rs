@@ -60,12 +60,12 @@ pub struct InstalledModel {
     pub bytes: u64,
 }
 
-/// The catalogue's entry of that name.
+/// Returns the catalogue's entry of that name.
 pub fn entry(name: &str) -> Option<&'static CatalogueModel> {
     ENTRIES.iter().find(|entry| entry.name == name)
 }
 
-/// Where model files are kept: `$G3_MODELS`, else `~/.g3/models`.
+/// Returns where model files are kept: `$G3_MODELS`, else `~/.g3/models`.
 pub fn directory() -> Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(models) = variable("G3_MODELS") {
@@ -77,7 +77,7 @@ pub fn directory() -> Result<PathBuf> {
     Ok(Path::new(&home).join(".g3/models"))
 }
 
-/// The model files on this machine, by name.
+/// Returns the model files on this machine, by name.
 pub fn kept() -> Result<Vec<InstalledModel>> {
     let directory = directory()?;
     let entries = match fs::read_dir(&directory) {
@@ -100,7 +100,7 @@ fn known(path: &Path) -> Option<InstalledModel> {
     Some(InstalledModel { name: name.to_owned(), path: path.to_owned(), bytes: meta.len() })
 }
 
-/// The file of a model that is on this machine.
+/// Returns the file of a model that is on this machine.
 pub fn find(name: &str) -> Result<PathBuf> {
     let kept = kept()?;
     if let Some(found) = kept.iter().find(|kept| kept.name == name) {

@@ -123,7 +123,7 @@ impl Connection {
         ResponseStream { id, line: Arc::clone(&self.line), heard, ended: !long }
     }
 
-    /// Whether the other end is gone.
+    /// Returns whether the other end is gone.
     pub fn is_closed(&self) -> bool {
         lock(&self.line.waiting).closed
     }
@@ -137,7 +137,7 @@ impl Drop for Connection {
 }
 
 impl ResponseStream {
-    /// The next answer; a connection that broke gives a `Broken` fault.
+    /// Returns the next answer; a connection that broke gives a `Broken` fault.
     pub async fn next(&mut self) -> HostResponse {
         let tell = self.heard.recv().await;
         self.seen(tell)
@@ -214,7 +214,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Whether a request has been answered in full with this.
+/// Returns whether a request has been answered in full with this.
 pub fn is_last(tell: &HostResponse) -> bool {
     match tell {
         HostResponse::Text { .. } | HostResponse::Call { .. } | HostResponse::Progress { .. } => {
@@ -225,7 +225,8 @@ pub fn is_last(tell: &HostResponse) -> bool {
     }
 }
 
-/// The JSON lines of a stream, up to its end. A line past [`LINE_LIMIT`] ends it with an error.
+/// Returns the JSON lines of a stream, up to its end. A line past [`LINE_LIMIT`] ends it with an
+/// error.
 pub fn lines<T: serde::de::DeserializeOwned>(
     stream: impl Read,
 ) -> impl Iterator<Item = io::Result<T>> {
@@ -266,7 +267,7 @@ mod tests {
     use super::*;
     use crate::host::wire::{HostStopReason, ReplyUsage, ToolCallMode};
 
-    /// A host that answers each request with what the script says.
+    /// Returns a host that answers each request with what the script says.
     fn host(
         answer: impl Fn(HostRequestLine) -> Vec<HostResponseLine> + Send + 'static,
     ) -> Connection {

@@ -49,12 +49,12 @@ pub struct HostQuery {
 }
 
 impl HostQuery {
-    /// The host for a model file, with its own defaults.
+    /// Returns the host for a model file, with its own defaults.
     pub fn model(path: impl Into<PathBuf>) -> HostQuery {
         HostQuery { model: path.into(), ..HostQuery::default() }
     }
 
-    /// The host for a configuration entry; `model` stands for the configured model's name.
+    /// Returns the host for a configuration entry; `model` stands for the configured model's name.
     pub fn of(entry: &EmbeddedConfig, model: Option<&str>) -> Result<HostQuery> {
         let path = match (model, &entry.model_path) {
             (None, Some(path)) => {
@@ -71,8 +71,8 @@ impl HostQuery {
     }
 }
 
-/// The socket that a supervisor handed down in `G3_MODEL_HOST_FD`; `None` without one, and at the
-/// second call, since the descriptor has an owner then.
+/// Returns the socket that a supervisor handed down in `G3_MODEL_HOST_FD`; `None` without one, and
+/// at the second call, since the descriptor has an owner then.
 pub fn handed_down() -> Option<UnixStream> {
     static TAKEN: Mutex<bool> = Mutex::new(false);
     let number: i32 = std::env::var(HANDED_DOWN).ok()?.parse().ok().filter(|n| *n > 2)?;
@@ -165,7 +165,7 @@ fn options(mut job: Command, wanted: &HostQuery) -> Command {
     job
 }
 
-/// The host's program: as wanted, beside our own, or in `PATH`.
+/// Returns the host's program: as wanted, beside our own, or in `PATH`.
 fn program(wanted: &HostQuery) -> Result<PathBuf> {
     if let Some(program) = &wanted.program {
         return Ok(program.clone());

@@ -14,8 +14,8 @@ use super::wire::{
     HostFault, HostFaultKind, HostRequest, HostRequestLine, HostResponse, HostResponseLine,
 };
 
-/// The descriptor to hand down as `G3_MODEL_HOST_FD`. The host is started with the first request;
-/// the relay ends when all copies of the descriptor are closed.
+/// Returns the descriptor to hand down as `G3_MODEL_HOST_FD`. The host is started with the first
+/// request; the relay ends when all copies of the descriptor are closed.
 pub fn open(wanted: HostQuery) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let reader = ours.try_clone()?;

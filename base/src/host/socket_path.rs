@@ -24,8 +24,8 @@ pub struct HostPaths {
 }
 
 impl HostPaths {
-    /// The place of the host for a model file. Another file under the same path gets another
-    /// place, so a replaced model is never answered by the old one.
+    /// Returns the place of the host for a model file. Another file under the same path gets
+    /// another place, so a replaced model is never answered by the old one.
     pub fn of(model: &Path) -> Result<HostPaths> {
         let missing = |e: io::Error| {
             Failure::usage(format!("no such model file: `{}`", model.display()))
@@ -55,12 +55,12 @@ impl HostPaths {
         self.directory.join(format!("{}.lock", self.stem))
     }
 
-    /// What the host wrote to stderr.
+    /// Returns what the host wrote to stderr.
     pub(crate) fn log(&self) -> PathBuf {
         self.directory.join(format!("{}.log", self.stem))
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn socket(&self) -> PathBuf {
         self.directory.join(format!("{}.sock", self.stem))
     }

@@ -318,12 +318,12 @@ pub enum HostFaultKind {
 }
 
 impl HostFault {
-    /// A fault in one sentence.
+    /// Returns a fault in one sentence.
     pub fn new(kind: HostFaultKind, what: impl Into<String>) -> HostFault {
         HostFault { kind, what: what.into(), why: None, next: Vec::new() }
     }
 
-    /// The same as a failure of a command.
+    /// Returns the same as a failure of a command.
     pub fn into_failure(self) -> Failure {
         let kind = match self.kind {
             HostFaultKind::Rejected => FailureKind::Usage,

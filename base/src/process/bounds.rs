@@ -86,7 +86,7 @@ mod linux {
         None
     };
 
-    /// The program that the kernel runs at each system call.
+    /// Returns the program that the kernel runs at each system call.
     pub(crate) fn filter() -> io::Result<Vec<libc::sock_filter>> {
         let Some(numbering) = NUMBERING else {
             return Err(io::Error::other("the sandbox is not supported on this processor"));
@@ -135,7 +135,7 @@ mod linux {
         if own.is_root() { Uid::from_raw(NOBODY) } else { own }
     }
 
-    /// How many processes and threads a user has.
+    /// Returns how many processes and threads a user has.
     pub(crate) fn tasks_of(user: u32) -> u64 {
         let Ok(entries) = fs::read_dir("/proc") else { return 0 };
         let threads = |entry: fs::DirEntry| {

@@ -39,7 +39,7 @@ impl Collector {
         Collector { chunks: gathered, limit }
     }
 
-    /// What was read until the stream ended or the moment came.
+    /// Returns what was read until the stream ended or the moment came.
     pub(crate) fn finish(self, until: Instant) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < self.limit {

@@ -34,12 +34,12 @@ pub struct Output {
 }
 
 impl Output {
-    /// Whether it ended by itself with exit code 0.
+    /// Returns whether it ended by itself with exit code 0.
     pub fn ok(&self) -> bool {
         !self.timed_out && self.status.success()
     }
 
-    /// The exit code as a shell gives it: 128 + signal for a process that a signal ended.
+    /// Returns the exit code as a shell gives it: 128 + signal for a process that a signal ended.
     pub fn code(&self) -> i32 {
         exit_code(self.status)
     }
@@ -55,7 +55,7 @@ impl Output {
     }
 }
 
-/// The exit code as a shell gives it: 128 + signal for a process that a signal ended.
+/// Returns the exit code as a shell gives it: 128 + signal for a process that a signal ended.
 pub fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }

@@ -13,7 +13,7 @@ pub struct Pty {
 }
 
 impl Pty {
-    /// A new one; no program that we start inherits it by itself.
+    /// Returns a new one; no program that we start inherits it by itself.
     #[allow(unsafe_code)]
     pub fn open() -> io::Result<Pty> {
         let (mut controller, mut terminal) = (-1, -1);

@@ -12,7 +12,7 @@ use crate::process::{AsyncRunning, GRACE, Running, signal_group, system};
 const CLEAN_UP: Duration = Duration::from_secs(5);
 
 impl Running {
-    /// The process id, which is also that of its group.
+    /// Returns the process id, which is also that of its group.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -65,7 +65,7 @@ impl Drop for Running {
 }
 
 impl AsyncRunning {
-    /// The id of the process and of its group.
+    /// Returns the id of the process and of its group.
     pub fn id(&self) -> Option<u32> {
         self.group.map(|pid| pid.as_raw_nonzero().get().cast_unsigned())
     }
@@ -102,7 +102,7 @@ impl Drop for AsyncRunning {
     }
 }
 
-/// How long to wait before KILL: a process that cleans up by itself needs time for that.
+/// Returns how long to wait before KILL: a process that cleans up by itself needs time for that.
 fn patience(last_signal: Signal, grace: Duration) -> Duration {
     if last_signal == Signal::TERM { grace.max(CLEAN_UP) } else { grace }
 }

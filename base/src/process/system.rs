@@ -37,7 +37,7 @@ pub(crate) struct ProcessPlacement {
 }
 
 impl ProcessPlacement {
-    /// Whether something must be done in the child before it becomes its program.
+    /// Returns whether something must be done in the child before it becomes its program.
     pub(crate) fn needs_us(self) -> bool {
         self.group == Group::Detached || self.dies_with_us
     }
@@ -119,7 +119,7 @@ impl ExitWatch {
     }
 }
 
-/// An error that names the program which could not be started.
+/// Returns an error that names the program which could not be started.
 pub(crate) fn named(error: io::Error, program: &OsStr) -> io::Error {
     io::Error::new(error.kind(), format!("cannot start `{}`: {error}", program.to_string_lossy()))
 }

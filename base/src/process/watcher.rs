@@ -72,7 +72,7 @@ mod linux {
         }
     }
 
-    /// The life of the watcher: in a process session of its own, without a file of ours.
+    /// Returns the life of the watcher: in a process session of its own, without a file of ours.
     #[allow(unsafe_code)]
     fn watch(pipe: RawFd) -> ! {
         let mut groups = [0_i32; MOST];

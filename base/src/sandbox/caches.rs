@@ -45,7 +45,7 @@ const CARGO_FILES: &[&str] = &[".package-cache", ".package-cache-mutate", ".glob
 const NAMED: &[&str] =
     &["PIP_CACHE_DIR", "UV_CACHE_DIR", "npm_config_cache", "GOMODCACHE", "GOCACHE", "CCACHE_DIR"];
 
-/// The caches of a user that are there, or can be made.
+/// Returns the caches of a user that are there, or can be made.
 pub fn of(home: &Path) -> Vec<PathBuf> {
     let variable = |name: &&str| std::env::var_os(name).map(PathBuf::from);
     let absolute = |path: &PathBuf| path.is_absolute();
@@ -68,7 +68,7 @@ fn known(home: &Path, cargo: &Path) -> Vec<PathBuf> {
     caches
 }
 
-/// A cache that is missing is made where the tool has a directory already.
+/// Returns a cache that is missing is made where the tool has a directory already.
 fn is_there(cache: &Path) -> bool {
     let outer = cache.parent().is_some_and(Path::is_dir);
     let hidden = cache.parent().and_then(Path::file_name).is_some_and(|name| name == ".cargo");

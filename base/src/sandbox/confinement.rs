@@ -29,30 +29,31 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// What the kernel cannot hold of it, one sentence each; empty when the box is whole.
+    /// Returns what the kernel cannot hold of it, one sentence each; empty when the box is whole.
     pub fn lacks(&self) -> &[String] {
         &self.lacks
     }
 
-    /// Whether the paths in [`Rules::fixed`] are held.
+    /// Returns whether the paths in [`Rules::fixed`] are held.
     pub fn holds_fixed(&self) -> bool {
         self.rules.fixed.is_empty() || self.has_namespace()
     }
 
-    /// Whether what a child did failed because of the box: it may not write this absolute path.
+    /// Returns whether what a child did failed because of the box: it may not write this absolute
+    /// path.
     pub fn denies_writing(&self, path: &std::path::Path) -> bool {
         let fixed = self.rules.fixed.iter().any(|fixed| path.starts_with(fixed));
         fixed || !self.rules.write.iter().any(|tree| path.starts_with(tree))
     }
 
-    /// Whether it may not read this absolute path.
+    /// Returns whether it may not read this absolute path.
     pub fn denies_reading(&self, path: &std::path::Path) -> bool {
         let mut open = self.rules.write.iter().chain(&self.rules.read);
         !open.any(|tree| path.starts_with(tree))
     }
 }
 
-/// What this kernel cannot hold; asked once.
+/// Returns what this kernel cannot hold; asked once.
 #[cfg(target_os = "linux")]
 fn lacks() -> &'static [String] {
     static LACKS: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();

@@ -146,9 +146,9 @@ const SECRET_OWNERS: &[&str] = &[
     "OPENROUTER_",
 ];
 
-/// The variables that a child gets: what programs need, without secrets, and in any case what is
-/// named (an agent's row names its own key). Names compare without case, since `http_proxy` is
-/// usual.
+/// Returns the variables that a child gets: what programs need, without secrets, and in any case
+/// what is named (an agent's row names its own key). Names compare without case, since `http_proxy`
+/// is usual.
 pub fn child_env(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     named: &[String],
@@ -173,12 +173,12 @@ fn is_needed(name: &str, child: ChildKind) -> bool {
     NAMES.contains(&upper.as_str()) || BEGINNINGS.iter().any(|begin| upper.starts_with(begin))
 }
 
-/// Whether a variable holds an address with a password in it. Those of proxies are needed.
+/// Returns whether a variable holds an address with a password in it. Those of proxies are needed.
 pub fn holds_password(name: &str, value: &str) -> bool {
     has_user_in_address(value) && !name.to_ascii_uppercase().ends_with("_PROXY")
 }
 
-/// Whether a variable's name says that it holds a secret.
+/// Returns whether a variable's name says that it holds a secret.
 pub fn is_secret(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let mut words = upper.split(['_', '-', '.']);
@@ -189,7 +189,7 @@ pub fn is_secret(name: &str) -> bool {
         })
 }
 
-/// The variables that point build tools to studio's caches, which boxes may write. The
+/// Returns the variables that point build tools to studio's caches, which boxes may write. The
 /// directories are made, and cargo's own configuration is copied when it holds no login.
 pub fn cache_env(cache: &Path, home: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let all = [

@@ -18,7 +18,7 @@ pub struct GitDirs {
     pub fixed: Vec<PathBuf>,
 }
 
-/// The git directories of the working tree at `root`; none outside of git, or where its
+/// Returns the git directories of the working tree at `root`; none outside of git, or where its
 /// `.git` file leads to a directory that does not point back. Nothing of git runs.
 pub fn of(root: &Path) -> GitDirs {
     let pointer = root.join(".git");
@@ -39,7 +39,7 @@ pub fn of(root: &Path) -> GitDirs {
     }
 }
 
-/// A git directory, and those of its submodules.
+/// Returns a git directory, and those of its submodules.
 fn around(git: &Path, more: Vec<PathBuf>) -> GitDirs {
     // What is not there could be made.
     let _ = fs::create_dir(git.join("hooks"));
@@ -53,20 +53,20 @@ fn around(git: &Path, more: Vec<PathBuf>) -> GitDirs {
     GitDirs { write: vec![git.to_owned()], fixed }
 }
 
-/// Where a `.git` file leads.
+/// Returns where a `.git` file leads.
 fn target(pointer: &Path) -> Option<PathBuf> {
     let text = line(pointer)?;
     let named = text.strip_prefix("gitdir:")?.trim();
     pointer.parent()?.join(named).canonicalize().ok().filter(|dir| dir.join("HEAD").is_file())
 }
 
-/// The common directory of a linked working tree's own.
+/// Returns the common directory of a linked working tree's own.
 fn common(own: &Path) -> Option<PathBuf> {
     let common = own.join(line(&own.join("commondir"))?).canonicalize().ok()?;
     (common.join("objects").is_dir() && own.starts_with(common.join("worktrees"))).then_some(common)
 }
 
-/// Whether a linked working tree's directory names this `.git` file as its own.
+/// Returns whether a linked working tree's directory names this `.git` file as its own.
 fn points_back(own: &Path, pointer: &Path) -> bool {
     let named = line(&own.join("gitdir")).map(|text| own.join(text));
     let (named, pointer) =
@@ -74,7 +74,7 @@ fn points_back(own: &Path, pointer: &Path) -> bool {
     named.is_some() && named == pointer.ok()
 }
 
-/// Whether a submodule's directory has this working tree.
+/// Returns whether a submodule's directory has this working tree.
 fn holds_worktree(own: &Path, root: &Path) -> bool {
     let config = fs::read_to_string(own.join("config")).unwrap_or_default();
     let named = config.lines().find_map(|line| {
@@ -85,7 +85,7 @@ fn holds_worktree(own: &Path, root: &Path) -> bool {
     named.is_some() && named == root.canonicalize().ok()
 }
 
-/// The only line of a small file.
+/// Returns the only line of a small file.
 fn line(file: &Path) -> Option<String> {
     let small = fs::symlink_metadata(file).is_ok_and(|it| it.is_file() && it.len() < POINTER);
     let text = small.then(|| fs::read_to_string(file).ok()).flatten()?;

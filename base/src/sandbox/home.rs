@@ -157,9 +157,9 @@ const DEVICES: &[&str] = &[
     "/dev/shm",
 ];
 
-/// The rules for a home directory: everything outside it and everything in it that is no secret
-/// may be read. `closed` names further trees that stay shut (a repository's sessions, say); what a
-/// box needs inside them is added by its caller.
+/// Returns the rules for a home directory: everything outside it and everything in it that is no
+/// secret may be read. `closed` names further trees that stay shut (a repository's sessions, say);
+/// what a box needs inside them is added by its caller.
 pub fn home_rules(home: &Path, closed: &[PathBuf]) -> SandboxRules {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let mut shut = secrets(&home, closed);
@@ -174,9 +174,9 @@ pub fn home_rules(home: &Path, closed: &[PathBuf]) -> SandboxRules {
     SandboxRules { read, write: DEVICES.iter().map(PathBuf::from).collect(), fixed: Vec::new() }
 }
 
-/// What of a tree may be written without reaching a secret: all of it, or its entries around the
-/// secrets. Of a tree that holds the home directory, or is it, the hidden files of the home stay
-/// closed as well: shells and other programs run them.
+/// Returns what of a tree may be written without reaching a secret: all of it, or its entries
+/// around the secrets. Of a tree that holds the home directory, or is it, the hidden files of the
+/// home stay closed as well: shells and other programs run them.
 pub fn writable(tree: &Path, home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let tree = tree.canonicalize().unwrap_or_else(|_| tree.to_owned());
@@ -231,7 +231,7 @@ fn open_around(path: &Path, shut: &[PathBuf], read: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether the path of a file, relative to its repository, looks like that of a secret.
+/// Returns whether the path of a file, relative to its repository, looks like that of a secret.
 pub fn looks_like_a_secret(path: &Path) -> bool {
     let words = ["secret", "credential", "password", "passwd", "private", "token"];
     path.iter().any(|part| {

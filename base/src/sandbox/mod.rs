@@ -72,7 +72,7 @@ fn failed(error: &dyn std::error::Error) -> io::Error {
     io::Error::other(format!("sandbox: {error}"))
 }
 
-/// The rules as the kernel takes them.
+/// Returns the rules as the kernel takes them.
 #[cfg(target_os = "linux")]
 fn ruleset(
     rules: &SandboxRules,
@@ -144,7 +144,7 @@ pub fn enter(_rules: &SandboxRules) -> io::Result<Enforced> {
     Ok(Enforced { lacks: lacking() })
 }
 
-/// What the box cannot do on this machine, one sentence each; empty when it is whole.
+/// Returns what the box cannot do on this machine, one sentence each; empty when it is whole.
 #[cfg(target_os = "linux")]
 pub fn lacking() -> Vec<String> {
     // A thread that confines itself and ends is the way to ask the kernel without harm.
@@ -194,7 +194,7 @@ fn missing(status: &landlock::LandlockStatus) -> Vec<String> {
     since.iter().filter(|(needed, _)| abi < *needed).map(|(_, what)| format!("no {what}")).collect()
 }
 
-/// What the box cannot do on this machine: everything.
+/// Returns what the box cannot do on this machine: everything.
 #[cfg(not(target_os = "linux"))]
 pub fn lacking() -> Vec<String> {
     vec!["the sandbox is not supported on this system".into()]

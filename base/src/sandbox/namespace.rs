@@ -39,7 +39,7 @@ mod linux {
     }
 
     impl Namespace {
-        /// A namespace that keeps these paths as they are.
+        /// Returns a namespace that keeps these paths as they are.
         pub(crate) fn new(fixed: &[&PathBuf]) -> io::Result<Namespace> {
             let text = |path: &std::path::Path| {
                 CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
@@ -83,14 +83,14 @@ mod linux {
         }
     }
 
-    /// Whether we may mount as we are.
+    /// Returns whether we may mount as we are.
     fn may_mount() -> bool {
         use rustix::thread::{CapabilitySet, capabilities};
         let effective = capabilities(None).map(|sets| sets.effective);
         effective.is_ok_and(|sets| sets.contains(CapabilitySet::SYS_ADMIN))
     }
 
-    /// Whether this system gives us mount namespaces; tried once, in a child.
+    /// Returns whether this system gives us mount namespaces; tried once, in a child.
     #[allow(unsafe_code)]
     pub(crate) fn are_possible() -> bool {
         static POSSIBLE: OnceLock<bool> = OnceLock::new();

@@ -38,7 +38,7 @@ impl Redactor {
         Redactor { secrets }
     }
 
-    /// The text without them.
+    /// Returns the text without them.
     pub fn clean(&self, text: &str) -> String {
         let take_out = |text: String, secret: &String| text.replace(secret, GONE);
         self.secrets.iter().fold(text.to_owned(), take_out)

@@ -15,7 +15,7 @@ pub async fn run(room: &SandboxedRunner, checks: &[String], most: Duration) -> V
     results
 }
 
-/// The result of a check that could not be run, which is red.
+/// Returns the result of a check that could not be run, which is red.
 pub(crate) fn not_run(command: String, why: String) -> CheckResult {
     CheckResult { command, ok: false, exit: 127, ms: 0, tail: why, hint: None, fails_on: None }
 }

@@ -13,7 +13,7 @@ const MOST: usize = 1_000;
 /// How many requirements are.
 const FEW: usize = 500;
 
-/// The object `coach` of a session; null where it has none.
+/// Returns the object `coach` of a session; null where it has none.
 pub fn json(story: &JournalSummary) -> Value {
     let Some(coach) = &story.coach else { return Value::Null };
     let (verdict, cost, last) = (coach.verdict(), coach.cost(), coach.last.as_ref());
@@ -31,8 +31,9 @@ pub fn json(story: &JournalSummary) -> Value {
     })
 }
 
-/// What a receipt says of the coach, given the commit of the work that landed and how its checks
-/// went on the merged tree. A verdict on another state of the work is left out, and that is said.
+/// Returns what a receipt says of the coach, given the commit of the work that landed and how its
+/// checks went on the merged tree. A verdict on another state of the work is left out, and that is
+/// said.
 pub(crate) fn noted(story: &JournalSummary, work: &str, checks: &[CheckResult]) -> Value {
     let coach = story.coach.as_ref();
     let of_this = coach.filter(|coach| coach.is_of(work)).map(|coach| {
@@ -54,7 +55,7 @@ pub(crate) fn noted(story: &JournalSummary, work: &str, checks: &[CheckResult]) 
     })
 }
 
-/// The verdict on each requirement, long evidence cut.
+/// Returns the verdict on each requirement, long evidence cut.
 fn judged(all: &[RequirementVerdict]) -> Vec<RequirementVerdict> {
     let cut = |it: &RequirementVerdict| RequirementVerdict {
         evidence: head(&it.evidence, MOST).to_owned(),

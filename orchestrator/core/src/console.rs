@@ -12,7 +12,7 @@ use crate::interrupt::Interrupt;
 pub trait Console: Send + Sync {
     /// One sentence.
     fn note(&self, text: &str);
-    /// A yes or a no; none where nobody can be asked.
+    /// Returns a yes or a no; none where nobody can be asked.
     fn confirm(&self, question: &str) -> Option<bool>;
     /// Shows a step of a session until the result is dropped.
     fn step(&self, id: &Id, what: &str) -> Box<dyn Any>;

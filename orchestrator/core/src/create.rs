@@ -47,7 +47,7 @@ fn create_one(project: &Project, order: &SessionSpec, after: Vec<Id>) -> Result<
     Err(Failure::refused("no free id was found for this task").hint("studio gc"))
 }
 
-/// The record of a session, but for the id that it gets. Refuses what could not be started.
+/// Returns the record of a session, but for the id that it gets. Refuses what could not be started.
 pub fn draft(project: &Project, order: &SessionSpec) -> Result<SessionRecord> {
     let settings = &project.config.studio;
     let base = project.repository.base(order.base.as_deref())?;
@@ -92,7 +92,7 @@ pub fn draft(project: &Project, order: &SessionSpec) -> Result<SessionRecord> {
     })
 }
 
-/// The flags, then the configuration, then the floor that the disk needs (512 MiB).
+/// Returns the flags, then the configuration, then the floor that the disk needs (512 MiB).
 fn limits(flags: &RunLimits, configured: &SessionLimits) -> RunLimits {
     RunLimits {
         seconds: flags.seconds.or(configured.timeout_seconds),

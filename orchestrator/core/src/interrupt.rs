@@ -48,7 +48,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// An interrupt that comes when a token is cancelled.
+    /// Returns an interrupt that comes when a token is cancelled.
     pub(crate) fn with(token: CancellationToken) -> Interrupt {
         Interrupt { token, ..Interrupt::default() }
     }

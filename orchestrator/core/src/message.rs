@@ -89,8 +89,8 @@ impl MessageWriter {
 /// The trailers that studio writes: what they say is evidence.
 const TRAILERS: &[&str] = &["requirement:", "session:", "task:", "co-authored-by:"];
 
-/// A model's text without lines that would pass for trailers of ours: the model has read what an
-/// agent wrote. The subject stays as it is.
+/// Returns a model's text without lines that would pass for trailers of ours: the model has read
+/// what an agent wrote. The subject stays as it is.
 fn without_trailers(text: &str) -> String {
     let is_ours = |line: &str| {
         let line = line.trim_start().to_ascii_lowercase();
@@ -100,12 +100,12 @@ fn without_trailers(text: &str) -> String {
     lines.filter(|(n, line)| *n == 0 || !is_ours(line)).map(|(_, line)| line).collect()
 }
 
-/// A message that the user typed.
+/// Returns a message that the user typed.
 pub(crate) fn by_user(record: &SessionRecord, text: &str) -> WrittenMessage {
     WrittenMessage { message: signed(record, text.to_owned()), by: "user", note: None }
 }
 
-/// The question. Secrets in task and diff are left out.
+/// Returns the question. Secrets in task and diff are left out.
 fn prompt(subject: &Subject<'_>) -> String {
     let diff = match subject.patch.len() <= DIFF {
         true => subject.patch.to_owned(),

@@ -50,8 +50,8 @@ pub(crate) fn hint(worktree: &Path) -> Option<String> {
     )))
 }
 
-/// The dependencies that are not there. Agents write these files: nothing is followed out of the
-/// worktree to read them.
+/// Returns the dependencies that are not there. Agents write these files: nothing is followed out
+/// of the worktree to read them.
 fn missing(worktree: &Path) -> Vec<MissingDependency> {
     let mut found = Vec::new();
     let mut left = MOST;
@@ -96,7 +96,7 @@ fn search(
     }
 }
 
-/// A path without `..`, by its text.
+/// Returns a path without `..`, by its text.
 fn normalized(path: &Path) -> std::path::PathBuf {
     let mut normal = std::path::PathBuf::new();
     for part in path.components() {
@@ -111,7 +111,7 @@ fn normalized(path: &Path) -> std::path::PathBuf {
     normal
 }
 
-/// Every `path = "../…"`, wherever it is: cargo, poetry and uv have several tables for it.
+/// Returns every `path = "../…"`, wherever it is: cargo, poetry and uv have several tables for it.
 fn in_toml(text: &str) -> Vec<String> {
     let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
     let mut found = Vec::new();
@@ -167,7 +167,7 @@ fn in_go_mod(text: &str) -> Vec<String> {
     text.lines().filter_map(|line| upward(line.split_once("=>")?.1.trim())).collect()
 }
 
-/// A path that begins by going up, as far as it is one.
+/// Returns a path that begins by going up, as far as it is one.
 fn upward(path: &str) -> Option<String> {
     let path = path.split(['[', ';', ' ']).next()?;
     path.starts_with("../").then(|| path.to_owned())

@@ -58,7 +58,7 @@ pub struct Project {
 pub(crate) type DamagedSession = (Id, Failure);
 
 impl Project {
-    /// The studio for a repository and a configuration.
+    /// Returns the studio for a repository and a configuration.
     pub fn with(repository: Repository, config: Config) -> Project {
         let store = SessionStore::at(&repository.common_dir);
         Project {
@@ -73,7 +73,7 @@ impl Project {
         }
     }
 
-    /// What the operations log says became of the sessions.
+    /// Returns what the operations log says became of the sessions.
     pub fn fates(&self) -> Result<Dispositions> {
         disposition::read(&self.repository)
     }
@@ -129,7 +129,8 @@ impl Project {
         Ok(view)
     }
 
-    /// The refusal of a session that was landed or dropped, with the way back where there is one.
+    /// Returns the refusal of a session that was landed or dropped, with the way back where there
+    /// is one.
     pub fn is_over(view: &SessionView) -> Failure {
         let what = format!("session `{}` is already {}", view.record.id, view.state.name());
         match &view.way_back {
@@ -140,7 +141,8 @@ impl Project {
         }
     }
 
-    /// Every session as it is now, oldest first, and what is wrong with those that cannot be read.
+    /// Returns every session as it is now, oldest first, and what is wrong with those that cannot
+    /// be read.
     pub fn sessions(&self) -> Result<(Vec<SessionView>, Vec<DamagedSession>)> {
         let fates = self.fates()?;
         let ids = self.store.ids()?;
@@ -175,8 +177,8 @@ impl Project {
         (views, unreadable)
     }
 
-    /// The session with its work brought home, when it crashed in a turn whose work nobody has
-    /// looked at: so its numbers can be shown. Anything that stands in the way changes nothing.
+    /// Returns the session with its work brought home, when it crashed in a turn whose work nobody
+    /// has looked at: so its numbers can be shown. Anything that stands in the way changes nothing.
     pub fn salvaged(&self, view: SessionView) -> SessionView {
         if view.state != SessionState::Crashed || !view.facts.story.in_turn {
             return view;
@@ -200,8 +202,9 @@ impl Project {
         salvage().unwrap_or(view)
     }
 
-    /// The session with what its worktree holds now, when its agent changed nothing: somebody may
-    /// have changed or committed files there by hand. Anything in the way changes nothing.
+    /// Returns the session with what its worktree holds now, when its agent changed nothing:
+    /// somebody may have changed or committed files there by hand. Anything in the way changes
+    /// nothing.
     pub fn refreshed(&self, view: SessionView) -> SessionView {
         let is_empty = view.facts.story.phase == (Phase::Ended { outcome: SessionOutcome::Empty });
         if !is_empty || view.state.is_over() {
@@ -233,13 +236,13 @@ impl Project {
         self.view(id)
     }
 
-    /// Every session that can be read, oldest first.
+    /// Returns every session that can be read, oldest first.
     pub fn views(&self) -> Result<Vec<SessionView>> {
         Ok(self.sessions()?.0)
     }
 
-    /// The session that was typed: whole id, unique prefix, `@latest`; when nothing was typed the
-    /// one whose worktree we stand in, or the only one that fits.
+    /// Returns the session that was typed: whole id, unique prefix, `@latest`; when nothing was
+    /// typed the one whose worktree we stand in, or the only one that fits.
     pub fn find(
         &self,
         typed: Option<&str>,
@@ -267,7 +270,7 @@ impl Project {
         self.view(&id)
     }
 
-    /// Every session that was typed, each once; without any, the only one that fits.
+    /// Returns every session that was typed, each once; without any, the only one that fits.
     pub fn find_all(
         &self,
         typed: &[String],

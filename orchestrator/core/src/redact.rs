@@ -25,7 +25,7 @@ const PREFIXES: &[&str] = &[
 const NAMES: &[&str] =
     &["password", "passwd", "secret", "api_key", "apikey", "access_key", "private_key", "token"];
 
-/// The text without keys, passwords and private keys.
+/// Returns the text without keys, passwords and private keys.
 pub(crate) fn redacted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_key = false;
@@ -67,7 +67,7 @@ fn without_keys(line: &str) -> String {
     out
 }
 
-/// What is assigned to a secret's name, when it is a literal and not code.
+/// Returns what is assigned to a secret's name, when it is a literal and not code.
 fn without_values(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;

@@ -62,7 +62,7 @@ pub(crate) fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<
     Ok(started)
 }
 
-/// The lock without which nobody starts a session.
+/// Returns the lock without which nobody starts a session.
 pub fn lock(repository: &Repository) -> Result<Lock> {
     let path = repository.studio_dir()?.join("scheduler.lock");
     Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
@@ -72,7 +72,7 @@ fn is_open(fates: &Dispositions, id: &Id) -> bool {
     *fates.of(id) == Disposition::Open
 }
 
-/// Whether a session is at work whose paths meet those of this one.
+/// Returns whether a session is at work whose paths meet those of this one.
 fn is_in_the_way(store: &SessionStore, busy: &[Id], record: &SessionRecord) -> bool {
     let paths = &record.part.paths;
     !paths.is_empty()

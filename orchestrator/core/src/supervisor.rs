@@ -108,7 +108,7 @@ fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, S
     Ok((project, config))
 }
 
-/// What the supervisor needs to know.
+/// Returns what the supervisor needs to know.
 fn supervisor_config(project: &Project, record: &SessionRecord) -> Result<SupervisorConfig> {
     let options = requirements::AgentOptions {
         persona: record.persona.as_deref(),

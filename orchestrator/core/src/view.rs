@@ -29,34 +29,34 @@ pub struct SessionView {
 }
 
 impl SessionView {
-    /// A session as its record and facts tell it.
+    /// Returns a session as its record and facts tell it.
     pub(crate) fn new(record: SessionRecord, facts: SessionFacts) -> SessionView {
         let state = state(&facts);
         let way_back = facts.fate.operation().map(str::to_owned);
         SessionView { record, facts, state, standing: None, way_back, tampered: None }
     }
 
-    /// Why it is in its state.
+    /// Returns why it is in its state.
     pub fn why(&self) -> Option<String> {
         why(&self.facts, &self.state)
     }
 
-    /// Whether it waits for sessions that have not landed.
+    /// Returns whether it waits for sessions that have not landed.
     pub fn is_held(&self) -> bool {
         self.state == SessionState::Queued && !self.facts.holds.is_empty()
     }
 
-    /// What the session holds, as far as it was brought home.
+    /// Returns what the session holds, as far as it was brought home.
     pub fn work(&self) -> Option<&WorkSummary> {
         self.facts.story.work.as_ref()
     }
 
-    /// The number of the first permission request without an answer.
+    /// Returns the number of the first permission request without an answer.
     pub fn open_request(&self) -> Option<u32> {
         self.facts.story.asks.keys().next().copied()
     }
 
-    /// The commands that make sense now, the likeliest first.
+    /// Returns the commands that make sense now, the likeliest first.
     pub fn next(&self) -> Vec<String> {
         self.next_for(self.record.id.as_str())
     }
@@ -97,7 +97,7 @@ impl SessionView {
         verbs.iter().map(|verb| self.command(verb, id)).collect()
     }
 
-    /// The first file that is left out for its size, or among too many.
+    /// Returns the first file that is left out for its size, or among too many.
     fn left_out(&self) -> Option<&String> {
         self.work().and_then(|work| work.left_out.first())
     }
@@ -121,7 +121,7 @@ impl SessionView {
         }
     }
 
-    /// The object S of the contract.
+    /// Returns the object S of the contract.
     pub fn json(&self) -> Value {
         let (record, story) = (&self.record, &self.facts.story);
         let work = self.work();

@@ -75,8 +75,8 @@ pub fn kept_paths(listed: &[String]) -> Result<Vec<PathBuf>> {
     listed.iter().map(parse).collect()
 }
 
-/// A free check worktree with exactly the files of a commit, what `.worktreeinclude` names, and
-/// the caches at the `kept` paths. The commit must be in the repository.
+/// Returns a free check worktree with exactly the files of a commit, what `.worktreeinclude` names,
+/// and the caches at the `kept` paths. The commit must be in the repository.
 pub fn prepare(
     repository: &Repository,
     worktrees: &WorktreeTemplate,
@@ -124,7 +124,7 @@ pub fn prepare(
     })
 }
 
-/// Every check worktree that there is.
+/// Returns every check worktree that there is.
 pub fn all(repository: &Repository) -> Vec<PathBuf> {
     let slots = std::fs::read_dir(repository.common_dir.join("studio/checks"));
     let made = slots.into_iter().flatten().flatten().filter_map(|slot| {
@@ -179,7 +179,7 @@ fn put_aside(
     Ok(old)
 }
 
-/// A name for what is put aside, after what an interrupted removal left is removed.
+/// Returns a name for what is put aside, after what an interrupted removal left is removed.
 fn aside(dir: &Path, name: &str) -> PathBuf {
     let begin = format!("{name}.");
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {

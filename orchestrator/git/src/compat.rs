@@ -27,8 +27,8 @@ pub fn check_supported(settings: &StudioConfig) -> Result<()> {
         .hint(format!("remove `{key}` from the configuration; use checks instead of hooks")))
 }
 
-/// The landed paths that the user's git would have filtered (LFS, encryption), a sentence for all.
-/// Filters do not run: agents write both files and attributes.
+/// Returns the landed paths that the user's git would have filtered (LFS, encryption), a sentence
+/// for all. Filters do not run: agents write both files and attributes.
 pub fn unfiltered(repository: &Repository, before: &str, after: &str) -> Option<String> {
     let repo = repository.open().ok()?;
     if !has_filter(&repo) {
@@ -53,7 +53,8 @@ pub fn unfiltered(repository: &Repository, before: &str, after: &str) -> Option<
     ))
 }
 
-/// Whether the user's git has any filter: one that is only named in attributes does nothing.
+/// Returns whether the user's git has any filter: one that is only named in attributes does
+/// nothing.
 fn has_filter(repo: &git2::Repository) -> bool {
     let config = repo.config().and_then(|mut config| config.snapshot());
     let Ok(config) = config else { return true };
@@ -61,7 +62,7 @@ fn has_filter(repo: &git2::Repository) -> bool {
     entries.map_or(true, |mut entries| entries.next().is_some())
 }
 
-/// The customs of this repository that a landing did not follow, a sentence each.
+/// Returns the customs of this repository that a landing did not follow, a sentence each.
 pub fn not_followed(repository: &Repository) -> Vec<String> {
     let mut notes = Vec::new();
     let hooks = repository.common_dir.join("hooks");

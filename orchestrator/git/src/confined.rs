@@ -65,7 +65,7 @@ pub(crate) fn run<T: Send + 'static>(
     received.unwrap_or_else(|_| Err(Failure::failed(what).because("its thread panicked")))
 }
 
-/// The object directories that a repository reads: its own and those it borrows from.
+/// Returns the object directories that a repository reads: its own and those it borrows from.
 pub(crate) fn object_directories(common_dir: &Path) -> Vec<PathBuf> {
     let mut found = vec![common_dir.join("objects")];
     let mut next = found.clone();
@@ -87,7 +87,7 @@ fn alternates(objects: &Path) -> Vec<PathBuf> {
     paths.map(|line| objects.join(std::ffi::OsStr::from_bytes(line))).collect()
 }
 
-/// The git program and its libraries, where they are not in a system directory.
+/// Returns the git program and its libraries, where they are not in a system directory.
 fn git_installation() -> Vec<PathBuf> {
     let Some(git) = find_program("git").and_then(|path| path.canonicalize().ok()) else {
         return Vec::new();

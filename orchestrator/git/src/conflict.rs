@@ -88,7 +88,7 @@ fn hunks(repo: &git2::Repository, conflict: &git2::IndexConflict) -> Result<Stri
     Ok(marked(&String::from_utf8_lossy(&merged)))
 }
 
-/// The two sides merged as text; none when one of them is not text.
+/// Returns the two sides merged as text; none when one of them is not text.
 fn merged(
     repo: &git2::Repository,
     conflict: &git2::IndexConflict,
@@ -113,7 +113,7 @@ fn merged(
     Ok(Some(result.content().to_vec()))
 }
 
-/// The parts of a merged text between conflict markers, with some lines around them.
+/// Returns the parts of a merged text between conflict markers, with some lines around them.
 fn marked(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut wanted = vec![false; lines.len()];

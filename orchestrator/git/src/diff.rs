@@ -31,12 +31,12 @@ pub struct CommitDistance {
     pub behind: usize,
 }
 
-/// How much differs between two commits.
+/// Returns how much differs between two commits.
 pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<DiffStats> {
     stats_in(&repository.open()?, from, to)
 }
 
-/// How much differs between two commits or trees, read from a given repository.
+/// Returns how much differs between two commits or trees, read from a given repository.
 pub fn stats_in(repo: &git2::Repository, from: &str, to: &str) -> Result<DiffStats> {
     let mut stats = DiffStats::default();
     let diff = between(repo, from, to)?;
@@ -61,7 +61,7 @@ pub fn stats_in(repo: &git2::Repository, from: &str, to: &str) -> Result<DiffSta
     Ok(stats)
 }
 
-/// The difference as a patch for a model to read; bytes that are not UTF-8 are replaced.
+/// Returns the difference as a patch for a model to read; bytes that are not UTF-8 are replaced.
 pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
     let repo = repository.open()?;
     let diff = between(&repo, from, to)?;
@@ -79,19 +79,20 @@ pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// How many commits the first is ahead of and behind the second.
+/// Returns how many commits the first is ahead of and behind the second.
 pub fn apart(repository: &Repository, one: &str, other: &str) -> Result<CommitDistance> {
     apart_in(&repository.open()?, one, other)
 }
 
-/// How many commits the first is ahead of and behind the second, read from a given repository.
+/// Returns how many commits the first is ahead of and behind the second, read from a given
+/// repository.
 pub fn apart_in(repo: &git2::Repository, one: &str, other: &str) -> Result<CommitDistance> {
     let (ahead, behind) =
         repo.graph_ahead_behind(refs::oid(one)?, refs::oid(other)?).or_fail(cannot)?;
     Ok(CommitDistance { ahead, behind })
 }
 
-/// The difference, with renames found.
+/// Returns the difference, with renames found.
 fn between<'repo>(
     repo: &'repo git2::Repository,
     from: &str,

@@ -67,7 +67,7 @@ pub fn empty(
     Ok(freed)
 }
 
-/// What [`empty`] would delete.
+/// Returns what [`empty`] would delete.
 pub fn planned(
     repository: &Repository,
     keep: RetentionPolicy,
@@ -88,7 +88,7 @@ impl GcReport {
     }
 }
 
-/// What is to be deleted, oldest first.
+/// Returns what is to be deleted, oldest first.
 fn heaps(
     repository: &Repository,
     log: &OperationLog,
@@ -118,7 +118,7 @@ fn heaps(
     Ok(heaps)
 }
 
-/// The directories of an operation in the trash, of those that are there.
+/// Returns the directories of an operation in the trash, of those that are there.
 fn directories(repository: &Repository, intent: &Intent) -> Vec<PathBuf> {
     let mut found = vec![trash::private_trash(repository, &intent.id)];
     found.extend(trash_of_worktrees(intent));
@@ -128,7 +128,8 @@ fn directories(repository: &Repository, intent: &Intent) -> Vec<PathBuf> {
     found
 }
 
-/// Where an operation put worktrees: directories that bear its name and hold one per session.
+/// Returns where an operation put worktrees: directories that bear its name and hold one per
+/// session.
 fn trash_of_worktrees(intent: &Intent) -> impl Iterator<Item = PathBuf> {
     intent.moves.iter().filter_map(|moving| {
         let of_operation = moving.to.parent()?;

@@ -56,7 +56,7 @@ fn unreadable(git_dir: &Path) -> Failure {
         .hint("repair it with git in the session's worktree, e.g. `git checkout -B BRANCH COMMIT`")
 }
 
-/// A ref's text: its own file, else its line in `packed-refs`.
+/// Returns a ref's text: its own file, else its line in `packed-refs`.
 fn resolve(top: &SafeDir, name: &str) -> std::io::Result<Option<Vec<u8>>> {
     let (dirs, file) = name.rsplit_once('/').unwrap_or(("", name));
     let mut at = Some(None::<SafeDir>);

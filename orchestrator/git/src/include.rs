@@ -41,7 +41,7 @@ pub(crate) fn copy(checkout: &Path, worktree: &Path) -> Result<IncludedFiles> {
     Ok(included)
 }
 
-/// The files that would be withheld from a worktree at this place.
+/// Returns the files that would be withheld from a worktree at this place.
 pub(crate) fn withheld(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
     let mut withheld = Vec::new();
     listed(checkout, worktree, &mut withheld)?;
@@ -70,7 +70,7 @@ pub fn notice(withheld: &[PathBuf]) -> Option<String> {
     ))
 }
 
-/// The files that may be copied; the others are added to `withheld`.
+/// Returns the files that may be copied; the others are added to `withheld`.
 fn listed(checkout: &Path, worktree: &Path, withheld: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let Some(patterns) = patterns(checkout)? else { return Ok(Vec::new()) };
     let repo = git2::Repository::open(checkout).or_fail(|| "cannot open the main checkout")?;
@@ -97,7 +97,7 @@ fn listed(checkout: &Path, worktree: &Path, withheld: &mut Vec<PathBuf>) -> Resu
     Ok(paths)
 }
 
-/// Whether the user accepted exactly this list (`g3 trust --file .worktreeinclude`).
+/// Returns whether the user accepted exactly this list (`g3 trust --file .worktreeinclude`).
 fn is_trusted(checkout: &Path) -> bool {
     let file = checkout.join(LIST);
     let store = base::config::ConfigSources::from_env(checkout).trust_store();
@@ -123,8 +123,8 @@ pub(crate) fn ignore(place: &SessionRepo, copied: &[PathBuf]) -> Result<()> {
     originals.restore(&place.git_dir)
 }
 
-/// A pattern that fits this path and no other. A line break, which no pattern can hold, becomes a
-/// sign for any character.
+/// Returns a pattern that fits this path and no other. A line break, which no pattern can hold,
+/// becomes a sign for any character.
 fn literal(path: &Path) -> Vec<u8> {
     let mut line = vec![b'/'];
     for byte in path.as_os_str().as_bytes() {

@@ -38,7 +38,8 @@ pub(crate) fn copy(scratch: &Quarantine, git_dir: &Path) -> Result<()> {
     copy().or_fail(cannot)
 }
 
-/// The copied index, and the file that git finds it in. A missing one is taken as that of the head.
+/// Returns the copied index, and the file that git finds it in. A missing one is taken as that of
+/// the head.
 pub(crate) fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Index> {
     let path = scratch.join("index");
     if !path.exists() {
@@ -53,7 +54,7 @@ pub(crate) fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Inde
     }
 }
 
-/// The copy in a form that libgit2 reads: an index may be split or have unknown extensions.
+/// Returns the copy in a form that libgit2 reads: an index may be split or have unknown extensions.
 fn rewritten(scratch: &Path, path: &Path) -> Result<git2::Index> {
     let args = ["-c", "core.splitIndex=false", "-c", "index.skipHash=false", "update-index"];
     let args = args.into_iter().chain(["--no-split-index", "--force-write-index"]);
@@ -69,8 +70,8 @@ fn rewritten(scratch: &Path, path: &Path) -> Result<git2::Index> {
     git2::Index::open(path).or_fail(cannot)
 }
 
-/// What is staged, as a tree; none while a merge has left conflicts in it. Flags that hide changes
-/// are taken off entries whose file is there.
+/// Returns what is staged, as a tree; none while a merge has left conflicts in it. Flags that hide
+/// changes are taken off entries whose file is there.
 pub(crate) fn staged_tree(
     repo: &git2::Repository,
     index: &mut git2::Index,
@@ -106,8 +107,8 @@ pub(crate) fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<Pat
     Ok(found)
 }
 
-/// Whether a path is left out of a sparse checkout: its entry says so, and no file is there. Only
-/// the entry changes when it lands.
+/// Returns whether a path is left out of a sparse checkout: its entry says so, and no file is
+/// there. Only the entry changes when it lands.
 pub(crate) fn is_left_out(index: &git2::Index, worktree: &Path, path: &Path) -> bool {
     let skipped = |entry: git2::IndexEntry| entry.flags_extended & SKIP_WORKTREE != 0;
     index.get_path(path, 0).is_some_and(skipped) && worktree.join(path).symlink_metadata().is_err()
@@ -118,7 +119,7 @@ pub(crate) fn leave_out(entry: &mut git2::IndexEntry) {
     entry.flags_extended |= SKIP_WORKTREE;
 }
 
-/// Whether an entry is one that git is told not to look at.
+/// Returns whether an entry is one that git is told not to look at.
 pub(crate) fn is_hidden(entry: &git2::IndexEntry) -> bool {
     entry.flags & ASSUME_UNCHANGED != 0 || entry.flags_extended & SKIP_WORKTREE != 0
 }

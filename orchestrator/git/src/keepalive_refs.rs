@@ -9,7 +9,7 @@ use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 
-/// The ref that holds a session's pins.
+/// Returns the ref that holds a session's pins.
 pub(crate) fn name(id: &Id) -> String {
     format!("refs/studio/pins/{id}")
 }
@@ -30,8 +30,8 @@ pub(crate) fn start(repository: &Repository, place: &SessionRepo, tips: &[String
     Ok(())
 }
 
-/// Whether a session's pins end in this very commit: then it was pinned last, by an import that a
-/// crash interrupted.
+/// Returns whether a session's pins end in this very commit: then it was pinned last, by an import
+/// that a crash interrupted.
 pub(crate) fn end_in(repo: &git2::Repository, pinned: &str, head: &str) -> bool {
     let last = || -> std::result::Result<git2::Oid, git2::Error> {
         let commit = repo.find_commit(git2::Oid::from_str(pinned)?)?;
@@ -40,8 +40,8 @@ pub(crate) fn end_in(repo: &git2::Repository, pinned: &str, head: &str) -> bool 
     last().is_ok_and(|last| last.to_string() == head)
 }
 
-/// A commit whose parents are pinned by it. It says nothing else. The parents need not be there yet,
-/// and are not read.
+/// Returns a commit whose parents are pinned by it. It says nothing else. The parents need not be
+/// there yet, and are not read.
 pub(crate) fn commit(repo: &git2::Repository, parents: &[String]) -> Result<String> {
     let make = || -> std::result::Result<git2::Oid, git2::Error> {
         let mut text = format!("tree {}\n", repo.treebuilder(None)?.write()?);

@@ -64,8 +64,8 @@ pub struct ReceiptCheck {
     pub ok: bool,
 }
 
-/// The commits in the history of `from`, without those of `since`, that name requirements or have
-/// a receipt, oldest first.
+/// Returns the commits in the history of `from`, without those of `since`, that name requirements
+/// or have a receipt, oldest first.
 pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<Vec<Landing>> {
     let repo = repository.open()?;
     let commit = |name: &str| named(&repo, name).map(|commit| commit.id());
@@ -95,7 +95,7 @@ pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<
     Ok(landings)
 }
 
-/// The requirements that the trailers of a message name, each once.
+/// Returns the requirements that the trailers of a message name, each once.
 fn named_in(message: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let trailers = message.trim_end().rsplit("\n\n").next().unwrap_or_default();
@@ -107,7 +107,7 @@ fn named_in(message: &str) -> Vec<String> {
     found
 }
 
-/// A commit by any name of it, and its tree.
+/// Returns a commit by any name of it, and its tree.
 pub fn commit(repository: &Repository, name: &str) -> Result<(String, String)> {
     let repo = repository.open()?;
     let commit = named(&repo, name)?;
@@ -122,7 +122,7 @@ fn named<'a>(repo: &'a git2::Repository, name: &str) -> Result<git2::Commit<'a>>
     })
 }
 
-/// Every receipt by its commit; notes that are none are passed over.
+/// Returns every receipt by its commit; notes that are none are passed over.
 fn receipts(
     repo: &git2::Repository,
 ) -> std::result::Result<BTreeMap<git2::Oid, Receipt>, git2::Error> {

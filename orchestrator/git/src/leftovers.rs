@@ -45,8 +45,8 @@ pub struct WorkBeforeChecks<'a> {
     pub left_out: &'a [String],
 }
 
-/// The commit with the worktree as the checks left it; its parent is the work as it was before,
-/// and its message ends with what is no part of the tree.
+/// Returns the commit with the worktree as the checks left it; its parent is the work as it was
+/// before, and its message ends with what is no part of the tree.
 fn name(id: &Id) -> String {
     format!("{}checked", snapshot::prefix(id))
 }
@@ -97,7 +97,7 @@ pub fn note(
     Ok(())
 }
 
-/// What the last checks left.
+/// Returns what the last checks left.
 pub fn of(repo: &git2::Repository, id: &Id) -> Result<Leftover> {
     let Some(left) = refs::read(repo, &name(id))? else { return Ok(Leftover::default()) };
     let commit = repo.find_commit(refs::oid(&left)?).or_fail(cannot)?;
@@ -109,7 +109,7 @@ pub fn of(repo: &git2::Repository, id: &Id) -> Result<Leftover> {
 }
 
 impl Leftover {
-    /// Whether a path that a snapshot leaves out is still as the checks left it.
+    /// Returns whether a path that a snapshot leaves out is still as the checks left it.
     pub(crate) fn holds(&self, place: &SessionRepo, left_out: &Omission) -> bool {
         let known = self.beside.iter().find(|beside| beside.path == left_out.path);
         known.is_some_and(|known| UntrackedFile::of(place, left_out).as_ref() == Some(known))
@@ -129,7 +129,7 @@ impl UntrackedFile {
     }
 }
 
-/// Those that nobody staged since.
+/// Returns those that nobody staged since.
 pub(crate) fn unstaged<'a>(index: &git2::Index, left: &'a [FileChange]) -> Vec<&'a FileChange> {
     left.iter().filter(|change| entry(index, change) != change.after).collect()
 }

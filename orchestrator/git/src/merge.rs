@@ -85,7 +85,7 @@ pub struct CommitMessage {
     pub trailers: Vec<(String, String)>,
 }
 
-/// The ref by which an earlier studio held a session's work while it was landing.
+/// Returns the ref by which an earlier studio held a session's work while it was landing.
 pub fn ref_name(place: &SessionRepo) -> String {
     format!("refs/studio/landing/{}", place.id)
 }
@@ -215,7 +215,7 @@ impl CommitMessage {
     }
 }
 
-/// All the work at once, merged with the target.
+/// Returns all the work at once, merged with the target.
 fn whole(
     repo: &git2::Repository,
     ours: &git2::Commit<'_>,
@@ -230,7 +230,7 @@ fn whole(
     index.write_tree_to(repo).map(Ok).or_fail(cannot)
 }
 
-/// The second parent of a merge commit: the agent's commits, and what it left uncommitted.
+/// Returns the second parent of a merge commit: the agent's commits, and what it left uncommitted.
 fn side(
     repo: &git2::Repository,
     place: &SessionRepo,

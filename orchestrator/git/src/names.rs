@@ -30,12 +30,12 @@ impl BranchName {
             .because("git forbids spaces, `..`, `~^:?*[\\`, a leading `-` and a trailing `.lock`"))
     }
 
-    /// The name as people write it.
+    /// Returns the name as people write it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The full name of the ref.
+    /// Returns the full name of the ref.
     pub fn full(&self) -> String {
         format!("refs/heads/{}", self.0)
     }
@@ -82,12 +82,12 @@ impl BranchTemplate {
         Ok(BranchTemplate(text.to_owned()))
     }
 
-    /// The branch of a session.
+    /// Returns the branch of a session.
     pub(crate) fn branch(&self, id: &Id) -> Result<BranchName> {
         BranchName::parse(&self.0.replace("{id}", id.as_str()))
     }
 
-    /// Whether a branch could be one of ours: those are not copied into other sessions.
+    /// Returns whether a branch could be one of ours: those are not copied into other sessions.
     pub(crate) fn matches(&self, branch: &str) -> bool {
         let (before, after) = self.0.split_once("{id}").unwrap_or((&self.0, ""));
         branch
@@ -126,18 +126,18 @@ impl WorktreeTemplate {
             .hint(format!("worktree = \"{DEFAULT_WORKTREE}\"")))
     }
 
-    /// Whether the user chose no other place.
+    /// Returns whether the user chose no other place.
     pub(crate) fn is_default(&self) -> bool {
         self.0 == DEFAULT_WORKTREE
     }
 
-    /// Whether it names a place in the main checkout, wherever that is.
+    /// Returns whether it names a place in the main checkout, wherever that is.
     pub fn is_relative(&self) -> bool {
         self.0 == INSIDE
     }
 
-    /// The directory that holds the worktrees of a repository. The default one is replaced by a
-    /// directory of the user's where it cannot be written.
+    /// Returns the directory that holds the worktrees of a repository. The default one is replaced
+    /// by a directory of the user's where it cannot be written.
     pub fn parent(&self, repository: &Repository) -> PathBuf {
         let wanted = self.expanded(repository, "id");
         let wanted = wanted.parent().map(Path::to_owned).unwrap_or(wanted);
@@ -152,14 +152,15 @@ impl WorktreeTemplate {
         }
     }
 
-    /// The worktree of a session.
+    /// Returns the worktree of a session.
     pub fn worktree(&self, repository: &Repository, id: &Id) -> PathBuf {
         let wanted = self.expanded(repository, id.as_str());
         self.parent(repository).join(wanted.file_name().unwrap_or_default())
     }
 
-    /// The worktree in which merged work is checked. In a directory that may hold other things it
-    /// is named and placed as a session's, so that `../sibling` is the same directory for both.
+    /// Returns the worktree in which merged work is checked. In a directory that may hold other
+    /// things it is named and placed as a session's, so that `../sibling` is the same directory for
+    /// both.
     pub(crate) fn check_worktree(&self, repository: &Repository, slot: u32) -> PathBuf {
         let parent = self.parent(repository);
         if is_for_worktrees(repository, &parent) {
@@ -169,7 +170,7 @@ impl WorktreeTemplate {
         parent.join(wanted.file_name().unwrap_or_default())
     }
 
-    /// The path with every placeholder replaced, in one pass.
+    /// Returns the path with every placeholder replaced, in one pass.
     fn expanded(&self, repository: &Repository, id: &str) -> PathBuf {
         let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
         let text = match (&repository.main_checkout, self.is_relative()) {
@@ -207,7 +208,7 @@ impl WorktreeTemplate {
 /// The directory of the check worktrees, beside the sessions'.
 const CHECKS: &str = ".checks";
 
-/// Whether a directory holds the worktrees of this repository and nothing else.
+/// Returns whether a directory holds the worktrees of this repository and nothing else.
 pub fn is_for_worktrees(repository: &Repository, directory: &Path) -> bool {
     let beside = WorktreeTemplate::default();
     let inside = WorktreeTemplate(INSIDE.to_owned());
@@ -217,8 +218,8 @@ pub fn is_for_worktrees(repository: &Repository, directory: &Path) -> bool {
     is_wanted(&beside) || is_wanted(&inside) || beside.parent(repository) == directory
 }
 
-/// Where the worktrees are put that an operation drops: in the directory that held them, so on
-/// their file system. Several repositories may share a directory that the user chose.
+/// Returns where the worktrees are put that an operation drops: in the directory that held them, so
+/// on their file system. Several repositories may share a directory that the user chose.
 pub fn trash_of(repository: &Repository, worktrees: &Path) -> PathBuf {
     match is_for_worktrees(repository, worktrees) {
         true => worktrees.join(".trash"),
@@ -229,8 +230,8 @@ pub fn trash_of(repository: &Repository, worktrees: &Path) -> PathBuf {
     }
 }
 
-/// Whether files can be made in a directory, which itself may have to be made. A file or
-/// a link in its place is refused elsewhere.
+/// Returns whether files can be made in a directory, which itself may have to be made. A file or a
+/// link in its place is refused elsewhere.
 fn can_hold_files(directory: &Path) -> bool {
     use rustix::fs::Access;
     let at = match directory.symlink_metadata() {

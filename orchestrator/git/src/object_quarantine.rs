@@ -36,14 +36,14 @@ pub struct KeepFiles {
 }
 
 impl Quarantine {
-    /// A scratch directory without a working tree.
+    /// Returns a scratch directory without a working tree.
     pub(crate) fn open(repository: &Repository) -> Result<Quarantine> {
         let real = repository.open()?;
         let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
         Quarantine::make(repository, config(&real)?.as_bytes(), shallow.as_deref())
     }
 
-    /// A scratch directory that sees a session's own objects, with the session's settings.
+    /// Returns a scratch directory that sees a session's own objects, with the session's settings.
     pub(crate) fn for_session(repository: &Repository, git_dir: &Path) -> Result<Quarantine> {
         let originals = Originals::load(git_dir)?;
         let shallow = originals.shallow.as_deref();
@@ -90,7 +90,7 @@ impl Quarantine {
             .or_fail(|| format!("cannot read {}", objects.display()))
     }
 
-    /// Its own configuration and no other: that of the user may hold a login.
+    /// Returns its own configuration and no other: that of the user may hold a login.
     pub(crate) fn config(&self) -> Result<git2::Config> {
         git2::Config::open(&self.path().join("config")).or_fail(cannot_write)
     }
@@ -110,12 +110,12 @@ impl Quarantine {
         config.set_str("core.attributesfile", &copy.to_string_lossy()).or_fail(cannot_write)
     }
 
-    /// Where it is.
+    /// Returns where it is.
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Where its objects are.
+    /// Returns where its objects are.
     pub(crate) fn objects(&self) -> PathBuf {
         self.dir.path().join("objects")
     }
@@ -262,7 +262,8 @@ fn text_of(mut file: std::fs::File) -> String {
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
-/// The value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`: a path with a colon or a quote is C-quoted.
+/// Returns the value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`: a path with a colon or a quote is
+/// C-quoted.
 pub(crate) fn alternates(directories: &[PathBuf]) -> String {
     let quoted = directories.iter().map(|path| {
         let text = path.to_string_lossy();

@@ -59,7 +59,7 @@ pub struct Intent {
 }
 
 impl Intent {
-    /// An operation on these sessions that changes nothing yet.
+    /// Returns an operation on these sessions that changes nothing yet.
     pub(crate) fn new(
         id: String,
         time: &str,
@@ -159,7 +159,7 @@ impl UnreadableOperation {
         UnreadableOperation { line, operations }
     }
 
-    /// Where it is and what is wrong with it, in one sentence.
+    /// Returns where it is and what is wrong with it, in one sentence.
     pub fn sentence(&self) -> String {
         format!("line {} of studio/operations.jsonl is {}", self.line.number, self.line.why)
     }
@@ -169,7 +169,7 @@ impl UnreadableOperation {
     }
 }
 
-/// The numbers of the operations that a text names as `op7`.
+/// Returns the numbers of the operations that a text names as `op7`.
 fn numbers(text: &str) -> BTreeSet<u64> {
     let after = text.match_indices("op").map(|(at, _)| &text[at + 2..]);
     let digits = after.map(|rest| {
@@ -191,17 +191,17 @@ impl LogEntries {
         })
     }
 
-    /// The lines that can be read.
+    /// Returns the lines that can be read.
     pub fn lines(&self) -> &[LogLine] {
         &self.lines
     }
 
-    /// The lines that cannot be read.
+    /// Returns the lines that cannot be read.
     pub fn unreadable(&self) -> &[UnreadableOperation] {
         &self.unreadable
     }
 
-    /// The id of the next operation: no line names it or one after it, readable or not.
+    /// Returns the id of the next operation: no line names it or one after it, readable or not.
     fn next_id(&self) -> String {
         let known = self.lines.iter().flat_map(|line| match line {
             LogLine::Intent(intent) => {
@@ -214,8 +214,8 @@ impl LogEntries {
         format!("op{}", known.chain(unreadable).max().unwrap_or(0) + 1)
     }
 
-    /// The line that leaves it open how an operation stands: one that names it, or, while it
-    /// has no outcome, a later one that names no operation at all.
+    /// Returns the line that leaves it open how an operation stands: one that names it, or, while
+    /// it has no outcome, a later one that names no operation at all.
     fn doubt(&self, id: &str) -> Option<&UnreadableOperation> {
         let number = numbers(id).into_iter().next();
         let begun = self.lines.iter().position(|line| match line {
@@ -232,7 +232,7 @@ impl LogEntries {
         })
     }
 
-    /// The line that leaves it open what became of a session.
+    /// Returns the line that leaves it open what became of a session.
     pub fn doubt_about(&self, session: &base::id::Id) -> Option<&UnreadableOperation> {
         let takes_part =
             |intent: &&Intent| intent.sessions.iter().any(|place| place.id == *session);
@@ -242,7 +242,7 @@ impl LogEntries {
     }
 }
 
-/// The refusal (3) to touch an operation that a line in doubt names.
+/// Returns the refusal (3) to touch an operation that a line in doubt names.
 fn in_doubt(id: &str, doubt: &UnreadableOperation) -> Failure {
     let shown = base::text::printable(id);
     Failure::refused(format!("`{shown}` cannot be undone"))
@@ -275,7 +275,7 @@ impl OperationLog {
         Ok(OperationLog { journal, entries, _lock: lock })
     }
 
-    /// The id of the next operation.
+    /// Returns the id of the next operation.
     pub(crate) fn next_id(&self) -> String {
         self.entries.next_id()
     }
@@ -300,9 +300,9 @@ impl OperationLog {
         self.intents().filter(is_open).cloned().collect()
     }
 
-    /// An operation that was done, by id; without one, the last that can be undone: `is_kept` says
-    /// whether what it dropped is there. Refuses one that was undone already, and one of which a
-    /// line cannot be read.
+    /// Returns an operation that was done, by id; without one, the last that can be undone:
+    /// `is_kept` says whether what it dropped is there. Refuses one that was undone already, and
+    /// one of which a line cannot be read.
     pub(crate) fn to_undo(
         &self,
         id: Option<&str>,
@@ -369,23 +369,23 @@ impl OperationLog {
         }
     }
 
-    /// All intents, oldest first.
+    /// Returns all intents, oldest first.
     pub(crate) fn intents(&self) -> impl Iterator<Item = &Intent> {
         intents(&self.entries.lines)
     }
 
-    /// How an operation ended; none while it has not.
+    /// Returns how an operation ended; none while it has not.
     pub(crate) fn outcome(&self, id: &str) -> Option<bool> {
         outcome(&self.entries.lines, id)
     }
 }
 
-/// All operations that took effect, oldest first. Waits for nobody.
+/// Returns all operations that took effect, oldest first. Waits for nobody.
 pub fn list(repository: &Repository) -> Result<Vec<Operation>> {
     Ok(listed(&LogEntries::read(repository)?.lines))
 }
 
-/// The receipts of all landings that were begun here, oldest first. Waits for nobody.
+/// Returns the receipts of all landings that were begun here, oldest first. Waits for nobody.
 pub fn receipts(repository: &Repository) -> Result<Vec<String>> {
     let entries = LogEntries::read(repository)?;
     Ok(intents(&entries.lines).filter_map(|intent| intent.receipt.clone()).collect())

@@ -60,8 +60,8 @@ impl Comparison {
         }
     }
 
-    /// A commit of the repository and a tree whose objects are in a scratch directory, or among
-    /// the objects that a session made.
+    /// Returns a commit of the repository and a tree whose objects are in a scratch directory, or
+    /// among the objects that a session made.
     pub fn of_worktree(
         repository: &Repository,
         session_git_dir: &Path,
@@ -78,8 +78,8 @@ impl Comparison {
         }
     }
 
-    /// The git command that prints the difference of these paths to its stdout; of all files when
-    /// there are none.
+    /// Returns the git command that prints the difference of these paths to its stdout; of all
+    /// files when there are none.
     pub fn job(&self, form: PatchForm, paths: &[OsString]) -> Result<Command> {
         let mut args: Vec<OsString> = Vec::new();
         let readable = !matches!(form, PatchForm::Applicable);
@@ -119,7 +119,7 @@ impl Comparison {
             .collect())
     }
 
-    /// The changed files, relative to the top; a renamed file by both its names.
+    /// Returns the changed files, relative to the top; a renamed file by both its names.
     fn names(&self, paths: &[OsString]) -> Result<Vec<OsString>> {
         let mut args: Vec<OsString> =
             ["diff-tree", "-r", "--no-renames", "--name-only", "-z"].map(OsString::from).into();
@@ -180,7 +180,7 @@ impl Comparison {
     }
 }
 
-/// Whether a path of a tree names a file below the directory that it is joined to.
+/// Returns whether a path of a tree names a file below the directory that it is joined to.
 fn stays_inside(path: &Path) -> bool {
     path.components().all(|part| match part {
         std::path::Component::Normal(name) => !name.eq_ignore_ascii_case(".git"),
@@ -188,7 +188,8 @@ fn stays_inside(path: &Path) -> bool {
     })
 }
 
-/// A path in the list of object directories, which git splits at colons unless it is quoted.
+/// Returns a path in the list of object directories, which git splits at colons unless it is
+/// quoted.
 fn quoted(path: &OsStr) -> Vec<u8> {
     let mut out = vec![b'"'];
     for byte in path.as_bytes() {
@@ -201,8 +202,8 @@ fn quoted(path: &OsStr) -> Vec<u8> {
     out
 }
 
-/// A pathspec as the user typed it, relative to a directory below the top, made relative to the
-/// top; pathspecs with magic (`:…`) stay as they are.
+/// Returns a pathspec as the user typed it, relative to a directory below the top, made relative to
+/// the top; pathspecs with magic (`:…`) stay as they are.
 pub fn from_top(prefix: &Path, typed: &OsStr) -> Result<OsString> {
     if typed.as_bytes().starts_with(b":") {
         return Ok(typed.to_owned());

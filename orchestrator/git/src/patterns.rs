@@ -4,7 +4,7 @@
 /// The most separate `*` in one pattern. Real ones have four or five.
 const STARS: usize = 12;
 
-/// The first line, counted from 1, whose pattern takes too long.
+/// Returns the first line, counted from 1, whose pattern takes too long.
 pub(crate) fn endless(text: &[u8]) -> Option<usize> {
     text.split(|byte| *byte == b'\n').position(|line| stars(line) > STARS).map(|at| at + 1)
 }

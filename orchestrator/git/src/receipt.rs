@@ -50,7 +50,7 @@ pub(crate) fn note(
     Ok(RefChange::new(NOTES, before, Some(after)))
 }
 
-/// The note at a commit.
+/// Returns the note at a commit.
 pub fn read(repository: &Repository, commit: &str) -> Result<Option<String>> {
     let repo = repository.open()?;
     match repo.find_note(Some(NOTES), refs::oid(commit)?) {

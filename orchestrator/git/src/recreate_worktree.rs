@@ -28,7 +28,7 @@ pub fn remove_leftovers(places: &[SessionRepo]) -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// Where a session's worktree is made before it is renamed to its place.
+/// Returns where a session's worktree is made before it is renamed to its place.
 fn desk_of(place: &SessionRepo) -> PathBuf {
     place.worktree.with_file_name(format!("{DESK}{}", place.id))
 }

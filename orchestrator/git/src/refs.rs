@@ -34,7 +34,7 @@ pub(crate) enum SwapResult {
 }
 
 impl RefChange {
-    /// A change of one ref.
+    /// Returns a change of one ref.
     pub(crate) fn new(
         name: impl Into<String>,
         before: Option<String>,
@@ -43,7 +43,7 @@ impl RefChange {
         RefChange { name: name.into(), before, after }
     }
 
-    /// The way back.
+    /// Returns the way back.
     pub(crate) fn reversed(&self) -> RefChange {
         RefChange::new(&self.name, self.after.clone(), self.before.clone())
     }
@@ -116,7 +116,7 @@ pub(crate) fn update_own(repository: &Repository, changes: &[RefChange], why: &s
     }
 }
 
-/// What a ref holds.
+/// Returns what a ref holds.
 pub fn read(repo: &git2::Repository, name: &str) -> Result<Option<String>> {
     match repo.refname_to_id(name) {
         Ok(id) => Ok(Some(id.to_string())),
@@ -125,7 +125,7 @@ pub fn read(repo: &git2::Repository, name: &str) -> Result<Option<String>> {
     }
 }
 
-/// All refs below a prefix, e.g. `refs/studio/kept/`, with what they hold.
+/// Returns all refs below a prefix, e.g. `refs/studio/kept/`, with what they hold.
 pub(crate) fn list(repo: &git2::Repository, prefix: &str) -> Result<BTreeMap<String, String>> {
     let all = repo.references_glob(&format!("{prefix}*")).or_fail(|| "cannot list refs")?;
     let mut found = BTreeMap::new();

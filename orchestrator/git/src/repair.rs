@@ -12,8 +12,8 @@ use crate::repo::Repository;
 use crate::session_repo::{self, Originals, SessionRepo};
 use crate::worktree;
 
-/// Where a session's parts are now. A record keeps absolute paths; when the repository was moved,
-/// what lay in or beside it moved along.
+/// Returns where a session's parts are now. A record keeps absolute paths; when the repository was
+/// moved, what lay in or beside it moved along.
 pub fn place_now(common_dir: &Path, place: &SessionRepo) -> SessionRepo {
     let now = common_dir.join("studio/sessions").join(place.id.as_str()).join("git");
     let Some(old_common) = place.git_dir.ancestors().nth(4) else { return place.clone() };
@@ -27,8 +27,8 @@ pub fn place_now(common_dir: &Path, place: &SessionRepo) -> SessionRepo {
     SessionRepo { worktree, git_dir: now, ..place.clone() }
 }
 
-/// Whether files stayed where they were when the repository was moved: worktrees beside it are
-/// directories of their own. In a copy of a repository they are the original's.
+/// Returns whether files stayed where they were when the repository was moved: worktrees beside it
+/// are directories of their own. In a copy of a repository they are the original's.
 fn stays(old: &Path, new: &Path, paths: &[&Path]) -> bool {
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     !is_there(&old.join("studio"))
@@ -62,7 +62,7 @@ pub fn intent_now(common_dir: &Path, intent: &mut Intent) {
     }
 }
 
-/// A path that lay near the old directory, near the new one.
+/// Returns a path that lay near the old directory, near the new one.
 fn moved(old: &Path, new: &Path, path: &Path) -> PathBuf {
     let inside = |old: &Path, new: &Path| path.strip_prefix(old).ok().map(|rest| new.join(rest));
     // What lies beside a `.git` is its checkout; what lies beside a bare repository is not its own.
@@ -133,7 +133,7 @@ fn repoint(place: &SessionRepo, pointer: &Path, did: &mut Vec<String>) -> Result
     Ok(())
 }
 
-/// The directory that a `.git` file leads to, when it is there.
+/// Returns the directory that a `.git` file leads to, when it is there.
 pub(crate) fn target_of(place: &SessionRepo, pointer: &[u8]) -> Option<PathBuf> {
     let target = pointer.trim_ascii_end().strip_prefix(b"gitdir: ")?;
     place.worktree.join(OsStr::from_bytes(target)).canonicalize().ok()

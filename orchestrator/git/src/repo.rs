@@ -59,7 +59,8 @@ impl Repository {
         Ok(Repository { common_dir, main_checkout, here: git_dir, session })
     }
 
-    /// The working tree of the checkout that the search began in; none for a bare repository.
+    /// Returns the working tree of the checkout that the search began in; none for a bare
+    /// repository.
     pub(crate) fn checkout_here(&self) -> Option<PathBuf> {
         if self.here == self.common_dir {
             return self.main_checkout.clone();
@@ -77,19 +78,19 @@ impl Repository {
         Ok(repo)
     }
 
-    /// The door for the git program, without a working tree.
+    /// Returns the door for the git program, without a working tree.
     pub(crate) fn door(&self) -> Git {
         Git::at(&self.common_dir)
     }
 
-    /// The name of the repository: that of its directory.
+    /// Returns the name of the repository: that of its directory.
     pub fn name(&self) -> String {
         let dir = self.main_checkout.as_deref().unwrap_or(&self.common_dir);
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         name.strip_suffix(".git").map(str::to_owned).unwrap_or(name)
     }
 
-    /// The directory of studio's own state; made when it is not there.
+    /// Returns the directory of studio's own state; made when it is not there.
     pub fn studio_dir(&self) -> Result<PathBuf> {
         let dir = self.common_dir.join("studio");
         std::fs::create_dir_all(&dir).or_fail(|| {
@@ -110,13 +111,14 @@ impl Repository {
             .or_fail(|| format!("cannot write {}", path.display()))
     }
 
-    /// The directory of a session's records. Ids are safe as names.
+    /// Returns the directory of a session's records. Ids are safe as names.
     pub fn session_dir(&self, id: &Id) -> PathBuf {
         self.common_dir.join("studio/sessions").join(id.as_str())
     }
 
-    /// What a session starts from: the given branch, tag or commit, else HEAD of the checkout that
-    /// the search began in. Exit code 5 for an unknown name, 3 for a repository without a commit.
+    /// Returns what a session starts from: the given branch, tag or commit, else HEAD of the
+    /// checkout that the search began in. Exit code 5 for an unknown name, 3 for a repository
+    /// without a commit.
     pub fn base(&self, wanted: Option<&str>) -> Result<Base> {
         match wanted {
             Some(name) if name != "HEAD" => self.named_base(name),
@@ -166,7 +168,7 @@ impl Repository {
         }
     }
 
-    /// The commit a branch points at; none when there is no such branch.
+    /// Returns the commit a branch points at; none when there is no such branch.
     pub fn tip(&self, branch: &BranchName) -> Result<Option<String>> {
         crate::refs::read(&self.open()?, &branch.full())
     }
@@ -186,7 +188,7 @@ fn find_git_dir(from: &Path) -> Result<PathBuf> {
     canonical(&found)
 }
 
-/// The repository and the id behind `<common>/studio/sessions/<id>/git`.
+/// Returns the repository and the id behind `<common>/studio/sessions/<id>/git`.
 fn home_of_session(git_dir: &Path) -> Option<(PathBuf, Id)> {
     let session = git_dir.strip_prefix(git_dir.ancestors().nth(4)?).ok()?;
     let mut parts = session.iter().map(|part| part.to_str());
@@ -267,8 +269,8 @@ fn no_commit() -> Failure {
         .hint("git commit --allow-empty -m start")
 }
 
-/// The user's checkout. A bare repository has none; a separate git directory shows it only to
-/// those who start there, and to whom [`Repository::remember_checkout`] told it.
+/// Returns the user's checkout. A bare repository has none; a separate git directory shows it only
+/// to those who start there, and to whom [`Repository::remember_checkout`] told it.
 fn main_checkout(
     repo: &git2::Repository,
     common_dir: &Path,

@@ -21,7 +21,8 @@ impl SafeDir {
         Ok(SafeDir(rustix::fs::open(path, OPEN | OFlags::RDONLY, Mode::empty())?))
     }
 
-    /// A directory in it. What stands there and is no directory is removed, what is missing made.
+    /// Returns a directory in it. What stands there and is no directory is removed, what is missing
+    /// made.
     pub(crate) fn sub(&self, name: &str) -> io::Result<SafeDir> {
         match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
             Ok(fd) => return Ok(SafeDir(fd)),
@@ -38,7 +39,7 @@ impl SafeDir {
         Ok(SafeDir(rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty())?))
     }
 
-    /// A directory in it, when there is one.
+    /// Returns a directory in it, when there is one.
     pub fn existing(&self, name: &str) -> io::Result<Option<SafeDir>> {
         match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
             Ok(fd) => Ok(Some(SafeDir(fd))),
@@ -47,7 +48,7 @@ impl SafeDir {
         }
     }
 
-    /// A directory in it, made when nothing has that name; none when something else has it.
+    /// Returns a directory in it, made when nothing has that name; none when something else has it.
     pub(crate) fn existing_or_made(&self, name: &str) -> io::Result<Option<SafeDir>> {
         match rustix::fs::mkdirat(&self.0, name, Mode::RWXU | Mode::RGRP | Mode::XGRP) {
             Ok(()) | Err(Errno::EXIST) => self.existing(name),
@@ -64,8 +65,8 @@ impl SafeDir {
         Ok(rustix::fs::renameat(&self.0, name, &other.0, name)?)
     }
 
-    /// The content of a regular file of at most `limit` bytes; none when it is missing or is
-    /// something else.
+    /// Returns the content of a regular file of at most `limit` bytes; none when it is missing or
+    /// is something else.
     pub fn read(&self, name: impl AsRef<OsStr>, limit: u64) -> io::Result<Option<Vec<u8>>> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
         let name = name.as_ref();
@@ -192,7 +193,7 @@ impl SafeDir {
         Ok(())
     }
 
-    /// The names in it.
+    /// Returns the names in it.
     pub fn names(&self) -> io::Result<Vec<std::ffi::OsString>> {
         use std::os::unix::ffi::OsStrExt;
         let mut names = Vec::new();
@@ -207,8 +208,8 @@ impl SafeDir {
     }
 }
 
-/// The content of a regular file of at most `limit` bytes, by its path; none when it is missing or
-/// is something else (a symlink, a pipe, on which others would wait for ever).
+/// Returns the content of a regular file of at most `limit` bytes, by its path; none when it is
+/// missing or is something else (a symlink, a pipe, on which others would wait for ever).
 pub(crate) fn read_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::other("not the path of a file"));

@@ -56,8 +56,8 @@ impl FoundSecret {
     }
 }
 
-/// The secrets that a landing adds: in the merged tree, and in every commit of the session that
-/// becomes part of the target's history.
+/// Returns the secrets that a landing adds: in the merged tree, and in every commit of the session
+/// that becomes part of the target's history.
 pub fn added(repository: &Repository, candidate: &Candidate) -> Result<Vec<FoundSecret>> {
     let cannot = || "cannot look for secrets in the work";
     let repo = repository.open()?;
@@ -127,7 +127,8 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Whether a line begins a private key in PEM form; `true` when its content follows in the line.
+/// Returns whether a line begins a private key in PEM form; `true` when its content follows in the
+/// line.
 fn private_key(line: &str) -> Option<bool> {
     let (_, rest) = line.split_once("-----BEGIN ")?;
     let (kind, rest) = rest.split_once("-----")?;
@@ -136,7 +137,7 @@ fn private_key(line: &str) -> Option<bool> {
     is_key.then(|| starts_with_key(rest))
 }
 
-/// Whether a text begins with base64 as long as a key has it, behind quotes, gaps and `\n`.
+/// Returns whether a text begins with base64 as long as a key has it, behind quotes, gaps and `\n`.
 fn starts_with_key(text: &str) -> bool {
     let text = text.trim_start_matches(|c: char| c.is_whitespace() || "\"'+,`".contains(c));
     let text = text.trim_start_matches("\\r").trim_start_matches("\\n");
@@ -144,7 +145,7 @@ fn starts_with_key(text: &str) -> bool {
     content.count() >= KEY_CONTENT
 }
 
-/// The kind of token that a line holds.
+/// Returns the kind of token that a line holds.
 fn token(line: &str) -> Option<&'static str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     line.split(|c| !is_word(c)).find_map(|word| {

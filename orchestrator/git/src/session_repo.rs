@@ -33,8 +33,8 @@ const SHARED: &[&str] = &[
 /// How deep an object directory is: `ab/…`, `pack/…`, `info/commit-graphs/…`.
 const OBJECTS_DEPTH: u32 = 2;
 
-/// What the processes of an agent must not change in a session: its `.git` file, and what git obeys
-/// in the private directory behind it.
+/// Returns what the processes of an agent must not change in a session: its `.git` file, and what
+/// git obeys in the private directory behind it.
 pub fn fixed(worktree: &Path, git_dir: &Path) -> Vec<PathBuf> {
     let inside = ["config", "hooks", "info"].map(|name| git_dir.join(name));
     inside.into_iter().chain([worktree.join(".git")]).collect()
@@ -73,7 +73,8 @@ pub(crate) struct Originals {
 }
 
 impl Originals {
-    /// What a private git directory at `git_dir` for a worktree needs, as the repository is now.
+    /// Returns what a private git directory at `git_dir` for a worktree needs, as the repository is
+    /// now.
     pub(crate) fn for_place(repository: &Repository, place: &SessionRepo) -> Result<Originals> {
         let repo = repository.open()?;
         let info = repository.common_dir.join("info");
@@ -139,7 +140,8 @@ impl Originals {
             .or_fail(|| format!("cannot restore the configuration in {}", git_dir.display()))
     }
 
-    /// Which of them an agent changed, by name; hooks and what leads to another configuration count.
+    /// Returns which of them an agent changed, by name; hooks and what leads to another
+    /// configuration count.
     pub(crate) fn changed(&self, git_dir: &Path) -> std::io::Result<Vec<String>> {
         let top = SafeDir::open(git_dir)?;
         let differs = |dir: &SafeDir, name: &str, content: &[u8]| {
@@ -176,8 +178,8 @@ impl Originals {
         Ok(changed)
     }
 
-    /// Whether nothing that git obeys was touched since it was written; a `false` says nothing. Costs
-    /// a few system calls: an agent cannot set the time of a change.
+    /// Returns whether nothing that git obeys was touched since it was written; a `false` says
+    /// nothing. Costs a few system calls: an agent cannot set the time of a change.
     pub(crate) fn are_untouched(place: &SessionRepo) -> bool {
         let changed_at = |path: &Path| {
             std::fs::symlink_metadata(path).map(|meta| (meta.ctime(), meta.ctime_nsec())).ok()
@@ -283,8 +285,8 @@ pub fn drop_dead_refs(repository: &Repository, place: &SessionRepo) -> Result<Ve
     Ok(dropped)
 }
 
-/// The repository's branches, tags and remote branches as a `packed-refs` file (the format git
-/// documents in `refs/packed-backend.c`), and the commits that they lead to.
+/// Returns the repository's branches, tags and remote branches as a `packed-refs` file (the format
+/// git documents in `refs/packed-backend.c`), and the commits that they lead to.
 fn packed_refs(
     repo: &git2::Repository,
     template: &BranchTemplate,
@@ -317,7 +319,7 @@ fn packed_refs(
     Ok((format!("# pack-refs with: peeled fully-peeled sorted \n{body}"), tips))
 }
 
-/// The configuration of a private directory, with nothing in it that could run.
+/// Returns the configuration of a private directory, with nothing in it that could run.
 pub(crate) fn config(repo: &git2::Repository) -> Result<String> {
     let effective = repo
         .config()
@@ -353,13 +355,13 @@ fn named_by_environment(key: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// A value as git's configuration files write it.
+/// Returns a value as git's configuration files write it.
 fn quoted(value: &str) -> String {
     let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")
 }
 
-/// What agents' git ignores: the repository's own list, the user's, and g3's working files.
+/// Returns what agents' git ignores: the repository's own list, the user's, and g3's working files.
 fn exclude(repo: &git2::Repository, info: &Path) -> Result<Vec<u8>> {
     let mut all = std::fs::read(info.join("exclude")).unwrap_or_default();
     let config = repo.config().or_fail(|| "cannot read the configuration")?;
@@ -383,7 +385,7 @@ fn end_line(text: &mut Vec<u8>) {
     }
 }
 
-/// The `.git` file of a session's worktree.
+/// Returns the `.git` file of a session's worktree.
 pub(crate) fn pointer(place: &SessionRepo) -> Vec<u8> {
     format!("gitdir: {}\n", relative(&place.worktree, &place.git_dir).display()).into_bytes()
 }
@@ -392,7 +394,7 @@ fn originals_dir(git_dir: &Path) -> PathBuf {
     git_dir.parent().unwrap_or(git_dir).join("originals")
 }
 
-/// The way from one directory to another; both absolute, without symlinks.
+/// Returns the way from one directory to another; both absolute, without symlinks.
 fn relative(from: &Path, to: &Path) -> PathBuf {
     let shared = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     let up = from.components().skip(shared).map(|_| Path::new(".."));

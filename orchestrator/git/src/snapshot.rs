@@ -79,7 +79,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether anything is uncommitted.
+    /// Returns whether anything is uncommitted.
     pub fn is_dirty(&self) -> bool {
         self.number.is_some()
     }
@@ -169,7 +169,7 @@ pub fn look(
     })
 }
 
-/// The part of [`look`] that reads the worktree, on the confined thread.
+/// Returns the part of [`look`] that reads the worktree, on the confined thread.
 fn seen(
     scratch: Quarantine,
     objects: &str,
@@ -243,7 +243,7 @@ pub(crate) fn last_seen(
     Ok(LastSeen::Snapshot { number, work, staged })
 }
 
-/// The refusal (3) to land while a snapshot may hold work that the commits do not.
+/// Returns the refusal (3) to land while a snapshot may hold work that the commits do not.
 fn older(place: &SessionRepo, home: &ImportedWork, name: &str) -> Failure {
     Failure::refused(format!("the worktree of `{}` is gone", place.id))
         .because(format!(
@@ -327,18 +327,18 @@ fn commit(
     }
 }
 
-/// The refs of a session's snapshots begin so; a number follows.
+/// Returns the refs of a session's snapshots begin so; a number follows.
 pub fn prefix(id: &Id) -> String {
     format!("refs/studio/snapshots/{id}/")
 }
 
-/// The commit of the newest snapshot.
+/// Returns the commit of the newest snapshot.
 pub fn latest(repository: &Repository, id: &Id) -> Result<Option<String>> {
     let mut all = numbered(&repository.open()?, id)?;
     Ok(all.pop().map(|(_, commit)| commit))
 }
 
-/// All snapshots, oldest first.
+/// Returns all snapshots, oldest first.
 fn numbered(repo: &git2::Repository, id: &Id) -> Result<Vec<(u64, String)>> {
     let prefix = prefix(id);
     let mut all: Vec<(u64, String)> = refs::list(repo, &prefix)?

@@ -251,7 +251,7 @@ fn take_back_refs(repository: &Repository, intent: &Intent) -> Result<()> {
     refs::update_own(repository, &made, &format!("studio: {} did not happen", intent.id))
 }
 
-/// Whether the swap happened, also when somebody committed on top of either side since.
+/// Returns whether the swap happened, also when somebody committed on top of either side since.
 fn has_moved(repo: &git2::Repository, landing: &TargetUpdate) -> Result<bool> {
     let Some(tip) = refs::read(repo, &landing.target.full())? else { return Ok(false) };
     if tip == landing.after || tip == landing.before {

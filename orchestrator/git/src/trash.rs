@@ -96,19 +96,19 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
     }
 }
 
-/// The refs that keep what an operation dropped.
+/// Returns the refs that keep what an operation dropped.
 pub(crate) fn kept_prefix(operation: &str) -> String {
     format!("refs/studio/kept/{operation}/")
 }
 
-/// Whether all that an operation dropped can come back. One that dropped no directory (a session
-/// that never had any) has nothing in the trash, and can be undone for ever.
+/// Returns whether all that an operation dropped can come back. One that dropped no directory (a
+/// session that never had any) has nothing in the trash, and can be undone for ever.
 pub fn is_kept(repository: &Repository, operation: &Intent) -> bool {
     operation.moves.iter().all(|moving| !is_lost(repository, operation, moving))
 }
 
-/// Whether a part that an operation moved is gone for good. A registration alone is no reason, nor
-/// is a worktree: snapshots and commits hold the work.
+/// Returns whether a part that an operation moved is gone for good. A registration alone is no
+/// reason, nor is a worktree: snapshots and commits hold the work.
 fn is_lost(repository: &Repository, operation: &Intent, moving: &DirectoryMove) -> bool {
     moving.to.symlink_metadata().is_err()
         && !is_registration(repository, moving)
@@ -119,13 +119,13 @@ fn is_registration(repository: &Repository, moving: &DirectoryMove) -> bool {
     moving.from.starts_with(repository.common_dir.join("worktrees"))
 }
 
-/// Where the private parts of what an operation dropped lie.
+/// Returns where the private parts of what an operation dropped lie.
 pub fn private_trash(repository: &Repository, operation: &str) -> PathBuf {
     repository.common_dir.join("studio/trash").join(operation)
 }
 
-/// What it takes to drop a session: its branch is kept under another name, its worktree, private
-/// git directory and registration are renamed, each within its file system.
+/// Returns what it takes to drop a session: its branch is kept under another name, its worktree,
+/// private git directory and registration are renamed, each within its file system.
 pub(crate) fn dropping(
     repository: &Repository,
     place: &SessionRepo,
@@ -157,8 +157,8 @@ pub(crate) fn dropping(
     })
 }
 
-/// Whether the target has the landed commit in its history and nothing of its changes any more:
-/// somebody reverted it. Then the session comes back, and the target stays as it is.
+/// Returns whether the target has the landed commit in its history and nothing of its changes any
+/// more: somebody reverted it. Then the session comes back, and the target stays as it is.
 fn is_reverted(repository: &Repository, landing: &TargetUpdate) -> Result<bool> {
     let cannot = || "cannot compare the target with what landed";
     let Some(tip) = repository.tip(&landing.target)? else { return Ok(false) };
@@ -176,7 +176,7 @@ fn is_reverted(repository: &Repository, landing: &TargetUpdate) -> Result<bool> 
     Ok(changes.iter().all(|change| held(&change.path) == change.before))
 }
 
-/// The landing in reverse, with the checkouts of today.
+/// Returns the landing in reverse, with the checkouts of today.
 fn back(repository: &Repository, landing: &TargetUpdate) -> Result<TargetUpdate> {
     let tip = repository.tip(&landing.target)?;
     if tip.as_deref() != Some(landing.after.as_str()) {
@@ -232,7 +232,7 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
     Ok(())
 }
 
-/// Whether a directory is a worktree whose git directory still is in the trash.
+/// Returns whether a directory is a worktree whose git directory still is in the trash.
 fn is_made_anew(undone: &Intent, moving: &DirectoryMove) -> bool {
     let place = undone.sessions.iter().find(|place| place.worktree == moving.from);
     let private =
@@ -240,7 +240,7 @@ fn is_made_anew(undone: &Intent, moving: &DirectoryMove) -> bool {
     place.and_then(private).is_some_and(|private| private.to.symlink_metadata().is_ok())
 }
 
-/// The moves in reverse. A registration whose name was taken meanwhile gets another.
+/// Returns the moves in reverse. A registration whose name was taken meanwhile gets another.
 fn moves_back(repository: &Repository, undone: &Intent) -> Vec<DirectoryMove> {
     let registrations = repository.common_dir.join("worktrees");
     let reversed = undone.moves.iter().rev().map(|moving| {
@@ -254,7 +254,7 @@ fn moves_back(repository: &Repository, undone: &Intent) -> Vec<DirectoryMove> {
     reversed.collect()
 }
 
-/// Whether a path in the trash belongs to a session.
+/// Returns whether a path in the trash belongs to a session.
 fn is_of(place: &SessionRepo, path: &Path) -> bool {
     path.parent().and_then(Path::file_name).is_some_and(|name| name == place.id.as_str())
 }

@@ -2,8 +2,8 @@
 
 use base::failure::{OrFail, Result};
 
-/// The tree with `.g3` as the target has it, except for project skills (`.g3/skills`): an agent
-/// that commits its working files does not land them.
+/// Returns the tree with `.g3` as the target has it, except for project skills (`.g3/skills`): an
+/// agent that commits its working files does not land them.
 pub(crate) fn without_g3s_own(
     repo: &git2::Repository,
     merged: git2::Oid,

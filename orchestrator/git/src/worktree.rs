@@ -52,7 +52,7 @@ pub struct NewWorktree {
 }
 
 impl WorktreeSpec {
-    /// Where the parts will be; nothing is made yet.
+    /// Returns where the parts will be; nothing is made yet.
     pub fn place(&self, repository: &Repository) -> Result<SessionRepo> {
         Ok(SessionRepo {
             id: self.id.clone(),
@@ -122,18 +122,18 @@ pub fn unmake(repository: &Repository, place: &SessionRepo) -> Result<()> {
     refs::update_own(repository, &changes, "studio: undo a half-made worktree")
 }
 
-/// Whether a worktree was finished: from then on it may hold work.
+/// Returns whether a worktree was finished: from then on it may hold work.
 pub fn is_finished(place: &SessionRepo) -> bool {
     finished_mark(place).exists()
 }
 
-/// The lock that registrations wait for. Held for milliseconds.
+/// Returns the lock that registrations wait for. Held for milliseconds.
 pub(crate) fn lock(repository: &Repository) -> Result<Lock> {
     let path = repository.studio_dir()?.join("lock");
     Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
 }
 
-/// The registration of a worktree: the `.git/worktrees/<name>` that names it.
+/// Returns the registration of a worktree: the `.git/worktrees/<name>` that names it.
 pub fn admin_dir_of(repository: &Repository, worktree: &Path) -> Result<Option<PathBuf>> {
     let wanted = worktree.join(".git");
     for admin in admin_dirs(repository)? {
@@ -145,8 +145,8 @@ pub fn admin_dir_of(repository: &Repository, worktree: &Path) -> Result<Option<P
     Ok(None)
 }
 
-/// The registration of a session: the one that names its worktree, else, after a move, the one on
-/// its branch that no worktree leads back to.
+/// Returns the registration of a session: the one that names its worktree, else, after a move, the
+/// one on its branch that no worktree leads back to.
 pub(crate) fn registration_of(
     repository: &Repository,
     place: &SessionRepo,
@@ -162,22 +162,22 @@ pub(crate) fn registration_of(
     Ok(found.find(|admin| on_branch(admin) && !is_lived_in(admin)))
 }
 
-/// Whether the worktree that a registration names leads back to it, as a user's own does.
+/// Returns whether the worktree that a registration names leads back to it, as a user's own does.
 fn is_lived_in(admin: &Path) -> bool {
     leads_to(admin).is_some_and(|target| admin.canonicalize().is_ok_and(|own| own == target))
 }
 
-/// The worktree that a registration names; its path is relative since git 2.48, where the user asked
-/// for it.
+/// Returns the worktree that a registration names; its path is relative since git 2.48, where the
+/// user asked for it.
 pub fn named_by(admin: &Path) -> PathBuf {
     let named = std::fs::read(admin.join("gitdir")).unwrap_or_default();
     let pointer = admin.join(OsStr::from_bytes(named.trim_ascii_end()));
     pointer.parent().unwrap_or(admin).to_owned()
 }
 
-/// Where the `.git` file of the worktree leads that a registration names: back to the registration
-/// where it is a user's own; to a private directory where it is a session's, of this repository or,
-/// in a copy, of the original.
+/// Returns where the `.git` file of the worktree leads that a registration names: back to the
+/// registration where it is a user's own; to a private directory where it is a session's, of this
+/// repository or, in a copy, of the original.
 pub(crate) fn leads_to(admin: &Path) -> Option<PathBuf> {
     let worktree = named_by(admin);
     let text = pointer_in(&worktree)?;
@@ -185,13 +185,13 @@ pub(crate) fn leads_to(admin: &Path) -> Option<PathBuf> {
     worktree.join(OsStr::from_bytes(target)).canonicalize().ok()
 }
 
-/// The `.git` file of a worktree, which an agent may have replaced by anything; none where it is not
-/// a small regular file.
+/// Returns the `.git` file of a worktree, which an agent may have replaced by anything; none where
+/// it is not a small regular file.
 pub(crate) fn pointer_in(worktree: &Path) -> Option<Vec<u8>> {
     read_file(&worktree.join(".git"), POINTER_BYTES).ok().flatten()
 }
 
-/// All registrations.
+/// Returns all registrations.
 pub fn admin_dirs(repository: &Repository) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(repository.common_dir.join("worktrees")) {
         Ok(entries) => entries,
@@ -245,7 +245,7 @@ fn register(repository: &Repository, place: &SessionRepo) -> Result<PathBuf> {
     Ok(admin)
 }
 
-/// The rest, at the same time as others: git directory, pointer, files.
+/// Returns the rest, at the same time as others: git directory, pointer, files.
 fn equip(
     repository: &Repository,
     branches: &BranchTemplate,
@@ -316,8 +316,8 @@ fn exclude(repository: &Repository, place: &SessionRepo) -> Result<()> {
     write().or_fail(|| format!("cannot write {}", path.display()))
 }
 
-/// The patterns that keep a worktree in the main checkout out of the user's `git status`; none for
-/// a place outside.
+/// Returns the patterns that keep a worktree in the main checkout out of the user's `git status`;
+/// none for a place outside.
 fn inside(repository: &Repository, worktree: &Path) -> Vec<String> {
     let checkout = repository.main_checkout.as_deref();
     let Some(path) = checkout.and_then(|top| worktree.strip_prefix(top).ok()) else {
@@ -374,7 +374,7 @@ fn cannot_make() -> &'static str {
     "cannot make the worktree"
 }
 
-/// A name for a registration that nobody has, made as git makes them: the id, then digits.
+/// Returns a name for a registration that nobody has, made as git makes them: the id, then digits.
 pub(crate) fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
     let dir = repository.common_dir.join("worktrees");
     let names = std::iter::once(id.to_string()).chain((1..).map(|n| format!("{id}{n}")));

@@ -86,8 +86,8 @@ impl DirectoryWatcher {
     }
 }
 
-/// The names of files in a batch of events. Each event is four numbers of 32 bits (watch, what,
-/// cookie, length of the name) and the name, filled up with zeros: see inotify(7).
+/// Returns the names of files in a batch of events. Each event is four numbers of 32 bits (watch,
+/// what, cookie, length of the name) and the name, filled up with zeros: see inotify(7).
 #[cfg(target_os = "linux")]
 fn names(mut bytes: &[u8]) -> Vec<&str> {
     let mut names = Vec::new();

@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal};
 
 use crate::report;
 
-/// What the user says; no at the end of input. `None` where nobody can be asked.
+/// Returns what the user says; no at the end of input. `None` where nobody can be asked.
 pub(crate) fn yes(question: &str) -> Option<bool> {
     if !std::io::stdin().is_terminal() {
         return None;

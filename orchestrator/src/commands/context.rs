@@ -49,7 +49,7 @@ pub(crate) struct CommonArgs {
 }
 
 impl CommonArgs {
-    /// The directory that the command works in, resolved.
+    /// Returns the directory that the command works in, resolved.
     pub(crate) fn directory(&self) -> Result<PathBuf> {
         let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
         directory.canonicalize().map_err(|e| {
@@ -57,7 +57,7 @@ impl CommonArgs {
         })
     }
 
-    /// Where the configuration comes from.
+    /// Returns where the configuration comes from.
     pub(crate) fn sources(&self) -> Result<ConfigSources> {
         let absolute = |file: &PathBuf| std::path::absolute(file).unwrap_or_else(|_| file.clone());
         let only = self.config.as_ref().map(absolute);
@@ -94,7 +94,7 @@ impl CommandContext {
         Ok(CommandContext { project, json: common.json })
     }
 
-    /// The same, ended by Ctrl-C in order.
+    /// Returns the same, ended by Ctrl-C in order.
     #[must_use]
     pub(crate) fn with_interrupt(mut self, interrupt: Interrupt) -> CommandContext {
         self.project.interrupt = interrupt;

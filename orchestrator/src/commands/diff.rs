@@ -98,13 +98,13 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(code)
 }
 
-/// The tree with the work; the comparison names it, or a commit that has it.
+/// Returns the tree with the work; the comparison names it, or a commit that has it.
 fn tree(context: &CommandContext, comparison: &Comparison) -> String {
     landing_history::commit(&context.repository, &comparison.to)
         .map_or_else(|_| comparison.to.clone(), |(_, tree)| tree)
 }
 
-/// The worktree as it is now; without one, what was brought home last.
+/// Returns the worktree as it is now; without one, what was brought home last.
 fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChanges> {
     let id = &view.record.id;
     let live = !view.state.is_over() && view.facts.story.has_worktree;
@@ -145,7 +145,7 @@ fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChange
     }
 }
 
-/// Where in the repository, or in the session's worktree, the command was started.
+/// Returns where in the repository, or in the session's worktree, the command was started.
 fn prefix(context: &CommandContext, view: &SessionView) -> PathBuf {
     let Some(here) = &context.directory else { return PathBuf::new() };
     let worktree = &view.record.place.worktree;

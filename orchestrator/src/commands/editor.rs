@@ -47,8 +47,9 @@ pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Resul
     }
 }
 
-/// The editor that git would open: `GIT_EDITOR`, `core.editor` of the user's own configuration,
-/// `VISUAL` where the terminal can show one, `EDITOR`, `vi`. Empty values are passed over.
+/// Returns the editor that git would open: `GIT_EDITOR`, `core.editor` of the user's own
+/// configuration, `VISUAL` where the terminal can show one, `EDITOR`, `vi`. Empty values are passed
+/// over.
 fn choose(
     variable: impl Fn(&str) -> Option<String>,
     user_setting: impl Fn(&str) -> Option<String>,

@@ -82,7 +82,7 @@ fn remove_unused_caches(context: &CommandContext, days: i64) -> Result<usize> {
     Ok(removed)
 }
 
-/// Whether the last word of a session's journal is so old.
+/// Returns whether the last word of a session's journal is so old.
 fn is_idle(context: &CommandContext, id: &Id, days: i64) -> bool {
     let journal = std::fs::metadata(context.store.file(id, "journal.jsonl"));
     let changed = journal.and_then(|found| found.modified()).ok();

@@ -29,7 +29,7 @@ pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether the path is a name for a descriptor that a shell handed down.
+/// Returns whether the path is a name for a descriptor that a shell handed down.
 fn is_descriptor(path: &Path) -> bool {
     path == Path::new("/dev/stdin")
         || path.starts_with("/dev/fd")

@@ -58,7 +58,7 @@ impl Shown<'_> {
         changes
     }
 
-    /// The raw output of the agent.
+    /// Returns the raw output of the agent.
     async fn raw(self) -> Result<u8> {
         let mut changes = self.changes();
         let mut output = RawTail::from_start(self.context.store.file(self.id, "agent.log"));
@@ -74,7 +74,7 @@ impl Shown<'_> {
         }
     }
 
-    /// The journal, and what an agent of protocol `command` writes during its turn.
+    /// Returns the journal, and what an agent of protocol `command` writes during its turn.
     async fn journal(self) -> Result<u8> {
         let mut changes = self.changes();
         let mut tail = JournalTail::from_start(self.context.store.file(self.id, "journal.jsonl"));

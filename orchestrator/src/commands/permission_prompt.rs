@@ -23,7 +23,8 @@ pub(crate) struct PermissionPrompt {
 }
 
 impl PermissionPrompt {
-    /// A prompt, when stdin and stderr are the terminal that we own. Called within a runtime.
+    /// Returns a prompt, when stdin and stderr are the terminal that we own. Called within a
+    /// runtime.
     pub(crate) fn new() -> Option<PermissionPrompt> {
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
             return None;
@@ -69,7 +70,7 @@ impl PermissionPrompt {
         ));
     }
 
-    /// The next key; never, while nothing is asked.
+    /// Returns the next key; never, while nothing is asked.
     pub(crate) async fn key(&mut self) -> char {
         loop {
             if self.open.is_none() {

@@ -50,7 +50,7 @@ pub(crate) fn read(path: &Path) -> Result<Requirements> {
     })
 }
 
-/// What is wrong with requirements, in a sentence.
+/// Returns what is wrong with requirements, in a sentence.
 pub(crate) fn mistake(unclear: &AmbiguousRequirements) -> String {
     match unclear {
         AmbiguousRequirements::Empty => "there are none".to_owned(),
@@ -89,7 +89,7 @@ fn of(text: &str) -> std::result::Result<Requirements, Mistake> {
     Ok(Requirements { title: title.unwrap_or_default(), contract, ids })
 }
 
-/// Whether a line is an item that gives itself this id.
+/// Returns whether a line is an item that gives itself this id.
 fn gives(line: &str, id: &str) -> bool {
     let is_it = |all: Vec<Requirement>| all.first().is_some_and(|it| it.id == id);
     requirement::read(line).is_ok_and(is_it)

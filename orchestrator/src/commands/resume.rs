@@ -43,7 +43,7 @@ pub(crate) struct ResumeInput {
 }
 
 impl ResumeInput {
-    /// Whether the session is run in another way from now on.
+    /// Returns whether the session is run in another way from now on.
     fn changes_settings(&self) -> bool {
         self.limits != RunLimits::default() || self.attended.is_some()
     }

@@ -102,7 +102,7 @@ pub(crate) struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// The limits that were typed.
+    /// Returns the limits that were typed.
     pub(crate) fn limits(self) -> RunLimits {
         RunLimits {
             seconds: self.timeout,
@@ -114,7 +114,7 @@ impl LimitArgs {
     }
 }
 
-/// An amount of money, 0 or more.
+/// Returns an amount of money, 0 or more.
 fn dollars(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(usd) if f64::is_finite(usd) && usd >= 0.0 => Ok(usd),
@@ -153,7 +153,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     summary(&context, &ids, seen)
 }
 
-/// What the sessions will not contain, each sentence once.
+/// Returns what the sessions will not contain, each sentence once.
 fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<String>> {
     let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
     let mut said: Vec<String> = Vec::new();
@@ -173,7 +173,7 @@ fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<Str
     Ok(said)
 }
 
-/// What was asked for, one order per task.
+/// Returns what was asked for, one order per task.
 fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
     let held = args.requirements.as_deref().map(requirements::read).transpose()?;
     if held.is_some() && args.file.is_some() {
@@ -258,7 +258,7 @@ fn take_flags(spec: &mut SessionSpec, args: &Args) {
     };
 }
 
-/// Whether somebody is there to answer permission requests.
+/// Returns whether somebody is there to answer permission requests.
 pub(crate) fn is_attended(ask: bool) -> bool {
     ask || (std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
 }
@@ -294,7 +294,7 @@ fn dry_run(context: &CommandContext, orders: &[SessionSpec]) -> Result<u8> {
     Ok(0)
 }
 
-/// The last word of `run`, and its exit code.
+/// Returns the last word of `run`, and its exit code.
 fn summary(context: &CommandContext, ids: &[Id], seen: WatchOutcome) -> Result<u8> {
     let views = ids.iter().map(|id| context.view(id)).collect::<Result<Vec<_>>>()?;
     if context.json {

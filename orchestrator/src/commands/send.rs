@@ -49,8 +49,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// Whether a supervisor took it; otherwise the session was woken up with it. A supervisor that was
-/// just started does not listen yet, and one that ends still holds the lock for a moment.
+/// Returns whether a supervisor took it; otherwise the session was woken up with it. A supervisor
+/// that was just started does not listen yet, and one that ends still holds the lock for a moment.
 fn is_heard(context: &CommandContext, id: &Id, text: &str) -> Result<bool> {
     let until = Instant::now() + PATIENCE;
     loop {

@@ -35,7 +35,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<SessionSpec>> {
     Ok(orders)
 }
 
-/// The refusal of a list with mistakes, each with its line.
+/// Returns the refusal of a list with mistakes, each with its line.
 pub(crate) fn refused(path: &Path, mistakes: &[TaskFileError]) -> Failure {
     let lines: Vec<String> =
         mistakes.iter().map(|it| format!("{}:{}: {}", path.display(), it.line, it.what)).collect();
@@ -44,7 +44,8 @@ pub(crate) fn refused(path: &Path, mistakes: &[TaskFileError]) -> Failure {
         .hint("TOML: [[task]] with text = \"what to do\"; Markdown: `- what to do`")
 }
 
-/// What is to be started for a task. One that waits for a task that is ticked off need not wait.
+/// Returns what is to be started for a task. One that waits for a task that is ticked off need not
+/// wait.
 fn order(task: &Task) -> SessionSpec {
     SessionSpec {
         agent: task.agent.clone(),

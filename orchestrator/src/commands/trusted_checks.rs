@@ -9,8 +9,8 @@ use crate::commands::context::CommandContext;
 use studio_git::landing_history::Receipt;
 use studio_git::oplog;
 
-/// The lines of the trusted configuration, of sessions that were made here, and of landings that
-/// were done here: none of them comes along when a repository is cloned or fetched.
+/// Returns the lines of the trusted configuration, of sessions that were made here, and of landings
+/// that were done here: none of them comes along when a repository is cloned or fetched.
 pub(crate) fn lines(context: &CommandContext) -> Result<BTreeSet<String>> {
     let mut known: BTreeSet<String> = context.config.studio.checks.list().into_iter().collect();
     for id in context.store.ids()? {

@@ -61,7 +61,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(u8::from(!verified.holds()))
 }
 
-/// The landings that count: all, or where one requirement is asked for, those that name it.
+/// Returns the landings that count: all, or where one requirement is asked for, those that name it.
 fn asked(found: &FilteredRequirements, one: bool) -> Vec<&Landing> {
     let ids = ids(found);
     let serves = |it: &&Landing| !one || it.requirements.iter().any(|id| ids.contains(id.as_str()));
@@ -72,7 +72,7 @@ fn ids(found: &FilteredRequirements) -> BTreeSet<&str> {
     found.requirements.iter().map(|it| it.id.as_str()).collect()
 }
 
-/// Every recorded line once for each state of the files on which it is to run.
+/// Returns every recorded line once for each state of the files on which it is to run.
 fn lines(
     found: &FilteredRequirements,
     asked: &[&Landing],
@@ -143,7 +143,7 @@ fn run_lines(
     Ok(())
 }
 
-/// What else a person should know, the worst first.
+/// Returns what else a person should know, the worst first.
 fn findings(
     found: &FilteredRequirements,
     asked: &[&Landing],
@@ -198,7 +198,7 @@ fn findings(
     findings
 }
 
-/// Where the word of a coach and the checks, as they went now, disagree.
+/// Returns where the word of a coach and the checks, as they went now, disagree.
 fn disagreements(found: &FilteredRequirements, lines: &[VerifiedLine]) -> Vec<VerifyFinding> {
     let ran = lines.iter().filter_map(|line| match &line.now {
         CurrentResult::Ran(result) => Some((line.command.as_str(), result.ok)),

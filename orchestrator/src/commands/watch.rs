@@ -98,7 +98,7 @@ enum Woken {
 }
 
 impl<'d> Watcher<'d> {
-    /// A watcher of nothing yet; from now on Ctrl-C is heard.
+    /// Returns a watcher of nothing yet; from now on Ctrl-C is heard.
     pub(crate) fn begin(context: &'d CommandContext, show: WatchFrom) -> Result<Watcher<'d>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
@@ -314,7 +314,7 @@ impl Watched {
     }
 }
 
-/// What a line says, for the progress line.
+/// Returns what a line says, for the progress line.
 fn words(line: &JournalLine) -> Option<String> {
     let JournalEntry::Event { event } = &line.entry else { return None };
     match serde_json::from_value::<Event>(event.clone()).ok()?.what {

@@ -10,7 +10,7 @@ use studio_core::session::summary::JournalSummary;
 /// Bytes of evidence, and of feedback, that are shown and noted; the journal has all of it.
 const MOST: usize = 1_000;
 
-/// The same for people: a name and a text each.
+/// Returns the same for people: a name and a text each.
 pub(crate) fn rows(story: &JournalSummary) -> Vec<(String, String)> {
     let Some(coach) = &story.coach else { return Vec::new() };
     let cost = coach.cost();

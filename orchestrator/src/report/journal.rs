@@ -40,12 +40,12 @@ impl JournalReader {
     }
 }
 
-/// A line that a program wrote during its turn.
+/// Returns a line that a program wrote during its turn.
 pub(crate) fn output(line: &str) -> String {
     format!("          | {}", base::text::printable_output(line))
 }
 
-/// Whether a line holds what the agent said.
+/// Returns whether a line holds what the agent said.
 pub(crate) fn is_text(line: &JournalLine) -> bool {
     matches!(&line.entry, JournalEntry::Event { event } if event["type"] == "text")
 }
@@ -100,7 +100,7 @@ fn entry(entry: &JournalEntry) -> Option<String> {
     })
 }
 
-/// What the user changed.
+/// Returns what the user changed.
 fn settings(limits: &RunLimits, attended: Option<bool>) -> String {
     let all = [
         limits.usd.map(|usd| format!("a budget of ${usd}")),
@@ -112,7 +112,7 @@ fn settings(limits: &RunLimits, attended: Option<bool>) -> String {
     format!("from now on: {}", all.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// How a check went, with the end of what it wrote when it failed.
+/// Returns how a check went, with the end of what it wrote when it failed.
 pub(crate) fn check(result: &CheckResult) -> String {
     if result.ok {
         return format!("check `{}` passed in {} ms", result.command, result.ms);
@@ -161,7 +161,7 @@ fn of_event(what: EventKind) -> Option<String> {
     }
 }
 
-/// A time for people: `250 ms`, `3.5 s`.
+/// Returns a time for people: `250 ms`, `3.5 s`.
 fn seconds(ms: u64) -> String {
     match ms {
         0..=999 => format!("{ms} ms"),

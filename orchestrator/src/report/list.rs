@@ -41,7 +41,7 @@ pub(crate) struct ListLayout {
     pub colours: bool,
 }
 
-/// The sessions, what needs somebody first; `ids` are those of all sessions, sorted.
+/// Returns the sessions, what needs somebody first; `ids` are those of all sessions, sorted.
 pub(crate) fn sessions(
     views: &[SessionView],
     ids: &[Id],
@@ -89,7 +89,7 @@ fn sum(views: &[&SessionView]) -> String {
     format!("… {} more: {}", views.len(), states.collect::<Vec<_>>().join(", "))
 }
 
-/// What needs somebody comes first.
+/// Returns what needs somebody comes first.
 fn rank(view: &SessionView) -> u8 {
     match &view.state {
         SessionState::Waiting { .. } if !view.facts.story.asks.is_empty() => 0,
@@ -189,7 +189,7 @@ fn has_conflicts(view: &SessionView) -> bool {
     view.standing.as_ref().is_some_and(|it| !it.conflicts.is_empty())
 }
 
-/// Why a session is where it is, where that is worth a line.
+/// Returns why a session is where it is, where that is worth a line.
 fn reason(view: &SessionView) -> Option<String> {
     if let (Some(standing), Some(branch)) = (&view.standing, &view.record.base.branch)
         && let [first, rest @ ..] = standing.conflicts.as_slice()

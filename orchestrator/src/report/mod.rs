@@ -44,7 +44,7 @@ pub(crate) fn part(text: &str) {
     }
 }
 
-/// The failure to be told at the end, when data did not get through.
+/// Returns the failure to be told at the end, when data did not get through.
 pub fn lost() -> Option<Failure> {
     LOST.get().map(|why| Failure::failed("cannot write to stdout").because(why.as_str()))
 }
@@ -81,7 +81,7 @@ pub(crate) fn json_string_pieces(mut from: impl Read, to: &mut impl Write) -> st
     }
 }
 
-/// Whether the user has not switched colours off: `NO_COLOR`, or git's `color.ui`.
+/// Returns whether the user has not switched colours off: `NO_COLOR`, or git's `color.ui`.
 pub(crate) fn wants_colours() -> bool {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

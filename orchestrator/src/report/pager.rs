@@ -7,9 +7,9 @@ use std::process::ChildStdin;
 use base::failure::{OrFail, Result};
 use base::process::{Command, Running, Stream};
 
-/// The pager that git would start for a command on a terminal: `GIT_PAGER`, `pager.COMMAND`,
-/// `core.pager`, `PAGER`, `less`; `user_setting` reads the user's own git configuration. None where
-/// the user wants none.
+/// Returns the pager that git would start for a command on a terminal: `GIT_PAGER`,
+/// `pager.COMMAND`, `core.pager`, `PAGER`, `less`; `user_setting` reads the user's own git
+/// configuration. None where the user wants none.
 pub(crate) fn choose(
     command: &str,
     user_setting: impl Fn(&str) -> Option<String>,

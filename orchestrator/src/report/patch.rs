@@ -120,8 +120,8 @@ impl Painter {
         }
     }
 
-    /// The colour of a line of a unified diff. How long a hunk is stands in its header: no line of
-    /// a file can pass for a header.
+    /// Returns the colour of a line of a unified diff. How long a hunk is stands in its header: no
+    /// line of a file can pass for a header.
     fn style_of(&mut self, line: &[u8]) -> &'static str {
         if let PatchPlace::Hunk { old, new } = self.place
             && (old > 0 || new > 0 || line.starts_with(b"\\"))
@@ -191,7 +191,7 @@ impl Painter {
     }
 }
 
-/// The lengths in `@@ -1,2 +3,4 @@`.
+/// Returns the lengths in `@@ -1,2 +3,4 @@`.
 fn hunk(line: &[u8]) -> Option<(u64, u64)> {
     let line = line.strip_prefix(b"@@ -")?;
     let end = line.windows(3).position(|part| part == b" @@")?;

@@ -16,7 +16,7 @@ use studio_core::view::SessionView;
 pub(crate) struct ProgressStep(Option<ProgressBar>);
 
 impl ProgressStep {
-    /// The step begins; silent where a script reads.
+    /// Returns the step begins; silent where a script reads.
     pub(crate) fn begin(silent: bool, id: &Id, what: &str) -> ProgressStep {
         let line = printable(&format!("{id}: {what}")).replace(['\n', '\t'], " ");
         if silent || !std::io::stderr().is_terminal() {

@@ -49,7 +49,7 @@ pub(crate) struct WorkCost {
 }
 
 impl WorkCost {
-    /// What these took, each counted once.
+    /// Returns what these took, each counted once.
     pub(crate) fn of(sessions: &[ServingSession]) -> WorkCost {
         let mut took = WorkCost::default();
         let mut counted: Vec<&str> = Vec::new();
@@ -72,7 +72,7 @@ impl WorkCost {
 }
 
 impl ServedRequirement<'_> {
-    /// What it lacks, in a word.
+    /// Returns what it lacks, in a word.
     pub(crate) fn state(&self) -> &'static str {
         match self.row.gap() {
             Some(Gap::Task | Gap::Landing) => "not landed",
@@ -81,7 +81,7 @@ impl ServedRequirement<'_> {
         }
     }
 
-    /// What a coach said of it last, and of which landing.
+    /// Returns what a coach said of it last, and of which landing.
     pub(crate) fn coach(&self) -> Option<(&RequirementVerdict, &Landing)> {
         self.landings.iter().rev().find_map(|landing| {
             let all = landing.receipt.as_ref()?.verdict.as_ref()?;
@@ -90,8 +90,8 @@ impl ServedRequirement<'_> {
         })
     }
 
-    /// The coach's word, and whether more has landed since; `earlier` where only another state of
-    /// the work was judged.
+    /// Returns the coach's word, and whether more has landed since; `earlier` where only another
+    /// state of the work was judged.
     pub(crate) fn coach_word(&self) -> String {
         match self.coach() {
             Some((judged, at)) if self.is_newest(at) => judged.status.word().to_owned(),
@@ -105,18 +105,18 @@ impl ServedRequirement<'_> {
         self.landings.last().is_some_and(|newest| newest.commit == landing.commit)
     }
 
-    /// Whether the work was judged, and changed before it landed.
+    /// Returns whether the work was judged, and changed before it landed.
     fn judged_earlier(&self) -> bool {
         self.receipts().any(|receipt| receipt.judged_earlier)
     }
 
-    /// Where coach and checks disagreed about it, or about the whole work that served it.
+    /// Returns where coach and checks disagreed about it, or about the whole work that served it.
     pub(crate) fn disagreements(&self) -> Vec<&Disagreement> {
         let all = self.receipts().flat_map(|receipt| &receipt.disagreements);
         all.filter(|it| it.id.as_ref().is_none_or(|id| *id == self.row.id)).collect()
     }
 
-    /// The sessions that served it, oldest landing first.
+    /// Returns the sessions that served it, oldest landing first.
     pub(crate) fn sessions(&self) -> Vec<ServingSession> {
         let session = |landing: &&Landing| {
             let receipt = landing.receipt.as_ref()?;

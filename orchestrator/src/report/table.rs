@@ -51,7 +51,7 @@ fn count(n: impl Into<u64>, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// How long ago, in the largest unit that fits.
+/// Returns how long ago, in the largest unit that fits.
 pub(crate) fn age(since: &str, now: Timestamp) -> String {
     let Ok(since) = since.parse::<Timestamp>() else { return "-".to_owned() };
     let seconds = now.duration_since(since).as_secs().max(0);
@@ -139,7 +139,7 @@ fn row(name: &str, text: &str) -> String {
     format!("  {name:<11} {}", text.trim_end().replace('\n', "\n              "))
 }
 
-/// The first lines of a text, and how many there are more.
+/// Returns the first lines of a text, and how many there are more.
 pub(crate) fn first_lines(text: &str, most: usize) -> String {
     let cut = head(text.trim(), 2000);
     let mut lines: Vec<&str> = cut.lines().take(most).collect();

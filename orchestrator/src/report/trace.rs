@@ -10,7 +10,7 @@ use studio_git::landing_history::Landing;
 /// Characters of a commit's name.
 const NAME: usize = 12;
 
-/// A line for each requirement, and what all sessions took.
+/// Returns a line for each requirement, and what all sessions took.
 pub(crate) fn summary(all: &[ServedRequirement<'_>]) -> String {
     let line = |it: &ServedRequirement<'_>| {
         let commits: Vec<&str> = it.row.commits.iter().map(|commit| head(commit, NAME)).collect();
@@ -61,7 +61,7 @@ pub(crate) fn page(it: &ServedRequirement<'_>) -> String {
     printable(&lines.join("\n"))
 }
 
-/// A report: a table, then a section for each requirement.
+/// Returns a report: a table, then a section for each requirement.
 pub(crate) fn report(all: &[ServedRequirement<'_>]) -> String {
     let line = |it: &ServedRequirement<'_>| {
         let commits: Vec<String> =
@@ -120,7 +120,7 @@ fn session(it: &ServedRequirement<'_>, landing: &Landing) -> Option<ServingSessi
     it.sessions().into_iter().find(|session| session.commit == landing.commit)
 }
 
-/// What a session took, as it goes on behind its name.
+/// Returns what a session took, as it goes on behind its name.
 fn long(session: &ServingSession) -> String {
     let mut parts = Vec::new();
     parts.extend(session.rounds.map(|rounds| count(rounds as usize, "round")));
@@ -135,7 +135,7 @@ fn shared(session: &ServingSession) -> Option<String> {
     (!others.is_empty()).then(|| format!("shared with {}", others.join(", ")))
 }
 
-/// What the sessions of a requirement took, for a cell.
+/// Returns what the sessions of a requirement took, for a cell.
 fn short(it: &ServedRequirement<'_>) -> String {
     let sessions = it.sessions();
     let took = WorkCost::of(&sessions);
@@ -164,7 +164,7 @@ fn short(it: &ServedRequirement<'_>) -> String {
     parts.join(", ")
 }
 
-/// What all sessions took, each counted once; nothing where none landed.
+/// Returns what all sessions took, each counted once; nothing where none landed.
 fn total(all: &[ServedRequirement<'_>]) -> Option<String> {
     let took = WorkCost::of(&sessions(all));
     if took.sessions == 0 {
@@ -176,7 +176,7 @@ fn total(all: &[ServedRequirement<'_>]) -> Option<String> {
     Some(format!("All: {}", parts.join(", ")))
 }
 
-/// The sessions of all requirements; one that served several stands there several times.
+/// Returns the sessions of all requirements; one that served several stands there several times.
 pub(crate) fn sessions(all: &[ServedRequirement<'_>]) -> Vec<ServingSession> {
     all.iter().flat_map(ServedRequirement::sessions).collect()
 }

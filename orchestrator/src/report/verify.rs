@@ -60,7 +60,7 @@ pub(crate) struct VerifyFinding {
 }
 
 impl VerifyFinding {
-    /// A finding.
+    /// Returns a finding.
     pub(crate) fn new(kind: &'static str, text: String) -> VerifyFinding {
         VerifyFinding { kind, text }
     }
@@ -82,7 +82,7 @@ pub(crate) struct VerifyReport<'a> {
 }
 
 impl VerifiedLine {
-    /// A line that nobody ran yet.
+    /// Returns a line that nobody ran yet.
     pub(crate) fn new(command: String, on: String, tree: String) -> VerifiedLine {
         let (requirements, commits) = (Vec::new(), Vec::new());
         VerifiedLine {
@@ -113,7 +113,7 @@ impl VerifiedLine {
         }
     }
 
-    /// What a line that failed wrote, under a heading.
+    /// Returns what a line that failed wrote, under a heading.
     fn wrote(&self) -> Option<(String, &str)> {
         let on = head(&self.on, NAME);
         match &self.now {
@@ -155,15 +155,15 @@ impl VerifiedLine {
 }
 
 impl VerifyReport<'_> {
-    /// Whether every requirement is landed with a check, every line passes now, and every receipt
-    /// is of its commit's tree.
+    /// Returns whether every requirement is landed with a check, every line passes now, and every
+    /// receipt is of its commit's tree.
     pub(crate) fn holds(&self) -> bool {
         let shown = self.requirements.iter().all(|it| it.row.gap().is_none());
         let honest = self.findings.iter().all(|it| it.kind != "other_tree");
         shown && honest && self.lines.iter().all(VerifiedLine::passes)
     }
 
-    /// The outcome in one sentence.
+    /// Returns the outcome in one sentence.
     pub(crate) fn outcome(&self) -> String {
         if self.holds() {
             let on = if self.each { "where it landed".to_owned() } else { self.on() };
@@ -228,7 +228,7 @@ impl VerifyReport<'_> {
         parts.join("\n\n")
     }
 
-    /// What failed lines wrote; a setup that failed for several is told once.
+    /// Returns what failed lines wrote; a setup that failed for several is told once.
     fn wrote(&self) -> Vec<(String, &str)> {
         let mut all: Vec<(String, &str)> =
             self.lines.iter().filter_map(VerifiedLine::wrote).collect();

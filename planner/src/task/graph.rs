@@ -40,7 +40,7 @@ pub fn faults(tasks: &[Task]) -> Vec<TaskFileError> {
     faults
 }
 
-/// A circle of tasks that wait for each other, told at its first task.
+/// Returns a circle of tasks that wait for each other, told at its first task.
 fn circle(tasks: &[Task]) -> Option<TaskFileError> {
     let stuck: BTreeSet<usize> = {
         let sorted: BTreeSet<usize> = order(tasks).into_iter().collect();
@@ -63,14 +63,14 @@ fn circle(tasks: &[Task]) -> Option<TaskFileError> {
     Some(TaskFileError::new(line, format!("circular dependency: {}", names.join(" → "))))
 }
 
-/// Where the tasks stand that this one names in `after`.
+/// Returns where the tasks stand that this one names in `after`.
 fn needs(tasks: &[Task], at: usize) -> Vec<usize> {
     let place = |id: &String| tasks.iter().position(|task| task.id == *id);
     tasks[at].after.iter().filter_map(place).collect()
 }
 
-/// The tasks so that each comes after those it waits for, else as they stand; those in a circle
-/// or behind one are left out.
+/// Returns the tasks so that each comes after those it waits for, else as they stand; those in a
+/// circle or behind one are left out.
 pub fn order(tasks: &[Task]) -> Vec<usize> {
     let needs: Vec<Vec<usize>> = (0..tasks.len()).map(|at| needs(tasks, at)).collect();
     let mut sorted: Vec<usize> = Vec::with_capacity(tasks.len());
@@ -84,13 +84,13 @@ pub fn order(tasks: &[Task]) -> Vec<usize> {
     sorted
 }
 
-/// Whether a file can match patterns of both.
+/// Returns whether a file can match patterns of both.
 pub fn paths_meet(one: &[String], other: &[String]) -> bool {
     one.iter().any(|a| other.iter().any(|b| overlap(a, b)))
 }
 
-/// Whether one path could match both patterns. A name without an ending may be a directory and
-/// stands for all below it.
+/// Returns whether one path could match both patterns. A name without an ending may be a directory
+/// and stands for all below it.
 fn overlap(a: &str, b: &str) -> bool {
     let (a, b) = (parts(a), parts(b));
     meet(&a, &b, (may_be_directory(&a), may_be_directory(&b)))
@@ -121,8 +121,8 @@ fn meet(a: &[&str], b: &[&str], directories: (bool, bool)) -> bool {
     }
 }
 
-/// Whether one name could match both patterns of a name. Braces, brackets and `?` count as `*`:
-/// rather one task too many waits.
+/// Returns whether one name could match both patterns of a name. Braces, brackets and `?` count as
+/// `*`: rather one task too many waits.
 fn names_meet(a: &str, b: &str) -> bool {
     const WILD: [char; 6] = ['*', '?', '[', ']', '{', '}'];
     if !a.contains(WILD) && !b.contains(WILD) {

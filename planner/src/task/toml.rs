@@ -59,7 +59,7 @@ pub fn from_toml(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
     finished(file.task.into_iter().map(task).collect())
 }
 
-/// The text that [`from_toml`] reads back as these tasks.
+/// Returns the text that [`from_toml`] reads back as these tasks.
 pub fn to_toml(tasks: &[Task]) -> String {
     let mut text = String::new();
     for task in tasks {

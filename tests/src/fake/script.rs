@@ -15,7 +15,7 @@ pub trait ScriptStage {
     fn say(&mut self, text: &str);
     /// Asks for permission.
     fn ask(&mut self, what: &str) -> bool;
-    /// Whether the turn was cancelled.
+    /// Returns whether the turn was cancelled.
     fn is_cancelled(&mut self) -> bool;
 }
 

@@ -16,7 +16,7 @@ struct Doors {
 }
 
 impl ReplyGate {
-    /// A closed gate.
+    /// Returns a closed gate.
     pub fn new() -> ReplyGate {
         ReplyGate::default()
     }

@@ -64,8 +64,8 @@ impl ModelServer {
         format!("{}/v1", self.url())
     }
 
-    /// A g3 configuration whose default provider is this server on the given wire: `anthropic`,
-    /// `openai` (chat), `responses`, `gemini` or `databricks`.
+    /// Returns a g3 configuration whose default provider is this server on the given wire:
+    /// `anthropic`, `openai` (chat), `responses`, `gemini` or `databricks`.
     pub fn config_toml(&self, wire: &str) -> String {
         let (kind, url, more) = match wire {
             "anthropic" | "gemini" => (wire, self.url(), ""),
@@ -89,7 +89,7 @@ impl ModelServer {
         )
     }
 
-    /// The requests so far, in the order in which they came.
+    /// Returns the requests so far, in the order in which they came.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.state.seen().clone()
     }
@@ -107,12 +107,12 @@ impl ModelServer {
         seen.clone()
     }
 
-    /// How many clients closed their connection before their reply was complete.
+    /// Returns how many clients closed their connection before their reply was complete.
     pub fn hangups(&self) -> usize {
         self.state.hangups.load(Ordering::SeqCst)
     }
 
-    /// How many connections were opened.
+    /// Returns how many connections were opened.
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
     }
@@ -139,12 +139,12 @@ impl ServerState {
         seen.len()
     }
 
-    /// The script to answer by.
+    /// Returns the script to answer by.
     pub fn script(&self) -> &Script {
         &self.script
     }
 
-    /// Whether the server was dropped.
+    /// Returns whether the server was dropped.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }

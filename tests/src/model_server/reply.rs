@@ -111,27 +111,27 @@ pub enum ReplyEnd {
 }
 
 impl ScriptedReply {
-    /// An empty reply to build on.
+    /// Returns an empty reply to build on.
     pub fn new() -> ScriptedReply {
         ScriptedReply::default()
     }
 
-    /// A reply of words.
+    /// Returns a reply of words.
     pub fn says(text: impl Into<String>) -> ScriptedReply {
         ScriptedReply::new().then_says(text)
     }
 
-    /// A reply of one call.
+    /// Returns a reply of one call.
     pub fn call(name: impl Into<String>, args: Value) -> ScriptedReply {
         ScriptedReply::new().calls(name, args)
     }
 
-    /// A reply with another status than 200 and the wire's error object.
+    /// Returns a reply with another status than 200 and the wire's error object.
     pub fn status(status: u16) -> ScriptedReply {
         ScriptedReply { instead: Some(Instead::Status(status, None)), ..ScriptedReply::default() }
     }
 
-    /// A page of HTML, as a proxy in between would send it.
+    /// Returns a page of HTML, as a proxy in between would send it.
     pub fn html(status: u16) -> ScriptedReply {
         let page = format!(
             "<!DOCTYPE html><html><head><title>{status} Bad Gateway</title></head><body>{}</body></html>",
@@ -145,12 +145,12 @@ impl ScriptedReply {
         ScriptedReply { instead: Some(Instead::Raw(bytes.into())), ..ScriptedReply::default() }
     }
 
-    /// A stream that ends before it says anything.
+    /// Returns a stream that ends before it says anything.
     pub fn nothing() -> ScriptedReply {
         ScriptedReply::raw("")
     }
 
-    /// The connection is reset before any header.
+    /// Returns the connection is reset before any header.
     pub fn reset() -> ScriptedReply {
         ScriptedReply { instead: Some(Instead::Reset), ..ScriptedReply::default() }
     }
@@ -160,12 +160,12 @@ impl ScriptedReply {
         ScriptedReply { instead: Some(Instead::Stall), ..ScriptedReply::default() }
     }
 
-    /// A redirect (307) to another address.
+    /// Returns a redirect (307) to another address.
     pub fn redirect(to: &str) -> ScriptedReply {
         ScriptedReply::status(307).header("location", to)
     }
 
-    /// What is answered when the script is at its end: a 500 that asks not to be retried.
+    /// Returns what is answered when the script is at its end: a 500 that asks not to be retried.
     pub fn exhausted(why: &str) -> ScriptedReply {
         let body = serde_json::json!({"type": "error",
             "error": {"type": "script_exhausted", "message": format!("scripted model: {why}")}});
@@ -222,21 +222,21 @@ impl ScriptedReply {
         self.then_says("x".repeat(bytes))
     }
 
-    /// The tokens that the reply reports.
+    /// Returns the tokens that the reply reports.
     #[must_use]
     pub fn usage(mut self, input: u64, output: u64) -> ScriptedReply {
         self.tokens = ReplyTokens { input, output, ..self.tokens };
         self
     }
 
-    /// The cached tokens that the reply reports.
+    /// Returns the cached tokens that the reply reports.
     #[must_use]
     pub fn cached(mut self, read: u64, write: u64) -> ScriptedReply {
         self.tokens = ReplyTokens { cache_read: read, cache_write: write, ..self.tokens };
         self
     }
 
-    /// The stop reason, as the wire writes it.
+    /// Returns the stop reason, as the wire writes it.
     #[must_use]
     pub fn stops(mut self, reason: &str) -> ScriptedReply {
         self.stop = Some(reason.to_owned());
@@ -256,7 +256,7 @@ impl ScriptedReply {
         self.header("retry-after", &seconds.to_string())
     }
 
-    /// The body of a status.
+    /// Returns the body of a status.
     #[must_use]
     pub fn body(mut self, content_type: &str, body: impl Into<Vec<u8>>) -> ScriptedReply {
         if let Some(Instead::Status(_, content)) = &mut self.instead {

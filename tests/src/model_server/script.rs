@@ -29,7 +29,7 @@ impl Script {
         Script { source: Source::InOrder(replies), commit_message: None }
     }
 
-    /// A reply made from each request, for many conversations at once.
+    /// Returns a reply made from each request, for many conversations at once.
     pub fn by(
         answer: impl Fn(&ReceivedRequest) -> ScriptedReply + Send + Sync + 'static,
     ) -> Script {
@@ -81,7 +81,7 @@ impl Script {
         Ok(script)
     }
 
-    /// The reply to a request.
+    /// Returns the reply to a request.
     pub fn answer(&self, request: &ReceivedRequest) -> ScriptedReply {
         if let Some(text) =
             self.commit_message.as_ref().filter(|_| request.asks_for_commit_message())

@@ -12,7 +12,7 @@ use super::request::RequestWire;
 /// Stands for a byte that is no UTF-8; replaced when the bytes are made.
 pub const INVALID: char = '\u{e000}';
 
-/// A streamed reply: the opening, one entry per piece, the closing.
+/// Returns a streamed reply: the opening, one entry per piece, the closing.
 pub fn stream(reply: &ScriptedReply, wire: RequestWire, number: usize) -> Vec<Vec<u8>> {
     let events = match wire {
         RequestWire::Anthropic => anthropic_events(reply, number),
@@ -24,7 +24,7 @@ pub fn stream(reply: &ScriptedReply, wire: RequestWire, number: usize) -> Vec<Ve
     events.into_iter().map(spoiled).collect()
 }
 
-/// A reply as one JSON object.
+/// Returns a reply as one JSON object.
 pub fn whole(reply: &ScriptedReply, wire: RequestWire, number: usize) -> Vec<u8> {
     let mut reply = reply.clone();
     reply.parts.dedup_by(|later, earlier| {
@@ -43,7 +43,7 @@ pub fn whole(reply: &ScriptedReply, wire: RequestWire, number: usize) -> Vec<u8>
     spoiled(object.to_string())
 }
 
-/// The wire's error object for a status.
+/// Returns the wire's error object for a status.
 pub fn error(wire: Option<RequestWire>, status: u16) -> Vec<u8> {
     let (kind, message) = match status {
         400 => ("invalid_request_error", "bad request"),
@@ -146,7 +146,7 @@ fn anthropic_events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     events
 }
 
-/// A block as it opens: without the content that deltas bring.
+/// Returns a block as it opens: without the content that deltas bring.
 fn anthropic_block(part: &ReplyPart, number: usize, index: usize) -> Value {
     match part {
         ReplyPart::Text(_) | ReplyPart::Error { .. } => json!({"type": "text", "text": ""}),
@@ -282,7 +282,7 @@ fn openai_whole(reply: &ScriptedReply, number: usize) -> Value {
         "model": "scripted", "choices": [choice], "usage": openai_usage(reply)})
 }
 
-/// A text in two halves, so that arguments come in more than one delta.
+/// Returns a text in two halves, so that arguments come in more than one delta.
 fn halves(text: &str) -> impl Iterator<Item = &str> {
     let mut middle = text.len() / 2;
     while !text.is_char_boundary(middle) {

@@ -41,17 +41,17 @@ struct Bounds {
 }
 
 impl BuildCaches {
-    /// Those of a session.
+    /// Returns those of a session.
     pub(crate) fn of(repository: &Repository, id: &Id) -> BuildCaches {
         BuildCaches { dir: repository.session_dir(id).join("caches") }
     }
 
-    /// What the configured setup writes; no agent and no check can.
+    /// Returns what the configured setup writes; no agent and no check can.
     pub(crate) fn setup(&self) -> PathBuf {
         self.dir.join("setup")
     }
 
-    /// The agent's.
+    /// Returns the agent's.
     pub(crate) fn agent(&self) -> PathBuf {
         self.dir.join("agent")
     }
@@ -68,8 +68,8 @@ impl BuildCaches {
         base::files::replace(&self.dir.join(BEGUN), b"").or_fail(|| "cannot fill the build caches")
     }
 
-    /// Whether [`BuildCaches::begin`] has to be called: `studio gc` removes unused caches, and
-    /// sessions of earlier versions have none.
+    /// Returns whether [`BuildCaches::begin`] has to be called: `studio gc` removes unused caches,
+    /// and sessions of earlier versions have none.
     pub(crate) fn are_missing(&self) -> bool {
         !self.dir.join(BEGUN).exists()
     }
@@ -127,8 +127,8 @@ struct Crate {
     version: String,
 }
 
-/// The registry packages of a `Cargo.lock`. Its text may be anybody's: what cannot be part of a
-/// file name is left out.
+/// Returns the registry packages of a `Cargo.lock`. Its text may be anybody's: what cannot be part
+/// of a file name is left out.
 fn crates_of(text: &str) -> BTreeSet<Crate> {
     let Ok(table) = text.parse::<toml::Table>() else { return BTreeSet::new() };
     let packages = table.get("package").and_then(toml::Value::as_array);
@@ -177,7 +177,7 @@ fn link(from: &Path, to: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(from, to)
 }
 
-/// Where the index of a registry keeps a package
+/// Returns where the index of a registry keeps a package
 /// (<https://doc.rust-lang.org/cargo/reference/registry-index.html>).
 fn index_path(name: &str) -> String {
     let name = name.to_ascii_lowercase();

@@ -11,7 +11,7 @@ use studio_git::{check_worktree, names, worktree};
 const NEEDED: &[&str] =
     &["/usr/bin", "/usr/lib", "/usr/local/bin", "/bin", "/lib", "/etc", "/dev", "/proc", "/sys"];
 
-/// The trees that are closed for the processes of a session or of a check.
+/// Returns the trees that are closed for the processes of a session or of a check.
 pub(crate) fn closed(repository: &Repository, place: &SessionRepo, home: &Path) -> Vec<PathBuf> {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let can_close = |tree: &Path| {
@@ -29,8 +29,8 @@ pub(crate) fn closed(repository: &Repository, place: &SessionRepo, home: &Path) 
     trees
 }
 
-/// The directory of this repository's worktrees around one of them, or the trash in a directory that
-/// holds other things as well.
+/// Returns the directory of this repository's worktrees around one of them, or the trash in a
+/// directory that holds other things as well.
 fn worktrees_around(repository: &Repository, worktree: &Path) -> Option<PathBuf> {
     let mut directories = worktree.ancestors().skip(1).take(2);
     let own = directories.find(|directory| names::is_for_worktrees(repository, directory));

@@ -84,7 +84,7 @@ pub enum Purpose<'a> {
 }
 
 impl SandboxedRunner {
-    /// The room of a session.
+    /// Returns the room of a session.
     pub fn of(
         repository: &Repository,
         record: &SessionRecord,
@@ -107,7 +107,7 @@ impl SandboxedRunner {
         SandboxedRunner::at(repository, &record.place, directories, &sandbox, row)
     }
 
-    /// A room in any worktree of ours.
+    /// Returns a room in any worktree of ours.
     pub(crate) fn at(
         repository: &Repository,
         place: &SessionRepo,
@@ -133,7 +133,7 @@ impl SandboxedRunner {
         Ok(SandboxedRunner { spec, host: None, tasks: TaskTracker::new(), guards: Arc::default() })
     }
 
-    /// The room with a connection to the model host, which lives outside every box.
+    /// Returns the room with a connection to the model host, which lives outside every box.
     #[must_use]
     pub(crate) fn with_host(mut self, socket: OwnedFd) -> SandboxedRunner {
         let name = base::host::find::HANDED_DOWN.to_owned();
@@ -143,17 +143,18 @@ impl SandboxedRunner {
         self
     }
 
-    /// The worktree that its programs start in.
+    /// Returns the worktree that its programs start in.
     pub(crate) fn worktree(&self) -> &Path {
         &self.spec.directory
     }
 
-    /// Whether a program here can write this path, so that permission to do it means something.
+    /// Returns whether a program here can write this path, so that permission to do it means
+    /// something.
     pub(crate) fn may_write(&self, path: &Path) -> bool {
         self.spec.may_write(path)
     }
 
-    /// Whether the box confines programs here.
+    /// Returns whether the box confines programs here.
     pub(crate) fn is_confined(&self) -> bool {
         self.spec.confined
     }
@@ -215,7 +216,7 @@ impl SandboxedRunner {
     }
 }
 
-/// The user's home directory.
+/// Returns the user's home directory.
 pub(crate) fn home() -> PathBuf {
     std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }

@@ -70,7 +70,8 @@ pub(crate) fn check_merged(
     }
 }
 
-/// The failure of a landing whose check is red on the merged tree, and on the target where it is.
+/// Returns the failure of a landing whose check is red on the merged tree, and on the target where
+/// it is.
 fn red(id: &Id, target: &BranchName, bad: &CheckResult, fails_on_target: bool) -> Failure {
     let said = printable_output(tail(bad.tail.trim_end(), 1500));
     let said = with_hint(said, bad.hint.as_deref());
@@ -94,7 +95,7 @@ fn red(id: &Id, target: &BranchName, bad: &CheckResult, fails_on_target: bool) -
         .hint(format!("studio accept {id} --no-checks    lands it without checks"))
 }
 
-/// What a command wrote, and a likely cause of its failure that is not in there.
+/// Returns what a command wrote, and a likely cause of its failure that is not in there.
 fn with_hint(said: String, hint: Option<&str>) -> String {
     match hint {
         Some(hint) => format!("{said}\n{hint}"),
@@ -102,8 +103,8 @@ fn with_hint(said: String, hint: Option<&str>) -> String {
     }
 }
 
-/// Whether a check fails on a commit of the target as well: then it is not the session's fault.
-/// Remembered by the tree. A check that cannot be run there tells nothing.
+/// Returns whether a check fails on a commit of the target as well: then it is not the session's
+/// fault. Remembered by the tree. A check that cannot be run there tells nothing.
 fn fails_on(project: &Project, templates: &Templates, commit: &str, check: &str) -> Result<bool> {
     let (commit, tree) = landing_history::commit(&project.repository, commit)?;
     let green = key(project, &tree, check);
@@ -125,7 +126,7 @@ fn fails_on(project: &Project, templates: &Templates, commit: &str, check: &str)
     }
 }
 
-/// The base branch of a session, where a check fails on its tip as well.
+/// Returns the base branch of a session, where a check fails on its tip as well.
 pub fn fails_on_base(
     project: &Project,
     record: &SessionRecord,
@@ -137,7 +138,7 @@ pub fn fails_on_base(
     Ok(fails.then(|| branch.as_str().to_owned()))
 }
 
-/// How long one check may take, in seconds.
+/// Returns how long one check may take, in seconds.
 pub fn check_seconds(project: &Project) -> u64 {
     project.config.studio.limits.check_seconds.unwrap_or(SECONDS)
 }
@@ -235,7 +236,8 @@ async fn set_up(
     Ok(None)
 }
 
-/// The file that remembers a green check: by tree, command, setup, toolchain and environment.
+/// Returns the file that remembers a green check: by tree, command, setup, toolchain and
+/// environment.
 fn key(project: &Project, tree: &str, command: &str) -> PathBuf {
     let mut hash = Sha256::new();
     hash.update(KEY_VERSION);

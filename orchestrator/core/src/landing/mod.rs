@@ -143,7 +143,8 @@ pub fn land(
     Err(failure.hint(format!("studio accept {}", record.id)).into())
 }
 
-/// The turn to land: whoever lands checks merged work, which is in vain when another lands meanwhile.
+/// Returns the turn to land: whoever lands checks merged work, which is in vain when another lands
+/// meanwhile.
 fn take_turn(project: &Project) -> Result<Lock> {
     let path = project.repository.studio_dir()?.join("landing.lock");
     let fail = || format!("cannot lock {}", path.display());
@@ -260,7 +261,7 @@ fn target(view: &SessionView, options: &LandingOptions) -> Result<BranchName> {
     }
 }
 
-/// The work merged with the current tip of its target.
+/// Returns the work merged with the current tip of its target.
 fn candidate(
     project: &Project,
     view: &SessionView,
@@ -290,7 +291,7 @@ fn candidate(
     }
 }
 
-/// Whether the session committed something that its worktree, as it is now, takes back.
+/// Returns whether the session committed something that its worktree, as it is now, takes back.
 fn undone_in_worktree(project: &Project, view: &SessionView, snapshot: &Snapshot) -> Result<bool> {
     let tree =
         |commit: &str| landing_history::commit(&project.repository, commit).map(|(_, tree)| tree);
@@ -317,8 +318,8 @@ fn conflict(
     Rejection { failure, files, agent_prompt }
 }
 
-/// What the agent is asked to do about a conflict. The tip is named by its id: the session's own
-/// copy of the target branch is as old as the session.
+/// Returns what the agent is asked to do about a conflict. The tip is named by its id: the
+/// session's own copy of the target branch is as old as the session.
 fn conflict_prompt(target: &BranchName, tip: &str, hunks: &str) -> String {
     format!(
         "Your work conflicts with the branch `{target}`, which has moved to commit {tip}. Commit \
@@ -408,7 +409,7 @@ impl LandingRun<'_> {
             .hint(format!("or land it anyway: studio accept {id} --allow-secrets")))
     }
 
-    /// The commit message: the user's, the model's or a plain one.
+    /// Returns the commit message: the user's, the model's or a plain one.
     fn written(&mut self, candidate: &Candidate) -> Result<WrittenMessage> {
         let record = &self.view.record;
         if let Some(text) = &self.options.message {
@@ -437,7 +438,7 @@ impl LandingRun<'_> {
     }
 }
 
-/// The model's message, or a plain one.
+/// Returns the model's message, or a plain one.
 fn by_model(
     project: &Project,
     record: &SessionRecord,
@@ -465,7 +466,7 @@ fn by_model(
     runtime.block_on(project.interrupt.or(writer.write(&subject, directory)))
 }
 
-/// What is noted at the landed commit.
+/// Returns what is noted at the landed commit.
 fn receipt(
     view: &SessionView,
     candidate: &Candidate,

@@ -132,7 +132,8 @@ async fn cancelled(rx: &mut UnboundedReceiver<AgentCommand>) {
     }
 }
 
-/// The template with the prompt in it. An argument is never split, so nothing can be injected.
+/// Returns the template with the prompt in it. An argument is never split, so nothing can be
+/// injected.
 fn filled(params: &LaunchParams, text: &str) -> Vec<String> {
     let worktree = params.worktree.to_string_lossy();
     params

@@ -31,7 +31,7 @@ impl ExitReason {
         }
     }
 
-    /// Why the agent did not start.
+    /// Returns why the agent did not start.
     pub(crate) fn before_it_opened(
         self,
         status: Option<ExitStatus>,
@@ -59,7 +59,7 @@ impl ExitReason {
         }
     }
 
-    /// Why the agent is gone.
+    /// Returns why the agent is gone.
     pub(crate) fn why(self, status: Option<ExitStatus>, said: &str, boxed: bool) -> String {
         match (self, status) {
             (_, Some(status)) if !status.success() => ended_with(status, said, boxed),
@@ -71,7 +71,7 @@ impl ExitReason {
     }
 }
 
-/// The sentence for a process that ended; `said` is the end of its stderr.
+/// Returns the sentence for a process that ended; `said` is the end of its stderr.
 pub(crate) fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String {
     let code = base::process::exit_code(status);
     match said.is_empty() {
@@ -84,13 +84,13 @@ pub(crate) fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String 
 const DENIED: [&str; 5] =
     ["EACCES", "errno: -13", "Errno 13", "Permission denied", "permission denied"];
 
-/// Whether a line reports that the system denied a file.
+/// Returns whether a line reports that the system denied a file.
 pub(crate) fn reports_denial(line: &str) -> bool {
     DENIED.iter().any(|word| line.contains(word))
 }
 
-/// A complaint of an agent, with the line of the configuration that helps where the box may have
-/// denied it a file.
+/// Returns a complaint of an agent, with the line of the configuration that helps where the box may
+/// have denied it a file.
 pub(crate) fn explained(complaint: String, boxed: bool) -> String {
     if !boxed || !reports_denial(&complaint) {
         return complaint;
@@ -102,8 +102,8 @@ pub(crate) fn explained(complaint: String, boxed: bool) -> String {
     )
 }
 
-/// The directory that a complaint is about: that of the file which it names, or the one that was to
-/// be made. None where that would be the whole home directory or the root.
+/// Returns the directory that a complaint is about: that of the file which it names, or the one
+/// that was to be made. None where that would be the whole home directory or the root.
 fn denied_directory(complaint: &str) -> Option<String> {
     let mark = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '(' | ')' | ',');
     let mut words = complaint.split(mark).filter(|word| !word.is_empty());
@@ -131,7 +131,7 @@ fn denied_directory(complaint: &str) -> Option<String> {
     })
 }
 
-/// Why the program of an agent did not start.
+/// Returns why the program of an agent did not start.
 pub(crate) fn not_started(failure: &StartFailure) -> String {
     match failure {
         StartFailure::NotFound(error) => {
@@ -143,7 +143,8 @@ pub(crate) fn not_started(failure: &StartFailure) -> String {
     }
 }
 
-/// What the end of a turn over ACP means for it; `said` is the agent's own sentence about it.
+/// Returns what the end of a turn over ACP means for it; `said` is the agent's own sentence about
+/// it.
 pub(crate) fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
     let or = |words: &str| Some(said.clone().unwrap_or_else(|| words.to_owned()));
     match reason {
@@ -160,7 +161,7 @@ pub(crate) fn why_stopped(reason: StopReason, said: Option<String>) -> Option<St
     }
 }
 
-/// What the end of a g3 run means for the turn, in its own words where it has any.
+/// Returns what the end of a g3 run means for the turn, in its own words where it has any.
 pub(crate) fn of_g3(status: RunStatus, error: Option<String>) -> Option<String> {
     let or = |words: &str| {
         let error = error.clone().filter(|error| !error.trim().is_empty());

@@ -8,15 +8,15 @@ use base::failure::{OrFail, Result};
 use base::host::find::HostQuery;
 use base::host::relay;
 
-/// A socket that leads to the model host, when the configured provider is a local model. The host
-/// is started with the first request.
+/// Returns a socket that leads to the model host, when the configured provider is a local model.
+/// The host is started with the first request.
 pub(crate) fn socket(config: &Config) -> Option<Result<OwnedFd>> {
     let wanted = wanted(config)?;
     let open = |wanted| relay::open(wanted).or_fail(|| "cannot reach the model host");
     Some(wanted.and_then(open))
 }
 
-/// Which model, when the provider that g3 will choose is a local one.
+/// Returns which model, when the provider that g3 will choose is a local one.
 fn wanted(config: &Config) -> Option<Result<HostQuery>> {
     let providers = &config.providers;
     let reference = providers.chosen();

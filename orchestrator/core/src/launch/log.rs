@@ -50,7 +50,7 @@ pub struct RawTail {
 }
 
 impl RawTail {
-    /// A reader that starts at the first byte.
+    /// Returns a reader that starts at the first byte.
     pub fn from_start(path: PathBuf) -> RawTail {
         RawTail { path, file: None, skip: 0, half: Vec::new() }
     }
@@ -62,7 +62,7 @@ impl RawTail {
         self.half.clear();
     }
 
-    /// What was written since the last call.
+    /// Returns what was written since the last call.
     pub fn more(&mut self) -> io::Result<String> {
         let mut bytes = std::mem::take(&mut self.half);
         if let Some(file) = &mut self.file {
@@ -87,7 +87,7 @@ impl RawTail {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Whether the file that is read is the one at the path.
+    /// Returns whether the file that is read is the one at the path.
     fn is_current(&self) -> io::Result<bool> {
         let Some(file) = &self.file else { return Ok(false) };
         match std::fs::metadata(&self.path) {

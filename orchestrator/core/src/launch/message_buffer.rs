@@ -17,7 +17,7 @@ pub(crate) struct MessageBuffer {
 }
 
 impl MessageBuffer {
-    /// A message that has said nothing.
+    /// Returns a message that has said nothing.
     pub(crate) fn new(clock: Clock) -> MessageBuffer {
         MessageBuffer { clock, seq: 0, text: String::new(), cut: false }
     }
@@ -38,7 +38,7 @@ impl MessageBuffer {
         all
     }
 
-    /// An event that carries its own number and time.
+    /// Returns an event that carries its own number and time.
     pub(crate) fn foreign(&mut self, event: Value) -> Vec<Value> {
         let text = (event["type"] == "text").then(|| event["text"].as_str()).flatten();
         if let Some(text) = text {
@@ -50,7 +50,7 @@ impl MessageBuffer {
         all
     }
 
-    /// The text so far as one message; none when nothing was said.
+    /// Returns the text so far as one message; none when nothing was said.
     pub(crate) fn message(&mut self) -> Option<Value> {
         let mut text = std::mem::take(&mut self.text);
         if text.trim().is_empty() {

@@ -117,7 +117,7 @@ pub(crate) struct PermissionRequest {
     pub writes: Vec<PathBuf>,
 }
 
-/// A failure to start an agent, with what to try.
+/// Returns a failure to start an agent, with what to try.
 pub(crate) fn cannot_start(
     command: &[String],
     why: impl Into<Box<dyn std::error::Error + Send + Sync>>,

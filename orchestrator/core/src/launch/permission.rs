@@ -13,8 +13,8 @@ use crate::launch::{Decision, PermissionRequest};
 /// The key of what g3 and studio tell each other beside the protocol, in `_meta`.
 const META: &str = "g3";
 
-/// What a request is about. An agent may hide what it wants behind a harmless title, so what it
-/// hands to the tool is shown too.
+/// Returns what a request is about. An agent may hide what it wants behind a harmless title, so
+/// what it hands to the tool is shown too.
 pub(crate) fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> PermissionRequest {
     let fields = &call.fields;
     let title = fields.title.clone().or_else(|| fields.name.clone());
@@ -50,7 +50,8 @@ pub(crate) fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> Permission
     PermissionRequest { n, what, rule, writes }
 }
 
-/// What a tool is handed, a line each: the command and its directory by name, the rest as JSON.
+/// Returns what a tool is handed, a line each: the command and its directory by name, the rest as
+/// JSON.
 fn handed_over(input: &Value) -> Vec<String> {
     let Some(fields) = input.as_object() else {
         return if input.is_null() { Vec::new() } else { vec![input.to_string()] };
@@ -65,7 +66,7 @@ fn handed_over(input: &Value) -> Vec<String> {
     fields.iter().filter_map(line).collect()
 }
 
-/// The answer in the protocol's words: the option of the agent that fits the decision best.
+/// Returns the answer in the protocol's words: the option of the agent that fits the decision best.
 pub(crate) fn response(
     options: &[PermissionOption],
     decision: &Decision,

@@ -14,7 +14,7 @@ const KEYS: &[&str] = &[
     "DATABRICKS_TOKEN",
 ];
 
-/// How to speak with an agent: its configured row, else g3's own.
+/// Returns how to speak with an agent: its configured row, else g3's own.
 pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
     let table = &config.studio.agents;
     if let Some(row) = table.get(name) {
@@ -35,7 +35,7 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
         .hint(format!("add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n{more}")))
 }
 
-/// The lines of a row for a known agent, as docs/agents.md lists them.
+/// Returns the lines of a row for a known agent, as docs/agents.md lists them.
 fn suggested(name: &str) -> Option<&'static str> {
     Some(match name {
         "claude" => {
@@ -62,8 +62,8 @@ fn suggested(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The row of an agent that plays a persona: `--agent NAME` ends its command, as g3 wants it.
-/// Another agent would not know what that means.
+/// Returns the row of an agent that plays a persona: `--agent NAME` ends its command, as g3 wants
+/// it. Another agent would not know what that means.
 pub(crate) fn playing(mut row: AgentRow, agent: &str, persona: Option<&str>) -> Result<AgentRow> {
     let Some(persona) = persona else { return Ok(row) };
     if agent != "g3" {
@@ -81,7 +81,7 @@ pub(crate) fn playing(mut row: AgentRow, agent: &str, persona: Option<&str>) -> 
     Ok(row)
 }
 
-/// The program g3: beside studio, else in PATH.
+/// Returns the program g3: beside studio, else in PATH.
 pub fn g3_program() -> String {
     let beside = std::env::current_exe().ok().map(|studio| studio.with_file_name("g3"));
     match beside.filter(|path| path.is_file()) {
@@ -90,8 +90,8 @@ pub fn g3_program() -> String {
     }
 }
 
-/// What g3 may read and know: its configuration, its model files, the providers' keys. Logins are
-/// renewed where they lie.
+/// Returns what g3 may read and know: its configuration, its model files, the providers' keys.
+/// Logins are renewed where they lie.
 fn g3() -> AgentRow {
     let settings = std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())

@@ -30,8 +30,8 @@ impl<'a> From<&'a SessionSpec> for AgentOptions<'a> {
     }
 }
 
-/// The row of a session's agent, with all that its command says: requirements are worked on by
-/// player and coach and under the session's checks, and a persona is named at the end.
+/// Returns the row of a session's agent, with all that its command says: requirements are worked on
+/// by player and coach and under the session's checks, and a persona is named at the end.
 pub fn agent_for(
     config: &Config,
     agent: &str,
@@ -57,7 +57,7 @@ pub fn agent_for(
     Ok(row)
 }
 
-/// Whether such an agent can work under requirements; another one can only be told them.
+/// Returns whether such an agent can work under requirements; another one can only be told them.
 pub fn has_rounds(config: &Config, agent: &str, persona: Option<&str>) -> bool {
     registry::row(config, agent).is_ok_and(|row| in_rounds(row, agent, persona, &[]).is_ok())
 }
@@ -91,8 +91,8 @@ fn in_rounds(
     Ok(row)
 }
 
-/// A prompt of a session. Requirements stand below each: the first begins with them, and whoever
-/// forgot everything, or was killed before it began, finds them again.
+/// Returns a prompt of a session. Requirements stand below each: the first begins with them, and
+/// whoever forgot everything, or was killed before it began, finds them again.
 pub(crate) fn prompt(part: &PlanRef, words: String) -> String {
     match &part.contract {
         Some(contract) => {

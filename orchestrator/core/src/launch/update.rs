@@ -30,7 +30,7 @@ struct Call {
 }
 
 impl SessionUpdates {
-    /// What an update means.
+    /// Returns what an update means.
     pub(crate) fn hear(
         &mut self,
         update: SessionUpdate,
@@ -85,7 +85,7 @@ impl SessionUpdates {
         }
     }
 
-    /// What a call that was announced and not begun is about.
+    /// Returns what a call that was announced and not begun is about.
     pub(crate) fn args_of(&self, id: &str) -> Option<Value> {
         self.announced.get(id).map(|call| call.args.clone()).filter(|args| !args.is_null())
     }
@@ -148,7 +148,7 @@ const MOST_TOKENS: u64 = 1_000_000_000;
 /// US dollars that a single reply can cost.
 const MOST_USD: f64 = 10_000.0;
 
-/// Whether these can be the numbers of a single reply: neither absurd nor negative.
+/// Returns whether these can be the numbers of a single reply: neither absurd nor negative.
 pub(crate) fn is_plausible(usage: &Usage) -> bool {
     let counts = [usage.input, usage.output, usage.cache_read, usage.cache_write];
     counts.iter().all(|tokens| *tokens <= MOST_TOKENS)

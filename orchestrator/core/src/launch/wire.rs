@@ -16,7 +16,7 @@ use crate::launch::log::OutputLog;
 /// Bytes of one line; a longer one ends the conversation.
 const LONGEST: usize = 16 << 20;
 
-/// What we send.
+/// Returns what we send.
 pub(crate) fn lines_out(
     stdin: ChildStdin,
 ) -> impl Sink<String, Error = io::Error> + Send + 'static {
@@ -29,7 +29,7 @@ pub(crate) fn lines_out(
     })
 }
 
-/// What the agent sends. Lines that are no JSON are left out.
+/// Returns what the agent sends. Lines that are no JSON are left out.
 pub(crate) fn lines_in(
     stdout: ChildStdout,
     sorter: Sorter,
@@ -67,7 +67,7 @@ impl Sorter {
         Sorter { spoke: Arc::default(), strange: Some(strange), log }
     }
 
-    /// A line, when it is JSON.
+    /// Returns a line, when it is JSON.
     fn json(&mut self, line: String) -> Option<String> {
         if line.trim_start().starts_with(['{', '[']) {
             self.spoke.store(true, Ordering::Relaxed);
@@ -136,8 +136,8 @@ impl OutputTail {
         }
     }
 
-    /// The last lines without the frames of stack traces, fit to be shown. The line that reports a
-    /// denied file comes first, wherever it was.
+    /// Returns the last lines without the frames of stack traces, fit to be shown. The line that
+    /// reports a denied file comes first, wherever it was.
     pub(crate) fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.0);
         let lines = text.lines().filter(|line| !line.trim().is_empty() && !is_frame(line));
@@ -149,8 +149,8 @@ impl OutputTail {
     }
 }
 
-/// Whether a line belongs to a stack trace: `at FUNCTION (FILE:LINE)` of JavaScript, `12: FUNCTION`
-/// and `at FILE:LINE` of Rust.
+/// Returns whether a line belongs to a stack trace: `at FUNCTION (FILE:LINE)` of JavaScript, `12:
+/// FUNCTION` and `at FILE:LINE` of Rust.
 fn is_frame(line: &str) -> bool {
     let line = line.trim_start();
     let number = line.split_once(": ").map(|(number, _)| number);
@@ -159,7 +159,7 @@ fn is_frame(line: &str) -> bool {
         || number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A protocol error as a sentence: its message, and what the agent added.
+/// Returns a protocol error as a sentence: its message, and what the agent added.
 pub(crate) fn sentence(error: &agent_client_protocol::Error) -> String {
     match &error.data {
         Some(serde_json::Value::String(more)) => format!("{}: {more}", error.message),

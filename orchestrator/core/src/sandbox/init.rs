@@ -143,8 +143,8 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// The job with the box around it, which its process enters before it executes the program; the
-/// box process itself stays free, so that it can end what the program starts.
+/// Returns the job with the box around it, which its process enters before it executes the program;
+/// the box process itself stays free, so that it can end what the program starts.
 fn confined(spec: &SandboxSpec, job: Command) -> io::Result<Command> {
     if !spec.confined {
         return Ok(job);

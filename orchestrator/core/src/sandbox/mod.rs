@@ -48,7 +48,8 @@ pub struct SandboxSpec {
 }
 
 impl SandboxSpec {
-    /// Whether the rules let a program write this absolute path, seen through symbolic links.
+    /// Returns whether the rules let a program write this absolute path, seen through symbolic
+    /// links.
     pub(crate) fn may_write(&self, path: &Path) -> bool {
         if !self.confined {
             return true;
@@ -86,9 +87,9 @@ pub struct SandboxJob {
     pub report: StartReport,
 }
 
-/// A program prepared to start in a box, with our stdin closed and its output piped unless the
-/// caller says otherwise. Everything in the box ends when the program ends, when the job's process
-/// gets TERM, and when the lifeline is dropped. The exit code is the program's.
+/// Returns a program prepared to start in a box, with our stdin closed and its output piped unless
+/// the caller says otherwise. Everything in the box ends when the program ends, when the job's
+/// process gets TERM, and when the lifeline is dropped. The exit code is the program's.
 pub(crate) fn job<S: AsRef<OsStr>>(
     spec: &SandboxSpec,
     program: impl AsRef<OsStr>,
@@ -146,7 +147,7 @@ fn prepared(studio: &OsStr, verb: &str, spec: &SandboxSpec) -> io::Result<Comman
     Ok(job.descriptor(file.into(), SPEC_FD))
 }
 
-/// A file without a name, in memory where the system can do that: it holds an agent's key.
+/// Returns a file without a name, in memory where the system can do that: it holds an agent's key.
 fn nameless_file() -> io::Result<File> {
     #[cfg(target_os = "linux")]
     return Ok(rustix::fs::memfd_create("studio-box", rustix::fs::MemfdFlags::CLOEXEC)?.into());

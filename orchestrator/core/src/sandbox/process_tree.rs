@@ -85,7 +85,7 @@ struct Process {
     runs: bool,
 }
 
-/// Every process.
+/// Returns every process.
 fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -97,15 +97,15 @@ fn processes() -> Vec<Process> {
     .collect()
 }
 
-/// The third and fourth field of `/proc/PID/stat`; the second is a name in parentheses that may
-/// hold anything, parentheses too (proc_pid_stat(5)).
+/// Returns the third and fourth field of `/proc/PID/stat`; the second is a name in parentheses that
+/// may hold anything, parentheses too (proc_pid_stat(5)).
 fn state_and_parent(stat: &str) -> Option<(char, u32)> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// All processes below one, parents before children.
+/// Returns all processes below one, parents before children.
 fn below(root: u32, processes: &[Process]) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for process in processes {

@@ -38,8 +38,8 @@ pub struct SessionPaths<'a> {
 }
 
 impl SandboxSpec {
-    /// The box of a session's processes. `row` is the agent's, with what it alone may read, write
-    /// and know; checks, setup commands and shells have none.
+    /// Returns the box of a session's processes. `row` is the agent's, with what it alone may read,
+    /// write and know; checks, setup commands and shells have none.
     pub fn for_session(
         places: &SessionPaths<'_>,
         row: Option<&AgentRow>,
@@ -119,8 +119,8 @@ impl SandboxSpec {
     }
 }
 
-/// The value of a variable without the paths in closed trees: a program that is found there could
-/// not be started, and a library not be read. None when no path is left.
+/// Returns the value of a variable without the paths in closed trees: a program that is found there
+/// could not be started, and a library not be read. None when no path is left.
 fn without_closed(
     name: &str,
     value: String,
@@ -151,8 +151,8 @@ fn make_directory(path: &Path, home: &Path) -> io::Result<()> {
     })
 }
 
-/// Where the agent keeps its conversation: in the session's own directory, out of reach of the
-/// commands that it runs.
+/// Returns where the agent keeps its conversation: in the session's own directory, out of reach of
+/// the commands that it runs.
 fn agent_state(places: &SessionPaths<'_>) -> io::Result<PathBuf> {
     let state = places.temp.with_file_name("agent-state");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;

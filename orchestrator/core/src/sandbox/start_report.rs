@@ -16,7 +16,7 @@ pub enum StartFailure {
 }
 
 impl StartFailure {
-    /// What an error of the start of this program means.
+    /// Returns what an error of the start of this program means.
     pub(crate) fn new(error: &io::Error, program: &str) -> StartFailure {
         let text = error.to_string();
         let named = format!("cannot start `{program}`: ");
@@ -27,7 +27,7 @@ impl StartFailure {
         }
     }
 
-    /// The shell's exit code for it.
+    /// Returns the shell's exit code for it.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             StartFailure::NotFound(_) => 127,
@@ -54,7 +54,8 @@ impl StartReport {
         StartReport(pipe)
     }
 
-    /// Why the program was not started; none when it was. To be called after the guard has ended.
+    /// Returns why the program was not started; none when it was. To be called after the guard has
+    /// ended.
     pub fn read(self) -> Option<StartFailure> {
         // A box that outlives its guard must not block the reader.
         rustix::io::ioctl_fionbio(&self.0, true).ok()?;

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Ctrl-C, as a terminal sends it.
 const INTERRUPT: u8 = 3;
 
-/// The terminal that this process belongs to; none in a script without one.
+/// Returns the terminal that this process belongs to; none in a script without one.
 pub(crate) fn ours() -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()

@@ -30,7 +30,7 @@ pub struct CoachSummary {
     pub played_on: bool,
 }
 
-/// The verdict of a round.
+/// Returns the verdict of a round.
 fn verdict_of(round: &RoundReport) -> Option<Verdict> {
     let judged = |it: &JudgedRequirement| RequirementVerdict {
         id: it.id.clone(),
@@ -108,24 +108,24 @@ impl CoachSummary {
         }
     }
 
-    /// Whether the verdict is of that commit's work, and nothing was changed since.
+    /// Returns whether the verdict is of that commit's work, and nothing was changed since.
     pub(crate) fn is_of(&self, commit: &str) -> bool {
         !self.played_on && self.of.as_deref() == Some(commit)
     }
 
-    /// The verdict.
+    /// Returns the verdict.
     pub fn verdict(&self) -> Option<Verdict> {
         verdict_of(self.last.as_ref()?)
     }
 
-    /// Where the verdict and the newest results of the checks disagree.
+    /// Returns where the verdict and the newest results of the checks disagree.
     pub fn disagreements(&self) -> Vec<Disagreement> {
         let all = self.checks.iter().map(|(command, ok)| (command.as_str(), *ok));
         let checks = CheckOutcomes::of(all);
         self.verdict().map(|verdict| disagreements(&verdict, &checks)).unwrap_or_default()
     }
 
-    /// What all rounds took.
+    /// Returns what all rounds took.
     pub fn cost(&self) -> RoundCost {
         self.costs.iter().fold(RoundCost::default(), |sum, one| RoundCost {
             turns: sum.turns.saturating_add(one.turns),

@@ -20,12 +20,12 @@ pub struct Dispositions {
 }
 
 impl Dispositions {
-    /// What became of one session.
+    /// Returns what became of one session.
     pub(crate) fn of(&self, id: &Id) -> &Disposition {
         self.by_session.get(id).unwrap_or(&Disposition::Open)
     }
 
-    /// Whether a session had landed and its landing was undone.
+    /// Returns whether a session had landed and its landing was undone.
     pub fn is_landing_undone(&self, id: &Id) -> bool {
         self.undone.contains(id)
     }
@@ -41,7 +41,7 @@ impl Dispositions {
         }
     }
 
-    /// The sessions that must have landed before this one starts, and have not.
+    /// Returns the sessions that must have landed before this one starts, and have not.
     pub(crate) fn holds(&self, record: &SessionRecord) -> Vec<Dependency> {
         let waits = record.after.iter().map(|id| (id, self.of(id)));
         waits
@@ -50,7 +50,7 @@ impl Dispositions {
             .collect()
     }
 
-    /// Whether all that an operation dropped can come back.
+    /// Returns whether all that an operation dropped can come back.
     pub(crate) fn is_kept(&self, repository: &Repository, operation: &str) -> bool {
         let intent = self.intents.get(operation);
         intent.is_some_and(|intent| trash::is_kept(repository, intent))
@@ -72,7 +72,7 @@ pub(crate) fn read(repository: &Repository) -> Result<Dispositions> {
     Ok(Dispositions { by_session, undone, intents, entries })
 }
 
-/// What became of each session, and the sessions whose landing was undone.
+/// Returns what became of each session, and the sessions whose landing was undone.
 fn of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id>) {
     let ended = |wanted: bool| -> BTreeSet<&str> {
         let of = |line: &'_ LogLine| matches!(line, LogLine::Outcome(end) if end.done == wanted);
@@ -107,7 +107,7 @@ fn of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id>) {
     (fates, undone)
 }
 
-/// What an operation makes of its sessions; none when it brings them back.
+/// Returns what an operation makes of its sessions; none when it brings them back.
 fn fate(intent: &Intent, done: bool) -> Option<Disposition> {
     match (intent.kind, done) {
         (OperationKind::Accept, false) => Some(Disposition::Landing),

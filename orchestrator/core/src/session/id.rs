@@ -63,7 +63,7 @@ fn by_prefix(text: &str, candidates: &[NamedSession]) -> Result<Id> {
     }
 }
 
-/// The shortest beginning of an id that no other one of the sorted ids has, at least four
+/// Returns the shortest beginning of an id that no other one of the sorted ids has, at least four
 /// characters.
 pub fn shortest_prefix<'a>(id: &'a Id, sorted: &[Id]) -> &'a str {
     const LEAST: usize = 4;

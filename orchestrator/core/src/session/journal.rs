@@ -170,12 +170,12 @@ pub struct WorkSummary {
 }
 
 impl WorkSummary {
-    /// The commit that holds all of it.
+    /// Returns the commit that holds all of it.
     pub fn commit(&self) -> &str {
         self.snapshot.as_ref().unwrap_or(&self.head)
     }
 
-    /// Whether anything differs from the base.
+    /// Returns whether anything differs from the base.
     pub fn is_changed(&self) -> bool {
         self.commits > 0 || self.files_changed > 0
     }
@@ -204,7 +204,7 @@ pub struct CheckResult {
 }
 
 impl CheckResult {
-    /// Why a check failed, in one line.
+    /// Returns why a check failed, in one line.
     pub fn failure(&self) -> String {
         let failed = format!("check `{}` failed with exit code {}", self.command, self.exit);
         match &self.hint {
@@ -263,12 +263,12 @@ pub struct JournalTail {
 }
 
 impl JournalTail {
-    /// A reader that starts at the first line.
+    /// Returns a reader that starts at the first line.
     pub fn from_start(path: PathBuf) -> JournalTail {
         JournalTail { path, at: 0 }
     }
 
-    /// What was added since the last call.
+    /// Returns what was added since the last call.
     pub fn more(&mut self) -> io::Result<Vec<JournalLine>> {
         use std::os::unix::fs::FileExt;
         let file = match std::fs::File::open(&self.path) {

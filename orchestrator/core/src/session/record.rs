@@ -89,17 +89,17 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// How branches are called.
+    /// Returns how branches are called.
     pub(crate) fn branches(&self) -> Result<BranchTemplate> {
         BranchTemplate::parse(&self.branch)
     }
 
-    /// Where worktrees are.
+    /// Returns where worktrees are.
     fn worktrees(&self) -> Result<WorktreeTemplate> {
         WorktreeTemplate::parse(&self.worktree)
     }
 
-    /// What is to be made for a session.
+    /// Returns what is to be made for a session.
     pub(crate) fn order(&self, id: &Id, base: &Base) -> Result<WorktreeSpec> {
         Ok(WorktreeSpec {
             id: id.clone(),
@@ -111,20 +111,20 @@ impl Templates {
 }
 
 impl SessionRecord {
-    /// Whether it starts from its branch as that is then, not as it was when it was made.
+    /// Returns whether it starts from its branch as that is then, not as it was when it was made.
     pub(crate) fn starts_from_the_tip(&self) -> bool {
         !self.after.is_empty() || !self.part.paths.is_empty()
     }
 
-    /// The record with the checks that the user has set since it was made.
+    /// Returns the record with the checks that the user has set since it was made.
     #[must_use]
     pub(crate) fn with_checks_of(mut self, story: &JournalSummary) -> SessionRecord {
         self.checks = story.commands.clone().unwrap_or(self.checks);
         self
     }
 
-    /// The record with its place where the repository is now: repositories are moved. What lies at
-    /// a place of its own stays there.
+    /// Returns the record with its place where the repository is now: repositories are moved. What
+    /// lies at a place of its own stays there.
     pub(crate) fn located(mut self, repository: &Repository) -> Result<SessionRecord> {
         self.place = match self.templates.worktrees()?.is_relative() {
             true => self.templates.order(&self.id, &self.base)?.place(repository)?,

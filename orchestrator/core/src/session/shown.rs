@@ -22,7 +22,7 @@ pub fn record(repository: &Repository, id: &Id, tree: &str) -> Result<()> {
         .or_fail(|| format!("cannot write {}", path.display()))
 }
 
-/// The tree that was shown last; none before the first time.
+/// Returns the tree that was shown last; none before the first time.
 pub(crate) fn last(repository: &Repository, id: &Id) -> Option<String> {
     let text = std::fs::read(repository.session_dir(id).join(FILE)).ok()?;
     serde_json::from_slice::<Shown>(&text).ok().map(|shown| shown.tree)

@@ -30,7 +30,7 @@ pub struct SessionSpec {
 }
 
 impl SessionSpec {
-    /// A task with everything else as it is configured.
+    /// Returns a task with everything else as it is configured.
     pub fn of(task: String) -> SessionSpec {
         SessionSpec { task, ..SessionSpec::default() }
     }

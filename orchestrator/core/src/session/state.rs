@@ -27,7 +27,7 @@ pub enum SessionState {
     Discarded,
 }
 
-/// What the facts say.
+/// Returns what the facts say.
 pub fn state(facts: &SessionFacts) -> SessionState {
     match &facts.fate {
         Disposition::Accepted { .. } => return SessionState::Accepted,
@@ -58,7 +58,7 @@ pub fn state(facts: &SessionFacts) -> SessionState {
 }
 
 impl SessionState {
-    /// The name of the state, as it stands in `--json`.
+    /// Returns the name of the state, as it stands in `--json`.
     pub fn name(&self) -> &'static str {
         match self {
             SessionState::Queued => "queued",
@@ -77,7 +77,7 @@ impl SessionState {
         }
     }
 
-    /// Whether a supervisor is at work.
+    /// Returns whether a supervisor is at work.
     pub fn is_active(&self) -> bool {
         match self {
             SessionState::Starting
@@ -96,18 +96,18 @@ impl SessionState {
         }
     }
 
-    /// Whether nothing more happens by itself.
+    /// Returns whether nothing more happens by itself.
     pub fn is_settled(&self) -> bool {
         !self.is_active() && *self != SessionState::Queued && *self != SessionState::Landing
     }
 
-    /// Whether the session's work was landed or dropped.
+    /// Returns whether the session's work was landed or dropped.
     pub fn is_over(&self) -> bool {
         matches!(self, SessionState::Accepted | SessionState::Discarded)
     }
 }
 
-/// Why the session is in its state, in one sentence.
+/// Returns why the session is in its state, in one sentence.
 pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
     let story = &facts.story;
     let why = match state {
@@ -141,7 +141,7 @@ pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
     Some(all.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
-/// What studio denied without asking anybody, in a clause.
+/// Returns what studio denied without asking anybody, in a clause.
 fn denied(denials: &Denials) -> Option<String> {
     let Denials { count, what, why } = denials;
     match count {

@@ -32,7 +32,7 @@ struct Cached {
 }
 
 impl SessionStore {
-    /// The store of a repository, by its git common directory.
+    /// Returns the store of a repository, by its git common directory.
     pub(crate) fn at(common: &Path) -> SessionStore {
         SessionStore { root: common.join("studio") }
     }
@@ -42,12 +42,12 @@ impl SessionStore {
         &self.root
     }
 
-    /// The directory of one session.
+    /// Returns the directory of one session.
     pub fn dir(&self, id: &Id) -> PathBuf {
         self.root.join("sessions").join(id.as_str())
     }
 
-    /// A file of one session.
+    /// Returns a file of one session.
     pub fn file(&self, id: &Id, name: &str) -> PathBuf {
         self.dir(id).join(name)
     }
@@ -87,7 +87,7 @@ impl SessionStore {
         files::replace_json(&self.file(&record.id, "session.json"), record).or_fail(fail)
     }
 
-    /// Every session, by id.
+    /// Returns every session, by id.
     pub fn ids(&self) -> Result<Vec<Id>> {
         let entries = match fs::read_dir(self.root.join("sessions")) {
             Ok(entries) => entries,
@@ -100,7 +100,7 @@ impl SessionStore {
         Ok(ids)
     }
 
-    /// What was written down when the session was made.
+    /// Returns what was written down when the session was made.
     pub fn load(&self, id: &Id) -> Result<SessionRecord> {
         let path = self.file(id, "session.json");
         let mut record: SessionRecord = match fs::read(&path) {
@@ -136,7 +136,7 @@ impl SessionStore {
         since.map_or(0, |time| time.as_nanos())
     }
 
-    /// What the journal tells, from the cache when it is still true.
+    /// Returns what the journal tells, from the cache when it is still true.
     pub(crate) fn story(&self, id: &Id) -> Result<JournalSummary> {
         let journal = self.file(id, "journal.jsonl");
         let bytes = fs::metadata(&journal).map(|meta| meta.len()).unwrap_or(0);
@@ -164,7 +164,7 @@ impl SessionStore {
         Ok(story)
     }
 
-    /// Whether somebody holds the session's lock.
+    /// Returns whether somebody holds the session's lock.
     pub fn is_locked(&self, id: &Id) -> bool {
         Lock::is_held(&self.file(id, "lock")).unwrap_or(false)
     }
@@ -213,14 +213,14 @@ impl SessionStore {
     }
 }
 
-/// A file of a session is damaged: the others are none the worse for it.
+/// Returns a file of a session is damaged: the others are none the worse for it.
 fn unreadable(id: &Id, name: &str, why: impl std::fmt::Display) -> Failure {
     Failure::failed(format!("session `{id}` cannot be read"))
         .because(format!("{name}: {why}"))
         .hint("studio doctor")
 }
 
-/// The processes that opened a shell and are still there.
+/// Returns the processes that opened a shell and are still there.
 fn shells(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let lives = |pid: &&str| pid.parse().is_ok_and(base::process::is_alive);

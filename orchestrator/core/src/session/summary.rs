@@ -65,7 +65,7 @@ pub enum Disposition {
 }
 
 impl Disposition {
-    /// The operation that ended the session.
+    /// Returns the operation that ended the session.
     pub(crate) fn operation(&self) -> Option<&str> {
         match self {
             Disposition::Accepted { operation, .. } | Disposition::Discarded { operation } => {
@@ -327,14 +327,14 @@ impl JournalSummary {
         self.commands = Some(commands.to_vec());
     }
 
-    /// The check that ended the run, where a red check did.
+    /// Returns the check that ended the run, where a red check did.
     pub fn red_check(&self) -> Option<&CheckResult> {
         let failed = matches!(self.phase, Phase::Ended { outcome: SessionOutcome::Failed { .. } });
         let red = self.checks.iter().flatten().find(|result| !result.ok);
         red.filter(|_| failed && self.is_checked)
     }
 
-    /// Whether the verdict of its coach is of what the session holds now.
+    /// Returns whether the verdict of its coach is of what the session holds now.
     pub fn is_judged_now(&self) -> bool {
         let now = self.work.as_ref().filter(|_| !self.in_turn).map(WorkSummary::commit);
         let of_now = |coach: &CoachSummary| match &coach.of {
@@ -420,7 +420,7 @@ impl Denials {
     }
 }
 
-/// The time between two moments, RFC 3339.
+/// Returns the time between two moments, RFC 3339.
 fn milliseconds(from: &str, to: &str) -> Option<u64> {
     let (from, to): (Timestamp, Timestamp) = (from.parse().ok()?, to.parse().ok()?);
     u64::try_from(to.duration_since(from).as_millis()).ok()

@@ -86,13 +86,13 @@ impl Drop for ControlEndpoint {
     }
 }
 
-/// Where the token and the socket of a session are: in the user's state directory, which every box
-/// closes, so that no agent, of this repository or of another, can speak for the user.
+/// Returns where the token and the socket of a session are: in the user's state directory, which
+/// every box closes, so that no agent, of this repository or of another, can speak for the user.
 fn directory(common: &Path, id: &Id) -> io::Result<PathBuf> {
     Ok(known_repositories::directory(common)?.join(id.as_str()))
 }
 
-/// Where an earlier studio had them, and where they are without a state directory.
+/// Returns where an earlier studio had them, and where they are without a state directory.
 fn directory_in_repository(common: &Path, id: &Id) -> PathBuf {
     common.join("studio/sessions").join(id.as_str())
 }

@@ -223,7 +223,7 @@ impl Supervisor {
         }
     }
 
-    /// A request from the control socket, and the answer to it.
+    /// Returns a request from the control socket, and the answer to it.
     fn request(
         &mut self,
         request: control::ControlRequest,
@@ -353,7 +353,7 @@ impl Supervisor {
     }
 }
 
-/// Why a yes does not help where the box closes a path, and what does.
+/// Returns why a yes does not help where the box closes a path, and what does.
 fn outside_the_box(path: &Path) -> String {
     let directory = path.parent().unwrap_or(path).display();
     format!(
@@ -371,7 +371,7 @@ enum InternalEvent {
     Launched(RunningAgent),
 }
 
-/// The next piece of news; never, when no agent runs.
+/// Returns the next piece of news; never, when no agent runs.
 async fn next_news(agent: &mut Option<RunningAgent>) -> Option<AgentEvent> {
     match agent {
         Some(agent) => agent.news.recv().await,

@@ -41,7 +41,7 @@ pub(crate) fn spawn(common: &Path, id: &Id, lock: Lock) -> Result<u32> {
         .or_fail(fail)
 }
 
-/// The lock that the parent handed down as stdin. Our children get `/dev/null` there.
+/// Returns the lock that the parent handed down as stdin. Our children get `/dev/null` there.
 pub(crate) fn inherited_lock(store: &SessionStore, id: &Id) -> Result<Lock> {
     let fail = || "the supervisor was not handed its lock";
     let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).or_fail(fail)?;

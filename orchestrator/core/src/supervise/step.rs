@@ -148,7 +148,7 @@ pub(crate) fn step(life: &mut RunState, input: Input) -> Vec<SupervisorAction> {
 }
 
 impl RunState {
-    /// A run of a session whose journal tells `story` so far.
+    /// Returns a run of a session whose journal tells `story` so far.
     pub(crate) fn new(
         record: SessionRecord,
         story: JournalSummary,
@@ -157,22 +157,22 @@ impl RunState {
         RunState { story, record, ending: None, agent: AgentStatus::Absent, memory }
     }
 
-    /// The limits that hold now.
+    /// Returns the limits that hold now.
     pub(crate) fn limits(&self) -> RunLimits {
         self.story.limits.or(self.record.limits)
     }
 
-    /// The limit that is reached, in words.
+    /// Returns the limit that is reached, in words.
     fn over_limit(&self) -> Option<String> {
         over_limit(&self.limits(), &self.story).map(|reached| reached.what)
     }
 
-    /// Whether permission requests wait for the user.
+    /// Returns whether permission requests wait for the user.
     fn is_attended(&self) -> bool {
         self.story.attended.unwrap_or(self.record.manner.attended)
     }
 
-    /// What the agent is told next, and whether it needs the story so far.
+    /// Returns what the agent is told next, and whether it needs the story so far.
     fn next_prompt(&self, loaded: bool) -> (String, bool) {
         let said = self.story.pending.front().cloned().flatten();
         // Whoever works under requirements and never answered may not have got its task either.
@@ -187,7 +187,7 @@ impl RunState {
         }
     }
 
-    /// The story so far for an agent that cannot load its conversation.
+    /// Returns the story so far for an agent that cannot load its conversation.
     fn recap(&self, said: &str) -> String {
         let words = self.story.last_words.as_deref().unwrap_or("(nothing)");
         let words = base::text::tail(words, 4000);
@@ -212,7 +212,7 @@ pub struct ReachedLimit {
     pub flag: &'static str,
 }
 
-/// The limit that a session has gone beyond. The supervisor watches the time by itself.
+/// Returns the limit that a session has gone beyond. The supervisor watches the time by itself.
 fn over_limit(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit> {
     let usage = story.usage.unwrap_or_default();
     let turns = limits.turns.filter(|most| story.replies > *most);
@@ -222,7 +222,7 @@ fn over_limit(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit
     turns.map(of_turns).or(tokens.map(of_tokens)).or(usd.map(|most| of_money(most, &usage)))
 }
 
-/// The limit that leaves nothing for a further turn.
+/// Returns the limit that leaves nothing for a further turn.
 pub fn used_up(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit> {
     let usage = story.usage.unwrap_or_default();
     let turns = limits.turns.filter(|most| story.replies >= *most);

@@ -193,7 +193,7 @@ fn always_allows(n: u32) -> Input {
     Input::Answer { n, allow: true, always: true }
 }
 
-/// What the agent is told of its requests.
+/// Returns what the agent is told of its requests.
 fn answered(life: &mut RunState, news: Vec<Input>) -> Vec<(u32, bool, Option<String>)> {
     let deeds: Vec<SupervisorAction> =
         news.into_iter().flat_map(|input| step(life, input)).collect();

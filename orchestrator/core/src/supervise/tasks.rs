@@ -156,7 +156,7 @@ fn line_limit(config: &SupervisorConfig) -> Duration {
     Duration::from_secs(config.limits.check_seconds.unwrap_or(LINE_SECONDS))
 }
 
-/// The prompt with the diff so far, for an agent that has forgotten its conversation.
+/// Returns the prompt with the diff so far, for an agent that has forgotten its conversation.
 pub(crate) fn with_diff(
     config: &SupervisorConfig,
     work: Option<&WorkSummary>,
@@ -172,7 +172,7 @@ pub(crate) fn with_diff(
     }
 }
 
-/// The limit in words, when less than the floor is free on the disk of the worktree.
+/// Returns the limit in words, when less than the floor is free on the disk of the worktree.
 pub(crate) fn disk_is_full(config: &SupervisorConfig) -> Option<String> {
     let floor = config.record.limits.disk_floor_bytes?;
     let stat = rustix::fs::statvfs(&config.record.place.worktree).ok()?;

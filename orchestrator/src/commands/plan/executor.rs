@@ -46,7 +46,7 @@ pub(crate) struct PlacedTask {
 }
 
 impl Plan<'_> {
-    /// Whether every task is done.
+    /// Returns whether every task is done.
     pub(crate) fn is_done(&self, tasks: &[Task], all: &[Requirement]) -> Result<bool> {
         Ok(self
             .standing(tasks, all)?
@@ -54,8 +54,8 @@ impl Plan<'_> {
             .all(|placed| placed.standing == TaskSessionStatus::Done))
     }
 
-    /// Every task with its session. A session counts where its task, its requirements and all that
-    /// it waits for are as they were when it was made.
+    /// Returns every task with its session. A session counts where its task, its requirements and
+    /// all that it waits for are as they were when it was made.
     pub(crate) fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<PlacedTask>> {
         let views = self.sessions()?;
         let fates = self.context.fates()?;
@@ -83,7 +83,7 @@ impl Plan<'_> {
         Ok(tasks.iter().zip(self.digests(tasks, all)).map(placed).collect())
     }
 
-    /// Whether the user undid the landing of a session and did not agree to land it again.
+    /// Returns whether the user undid the landing of a session and did not agree to land it again.
     fn stays_undone(&self, fates: &Dispositions, id: &Id) -> bool {
         fates.is_landing_undone(id) && !self.land_again.contains(id)
     }
@@ -104,7 +104,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// The sessions of this plan, oldest first.
+    /// Returns the sessions of this plan, oldest first.
     fn sessions(&self) -> Result<Vec<SessionView>> {
         let mut views = self.context.views()?;
         views.retain(|view| view.record.part.plan.as_ref() == Some(&self.saved.id));
@@ -236,7 +236,8 @@ impl Plan<'_> {
         create::create(self.context, &[order]).map(|_| ())
     }
 
-    /// What is to be started for a task; `earlier` is the commit that landed earlier work on it.
+    /// Returns what is to be started for a task; `earlier` is the commit that landed earlier work
+    /// on it.
     pub(crate) fn order(
         &self,
         task: &Task,
@@ -282,7 +283,7 @@ impl Plan<'_> {
     }
 }
 
-/// How a session stands in its plan.
+/// Returns how a session stands in its plan.
 fn stands(view: &SessionView) -> TaskSessionStatus {
     match &view.state {
         // Its supervisor lands it.
@@ -301,7 +302,7 @@ fn stands(view: &SessionView) -> TaskSessionStatus {
     }
 }
 
-/// The commit as which a session landed.
+/// Returns the commit as which a session landed.
 fn landed_as(view: &SessionView) -> Option<String> {
     match &view.facts.fate {
         Disposition::Accepted { commit, .. } => commit.clone(),
@@ -309,7 +310,7 @@ fn landed_as(view: &SessionView) -> Option<String> {
     }
 }
 
-/// What an agent is told whose session failed.
+/// Returns what an agent is told whose session failed.
 fn why_again(view: &SessionView) -> String {
     let mut text = format!("It is not done yet: {}.", view.why().unwrap_or_default());
     let checks = view.facts.story.checks.iter().flatten();

@@ -53,12 +53,12 @@ pub(crate) struct PlanFiles {
 }
 
 impl PlanFiles {
-    /// The files of a repository.
+    /// Returns the files of a repository.
     pub(crate) fn at(top: PathBuf, studio: &Path) -> PlanFiles {
         PlanFiles { top, saved: studio.join("plan.json") }
     }
 
-    /// What is remembered; nothing before the first plan.
+    /// Returns what is remembered; nothing before the first plan.
     pub(crate) fn saved(&self) -> Result<Option<PlanRecord>> {
         let fail = || format!("cannot read {}", self.saved.display());
         match std::fs::read(&self.saved) {
@@ -75,7 +75,7 @@ impl PlanFiles {
         files::replace_json(&self.saved, saved).or_fail(fail)
     }
 
-    /// The text of a file; none where there is no such file.
+    /// Returns the text of a file; none where there is no such file.
     pub(crate) fn read(&self, name: &str) -> Result<Option<String>> {
         let path = self.top.join(name);
         match std::fs::read_to_string(&path) {
@@ -132,7 +132,7 @@ impl PlanFiles {
         Ok(names)
     }
 
-    /// The requirements of a text that was refined.
+    /// Returns the requirements of a text that was refined.
     pub(crate) fn requirements(&self, text: &str) -> Result<Vec<Requirement>> {
         let Some(section) = document::current(text) else { return Ok(Vec::new()) };
         requirement::read(section).map_err(|unclear| {
@@ -146,7 +146,7 @@ impl PlanFiles {
         })
     }
 
-    /// The tasks of a text, which name requirements that are there.
+    /// Returns the tasks of a text, which name requirements that are there.
     pub(crate) fn tasks(&self, text: &str, all: &[Requirement]) -> Result<Vec<Task>> {
         let path = Path::new(TASKS);
         let found = task::from_toml(text).map_err(|mistakes| tasks::refused(path, &mistakes))?;

@@ -110,7 +110,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 impl<'a> Plan<'a> {
-    /// The plan that is meant: the one at work, or a new one.
+    /// Returns the plan that is meant: the one at work, or a new one.
     fn open(context: &'a CommandContext, args: &'a Args) -> Result<Plan<'a>> {
         let top = context.repository.main_checkout.clone().ok_or_else(|| {
             Failure::refused("a plan needs a checkout")
@@ -258,7 +258,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What a model says to a text on stdin.
+    /// Returns what a model says to a text on stdin.
     fn model(&self, part: &[&str], input: &str) -> Result<String> {
         let mut job = Command::new(g3_program(), &self.files.top).args(part).arg("--json");
         if let Some(file) = &self.context.config_file {
@@ -284,7 +284,7 @@ impl<'a> Plan<'a> {
         }))
     }
 
-    /// How the sessions of this plan are run.
+    /// Returns how the sessions of this plan are run.
     fn manner(&self) -> RunMode {
         RunMode {
             jobs: self.args.jobs.unwrap_or(0),

@@ -18,7 +18,7 @@ use studio_core::session::spec::SessionSpec;
 /// Bytes of a wish at most.
 const MOST: u64 = 4 << 20;
 
-/// What the user wants, from a file.
+/// Returns what the user wants, from a file.
 pub(crate) fn wish(context: &CommandContext, file: &Path) -> Result<String> {
     let path = context.directory.as_deref().unwrap_or(Path::new(".")).join(file);
     let unreadable =

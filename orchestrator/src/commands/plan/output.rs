@@ -143,7 +143,7 @@ fn commit(placed: &PlacedTask) -> Option<String> {
     }
 }
 
-/// The state of the session, else what is to be done.
+/// Returns the state of the session, else what is to be done.
 fn state(placed: &PlacedTask) -> &'static str {
     placed.view.as_ref().map_or(word(placed.standing), |view| view.state.name())
 }

@@ -18,7 +18,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// The files of the project.
+    /// Returns the files of the project.
     pub fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
         let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -27,13 +27,13 @@ impl Project {
         all
     }
 
-    /// What stands in a file: as it was opened, else on the disk.
+    /// Returns what stands in a file: as it was opened, else on the disk.
     pub fn text(&self, path: &Path) -> String {
         let open = self.open.get(path).map(|(_, text)| text.clone());
         open.unwrap_or_else(|| fs::read_to_string(path).unwrap_or_default())
     }
 
-    /// How many units a text has in the encoding that was agreed.
+    /// Returns how many units a text has in the encoding that was agreed.
     fn units(&self, text: &str) -> usize {
         match self.encoding.as_str() {
             "utf-8" => text.len(),
@@ -42,7 +42,7 @@ impl Project {
         }
     }
 
-    /// The words of a text.
+    /// Returns the words of a text.
     pub fn words(&self, text: &str) -> Vec<Word> {
         let mut found = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -60,7 +60,7 @@ impl Project {
         found
     }
 
-    /// The word at a place of an open file: what was not opened is not known.
+    /// Returns the word at a place of an open file: what was not opened is not known.
     pub fn named(&self, path: &Path, at: &Value) -> Option<String> {
         let (_, text) = self.open.get(path)?;
         let here = |word: &Word| {
@@ -72,13 +72,13 @@ impl Project {
         self.words(text).into_iter().find(here).map(|word| word.text)
     }
 
-    /// Where a name is defined.
+    /// Returns where a name is defined.
     pub fn definition(&self, name: &str) -> Option<(PathBuf, Word)> {
         let mut all = self.uses(name, true).into_iter();
         all.find(|(_, word)| word.defines)
     }
 
-    /// Where a name stands.
+    /// Returns where a name stands.
     pub fn uses(&self, name: &str, with_definition: bool) -> Vec<(PathBuf, Word)> {
         let mut all = Vec::new();
         for path in self.files() {
@@ -89,7 +89,7 @@ impl Project {
         all
     }
 
-    /// The definitions of a file; those of indented lines belong to the one above.
+    /// Returns the definitions of a file; those of indented lines belong to the one above.
     pub fn symbols(&self, path: &Path) -> Value {
         let text = self.text(path);
         let mut all: Vec<Value> = Vec::new();
@@ -131,29 +131,29 @@ impl Word {
     }
 }
 
-/// A range within a line.
+/// Returns a range within a line.
 pub fn range(line: usize, start: usize, end: usize) -> Value {
     json!({ "start": { "line": line, "character": start },
             "end": { "line": line, "character": end } })
 }
 
-/// A place as the protocol has it.
+/// Returns a place as the protocol has it.
 pub fn location((path, word): &(PathBuf, Word)) -> Value {
     json!({ "uri": uri(path), "range": word.range() })
 }
 
-/// A function of a call hierarchy.
+/// Returns a function of a call hierarchy.
 pub fn item(name: &str, (path, word): &(PathBuf, Word)) -> Value {
     let range = word.range();
     json!({ "name": name, "kind": 12, "uri": uri(path), "range": range, "selectionRange": range })
 }
 
-/// The address of a path; only for the plain names that tests have.
+/// Returns the address of a path; only for the plain names that tests have.
 pub fn uri(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-/// The path of an address.
+/// Returns the path of an address.
 pub fn path(uri: &Value) -> PathBuf {
     PathBuf::from(uri.as_str().unwrap_or_default().trim_start_matches("file://"))
 }

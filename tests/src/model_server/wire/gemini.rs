@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::model_server::reply::{ReplyPart, ScriptedReply};
 
-/// The events of a streamed reply: the opening, one entry per piece, the closing.
+/// Returns the events of a streamed reply: the opening, one entry per piece, the closing.
 pub fn events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     let mut events = vec![chunk(reply, number, &[json!({"text": ""})], None)];
     for part in &reply.parts {
@@ -19,7 +19,7 @@ pub fn events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     events
 }
 
-/// A reply as one JSON object.
+/// Returns a reply as one JSON object.
 pub fn whole(reply: &ScriptedReply, number: usize) -> Value {
     let parts: Vec<Value> = reply.parts.iter().flat_map(|part| parts(part, number)).collect();
     object(reply, number, &parts, Some(&stop(reply)))
@@ -63,7 +63,7 @@ fn stop(reply: &ScriptedReply) -> String {
     reply.stop.clone().unwrap_or_else(|| "STOP".to_owned())
 }
 
-/// The status code that stands for an error's type.
+/// Returns the status code that stands for an error's type.
 fn code(kind: &str) -> u16 {
     match kind {
         "rate_limit_error" => 429,
