@@ -1,16 +1,16 @@
-//! Random bytes of the system.
+//! Random bytes from the operating system.
 
 use std::fs::File;
 use std::io::{self, Read};
 
-/// Random bytes that cannot be guessed.
+/// Returns cryptographically secure random bytes.
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0u8; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Random bytes as hexadecimal digits, two for each.
+/// Returns random bytes as hexadecimal digits, two for each byte.
 pub fn hex<const N: usize>() -> io::Result<String> {
     Ok(bytes::<N>()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }
