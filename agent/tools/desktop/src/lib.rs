@@ -1,15 +1,9 @@
 //! The tools of the screen: pictures, mouse and keyboard, controls by name, windows. What touches
 //! the screen is done by `g3-desktop`, one program for each g3.
 
-use std::time::Instant;
-
 use futures_util::future::BoxFuture;
-use serde_json::{Value, json};
 use tools::services::DesktopService;
 
-use tools::call::Invocation;
-use tools::output::ToolOutput;
-use tools::tool::CallScope;
 use tools::tool::Tool;
 
 pub mod accessible;
@@ -24,43 +18,10 @@ pub mod keys;
 pub mod observe;
 pub mod programs;
 pub mod roles;
+pub mod screen_call;
 pub mod screen_text;
 pub mod shown_screen;
 pub mod windows;
-
-/// What a call reaches that looks at the screen.
-fn looking(call: &Invocation<'_>) -> CallScope {
-    on_screen(call, false)
-}
-
-/// What a call reaches that acts on the screen.
-fn acting(call: &Invocation<'_>) -> CallScope {
-    on_screen(call, true)
-}
-
-fn on_screen(call: &Invocation<'_>, acts: bool) -> CallScope {
-    let access = vec![call.at.others.screen.access(acts)];
-    CallScope { access, ..CallScope::keyed("screen") }
-}
-
-/// What the core tools say of an action: its status, a sentence, how long it took.
-fn told(ok: bool, description: &str, since: Instant) -> Value {
-    json!({
-        "status": if ok { "success" } else { "error" },
-        "description": description,
-        "duration_ms": u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
-        "voice_message": description,
-    })
-}
-
-/// The same with more keys, as an outcome.
-fn done(description: String, since: Instant, more: Value) -> ToolOutput {
-    let mut metadata = told(true, &description, since);
-    if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), more) {
-        all.extend(more);
-    }
-    ToolOutput::done(description.clone()).with(metadata).titled(description)
-}
 
 /// The tools of this crate.
 pub const TOOLS: &[&dyn Tool] = &[
