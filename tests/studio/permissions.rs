@@ -161,7 +161,7 @@ fn always_answers_the_same_request_from_then_on() {
 }
 
 #[test]
-fn a_write_that_the_box_closes_is_denied_with_the_line_that_opens_it() {
+fn a_write_that_the_sandbox_denies_is_reported_with_the_line_that_opens_it() {
     let scene = Scene::new();
     let outside = scene.env.home().join("outside/f");
     std::fs::create_dir(outside.parent().unwrap()).unwrap();

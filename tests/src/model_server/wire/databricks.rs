@@ -1,5 +1,5 @@
-//! A model of Anthropic behind chat completions, as a serving endpoint of Databricks has it: usage
-//! with holes in every chunk, content as text or as a list, thought as signed blocks.
+//! An Anthropic model behind chat completions, as in a Databricks serving endpoint: partial usage
+//! in every chunk, content as text or as a list, thinking as signed blocks.
 
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ fn content(summary: Value) -> Value {
     json!({"content": [{"type": "reasoning", "summary": [summary]}]})
 }
 
-/// Returns a thought as it comes: its words, then its seal.
+/// Returns the deltas of a thinking block: its text, then its signature.
 fn thought(text: &str, number: usize) -> [Value; 2] {
     let seal = format!("signature-{number}");
     [(text, ""), ("", &seal)]
