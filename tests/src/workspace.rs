@@ -94,7 +94,7 @@ impl TestDir {
         locked(&self.book).access.clear();
     }
 
-    /// Takes the whole login back.
+    /// Revokes the whole login.
     pub fn end_login(&self) {
         self.take_back();
         locked(&self.book).refresh = None;
