@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_cause_is_left_out() {
+    fn an_empty_cause_is_omitted() {
         let failure = Failure::failed("it failed").because(" ");
         assert_eq!(
             (failure.to_string(), failure.sentence()),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_what_why_and_what_to_try() {
+    fn a_failure_displays_what_why_and_hints() {
         let failure = Failure::refused("session `x` is still working")
             .because("its supervisor holds the lock")
             .hint("studio stop x");
