@@ -1,10 +1,10 @@
-//! Agents against the same scripted model: start, one turn, fifty turns, twenty at once.
+//! Benchmarks of agents with the same scripted model: start, one turn, fifty turns, twenty at once.
 //!
 //! `./benches/run` builds the release binaries, runs this and writes docs/benchmarks.md. Peers are
-//! measured when `BENCH_CODEX`, `BENCH_OPENCODE`, `BENCH_QWEN` and `BENCH_MINI` name their programs. Figures are medians of
-//! interleaved runs; CPU is user plus system time of the whole process tree; PSS is the peak of
-//! the tree's proportional set size, taken in a run of its own; for `--version`, which is over after a
-//! few looks, the largest of ten runs.
+//! measured if `BENCH_CODEX`, `BENCH_OPENCODE`, `BENCH_QWEN` and `BENCH_MINI` name their programs.
+//! Figures are medians of interleaved runs; CPU is user plus system time of the whole process tree;
+//! PSS is the peak of the tree's proportional set size, measured in a separate run; for
+//! `--version`, which ends after a few samples, the largest of ten runs.
 
 mod common {
     pub mod measure;
@@ -23,7 +23,7 @@ use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 
-/// Turns with one shell call each before the model says that it is done.
+/// A model that makes this many turns with one shell call each, then reports that it is done.
 fn script(turns: usize) -> Script {
     Script::by(move |request| {
         if answered(request) >= turns {
@@ -33,7 +33,7 @@ fn script(turns: usize) -> Script {
         let tool = ["shell", "shell_command", "exec_command", "run_shell_command", "bash"]
             .into_iter()
             .find(|tool| names.iter().any(|name| name == tool));
-        // Another line each time: an agent may stop a model that repeats itself.
+        // A different line each time, because an agent may stop a model that repeats itself.
         let line = format!("echo hi {}", answered(request));
         match tool {
             Some("exec_command") => ScriptedReply::call("exec_command", json!({"cmd": line})),
@@ -54,7 +54,7 @@ fn script(turns: usize) -> Script {
     })
 }
 
-/// How many calls of this conversation have their result.
+/// Returns how many calls of this conversation have a result.
 fn answered(request: &ReceivedRequest) -> usize {
     request.tool_results().len()
 }
@@ -120,7 +120,7 @@ fn at_once(name: &str, many: usize, peers: &[Peer], place: &Path) -> Row {
     row
 }
 
-/// A session of so many messages, gone on with by one question.
+/// Measures a session with this many messages that is resumed with one prompt.
 fn resume(messages: usize, g3: &Peer, place: &Path) -> Row {
     let server = ModelServer::start(script(0));
     let dir = fresh(place);
@@ -133,7 +133,7 @@ fn resume(messages: usize, g3: &Peer, place: &Path) -> Row {
     row
 }
 
-/// Repeats what the only session's journal says until it holds so many messages.
+/// Repeats the messages in the journal of the only session until it has this many.
 fn lengthen(dir: &Path, messages: usize) {
     let sessions = std::fs::read_dir(dir.join(".g3/sessions")).expect("a session was made");
     let session = sessions.flatten().next().expect("a session was made").path();
@@ -148,7 +148,8 @@ fn lengthen(dir: &Path, messages: usize) {
     std::fs::write(&journal, format!("{text}{turns}")).expect("the journal can be written");
 }
 
-/// Measures, unless the requests that are due were not made: a peer that fails fast is not fast.
+/// Measures a command, and fails if it did not make the expected requests: a peer that fails
+/// quickly is not fast.
 #[allow(clippy::print_stderr, reason = "what is missing from the table is told")]
 fn checked(
     server: &ModelServer,
@@ -168,7 +169,7 @@ fn checked(
     (made >= due).then_some(sample)
 }
 
-/// An empty directory to work in.
+/// Creates an empty working directory.
 fn fresh(place: &Path) -> PathBuf {
     let dir = tempfile::Builder::new().prefix("work-").tempdir_in(place).expect("writable");
     dir.keep()

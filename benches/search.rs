@@ -1,8 +1,9 @@
-//! g3's searches against ripgrep, fd and ast-grep: whole processes over one generated repository.
+//! Benchmarks of g3's searches against ripgrep, fd and ast-grep: whole processes on a generated
+//! repository.
 //!
 //! Run by `./benches/run`. `BENCH_G3` names the release binary; `BENCH_RG`, `BENCH_FD` and
-//! `BENCH_AST_GREP` name the peers, and those that are missing are left out. `BENCH_SEARCH_FILES`
-//! (5,000) sets the size.
+//! `BENCH_AST_GREP` name the peers; missing ones are omitted. `BENCH_SEARCH_FILES` (5,000) sets the
+//! size.
 
 mod common {
     pub mod measure;
@@ -17,20 +18,20 @@ use common::measure::{adopt_orphans, measure, memory};
 use common::table::{Row, head};
 use serde_json::{Value, json};
 
-/// How often each program runs, in turns.
+/// Number of interleaved runs of each program.
 const TURNS: usize = 21;
 
-/// What calls a function by its name, in ast-grep's words.
+/// An ast-grep rule for calls of a function by its name.
 const ANY_CALL: &str = "{id: calls, language: rust, rule: {kind: call_expression, \
                         has: {field: function, kind: identifier}}}";
 
-/// A home, and a repository in it.
+/// A home directory with a repository.
 struct Bench {
     place: tempfile::TempDir,
     repo: PathBuf,
 }
 
-/// A program that is measured.
+/// A measured program.
 struct Program<'a> {
     name: &'static str,
     job: Box<dyn Fn() -> Command + 'a>,
@@ -46,13 +47,13 @@ fn main() {
     bench.files();
     let given = ["run", "-p", "needle($$$)", "-l", "rust"];
     bench.syntax("code_search, calls of one function", "(#eq? @f \"needle\")", &given);
-    // No text is given that a file could lack, so every file is parsed and walked.
+    // The query contains no text that a file could lack, so every file is parsed and searched.
     let any = ["scan", "--inline-rules", ANY_CALL];
     bench.syntax("code_search, calls of any function", "", &any);
 }
 
 impl Bench {
-    /// A repository with so many files of Rust, fifty in a directory, and some that are ignored.
+    /// Creates a repository with this many Rust files, fifty per directory, and some ignored ones.
     fn new(files: usize) -> Bench {
         let place = tempfile::tempdir().expect("a temporary directory can be made");
         let repo = place.path().join("repo");
@@ -93,7 +94,7 @@ impl Bench {
         self.row("glob, one file in eight", "glob", &args, "BENCH_FD", "fd", &fd);
     }
 
-    /// Calls by a name: of one that is given, or of any.
+    /// Measures a search for calls, of a given name or of any.
     fn syntax(&self, what: &str, predicate: &str, peer: &[&str]) {
         let query = format!("((call_expression function: (identifier) @f) @call {predicate})");
         let search = json!({ "name": "calls", "query": query, "language": "rust" });
@@ -103,7 +104,7 @@ impl Bench {
         self.row(what, "code_search", &args, "BENCH_AST_GREP", "ast-grep", &ast_grep);
     }
 
-    /// Measures g3 and its peer in turns.
+    /// Measures g3 and its peer in interleaved runs.
     fn row(
         &self,
         what: &str,
@@ -121,7 +122,7 @@ impl Bench {
         for turn in 0..=TURNS {
             for (column, program) in programs.iter().enumerate() {
                 let sample = measure(vec![(program.job)()]);
-                // The first turn fills the caches.
+                // The first run fills the caches.
                 if turn > 0 {
                     row.add(column, sample);
                 }
@@ -133,7 +134,7 @@ impl Bench {
         row.print();
     }
 
-    /// Runs a tool once and looks whether it found what it should.
+    /// Runs a tool once and checks that it found the expected word.
     fn must_say(&self, tool: &str, args: &Value, word: &str) {
         let job = self.g3(tool, args).stdout(Stream::Piped).stderr(Stream::Piped);
         let output = job.output(OutputLimits::seconds(120)).expect("g3 can be started");
@@ -156,7 +157,7 @@ impl Bench {
     }
 }
 
-/// A file of about 6 KiB; every hundredth has the rare word.
+/// Returns the content of a file of about 6 KiB; every hundredth contains the rare word.
 fn content(number: usize) -> String {
     let mut text = format!("//! Part {number}.\n\nuse std::collections::BTreeMap;\n\n");
     for step in 0..30 {

@@ -1,8 +1,9 @@
-//! studio against git and worktrunk: many sessions listed, landed and dropped.
+//! Benchmarks of studio against git and worktrunk: many sessions listed, landed and discarded.
 //!
 //! Run by `./benches/run`. `BENCH_STUDIO` and `BENCH_G3` name the release binaries; worktrunk's
-//! `wt` is measured when `BENCH_WT` names it. `git status` and `git worktree add` are the limits
-//! of what they are put beside. `BENCH_FILES` (50,000) and `BENCH_SESSIONS` (1,000) set the sizes.
+//! `wt` is measured if `BENCH_WT` names it. `git status` and `git worktree add` are the lower
+//! bounds for the measurements beside them. `BENCH_FILES` (50,000) and `BENCH_SESSIONS` (1,000) set
+//! the sizes.
 
 mod common {
     pub mod measure;
@@ -22,12 +23,12 @@ use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 use testkit::repo::Repo;
 
-/// An agent that writes one small file, and one that does nothing.
+/// Two agents: one writes a small file, one does nothing.
 const AGENTS: &str = "[studio.agents.writer]\nprotocol = \"command\"\n\
     command = [\"sh\", \"-c\", \"echo more > new.txt\"]\n\
     [studio.agents.idle]\nprotocol = \"command\"\ncommand = [\"true\"]\n";
 
-/// A home, a repository in it, and the programs.
+/// A home directory with a repository, and the programs.
 struct Bench {
     place: tempfile::TempDir,
     repo: Repo,
@@ -79,7 +80,7 @@ fn listed_beside_worktrunk(worktrees: usize) -> Row {
     row
 }
 
-/// Sessions of g3 with five turns each: supervisors, boxes and agents together.
+/// Measures sessions of g3 with five turns each: supervisors, sandboxes and agents together.
 fn at_once(sessions: usize) -> Row {
     let server = ModelServer::start(Script::by(|request| {
         let done = request.tool_results().len();
@@ -138,8 +139,8 @@ fn landed(files: usize) -> Row {
     for _ in 0..5 {
         let id = bench.start(1, "writer");
         let worktree = bench.repo.worktrees().join(&id);
-        // The first one refreshes the index, and what is measured finds it refreshed: the second
-        // one as well as the landing.
+        // The first one refreshes the index, so that both the measured status and the landing find
+        // it refreshed.
         let status = || bench.job("git").arg("-C").arg(&worktree).arg("status");
         bench.must(status());
         row.add(1, measure(vec![status()]));
@@ -151,7 +152,7 @@ fn landed(files: usize) -> Row {
 }
 
 impl Bench {
-    /// A repository with so many small files, a hundred in a directory.
+    /// Creates a repository with this many small files, a hundred per directory.
     fn new(files: usize, config: &str) -> Bench {
         let place = tempfile::tempdir().expect("a temporary directory can be made");
         let settings = place.path().join(".config/g3");
@@ -169,7 +170,7 @@ impl Bench {
         Bench { place, repo }
     }
 
-    /// Runs so many sessions to their end; gives the id of the last.
+    /// Runs this many sessions to their end; returns the id of the last.
     fn start(&self, sessions: usize, agent: &str) -> String {
         let list = self.place.path().join("tasks.md");
         let tasks: String = (0..sessions).map(|n| format!("- Task {n}\n")).collect();
@@ -198,7 +199,7 @@ impl Bench {
             .stderr(Stream::Null)
     }
 
-    /// Runs a preparation to its end and gives its output.
+    /// Runs a preparation step and returns its output.
     fn must(&self, job: Command) -> String {
         let job = job.stdout(Stream::Piped).stderr(Stream::Piped);
         let output = job.output(OutputLimits::seconds(1200)).expect("the program can be started");

@@ -1,4 +1,4 @@
-//! The time, passed to whoever needs it, so that tests can fix it.
+//! The current time, passed as a value so that tests can fix it.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -12,28 +12,28 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The system's clock, or the time that a test set.
+    /// Returns the system's clock, or the time that a test set.
     pub fn from_env() -> Self {
         Self { fixed: TestHook::Now.value().and_then(|text| text.parse().ok()) }
     }
 
-    /// A clock that stands still.
+    /// Creates a clock that always returns the same time.
     pub fn fixed(at: Timestamp) -> Self {
         Self { fixed: Some(at) }
     }
 
-    /// Now.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         self.fixed.unwrap_or_else(Timestamp::now)
     }
 
-    /// Today where the user is, as `2026-01-02 (Friday)`.
+    /// Returns today's date in the user's time zone, as `2026-01-02 (Friday)`.
     pub fn day(&self) -> String {
         let zone = if self.fixed.is_some() { TimeZone::UTC } else { TimeZone::system() };
         self.now().to_zoned(zone).strftime("%Y-%m-%d (%A)").to_string()
     }
 
-    /// Now, as RFC 3339 in UTC with milliseconds.
+    /// Returns the current time as RFC 3339 in UTC with milliseconds.
     pub fn stamp(&self) -> String {
         format!("{:.3}", self.now())
     }

@@ -1,53 +1,53 @@
-//! What is said between g3 and `g3-desktop`: JSON, one object a line, over stdin and stdout.
+//! The protocol between g3 and `g3-desktop`: one JSON object per line, over stdin and stdout.
 //!
-//! g3 sends [`Asked`] lines; each gets exactly one [`Told`] line with the same id, in the order
-//! asked. Places are pixels of the whole desktop as the system counts them ("native"), from the
-//! top left corner; scaling for a model is g3's work. `g3-desktop` ends with its stdin.
+//! g3 sends [`DesktopRequestLine`]s; each is answered by exactly one [`DesktopResponseLine`] with
+//! the same id, in order. Coordinates are native pixels of the whole desktop, from the top left
+//! corner; g3 does the scaling for models. `g3-desktop` exits at the end of its stdin.
 
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, FailureKind};
 
-/// One line from g3.
+/// A request from g3.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DesktopRequestLine {
-    /// Chosen by g3.
+    /// The id, chosen by g3.
     pub id: u64,
-    /// What it wants.
+    /// The request.
     #[serde(flatten)]
     pub what: DesktopRequest,
 }
 
-/// What g3 wants.
+/// A request from g3.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum DesktopRequest {
-    /// A picture of the desktop or of one window; answered by `picture`.
+    /// Captures the desktop or one window; answered by `picture`.
     Capture(CaptureTarget),
-    /// Pointer and keyboard, step by step; answered by `done`. Nothing is done when one of the
-    /// steps is refused before the first.
+    /// Moves and presses pointer and keyboard, step by step; answered by `done`. If one of the
+    /// steps is refused, none is done.
     Input {
-        /// In this order.
+        /// The steps, in order.
         steps: Vec<InputStep>,
-        /// Refuse while the pointer stands in a corner of the screen.
+        /// Whether to refuse while the pointer is in a corner of the screen.
         fail_safe: bool,
     },
-    /// Sizes and the pointer's place; answered by `screen`.
+    /// Reads the screen size and the pointer position; answered by `screen`.
     Screen,
-    /// The open windows, topmost first; answered by `windows`.
+    /// Lists the open windows, topmost first; answered by `windows`.
     Windows,
     /// Maximizes the active window; answered by `maximized`.
     Maximize,
-    /// What programs say of their controls; answered by `controls`.
+    /// Lists the controls that programs report; answered by `controls`.
     Controls(ControlQuery),
     /// Acts on one control; answered by `acted`.
     Act(ControlAction),
-    /// Words in a picture, by OCR; answered by `words`.
+    /// Reads the words in a picture by OCR; answered by `words`.
     Read {
         /// PNG or JPEG, base64.
         picture: String,
     },
-    /// What a later version asks; answered by a fault.
+    /// A request of a later version; answered by a fault.
     #[serde(other)]
     Unknown,
 }
@@ -55,230 +55,233 @@ pub enum DesktopRequest {
 /// A rectangle in native pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Area {
-    /// From the left edge.
+    /// Distance from the left edge.
     pub x: i32,
-    /// From the top edge.
+    /// Distance from the top edge.
     pub y: i32,
-    /// Pixels.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels.
+    /// Height in pixels.
     pub height: u32,
 }
 
-/// Which picture.
+/// The target of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureTarget {
-    /// An id of [`Window::id`], or a program's name or title (any part, no matter the case);
-    /// else the whole desktop.
+    /// A [`WindowInfo::id`], or a part of a program's name or a title, ignoring case; the whole
+    /// desktop when absent.
     pub window: Option<String>,
-    /// The output to take, e.g. `HDMI-1`, or another X display, e.g. `:1`; else all of this one.
+    /// The output to capture, e.g. `HDMI-1`, or another X display, e.g. `:1`; all outputs of this
+    /// display when absent.
     pub display: Option<String>,
-    /// A part: of the desktop, or of the window from its own corner.
+    /// A part of the desktop, or of the window relative to its corner.
     pub area: Option<Area>,
-    /// Made smaller to fit, keeping its shape; never larger.
+    /// The maximum size; larger pictures are scaled down, keeping the aspect ratio.
     pub fit: Option<(u32, u32)>,
-    /// JPEG with this quality (1 to 100); else PNG.
+    /// The JPEG quality (1 to 100); PNG when absent.
     pub jpeg: Option<u8>,
 }
 
-/// One step of pointer or keyboard.
+/// One pointer or keyboard action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum InputStep {
     /// Moves the pointer.
     Move {
-        /// Native.
+        /// Native pixels.
         x: i32,
-        /// Native.
+        /// Native pixels.
         y: i32,
     },
-    /// Clicks where the pointer is.
+    /// Clicks at the pointer position.
     Click {
-        /// Which button.
+        /// The button.
         button: Button,
-        /// 2 for a double click.
+        /// The number of clicks: 2 for a double click.
         times: u32,
     },
-    /// Presses the left button, goes there in half a second, lets go.
+    /// Presses the left button, moves the pointer to this position within half a second, and
+    /// releases the button.
     Drag {
-        /// Native.
+        /// Native pixels.
         x: i32,
-        /// Native.
+        /// Native pixels.
         y: i32,
     },
     /// Turns the wheel.
     Scroll {
-        /// Notches; negative is up.
+        /// Notches down; negative scrolls up.
         down: i32,
-        /// Notches; negative is left.
+        /// Notches right; negative scrolls left.
         right: i32,
     },
-    /// Types any text, also what the keyboard has no keys for.
+    /// Types any text, including characters without a key on the keyboard.
     Type {
-        /// The text; a line end is Return.
+        /// The text; a newline is Return.
         text: String,
     },
-    /// Keys held together, e.g. `ctrl`, `shift`, `t`, `f5`, `enter`, `page_down`.
+    /// Presses a key combination, e.g. `ctrl`, `shift`, `t`, `f5`, `enter`, `page_down`.
     Keys {
-        /// Pressed in this order.
+        /// The keys, pressed in this order.
         keys: Vec<String>,
     },
 }
 
-/// A button of the mouse.
+/// A mouse button.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Button {
-    /// The usual one.
+    /// The left button.
     Left,
-    /// The one of menus.
+    /// The right button.
     Right,
-    /// The wheel.
+    /// The middle button.
     Middle,
 }
 
-/// Which controls.
+/// A query for controls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlQuery {
-    /// Part of a window's title or a program's name; else the active window.
+    /// A part of a window's title or a program's name; the active window when absent.
     pub window: Option<String>,
-    /// Every program instead.
+    /// Whether to search all programs instead.
     pub everywhere: bool,
-    /// Levels below the window; 0 for all.
+    /// The number of levels below the window; 0 for all.
     pub depth: u32,
-    /// At most so many controls; 0 for 200.
+    /// The maximum number of controls; 0 for 200.
     pub limit: u32,
-    /// Those that can be acted on; else labels and panels too.
+    /// Whether to return only interactive controls; otherwise labels and panels are included.
     pub interactive: bool,
 }
 
-/// What is done to which control.
+/// An action on a control.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlAction {
-    /// Where to look.
+    /// Where to search for the control.
     #[serde(flatten)]
     pub look: ControlQuery,
-    /// Part of the control's name, no matter the case.
+    /// A part of the control's name, ignoring case.
     pub name: Option<String>,
-    /// Its exact automation id.
+    /// The exact automation id.
     pub automation_id: Option<String>,
-    /// Its exact role, e.g. `push button`.
+    /// The exact role, e.g. `push button`.
     pub role: Option<String>,
-    /// What to do.
+    /// The action.
     pub action: ControlVerb,
-    /// The text of `set_value`, the entry of `select`.
+    /// The text for `set_value`, or the entry for `select`.
     pub value: Option<String>,
 }
 
-/// What can be done to a control.
+/// An action on a control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlVerb {
-    /// Its first action.
+    /// Runs its default action.
     Click,
-    /// A text or number.
+    /// Sets a text or number.
     SetValue,
-    /// A check box or switch.
+    /// Toggles a check box or switch.
     Toggle,
-    /// An entry of a list, a tab, a radio button.
+    /// Selects a list entry, a tab or a radio button.
     Select,
-    /// A tree row, a combo box.
+    /// Expands a tree row or a combo box.
     Expand,
-    /// The reverse.
+    /// Collapses a tree row or a combo box.
     Collapse,
-    /// The keyboard's focus.
+    /// Moves the keyboard focus to it.
     Focus,
 }
 
-/// One line from `g3-desktop`.
+/// A response from `g3-desktop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DesktopResponseLine {
-    /// The id of what was asked.
+    /// The id of the request.
     pub id: u64,
-    /// The answer.
+    /// The response.
     #[serde(flatten)]
     pub what: DesktopResponse,
 }
 
-/// An answer.
+/// A response from `g3-desktop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tell", rename_all = "snake_case")]
 pub enum DesktopResponse {
-    /// To `capture`.
+    /// The response to `capture`.
     Picture(Picture),
-    /// To `input`.
+    /// The response to `input`.
     Done,
-    /// To `screen`.
+    /// The response to `screen`.
     Screen(ScreenInfo),
-    /// To `windows`.
+    /// The response to `windows`.
     Windows {
-        /// Topmost first.
+        /// The windows, topmost first.
         windows: Vec<WindowInfo>,
     },
-    /// To `maximize`.
+    /// The response to `maximize`.
     Maximized {
-        /// Its title.
+        /// The window's title.
         title: String,
-        /// Nothing had to be done.
+        /// Whether it was already maximized.
         already: bool,
     },
-    /// To `controls`.
+    /// The response to `controls`.
     Controls(Controls),
-    /// To `act`.
+    /// The response to `act`.
     Acted(ControlResult),
-    /// To `read`.
+    /// The response to `read`.
     Words {
-        /// In reading order.
+        /// The words, in reading order.
         words: Vec<OcrWord>,
     },
-    /// It could not be done.
+    /// The request failed.
     Fault(DesktopFault),
 }
 
-/// A picture and what it shows.
+/// A picture and the area that it shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
-    /// base64.
+    /// The data, as base64.
     pub data: String,
     /// `image/png` or `image/jpeg`.
     pub mime: String,
-    /// Pixels of the picture.
+    /// Width of the picture in pixels.
     pub width: u32,
-    /// Pixels of the picture.
+    /// Height of the picture in pixels.
     pub height: u32,
-    /// What of the desktop it shows.
+    /// The area of the desktop that it shows.
     pub shows: Area,
-    /// The program or library that took it.
+    /// The program or library that captured it.
     pub backend: String,
 }
 
 /// The desktop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenInfo {
-    /// All outputs together.
+    /// The area of all outputs together.
     pub area: Area,
-    /// Where the pointer is; Wayland does not tell: where it was put last, else the middle.
+    /// The pointer position. Wayland does not report it: the last position that was set, else the
+    /// middle.
     pub pointer: (i32, i32),
-    /// `x11`, `wayland`, `macos`.
+    /// The window system: `x11`, `wayland` or `macos`.
     pub system: String,
 }
 
 /// An open window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowInfo {
-    /// The window system's number.
+    /// The id that the window system assigned.
     pub id: String,
-    /// Its program.
+    /// The name of its program.
     pub app: String,
     /// Its title.
     pub title: String,
-    /// With its frame.
+    /// The area, including the frame.
     pub area: Area,
-    /// It has the focus.
+    /// Whether it has the focus.
     pub active: bool,
-    /// It is maximized.
+    /// Whether it is maximized.
     pub maximized: bool,
-    /// It is not shown.
+    /// Whether it is minimized.
     pub minimized: bool,
 }
 
@@ -287,72 +290,73 @@ pub struct WindowInfo {
 pub struct Controls {
     /// The title of the active window.
     pub active: String,
-    /// The one that has the keyboard's focus.
+    /// The control with the keyboard focus.
     pub focused: Option<Control>,
-    /// From the top, as programs order them.
+    /// The controls from top to bottom, in the order that programs report.
     pub controls: Vec<Control>,
-    /// There were more than the limit.
+    /// Whether there were more than the limit.
     pub cut: bool,
-    /// Why there are none, e.g. no accessibility bus.
+    /// Why the list is empty, e.g. no accessibility bus.
     pub note: Option<String>,
 }
 
 /// One control.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// As the accessibility service calls it, e.g. `push button`.
+    /// The role in the accessibility service, e.g. `push button`.
     pub role: String,
-    /// Its automation id, empty if it has none.
+    /// The automation id; empty if it has none.
     pub automation_id: String,
-    /// Its program.
+    /// The name of its program.
     pub app: String,
-    /// Where it is, if it says so.
+    /// The area, if it reports one.
     pub area: Option<Area>,
-    /// It can be used.
+    /// Whether it is enabled.
     pub enabled: bool,
-    /// It is on the screen.
+    /// Whether it is visible.
     pub visible: bool,
-    /// Text or number in it, `on` or `off` of a switch, the chosen entry; of a password nothing.
+    /// The text or number in it, `on` or `off` for a switch, the selected entry; `None` for a
+    /// password.
     pub value: Option<String>,
-    /// What it says it can do.
+    /// The actions that it reports.
     pub actions: Vec<String>,
 }
 
-/// What came of acting on a control.
+/// The result of an action on a control.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlResult {
-    /// The control; none was found else.
+    /// The control; `None` if it was not found.
     pub control: Option<Control>,
-    /// `name (role[, disabled][, hidden])`, at most 15, when none was found.
+    /// The available controls if it was not found, at most 15: `name (role[, disabled][, hidden])`.
     pub available: Vec<String>,
 }
 
-/// A word that was read.
+/// A word that OCR found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OcrWord {
     /// The word.
     pub text: String,
-    /// In pixels of the picture.
+    /// The area, in pixels of the picture.
     pub area: Area,
-    /// 0 to 100.
+    /// The confidence, 0 to 100.
     pub sure: u8,
 }
 
-/// Why something could not be done.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DesktopFault {
-    /// One sentence.
+    /// The failure, in one sentence.
     pub what: String,
-    /// The cause, as far as it is known.
+    /// The cause, if known.
     pub why: Option<String>,
-    /// What to try.
+    /// Hints for the user.
     pub next: Vec<String>,
 }
 
 impl DesktopFault {
-    /// A failure as it is told.
+    /// Converts a failure for the protocol.
     pub fn of(failure: Failure) -> Self {
         Self {
             why: failure.why.map(|why| why.to_string()),
@@ -361,7 +365,7 @@ impl DesktopFault {
         }
     }
 
-    /// The failure that was told.
+    /// Converts it back to a failure.
     pub fn failure(self) -> Failure {
         let why = self.why.map(Into::into);
         Failure { kind: FailureKind::Failed, what: self.what, why, hints: self.next }

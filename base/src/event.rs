@@ -1,23 +1,23 @@
-//! The events of a g3 run, as they stand on the wire (`--json`, `--events`, `_g3/event`).
+//! The events of a g3 run, in their wire format (`--json`, `--events`, `_g3/event`).
 
 pub mod coach_rounds;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One line of an event stream. Readers ignore types they do not know: see [`Event::parse`].
+/// One line of an event stream. Readers ignore unknown types: see [`Event::parse`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Counts from 1 within one stream.
+    /// The number within one stream, starting at 1.
     pub seq: u64,
-    /// RFC 3339, UTC.
+    /// The time, RFC 3339 in UTC.
     pub time: String,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub what: EventKind,
 }
 
-/// What happened.
+/// The type of an event, with its fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[allow(missing_docs)] // the fields are the contract of docs/g3.md
@@ -106,26 +106,27 @@ pub enum EventKind {
     },
 }
 
-/// Tokens and money, added up as the stream goes on.
+/// Tokens and cost, accumulated over a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens sent that no cache held.
+    /// Input tokens that were not cached.
     pub input: u64,
-    /// Tokens the model wrote.
+    /// Output tokens.
     pub output: u64,
     /// Tokens read from the provider's cache.
     pub cache_read: u64,
     /// Tokens written to the provider's cache.
     pub cache_write: u64,
-    /// US dollars; `null` when the price is not known.
+    /// Cost in US dollars; `null` if the price is unknown.
     pub cost_usd: Option<f64>,
-    /// Whether a part of a sum has no known price: `cost_usd` is then less than the whole.
+    /// Whether a part of a sum has an unknown price, so that `cost_usd` is a lower bound.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_incomplete: bool,
 }
 
 impl Usage {
-    /// The sum of two usages. Where only one of them has a known price, the cost is incomplete.
+    /// Returns the sum of two usages. If only one of them has a known price, the cost is
+    /// incomplete.
     #[must_use]
     pub fn plus(self, other: Usage) -> Usage {
         let cost_usd = match (self.cost_usd, other.cost_usd) {
@@ -145,22 +146,22 @@ impl Usage {
         }
     }
 
-    /// Tokens sent, those of the provider's cache among them.
+    /// Returns the input tokens, including those from and to the provider's cache.
     pub fn sent(&self) -> u64 {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
-    /// All tokens, sent and written.
+    /// Returns the input and output tokens.
     pub fn tokens(&self) -> u64 {
         self.sent().saturating_add(self.output)
     }
 
-    /// Whether the whole cost is known; nothing costs nothing.
+    /// Returns whether the whole cost is known; a usage without tokens costs nothing.
     pub fn is_cost_known(&self) -> bool {
         !self.cost_incomplete && !self.is_unpriced()
     }
 
-    /// The cost for people, as far as it is known: `$0.0123` or `at least $0.0123`.
+    /// Returns the known cost for display: `$0.0123` or `at least $0.0123`.
     pub fn cost_text(&self) -> Option<String> {
         let least = if self.cost_incomplete { "at least " } else { "" };
         self.cost_usd.map(|usd| format!("{least}${usd:.4}"))
@@ -171,12 +172,12 @@ impl Usage {
     }
 }
 
-/// One line of a todo list.
+/// One item of a todo list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TodoItem {
-    /// Stable within the list.
+    /// The id, stable within the list.
     pub id: String,
-    /// What is to be done.
+    /// The text.
     pub content: String,
     /// `pending`, `in_progress`, `completed` or `cancelled`.
     pub status: String,
@@ -184,7 +185,7 @@ pub struct TodoItem {
     pub priority: String,
 }
 
-/// How loud a notice is.
+/// The severity of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -193,7 +194,7 @@ pub enum NoticeLevel {
     Warning,
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -206,7 +207,7 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
-    /// The exit code of `g3` for this end.
+    /// Returns the exit code of `g3` for this result.
     pub fn exit(self) -> u8 {
         match self {
             RunStatus::Done => 0,
@@ -216,7 +217,7 @@ impl RunStatus {
         }
     }
 
-    /// The word for it on the wire.
+    /// Returns its name on the wire.
     pub fn word(self) -> &'static str {
         match self {
             RunStatus::Done => "done",
@@ -229,7 +230,7 @@ impl RunStatus {
 }
 
 impl Event {
-    /// Reads one line; `None` for a type this version does not know and for a torn line.
+    /// Parses one line; `None` for an unknown type and for an incomplete line.
     pub fn parse(line: &str) -> Option<Event> {
         serde_json::from_str(line).ok()
     }
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_with_an_unknown_price_is_incomplete_and_stays_so() {
+    fn a_sum_with_an_unknown_price_stays_incomplete() {
         let known = Usage { input: 5, cost_usd: Some(0.5), ..Usage::default() };
         let unknown = Usage { input: 7, ..Usage::default() };
         let nothing = Usage::default();
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_types_and_torn_lines_are_skipped() {
+    fn unknown_types_and_incomplete_lines_are_skipped() {
         assert_eq!(Event::parse(r#"{"seq":1,"time":"t","type":"news","x":1}"#), None);
         assert_eq!(Event::parse(r#"{"seq":1,"ti"#), None);
     }

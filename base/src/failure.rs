@@ -1,37 +1,37 @@
-//! What a person reads when a command fails: what, why, and what to try.
+//! The error that a command prints: what failed, why, and hints.
 
 use std::error::Error;
 use std::fmt;
 
-/// Who can fix it; also the exit code of the process.
+/// The category of a failure; also the exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The work itself failed: an agent, a check, a tool.
+    /// The work failed: an agent, a check, a tool.
     Failed = 1,
-    /// A wrong flag, a wrong configuration.
+    /// An invalid flag or configuration.
     Usage = 2,
-    /// Going on would lose something, or a limit was reached.
+    /// Continuing would lose something, or a limit was reached.
     Refused = 3,
     /// The work conflicts with its target.
     Conflict = 4,
     /// No such session, file or operation.
     NotFound = 5,
-    /// A fault of ours.
+    /// A bug in g3 or studio.
     Bug = 70,
     /// The user pressed Ctrl-C.
     Interrupted = 130,
 }
 
-/// A failure with its reason and the commands to try next.
+/// A failure with its cause and hints.
 #[derive(Debug)]
 pub struct Failure {
-    /// Whose problem it is.
+    /// The category.
     pub kind: FailureKind,
     /// One sentence without a full stop.
     pub what: String,
-    /// The cause, as far as it is known: an error with its own sources, or a sentence.
+    /// The cause, if known: an error with its own sources, or a sentence.
     pub why: Option<Box<dyn Error + Send + Sync>>,
-    /// What to try, one command or sentence each.
+    /// Hints: one command or sentence each.
     pub hints: Vec<String>,
 }
 
@@ -39,62 +39,63 @@ pub struct Failure {
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A failure of the given kind.
+    /// Creates a failure of the given kind.
     pub fn new(kind: FailureKind, what: impl Into<String>) -> Self {
         Self { kind, what: what.into(), why: None, hints: Vec::new() }
     }
 
-    /// The work failed (exit code 1).
+    /// Creates a failure of the work (exit code 1).
     pub fn failed(what: impl Into<String>) -> Self {
         Self::new(FailureKind::Failed, what)
     }
 
-    /// The command line or the configuration is wrong (exit code 2).
+    /// Creates a failure of the command line or the configuration (exit code 2).
     pub fn usage(what: impl Into<String>) -> Self {
         Self::new(FailureKind::Usage, what)
     }
 
-    /// Refused, because something would be lost or is not ready (exit code 3).
+    /// Creates a refusal: something would be lost or is not ready (exit code 3).
     pub fn refused(what: impl Into<String>) -> Self {
         Self::new(FailureKind::Refused, what)
     }
 
-    /// A conflict (exit code 4).
+    /// Creates a conflict (exit code 4).
     pub fn conflict(what: impl Into<String>) -> Self {
         Self::new(FailureKind::Conflict, what)
     }
 
-    /// Not found (exit code 5).
+    /// Creates a failure for something that does not exist (exit code 5).
     pub fn not_found(what: impl Into<String>) -> Self {
         Self::new(FailureKind::NotFound, what)
     }
 
-    /// Adds the cause: an error, which is kept as it is, or a sentence.
+    /// Sets the cause: an error, which is kept, or a sentence.
     #[must_use]
     pub fn because(mut self, why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.why = Some(why.into());
         self
     }
 
-    /// Adds something to try.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, command: impl Into<String>) -> Self {
         self.hints.push(command.into());
         self
     }
 
-    /// The text of the cause; nothing where the cause has no text. Its sources are not added:
-    /// an error names its source in its own text or leaves that to [`Error::source`].
+    /// Returns the text of the cause; `None` if it is empty. Its sources are not appended: an error
+    /// includes its source in its own text or leaves that to [`Error::source`].
     pub fn reason(&self) -> Option<String> {
         self.why.as_ref().map(ToString::to_string).filter(|why| !why.trim().is_empty())
     }
 
-    /// The cause, or what failed where no cause is known: for a failure that says the rest itself.
+    /// Returns the cause, or the failure's own sentence if it has none: for a caller that adds the
+    /// rest itself.
     pub fn into_cause(self) -> Box<dyn Error + Send + Sync> {
         self.why.unwrap_or_else(|| self.what.into())
     }
 
-    /// What and why in one line, for journals and tables.
+    /// Returns the failure and its cause in one line, for journals and tables.
     pub fn sentence(&self) -> String {
         match self.reason() {
             Some(why) => format!("{}: {}", self.what, why.trim()),
@@ -102,7 +103,8 @@ impl Failure {
         }
     }
 
-    /// As [`Failure::sentence`], with what to try: for a journal that is read when all else is gone.
+    /// Like [`Failure::sentence`], with the hints: for journals that are read when nothing else is
+    /// left.
     pub fn in_full(&self) -> String {
         match self.hints.is_empty() {
             true => self.sentence(),
@@ -113,14 +115,14 @@ impl Failure {
         }
     }
 
-    /// The failure for another program: `{"what", "why", "try", "exit"}`.
+    /// Serializes the failure for another program: `{"what", "why", "try", "exit"}`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "what": self.what, "why": self.why.as_ref().map(ToString::to_string), "try": self.hints, "exit": self.exit_code(),
         })
     }
 
-    /// The failure that another program reports in the form of [`Failure::to_json`].
+    /// Parses a failure that another program serialized with [`Failure::to_json`].
     pub fn from_json(told: &serde_json::Value) -> Option<Failure> {
         let kind = match told["exit"].as_u64() {
             Some(2) => FailureKind::Usage,
@@ -139,7 +141,7 @@ impl Failure {
         Some(next.fold(failure, Failure::hint))
     }
 
-    /// The exit code of a process that ends with this failure.
+    /// Returns the exit code of a process that ends with this failure.
     pub fn exit_code(&self) -> u8 {
         self.kind as u8
     }
@@ -181,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_reaches_another_program_whole() {
+    fn a_failure_survives_serialization() {
         let failure = Failure::usage("no key").because("unset").hint("set KEY").hint("or log in");
         let told = Failure::from_json(&failure.to_json()).unwrap();
         assert_eq!((told.to_string(), told.exit_code()), (failure.to_string(), 2));
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_cause_is_left_out() {
+    fn an_empty_cause_is_omitted() {
         let failure = Failure::failed("it failed").because(" ");
         assert_eq!(
             (failure.to_string(), failure.sentence()),
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_what_why_and_what_to_try() {
+    fn a_failure_displays_what_why_and_hints() {
         let failure = Failure::refused("session `x` is still working")
             .because("its supervisor holds the lock")
             .hint("studio stop x");

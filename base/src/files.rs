@@ -1,4 +1,4 @@
-//! Files that survive a crash: replaced by rename, journals by whole lines, durable steps by name.
+//! Files that survive a crash: atomic replacement, journals of whole lines, named durable steps.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -10,13 +10,13 @@ use serde::de::DeserializeOwned;
 
 use crate::test_hooks::TestHook;
 
-/// Replaces a file with new content in one step; readers see the old or the new, never a half.
-/// State files are readable by their owner only.
+/// Replaces a file atomically: readers see the old content or the new. State files are readable by
+/// their owner only.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     replace_with_mode(path, content, 0o600)
 }
 
-/// As [`replace`], with the given permission bits.
+/// Like [`replace`], with the given permission bits.
 pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let parent = parent_of(path);
     let mut temp = tempfile::Builder::new().prefix(".tmp-").tempfile_in(parent)?;
@@ -27,10 +27,10 @@ pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> io::Result<(
     Ok(())
 }
 
-/// What keeps git away from what g3 writes into a working directory, and lets skills be versioned.
+/// The content of `.g3/.gitignore`: excludes everything but skills, which may be versioned.
 const GITIGNORE: &str = "/*\n!/skills/\n";
 
-/// Makes `.g3` in a working directory; in a git work tree it tells git by itself not to look at it.
+/// Creates `.g3` in a working directory; in a git work tree, with a `.gitignore` that hides it.
 pub fn keep_out_of_git(cwd: &Path) -> io::Result<()> {
     let dir = cwd.join(".g3");
     if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
@@ -45,20 +45,20 @@ pub fn keep_out_of_git(cwd: &Path) -> io::Result<()> {
     replace_with_mode(&file, GITIGNORE.as_bytes(), 0o644)
 }
 
-/// Replaces a file with a value as pretty JSON.
+/// Replaces a file by a value as pretty JSON.
 pub fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
     replace(path, &text)
 }
 
-/// Makes the names in a directory durable.
+/// Makes the entries of a directory durable.
 pub fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// A place beside a file, taken on disk before the content is known: for what must not be lost
-/// once it came. When it is dropped unfilled the file stays as it was.
+/// Disk space that is allocated beside a file before the content is known: for content that must
+/// not be lost once it arrives. If it is dropped unfilled, the file is unchanged.
 #[derive(Debug)]
 pub struct Reserved {
     temp: tempfile::NamedTempFile,
@@ -66,7 +66,7 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Takes place for so many bytes; fails where they could not be written.
+    /// Allocates this many bytes beside a file; fails if they cannot be written.
     pub fn beside(path: &Path, bytes: usize) -> io::Result<Reserved> {
         let mut temp = tempfile::Builder::new().prefix(".tmp-").tempfile_in(parent_of(path))?;
         temp.write_all(&vec![b' '; bytes])?;
@@ -75,7 +75,7 @@ impl Reserved {
         Ok(Reserved { temp, path: path.to_owned() })
     }
 
-    /// Replaces the file by this content in one step.
+    /// Replaces the file by this content atomically.
     pub fn fill(mut self, content: &[u8]) -> io::Result<()> {
         self.temp.rewind()?;
         self.temp.write_all(content)?;
@@ -90,18 +90,19 @@ fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// An append-only file of JSON lines. One write per line, so that a crash tears at most the last.
+/// An append-only file of JSON lines. Each line is written by one call, so a crash can only tear
+/// the last one.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: File,
-    /// Whether the last line may be half: a write failed on it.
+    /// Whether the last line may be incomplete because a write failed.
     torn: bool,
 }
 
 impl Journal {
-    /// Opens or makes a journal. A last line that a crash cut off is dropped; a whole one that only
-    /// lacks its end is ended.
+    /// Opens or creates a journal. An incomplete last line is dropped; a complete one that only
+    /// lacks its newline is terminated.
     pub fn open(path: &Path) -> io::Result<Journal> {
         let file =
             OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
@@ -117,7 +118,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What follows the last line break, and where it begins.
+    /// Returns the bytes after the last newline, and their offset.
     fn tail(&self) -> io::Result<(u64, Vec<u8>)> {
         use std::os::unix::fs::FileExt;
         let mut at = self.file.metadata()?.len();
@@ -142,8 +143,8 @@ impl Journal {
         self.append_line(&serde_json::to_vec(value)?)
     }
 
-    /// Appends one line, given without its line break. What a failed write leaves of it is taken
-    /// away again.
+    /// Appends one line, given without its line break. After a failed write, the partial line is
+    /// removed.
     pub fn append_line(&mut self, line: &[u8]) -> io::Result<()> {
         let mut line = [line, b"\n"].concat();
         if self.torn {
@@ -158,7 +159,7 @@ impl Journal {
         Err(error)
     }
 
-    /// Cuts off the beginning of a line, where nothing but that was appended.
+    /// Truncates a partial line, if nothing else was appended after it.
     fn take_back(&self, before: u64, line: &[u8]) -> bool {
         use std::os::unix::fs::FileExt;
         let cut = || -> io::Result<bool> {
@@ -175,38 +176,38 @@ impl Journal {
         cut().unwrap_or(false)
     }
 
-    /// Makes what was appended durable (about 4 ms: once a turn, and before every git action).
+    /// Makes appended lines durable (about 4 ms: once a turn, and before every git operation).
     pub fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// A line of a journal that cannot be read.
+/// An unreadable line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableLine {
-    /// Counted from 1.
+    /// The line number, starting at 1.
     pub number: usize,
-    /// What it holds; bytes that are not UTF-8 are replaced.
+    /// The content; bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// Why, for people.
+    /// The reason, for display.
     pub why: String,
-    /// How many lines before it could be read.
+    /// The number of readable lines before it.
     pub after: usize,
 }
 
-/// Reads a journal: every line that parses, in order. A missing file has no lines; a torn or
-/// unknown line is skipped. For what is only shown; decisions need [`read_lines`].
+/// Reads all lines of a journal that parse, in order. A missing file has no lines; incomplete and
+/// unknown lines are skipped. Use it for display only; decisions need [`read_lines`].
 pub fn read_journal<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<T>> {
     Ok(read_lines(path)?.0)
 }
 
-/// Reads a journal: the lines that parse, in order, and those that do not. A missing file has no
-/// lines; only a last line that a crash cut off is dropped.
+/// Reads the lines of a journal that parse, in order, and those that do not. A missing file has no
+/// lines; only an incomplete last line is dropped.
 pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<UnreadableLine>)> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -231,7 +232,8 @@ pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<U
     Ok((read, unreadable))
 }
 
-/// A whole object that we do not know was written by somebody who knows more.
+/// Returns why a line cannot be read. A whole object that is unknown was written by a newer
+/// version.
 fn why_unreadable(line: &[u8], error: &serde_json::Error) -> String {
     let is_object = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line);
     match is_object {
@@ -240,8 +242,8 @@ fn why_unreadable(line: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// Marks a durable step. A test can make the process kill itself here with SIGKILL, or have the
-/// name appended to a file, which is how the crash tests learn every name that exists.
+/// Marks a durable step. Tests can make the process kill itself here with SIGKILL, or append the
+/// name to a file, from which the crash tests learn all names.
 pub fn step(name: &str) {
     if let Some(file) = TestHook::Steps.value()
         && let Ok(mut file) = OpenOptions::new().append(true).create(true).open(file)
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_but_a_torn_last_one_is_read_or_named() {
+    fn every_line_is_read_or_reported_except_a_torn_last_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j.jsonl");
         fs::write(&path, "1\n{\"new\":true}\n2\nx\n\n3\n[4, ").unwrap();
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_of_any_length_is_dropped_whole() {
+    fn a_torn_line_of_any_length_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j.jsonl");
         for length in [1, 4095, 4096, 4097, 20_000] {
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_file_is_private_and_leaves_nothing_behind() {
+    fn a_replaced_file_is_private_and_leaves_no_temporary_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.json");
         replace(&path, b"one").unwrap();

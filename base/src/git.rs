@@ -1,5 +1,5 @@
-//! The one door to the `git` program: pinned directories, a cleared environment, nothing of the
-//! repository's own that could run. libgit2 does what it can; this is for the rest.
+//! Runs the `git` program: explicit directories, a cleared environment, and none of the
+//! repository's own programs (hooks, drivers). Used for what libgit2 cannot do.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -11,9 +11,9 @@ use std::sync::{Arc, OnceLock};
 use crate::failure::{Failure, Result as Outcome};
 use crate::process::{Command, Output, OutputLimits};
 
-/// Settings that hold for every call, measured with planted hooks, drivers and helpers. They are
-/// given through the environment (git 2.31 and later), because `-c` cannot name a driver whose
-/// name holds an equals sign.
+/// Settings of every call, verified with planted hooks, drivers and helpers. They are passed
+/// through the environment (git 2.31 and later), because `-c` cannot name a driver whose name
+/// contains an equals sign.
 const FIXED: &[(&str, &str)] = &[
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -29,7 +29,7 @@ const FIXED: &[(&str, &str)] = &[
     ("maintenance.auto", "false"),
 ];
 
-/// Variables that hold for every call; every other `GIT_…` of ours is removed.
+/// Environment variables of every call; all inherited `GIT_…` variables are removed.
 const VARIABLES: &[(&str, &str)] = &[
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_TERMINAL_PROMPT", "0"),
@@ -38,13 +38,13 @@ const VARIABLES: &[(&str, &str)] = &[
     ("GIT_SEQUENCE_EDITOR", "true"),
     ("GIT_ASKPASS", "true"),
     ("GIT_PAGER", "cat"),
-    // Wins over `core.sshCommand`.
+    // Overrides `core.sshCommand`.
     ("GIT_SSH_COMMAND", "ssh"),
     ("LC_ALL", "C"),
 ];
 
-/// Commands that never look at attributes, so that no driver can run: the list of drivers need
-/// not be read for them.
+/// Commands that never read attributes, so that no driver can run: for them the list of drivers is
+/// not needed.
 const DRIVERLESS: &[&str] = &[
     "branch",
     "check-ref-format",
@@ -62,20 +62,20 @@ const DRIVERLESS: &[&str] = &[
     "version",
 ];
 
-/// Commands that show differences: drivers for showing are switched off by flag as well.
+/// Commands that show differences: their drivers are disabled by flags as well.
 const SHOWING: &[&str] = &["diff", "diff-files", "diff-index", "diff-tree", "log", "show"];
 
-/// Commands that would run git inside nested repositories, whose drivers we do not know.
+/// Commands that would run git inside nested repositories, whose drivers are unknown.
 const DESCENDING: &[&str] = &["diff", "diff-files", "diff-index", "status"];
 
-/// The oldest git that the door works with (`merge-tree --write-tree`).
+/// The oldest supported git (`merge-tree --write-tree`).
 const OLDEST: GitVersion = GitVersion(2, 38);
 /// The first git with `--attr-source`.
 const ATTR_SOURCE: GitVersion = GitVersion(2, 41);
-/// The tree without entries, which every git knows.
+/// The empty tree, which every git knows.
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
-/// A version of git: major and minor.
+/// A git version: major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GitVersion(pub u32, pub u32);
 
@@ -86,15 +86,15 @@ impl fmt::Display for GitVersion {
 }
 
 impl GitVersion {
-    /// Reads `git version 2.47.3` and its like.
+    /// Parses `git version 2.47.3` and similar.
     pub fn parse(text: &str) -> Option<GitVersion> {
         let mut numbers = text.trim().strip_prefix("git version ")?.split('.');
         Some(GitVersion(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     }
 }
 
-/// The version of the git on `PATH`, asked once. A missing or too old git is a failure with what
-/// to do (exit code 2).
+/// Returns the version of the git on `PATH`, determined once. Fails with a hint (exit code 2) if
+/// git is missing or too old.
 pub fn version() -> Outcome<GitVersion> {
     static FOUND: OnceLock<std::result::Result<String, String>> = OnceLock::new();
     let ask = || {
@@ -120,24 +120,25 @@ pub fn version() -> Outcome<GitVersion> {
 /// Why a git call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// There is no `git`, or it cannot be started.
+    /// `git` does not exist or cannot be started.
     #[error("{0}")]
     Start(#[from] std::io::Error),
-    /// It ran and failed.
+    /// git exited with an error.
     #[error("`git {args}` failed with exit code {code}: {stderr}")]
     Failed {
-        /// The arguments, for people.
+        /// The arguments, for display.
         args: String,
         /// The exit code.
         code: i32,
-        /// What it said.
+        /// Its stderr.
         stderr: String,
     },
 }
 
-/// A repository, and a working tree where one is needed, behind the door. The list of configured
-/// drivers is read when the first call needs it, once for the value and its clones. Staging (`add`,
-/// `commit`, `stash`) is libgit2's: git would run itself inside nested repositories for it.
+/// A repository for running git in, with a working tree if one is needed. The list of configured
+/// drivers is read before the first call that needs it, and shared by clones. Staging (`add`,
+/// `commit`, `stash`) uses libgit2 instead, because git would run itself inside nested
+/// repositories.
 #[derive(Clone, Debug)]
 pub struct Git {
     git_dir: PathBuf,
@@ -148,20 +149,21 @@ pub struct Git {
     drivers: Arc<OnceLock<Vec<Setting>>>,
 }
 
-/// Which attributes count.
+/// The attributes that git uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attributes {
-    /// Those of the files, for checkout, which needs `eol`.
+    /// Those of the files: checkout needs `eol`.
     OfFiles,
-    /// None but those of the git directory.
+    /// Only those of the git directory.
     None,
 }
 
-/// A setting for one call: key and value.
+/// A key and value for one call.
 type Setting = (OsString, OsString);
 
 impl Git {
-    /// The door for a git directory; calls that need a working tree take [`Git::with_work_tree`].
+    /// Creates a handle for a git directory; calls that need a working tree use
+    /// [`Git::with_work_tree`].
     pub fn at(git_dir: impl Into<PathBuf>) -> Git {
         Git {
             git_dir: git_dir.into(),
@@ -173,33 +175,34 @@ impl Git {
         }
     }
 
-    /// The same repository with a working tree.
+    /// Returns a handle for the same repository with a working tree.
     #[must_use]
     pub fn with_work_tree(&self, path: impl Into<PathBuf>) -> Git {
         Git { work_tree: Some(path.into()), ..self.clone() }
     }
 
-    /// The same, with `.gitattributes` ignored where git can do that (2.41 and later): a second
-    /// wall against drivers, for everything but checkout.
+    /// Returns a handle that ignores `.gitattributes` if git supports it (2.41 and later): a second
+    /// protection against drivers, for everything but checkout.
     #[must_use]
     pub fn without_attributes(&self) -> Git {
         Git { attributes: Attributes::None, ..self.clone() }
     }
 
-    /// The same, with further object directories: the value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`.
+    /// Returns a handle with additional object directories: the value of
+    /// `GIT_ALTERNATE_OBJECT_DIRECTORIES`.
     #[must_use]
     pub fn with_objects(&self, alternates: impl Into<OsString>) -> Git {
         Git { objects: Some(alternates.into()), ..self.clone() }
     }
 
-    /// The same, without the configuration of the user and the system: for calls that are confined,
-    /// where those files cannot be read.
+    /// Returns a handle that ignores the configuration of the user and the system: for confined
+    /// calls, which cannot read those files.
     #[must_use]
     pub fn without_user_config(&self) -> Git {
         Git { user_config: false, drivers: Arc::default(), ..self.clone() }
     }
 
-    /// A call to be finished by the caller: environment or input may be added.
+    /// Returns the command for a git call, to which the caller may add environment or input.
     pub fn job<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let at = command_at(&args);
@@ -224,7 +227,7 @@ impl Git {
         job.args(args.iter().skip(at + 1))
     }
 
-    /// git with its directories, environment and settings, without arguments.
+    /// Returns a git command with directories, environment and settings, without arguments.
     fn bare_job(&self, drivers: &[Setting]) -> Command {
         let directory = self.work_tree.as_deref().unwrap_or(&self.git_dir);
         let fixed = FIXED.iter().map(|(key, value)| (OsString::from(key), OsString::from(value)));
@@ -247,13 +250,14 @@ impl Git {
         job
     }
 
-    /// Runs git and gives back stdout without its last newline.
+    /// Runs git and returns stdout without its last newline.
     pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<String, GitError> {
         let output = self.job(args).output(OutputLimits::seconds(600))?;
         checked(args, output).map(|output| output.text())
     }
 
-    /// Every configured driver, emptied by its own name. Listing the configuration runs nothing.
+    /// Returns settings that empty every configured driver, by name. Listing the configuration runs
+    /// no program.
     fn emptied_drivers(&self) -> Vec<Setting> {
         let list = self.bare_job(&[]).args(["config", "--list", "-z", "--name-only"]);
         let Ok(list) = list.output(OutputLimits::seconds(30)) else { return Vec::new() };
@@ -263,7 +267,7 @@ impl Git {
     }
 }
 
-/// git in a directory, with none of our own `GIT_…` variables.
+/// Returns a git command in a directory, without inherited `GIT_…` variables.
 fn cleared(directory: &Path) -> Command {
     let mut job = Command::new("git", directory);
     for (key, _) in std::env::vars_os() {
@@ -274,14 +278,15 @@ fn cleared(directory: &Path) -> Command {
     VARIABLES.iter().fold(job, |job, (key, value)| job.env(key, value))
 }
 
-/// A setting of the user's own configuration (system and global files), never of a repository.
+/// Returns a setting of the user's configuration (system and global files), never of a repository.
 pub fn user_setting(key: &str) -> Option<String> {
     let job = cleared(Path::new("/")).env("GIT_DIR", "/dev/null");
     let output = job.args(["config", "--get", key]).output(OutputLimits::seconds(30)).ok()?;
     output.ok().then(|| output.text())
 }
 
-/// The user's own git, with the user's own configuration, in a directory outside every repository.
+/// Returns a git command with the user's own configuration, in a directory outside all
+/// repositories.
 pub fn outside_repositories(directory: &Path) -> Command {
     let mut job = Command::new("git", directory);
     for (key, _) in std::env::vars_os() {
@@ -293,10 +298,10 @@ pub fn outside_repositories(directory: &Path) -> Command {
     job.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap_or(directory))
 }
 
-/// Where the user's own configuration lies is the user's word.
+/// Variables that are kept: they locate the user's own configuration.
 const KEPT: &[&str] = &["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
 
-/// Where the name of the command stands among the arguments, after git's own options.
+/// Returns the index of the subcommand among the arguments, after git's own options.
 fn command_at(args: &[OsString]) -> usize {
     let mut at = 0;
     while let Some(arg) = args.get(at).and_then(|arg| arg.to_str()).filter(|a| a.starts_with('-')) {
@@ -305,7 +310,7 @@ fn command_at(args: &[OsString]) -> usize {
     at
 }
 
-/// The settings that take a driver, or a configured hook, its commands away.
+/// Returns the settings that empty the commands of a driver or of a configured hook.
 fn emptied(key: &[u8]) -> Vec<Setting> {
     let Some(first) = key.iter().position(|byte| *byte == b'.') else { return Vec::new() };
     let Some(last) = key.iter().rposition(|byte| *byte == b'.') else { return Vec::new() };
@@ -327,7 +332,7 @@ fn emptied(key: &[u8]) -> Vec<Setting> {
     }
 }
 
-/// Turns a failed call into an error that names it.
+/// Converts a failed call into an error that names it.
 pub fn checked<S: AsRef<OsStr>>(args: &[S], output: Output) -> Result<Output, GitError> {
     if output.ok() {
         return Ok(output);
@@ -337,7 +342,7 @@ pub fn checked<S: AsRef<OsStr>>(args: &[S], output: Output) -> Result<Output, Gi
     Err(GitError::Failed { args: args.join(" "), code: output.code(), stderr })
 }
 
-/// The git directory that belongs to a path, common directory first: `(common, git_dir)`.
+/// Returns the git directories of a path: `(common, git_dir)`.
 pub fn discover(from: &Path) -> Result<(PathBuf, PathBuf), GitError> {
     let args = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--absolute-git-dir"];
     let job = cleared(from).env("GIT_CONFIG_COUNT", "0");

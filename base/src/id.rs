@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The id of a session: lower-case letters, digits and single hyphens, so it is safe as a file
-/// name, as part of a ref and on a command line. The only ways in are `new` and `parse`.
+/// The id of a session: lower-case letters, digits and single hyphens, so that it is safe as a file
+/// name, in a ref and on a command line. It is created by `new` and `parse` only.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Id(String);
 
-/// Why a text is not an id.
+/// The error for a text that is not an id.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid session id `{0}` (lower-case letters, digits and single hyphens, 64 at most)")]
 pub struct BadId(String);
@@ -19,11 +19,11 @@ pub struct BadId(String);
 const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
 const SLUG_CHARS: usize = 24;
 const TAIL: usize = 4;
-/// What conversations within a session are called, before their number.
+/// Suffixes of the conversations within a session, before their number.
 const WITHIN: [&str; 2] = ["-coach", "-task"];
 
 impl Id {
-    /// Makes an id from a task and four random bytes.
+    /// Creates an id from a task and four random bytes.
     pub fn new(task: &str, random: [u8; 4]) -> Self {
         let tail: String = random
             .iter()
@@ -32,7 +32,7 @@ impl Id {
         Self(format!("{}-{tail}", slug(task)))
     }
 
-    /// Reads an id.
+    /// Parses an id.
     pub fn parse(text: &str) -> Result<Self, BadId> {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let good = !text.is_empty()
@@ -44,14 +44,14 @@ impl Id {
         if good { Ok(Self(text.to_owned())) } else { Err(BadId(text.to_owned())) }
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The end of an id, which tells it from others and holds no words of the task: `7k3f`, and for a
-/// conversation within a session `7k3f-coach-2` or `7k3f-task-1`.
+/// Returns the last part of an id, which is distinctive and contains no words of the task: `7k3f`,
+/// or `7k3f-coach-2` or `7k3f-task-1` for a conversation within a session.
 pub fn tail(id: &str) -> &str {
     let is_count = |part: &str| part.len() < TAIL && part.bytes().all(|byte| byte.is_ascii_digit());
     let mut own = id;
@@ -68,8 +68,8 @@ pub fn tail(id: &str) -> &str {
     }
 }
 
-/// The first words of a task as ASCII letters, digits and hyphens, those of other scripts written
-/// in Latin letters; `task` when nothing is left.
+/// Returns the first words of a task as ASCII letters, digits and hyphens, with other scripts
+/// transliterated; `task` if the result is empty.
 fn slug(task: &str) -> String {
     let mut out = String::new();
     let beginning: String = task.trim_start().chars().take(8 * SLUG_CHARS).collect();
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tail_holds_no_words_of_the_task() {
+    fn a_tail_contains_no_words_of_the_task() {
         assert_eq!(tail("fix-login-7k3f"), "7k3f");
         assert_eq!(tail("be-a-coach-2345"), "2345");
         assert_eq!(tail("fix-the-7k3f-coach-2"), "7k3f-coach-2");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_id_is_refused() {
+    fn an_invalid_id_is_rejected() {
         for bad in ["", "-a", "a-", "a--b", "A", "a/b", "..", "a b", "é", &"a".repeat(65)] {
             assert!(Id::parse(bad).is_err(), "{bad:?} was accepted");
         }

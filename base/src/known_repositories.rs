@@ -1,5 +1,6 @@
-//! The repositories in which studio has worked: every box closes what studio keeps in them (journals,
-//! sessions' private git directories). One directory for each, in studio's state directory.
+//! The repositories that studio has worked in: every sandbox closes the data that studio keeps in
+//! them (journals, private git directories of sessions). studio's state directory has one directory
+//! for each.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
@@ -10,16 +11,16 @@ use std::path::{Path, PathBuf};
 
 use crate::user_dirs::{name_for_path, state_dir};
 
-/// The file with the path of the repository's git common directory.
+/// The file that contains the path of the repository's git common directory.
 const FILE: &str = "repository";
 
-/// Where studio keeps what belongs to a repository, named by its git common directory, and must be
-/// out of the reach of every box.
+/// Returns the directory for studio's data about a repository, identified by its git common
+/// directory. No sandbox can reach it.
 pub fn directory(common: &Path) -> io::Result<PathBuf> {
     Ok(state_dir("studio")?.join(name_for_path(common)))
 }
 
-/// Writes a repository down, by its git common directory, unless it is known.
+/// Records a repository, by its git common directory, unless it is known.
 pub fn remember(common: &Path) -> io::Result<()> {
     let directory = directory(common)?;
     let file = directory.join(FILE);
@@ -30,7 +31,7 @@ pub fn remember(common: &Path) -> io::Result<()> {
     crate::files::replace(&file, common.as_os_str().as_bytes())
 }
 
-/// The git common directories of the known repositories that still are there.
+/// Returns the git common directories of the known repositories that still exist.
 pub(crate) fn list() -> Vec<PathBuf> {
     let Ok(state) = state_dir("studio") else { return Vec::new() };
     let entries = fs::read_dir(state).into_iter().flatten().flatten();

@@ -1,5 +1,5 @@
-//! What orchestrator and agent share: events, failures, configuration, files, processes, the git
-//! door and the box. It knows no model and no tool.
+//! Code that orchestrator and agent share: events, failures, configuration, files, processes, git
+//! calls and the sandbox. It knows nothing about models and tools.
 
 pub mod clock;
 pub mod config;

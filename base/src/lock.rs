@@ -1,4 +1,5 @@
-//! Open-file-description locks: held by whoever has the descriptor, freed by the kernel at its end.
+//! Open-file-description locks: owned by the descriptor, released by the kernel when its last copy
+//! is closed.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Both kinds of lock; systems disagree about the type of these constants.
+/// The lock types as one integer type, which differs between systems.
 const ALL: libc::c_short = libc::F_WRLCK as libc::c_short;
 const SHARE: libc::c_short = libc::F_RDLCK as libc::c_short;
 
@@ -17,13 +18,12 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock, or gives `None` when somebody else holds it.
+    /// Takes the lock; returns `None` if it is already held.
     pub fn try_take(path: &Path) -> io::Result<Option<Lock>> {
         Lock::at_once(path, ALL)
     }
 
-    /// Takes a share of the lock, beside other shares, or gives `None` when somebody holds all of
-    /// it.
+    /// Takes a shared lock; returns `None` if the exclusive lock is held.
     pub fn try_share(path: &Path) -> io::Result<Option<Lock>> {
         Lock::at_once(path, SHARE)
     }
@@ -38,7 +38,7 @@ impl Lock {
         }
     }
 
-    /// Takes the lock, waiting for whoever holds it.
+    /// Takes the lock; blocks until it is released.
     pub fn take(path: &Path) -> io::Result<Lock> {
         let file = open(path)?;
         loop {
@@ -50,7 +50,7 @@ impl Lock {
         }
     }
 
-    /// Whether somebody holds the lock now. Does not take it, not even for a moment.
+    /// Returns whether the lock is held, without taking it.
     pub fn is_held(path: &Path) -> io::Result<bool> {
         let file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
@@ -61,12 +61,12 @@ impl Lock {
         Ok(seen.l_type != libc::F_UNLCK as libc::c_short)
     }
 
-    /// A descriptor to hand to a child process: the lock is held until both ends are closed.
+    /// Returns a descriptor for a child process: the lock is held until both copies are closed.
     pub fn share(&self) -> io::Result<OwnedFd> {
         Ok(self.file.try_clone()?.into())
     }
 
-    /// The lock behind a descriptor that a parent process handed down.
+    /// Returns the lock of a descriptor that a parent process passed down.
     pub fn inherited(fd: OwnedFd) -> Lock {
         Lock { file: File::from(fd) }
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_seen_by_others_and_freed_at_its_end() {
+    fn a_lock_is_visible_to_others_and_released_on_drop() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         assert!(!Lock::is_held(&path).unwrap());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_go_beside_each_other_and_beside_nothing_else() {
+    fn shared_locks_coexist_and_exclude_the_exclusive_lock() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let one = Lock::try_share(&path).unwrap().unwrap();

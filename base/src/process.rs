@@ -1,5 +1,5 @@
-//! The one door through which processes are started: own group, explicit directory and
-//! environment, a time limit that ends the whole group, bounded output, closed stdin.
+//! Starts processes: own process group, explicit directory and environment, a timeout that kills
+//! the whole group, bounded output, closed stdin. Nothing else in the workspace starts processes.
 
 mod background;
 mod bounds;
@@ -31,19 +31,19 @@ use system::{Group, ProcessPlacement, named};
 
 use crate::sandbox::Confinement;
 
-/// How long a group may take to end after TERM before it gets KILL.
+/// How long a group may take to exit after SIGTERM before it gets SIGKILL.
 pub const GRACE: Duration = Duration::from_millis(500);
-/// How long pipes are drained after the process ended; a grandchild may hold them open.
+/// How long pipes are read after the process exited, while a grandchild holds them open.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Where a stream of the child leads.
+/// The target of a standard stream of the child.
 #[derive(Debug)]
 pub enum Stream {
     /// `/dev/null`.
     Null,
-    /// Ours.
+    /// The parent's own stream.
     Inherit,
-    /// A pipe to us.
+    /// A pipe to the parent.
     Piped,
     /// An open file.
     File(std::fs::File),
@@ -60,7 +60,7 @@ impl From<Stream> for Stdio {
     }
 }
 
-/// What to start, and how. Nothing here passes through a shell.
+/// A program to start and its settings. Nothing here passes through a shell.
 #[derive(Debug)]
 pub struct Command {
     command: std::process::Command,
@@ -70,14 +70,15 @@ pub struct Command {
     place: ProcessPlacement,
     last_signal: Signal,
     bounds: Option<ResourceLimits>,
-    /// Kept open until the child has it.
+    /// Kept open until the child has inherited it.
     terminal: Option<OwnedFd>,
     confinement: Option<Arc<Confinement>>,
     watched: bool,
 }
 
 impl Command {
-    /// A program to be run in a directory, with our environment, closed stdin and piped output.
+    /// Creates a command for a program in a directory, with the parent's environment, closed stdin
+    /// and piped output.
     #[expect(clippy::disallowed_methods, reason = "this is the door")]
     pub fn new(program: impl AsRef<OsStr>, directory: impl AsRef<Path>) -> Command {
         let mut command = std::process::Command::new(&program);
@@ -143,42 +144,43 @@ impl Command {
         self
     }
 
-    /// Where stdin comes from (closed unless said).
+    /// Sets the source of stdin (closed by default).
     #[must_use]
     pub fn stdin(mut self, stream: Stream) -> Command {
         self.command.stdin(Stdio::from(stream));
         self
     }
 
-    /// Where stdout goes (a pipe unless said).
+    /// Sets the target of stdout (a pipe by default).
     #[must_use]
     pub fn stdout(mut self, stream: Stream) -> Command {
         self.command.stdout(Stdio::from(stream));
         self
     }
 
-    /// Where stderr goes (a pipe unless said).
+    /// Sets the target of stderr (a pipe by default).
     #[must_use]
     pub fn stderr(mut self, stream: Stream) -> Command {
         self.command.stderr(Stdio::from(stream));
         self
     }
 
-    /// Hands a descriptor to the child under the given number (3 or more).
+    /// Passes a descriptor to the child under the given number (3 or more).
     #[must_use]
     pub fn descriptor(mut self, fd: OwnedFd, number: i32) -> Command {
         self.descriptors.push((fd, number));
         self
     }
 
-    /// Gives the child a process session of its own: it lives on when we and the terminal end.
+    /// Gives the child its own process session: it keeps running when the parent and the terminal
+    /// end.
     #[must_use]
     pub fn detached(mut self) -> Command {
         self.place.group = Group::Detached;
         self
     }
 
-    /// Gives the child a process session of its own, with this terminal.
+    /// Gives the child its own process session, with this controlling terminal.
     #[must_use]
     pub fn on_terminal(mut self, terminal: OwnedFd) -> Command {
         self.place.group = Group::Detached;
@@ -187,57 +189,59 @@ impl Command {
         self
     }
 
-    /// Keeps the child in our process group, so that the terminal's keys reach it.
+    /// Keeps the child in the parent's process group, so that it gets signals from the terminal's
+    /// keys.
     #[must_use]
     pub fn in_our_group(mut self) -> Command {
         self.place.group = Group::Ours;
         self
     }
 
-    /// The kernel sends KILL to the child when the thread that starts it ends (Linux).
+    /// Makes the kernel send SIGKILL to the child when the thread that starts it ends (Linux).
     #[must_use]
     pub fn kill_on_parent_death(mut self) -> Command {
         self.place.dies_with_us = true;
         self
     }
 
-    /// The child ends by itself all that it started when it gets TERM, as a box does: it gets
-    /// TERM and time for that before KILL, also when its handle is dropped.
+    /// Declares that the child ends all its own children on SIGTERM, as a sandbox does: it gets
+    /// SIGTERM and time before SIGKILL, also when its handle is dropped.
     #[must_use]
     pub fn graceful(mut self) -> Command {
         self.last_signal = Signal::TERM;
         self
     }
 
-    /// Its group gets KILL when we end while it runs, even by KILL ourselves (Linux). Holds for what
-    /// [`Job::spawn_async`] starts, until the handle is told to forget it.
+    /// Kills the process group when this process ends first, even by SIGKILL (Linux). Applies to
+    /// [`Command::spawn_async`], until [`AsyncRunning::forget`].
     #[must_use]
     pub fn ends_with_us(mut self) -> Command {
         self.watched = true;
         self
     }
 
-    /// Puts a box around it and all that it starts.
+    /// Runs the child and all its children in a sandbox.
     #[must_use]
     pub fn confined(mut self, confinement: Arc<Confinement>) -> Command {
         self.confinement = Some(confinement);
         self
     }
 
-    /// Bounds what it and all that it starts may use, together with the kernel's rules for files
-    /// ([`crate::sandbox`]): no sockets, no group of its own, only so much memory.
+    /// Limits the resources of the child and all its children, in addition to the kernel's file
+    /// rules ([`crate::sandbox`]): no sockets, no own process group, limited memory.
     #[must_use]
     pub fn bounded(mut self, bounds: ResourceLimits) -> Command {
         self.bounds = Some(bounds);
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the program and waits for its end.
     pub fn output(mut self, limits: OutputLimits) -> io::Result<Output> {
         let input = self.input.take();
         let mut running = self.spawn()?;
         if let (Some(bytes), Some(mut stdin)) = (input, running.child.stdin.take()) {
-            // A child that does not read its input must not block us: the write has its own thread.
+            // A child that does not read its input must not block the caller, so a thread writes
+            // it.
             std::thread::spawn(move || stdin.write_all(&bytes));
         }
         let stdout = Collector::start(running.child.stdout.take(), limits.bytes);
@@ -249,7 +253,7 @@ impl Command {
         Ok(Output { status, timed_out, stdout: stdout.finish(until), stderr: stderr.finish(until) })
     }
 
-    /// Starts it and gives back a handle whose group ends with it.
+    /// Starts the program and returns a handle that kills its group when it is dropped.
     pub fn spawn(self) -> io::Result<Running> {
         let last_signal = self.last_signal;
         let (mut command, program, _descriptors) = self.prepared()?;
@@ -257,7 +261,7 @@ impl Command {
         Ok(Running { child, ended: false, last_signal })
     }
 
-    /// Starts it on the tokio runtime; its group gets KILL when the handle is dropped.
+    /// Starts the program on the tokio runtime; its group gets SIGKILL when the handle is dropped.
     pub fn spawn_async(self) -> io::Result<AsyncRunning> {
         let (last_signal, watched) = (self.last_signal, self.watched);
         let (command, program, _descriptors) = self.prepared()?;
@@ -268,14 +272,14 @@ impl Command {
         Ok(AsyncRunning { child, group, last_signal, watched })
     }
 
-    /// Starts it and lets go of it: for processes that outlive us. Gives its process id.
+    /// Starts a program that outlives this process, and returns its process id.
     pub fn spawn_forget(self) -> io::Result<u32> {
         let (mut command, program, _descriptors) = self.prepared()?;
         let child = command.spawn().map_err(|e| named(e, &program))?;
         Ok(child.id())
     }
 
-    /// Becomes it: replaces the running program. Returns only when that failed.
+    /// Replaces the running program by this one. Returns only on failure.
     pub fn exec(self) -> io::Error {
         match self.in_our_group().prepared() {
             Ok((mut command, program, _descriptors)) => named(command.exec(), &program),
@@ -283,20 +287,20 @@ impl Command {
         }
     }
 
-    /// Puts group, session and descriptors into place. The descriptors must live until the start.
+    /// Prepares group, session and descriptors. The descriptors must live until the start.
     fn prepared(self) -> io::Result<Prepared> {
         let Command {
             mut command, program, descriptors, place, bounds, confinement, terminal, ..
         } = self;
-        // First of all: a change of privileges takes back the signal at our end, and descriptors
-        // that are moved may take the place of the rules.
+        // This goes first: a change of privileges resets the parent-death signal, and moved
+        // descriptors may take the number of the ruleset.
         if let Some(confinement) = confinement {
             system::confine_before_exec(&mut command, confinement);
         }
         if place.group == Group::Own {
             command.process_group(0);
         }
-        // Moved out of the way first, so that no target number is somebody's source.
+        // Moved to high numbers first, so that no target number is the source of another one.
         let floor = descriptors.iter().map(|(_, number)| number + 1).max().unwrap_or(3);
         let descriptors = descriptors
             .into_iter()
@@ -314,10 +318,10 @@ impl Command {
     }
 }
 
-/// A command, its name for errors, and the descriptors that must live until it started.
+/// A command, its name for errors, and the descriptors that must live until it has started.
 type Prepared = (std::process::Command, OsString, (Vec<(OwnedFd, i32)>, Option<OwnedFd>));
 
-/// A process and its group. Dropped, the group gets KILL.
+/// A process and its group. The group gets SIGKILL on drop.
 #[derive(Debug)]
 pub struct Running {
     /// The process, with its pipes.
@@ -326,7 +330,7 @@ pub struct Running {
     last_signal: Signal,
 }
 
-/// A process on the tokio runtime and its group. Dropped, the group gets KILL.
+/// A process on the tokio runtime and its group. The group gets SIGKILL on drop.
 #[derive(Debug)]
 pub struct AsyncRunning {
     /// The process, with its pipes.
@@ -336,33 +340,33 @@ pub struct AsyncRunning {
     watched: Option<watcher::Watched>,
 }
 
-/// Sends a signal to a process group; one that is gone is no error.
+/// Sends a signal to a process group; a group that no longer exists is ignored.
 pub fn signal_group(id: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(id.cast_signed()) {
         let _ = rustix::process::kill_process_group(pid, signal);
     }
 }
 
-/// Keeps what this process knows (keys above all) to itself: no other process of the user may look
-/// into it, and no core file is written when it crashes. To be called first of all.
+/// Protects the memory of this process (API keys above all): other processes of the user cannot
+/// inspect it, and no core file is written. Call it first of all.
 #[allow(unsafe_code)]
 pub fn keep_secrets() {
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
     #[cfg(target_os = "linux")]
-    // SAFETY: the call takes numbers.
+    // SAFETY: the call takes only numbers.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
 }
 
-/// Whether a process with this id exists.
+/// Returns whether a process with this id exists.
 pub fn is_alive(id: u32) -> bool {
     Pid::from_raw(id.cast_signed())
         .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
-/// The directories of `PATH` searched for a program.
+/// Searches the directories of `PATH` for a program.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let runs = |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
     let all = std::env::var_os("PATH")?;

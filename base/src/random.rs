@@ -1,15 +1,15 @@
-//! Random bytes from the operating system, for secrets and ids.
+//! Random bytes from the operating system.
 
 use std::io;
 
-/// Random bytes, suitable for secrets.
+/// Returns cryptographically secure random bytes.
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0u8; N];
     getrandom::fill(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Random bytes as hexadecimal digits, two per byte.
+/// Returns random bytes as hexadecimal digits, two for each byte.
 pub fn hex<const N: usize>() -> io::Result<String> {
     Ok(bytes::<N>()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }

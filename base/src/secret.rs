@@ -1,13 +1,14 @@
-//! A text that is never printed: keys and tokens.
+//! A string that is never printed: API keys and tokens.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What is shown instead of a secret.
+/// The text that is displayed instead of a secret.
 pub const DOTS: &str = "•••";
 
-/// A key or token. `Debug` and `Serialize` show dots; only [`Secret::reveal`] gives the text.
+/// An API key or token. `Debug` and `Serialize` produce dots; only [`Secret::reveal`] returns the
+/// text.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -18,7 +19,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for the one place that sends it.
+    /// Returns the text itself, for the code that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
     }

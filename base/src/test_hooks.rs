@@ -1,44 +1,45 @@
-//! Environment variables by which tests fix what else differs from run to run. Only builds for
-//! tests read them: those with debug assertions and the feature `test-hooks`, which `testkit`
-//! switches on. A release build neither reads them nor passes them on.
+//! Environment variables by which tests fix values that otherwise differ from run to run. Only test
+//! builds read them: those with debug assertions and the feature `test-hooks`, which `testkit`
+//! enables. A release build neither reads them nor passes them on.
 
 /// A variable that a test sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestHook {
-    /// The time, in RFC 3339.
+    /// The current time, in RFC 3339.
     Now,
-    /// The seed of everything random.
+    /// The seed of all random values.
     Seed,
-    /// `NAME` or `NAME:N`: the durable step at which the process kills itself, at its N-th pass.
+    /// `NAME` or `NAME:N`: the durable step at which the process kills itself, on its N-th pass.
     KillAt,
     /// The file to which the name of every durable step is appended.
     Steps,
-    /// What a second of waiting before another model request takes, in milliseconds.
+    /// The length of one second of retry delay, in milliseconds.
     RetryMs,
-    /// How long a login may take in the browser, in milliseconds.
+    /// The timeout of a login in the browser, in milliseconds.
     LoginMs,
-    /// The file that says how many processors other programs use.
+    /// The file that contains the number of processors that other programs use.
     Busy,
     /// The free memory in bytes.
     Memory,
-    /// Set: pictures and windows by xcap on Linux, in a `g3-desktop` that has it.
+    /// Whether `g3-desktop` uses xcap for screenshots and windows on Linux, if it was built with
+    /// it.
     Xcap,
 }
 
 impl TestHook {
-    /// What the test set; always `None` in a build for users.
+    /// Returns what the test set; always `None` in a build for users.
     pub fn value(self) -> Option<String> {
         environment::value(self)
     }
 
-    /// As [`TestHook::value`], where it is a number.
+    /// Like [`TestHook::value`], parsed as a number.
     pub fn number(self) -> Option<u64> {
         self.value()?.parse().ok()
     }
 }
 
-/// Whether a variable is a hook, so that it is no configuration and passes to other programs of
-/// ours; always `false` in a build for users.
+/// Returns whether a variable is a hook, so that it is not configuration and is passed to our other
+/// programs; always `false` in a build for users.
 pub fn is_hook(variable: &str) -> bool {
     environment::is_hook(variable)
 }

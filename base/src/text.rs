@@ -1,13 +1,13 @@
-//! Cutting and cleaning text without breaking a character.
+//! Truncates and sanitizes text without splitting characters.
 
 use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// What an agent is told that is to go on by itself, because nobody has anything else to say.
+/// The prompt for an agent that continues without other input.
 pub const GO_ON: &str = "Go on with the task where you left off.";
 
-/// The longest prefix of at most `max` bytes that ends at a character boundary.
+/// Returns the longest prefix of at most `max` bytes that ends at a character boundary.
 pub fn head(text: &str, max: usize) -> &str {
     let mut end = max.min(text.len());
     while !text.is_char_boundary(end) {
@@ -16,7 +16,7 @@ pub fn head(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
-/// The longest suffix of at most `max` bytes that starts at a character boundary.
+/// Returns the longest suffix of at most `max` bytes that starts at a character boundary.
 pub fn tail(text: &str, max: usize) -> &str {
     let mut start = text.len().saturating_sub(max);
     while !text.is_char_boundary(start) {
@@ -25,12 +25,12 @@ pub fn tail(text: &str, max: usize) -> &str {
     &text[start..]
 }
 
-/// The columns that a text takes on a terminal.
+/// Returns the number of columns that a text takes on a terminal.
 pub fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// A text cut to so many columns, with `…` as its last where something is left out.
+/// Truncates a text to this many columns, with `…` as the last one if something is omitted.
 pub fn cut_columns(text: &str, most: usize) -> String {
     if columns(text) <= most {
         return text.to_owned();
@@ -48,14 +48,15 @@ pub fn cut_columns(text: &str, most: usize) -> String {
     out
 }
 
-/// A number and what it counts: `1 file`, `2 files`.
+/// Returns a number with its noun: `1 file`, `2 files`.
 pub fn count<N: PartialEq + From<u8> + std::fmt::Display>(n: N, word: &str) -> String {
     format!("{n} {word}{}", if n == N::from(1) { "" } else { "s" })
 }
 
-/// Text for a person to read, on a terminal or in a page: every character that a terminal would
-/// act on or would not show is written out. Control characters look as in `cat -v` (`^[`, `^M`),
-/// others by their number (`<U+202E>`). Newline and tab stay, and no character is dropped.
+/// Makes text safe for display on a terminal or in a page: every character that a terminal would
+/// interpret or would not display is escaped. Control characters are written as in `cat -v` (`^[`,
+/// `^M`), others by their code point (`<U+202E>`). Newline and tab are kept, and no character is
+/// dropped.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut previous = None;
@@ -77,7 +78,8 @@ pub fn printable(text: &str) -> String {
     out
 }
 
-/// Bytes of a file for a person to read: as [`printable`]; what is not UTF-8 is written as `<FF>`.
+/// Makes the bytes of a file safe for display, like [`printable`]; bytes that are not UTF-8 are
+/// written as `<FF>`.
 pub fn printable_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -89,8 +91,8 @@ pub fn printable_bytes(bytes: &[u8]) -> String {
     out
 }
 
-/// A JSON text whose hidden characters are escaped, so that showing it on a terminal is harmless.
-/// They can only be part of its strings.
+/// Escapes the hidden characters of a JSON text, so that it is safe on a terminal. They can only
+/// occur in its strings.
 pub fn json_escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -105,9 +107,9 @@ pub fn json_escaped(json: &str) -> String {
     out
 }
 
-/// Output of a program: [`printable`], without complete colour sequences (`ESC [ 1 ; 31 m`,
-/// `ESC [ K`, `ESC ( B`) and without the carriage return of a line end. Everything else is written
-/// out, so an incomplete or unknown sequence hides nothing of what follows it.
+/// Makes the output of a program safe for display: like [`printable`], without complete color
+/// sequences (`ESC [ 1 ; 31 m`, `ESC [ K`, `ESC ( B`) and without the carriage return of a line
+/// end. Everything else is escaped, so an incomplete or unknown sequence hides nothing after it.
 pub fn printable_output(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -127,7 +129,7 @@ pub fn printable_output(text: &str) -> String {
     printable(&plain)
 }
 
-/// The length of the colour sequence, or of the carriage return of a line end, at the beginning.
+/// Returns the length of the color sequence, or of the carriage return of a line end, at the start.
 fn style_length(text: &str) -> Option<usize> {
     if text.starts_with("\r\n") {
         return Some(1);
@@ -141,8 +143,9 @@ fn style_length(text: &str) -> Option<usize> {
     parameters[end..].starts_with(['m', 'K']).then_some(end + 3)
 }
 
-/// Whether a terminal shows nothing for this character, or lets it change how others are shown:
-/// C1 controls, bidirectional marks, line separators, and what Unicode calls default ignorable.
+/// Returns whether a terminal does not display this character, or changes the display of others
+/// because of it: C1 controls, bidirectional marks, line separators, and Unicode's default
+/// ignorable characters.
 fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{80}'..='\u{9f}'
@@ -165,7 +168,8 @@ fn is_hidden(c: char) -> bool {
         | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Whether a hidden character only joins or styles the pictures around it, as in many emoji.
+/// Returns whether a hidden character only joins or styles the surrounding pictographs, as in many
+/// emoji.
 fn is_part_of_emoji(previous: Option<char>, c: char, next: Option<char>) -> bool {
     let is_picture = |c: char| {
         matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}'..='\u{3299}' | '\u{1f000}'..='\u{1faff}')
@@ -188,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_counted_and_not_characters() {
+    fn columns_are_counted_instead_of_characters() {
         assert_eq!(cut_columns("abc", 3), "abc");
         assert_eq!(cut_columns("数据库", 6), "数据库");
         assert_eq!(cut_columns("数据库", 5), "数据…");
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_keeps_characters_whole() {
+    fn truncation_keeps_characters_whole() {
         assert_eq!(head("aé", 2), "a");
         assert_eq!(head("aé", 3), "aé");
         assert_eq!(tail("éa", 2), "a");
@@ -204,12 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn one_has_no_plural() {
+    fn one_is_singular() {
         assert_eq!([0, 1, 2].map(|n| count(n, "line")), ["0 lines", "1 line", "2 lines"]);
     }
 
     #[test]
-    fn control_characters_are_written_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(printable("a\u{1b}[31mb\u{1b}[0mc"), "a^[[31mb^[[0mc");
         assert_eq!(printable("x\u{1b}]52;c;aGk=\u{7}y"), "x^[]52;c;aGk=^Gy");
         assert_eq!(printable("a\rb\u{202e}c\td\r\n"), "a^Mb<U+202E>c\td^M\n");
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn emoji_and_accents_stay_as_they_are() {
+    fn emoji_and_accents_are_unchanged() {
         let text = "é e\u{301} ⚠\u{fe0f} 👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3} 漢字 →";
         assert_eq!(printable(text), text);
         assert_eq!(printable("a\u{fe0f}b\u{200d}c"), "a<U+FE0F>b<U+200D>c");
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn of_output_only_whole_colour_sequences_are_dropped() {
+    fn only_complete_color_sequences_are_removed_from_output() {
         assert_eq!(printable_output("a\u{1b}[1;31mb\u{1b}[0m\u{1b}[K\u{1b}(Bc\r\n"), "abc\n");
         assert_eq!(printable_output("10%\r20%\u{1b}[2Jx\u{1b}[?25l"), "10%^M20%^[[2Jx^[[?25l");
         assert_eq!(printable_output("end\u{1b}[3"), "end^[[3");
@@ -247,12 +251,12 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_written_out() {
+    fn bytes_that_are_not_utf8_are_escaped() {
         assert_eq!(printable_bytes(b"a\xff\xc3\xa9\xc3\r"), "a<FF>é<C3>^M");
     }
 
     #[test]
-    fn json_is_safe_on_a_terminal_and_says_the_same() {
+    fn escaped_json_is_safe_on_a_terminal_and_equivalent() {
         let text = "a\u{9b}2J\u{202e}b\u{e0041}\u{7f}é";
         let json = serde_json::to_string(text).unwrap();
         let escaped = json_escaped(&json);
@@ -260,9 +264,9 @@ mod tests {
         assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
     }
 
-    /// Every text of at most four of these characters.
+    /// Tests all texts of at most four of these characters.
     #[test]
-    fn no_character_is_dropped_and_none_is_left_that_a_terminal_acts_on() {
+    fn no_character_is_dropped_and_none_that_a_terminal_interprets_is_left() {
         let alphabet =
             ['a', 'm', '[', ']', 'P', '\\', ';', '\u{1b}', '\u{9b}', '\u{7}', '\r', '\n', 'é'];
         let mut texts = vec![String::new()];

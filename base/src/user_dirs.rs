@@ -1,21 +1,21 @@
-//! The user's own directories, by the XDG Base Directory Specification: what a program keeps
-//! outside of every repository.
+//! The user's directories, by the XDG Base Directory Specification: for data that programs keep
+//! outside of all repositories.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The home directory, when `HOME` names an absolute path.
+/// Returns the home directory, if `HOME` is an absolute path.
 pub fn home_dir() -> Option<PathBuf> {
     absolute("HOME")
 }
 
-/// Names the directory in which g3 keeps the state of the one working directory that it works in,
-/// instead of its place below [`state_dir`]. studio sets it for the agents of its sessions.
+/// The variable that overrides the directory below [`state_dir`] in which g3 keeps the state of its
+/// working directory. studio sets it for the agents of its sessions.
 pub const STATE_VARIABLE: &str = "G3_STATE_DIR";
 
-/// Where g3 keeps the state of a working directory: its sessions and reports of errors. No box of a
-/// command opens it, and it is never in the working directory, where a repository could have
-/// put it.
+/// Returns the directory in which g3 keeps the state of a working directory: its sessions and error
+/// reports. No command sandbox opens it, and it is never inside the working directory, where a
+/// repository could have placed it.
 pub fn workspace_state(directory: &Path) -> io::Result<PathBuf> {
     if let Some(given) = absolute(STATE_VARIABLE) {
         return Ok(given);
@@ -24,17 +24,17 @@ pub fn workspace_state(directory: &Path) -> io::Result<PathBuf> {
     Ok(state_dir("g3")?.join("workspaces").join(name_for_path(&directory)))
 }
 
-/// Where a program keeps what must outlive it and belongs to no repository:
-/// `$XDG_STATE_HOME/<program>`, else `~/.local/state/<program>`. Every box closes both. Fails when
-/// neither variable names an absolute path.
+/// Returns the directory for a program's persistent state that belongs to no repository:
+/// `$XDG_STATE_HOME/<program>`, else `~/.local/state/<program>`. Every sandbox closes both. Fails
+/// if neither variable is an absolute path.
 pub fn state_dir(program: &str) -> io::Result<PathBuf> {
     let base = absolute("XDG_STATE_HOME").or_else(|| Some(home_dir()?.join(".local/state")));
     let base = base.ok_or_else(|| io::Error::other("neither XDG_STATE_HOME nor HOME is set"))?;
     Ok(base.join(program))
 }
 
-/// A directory name for a path: its last part, readable, and 16 hexadecimal digits of the SHA-256
-/// of the whole path, so that two paths never share a name.
+/// Returns a directory name for a path: its last component, readable, and 16 hexadecimal digits of
+/// the SHA-256 of the whole path, so that two paths never share a name.
 pub fn name_for_path(path: &Path) -> String {
     use sha2::Digest;
     use std::fmt::Write;

@@ -1,25 +1,26 @@
-//! The workspace around a working directory: the repository, or only the directory outside of one.
-//! What a workspace says to agents (AGENTS.md, notes, skills, personas) is looked for in the same
-//! way: from the working directory up to the workspace's root.
+//! The workspace of a working directory: its repository, or only the directory outside of one. A
+//! workspace's files for agents (AGENTS.md, notes, skills, personas) are searched for from the
+//! working directory up to the workspace's root.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The root of the git work tree around a directory; the directory itself outside of one.
+/// Returns the root of the git work tree that contains a directory; the directory itself outside of
+/// one.
 pub fn root(cwd: &Path) -> PathBuf {
     let tree = cwd.ancestors().find(|dir| dir.join(".git").exists());
     tree.unwrap_or(cwd).to_owned()
 }
 
-/// The directories from the working directory up to the workspace's root, the nearest first.
+/// Returns the directories from the working directory up to the workspace's root, nearest first.
 pub fn upward(cwd: &Path) -> Vec<&Path> {
     let root = cwd.ancestors().position(|dir| dir.join(".git").exists()).unwrap_or(0);
     cwd.ancestors().take(root + 1).collect()
 }
 
-/// Opens a regular file. A pipe, a socket or a device is an error, and no reason to wait.
+/// Opens a regular file. A pipe, a socket or a device is an error and does not block.
 fn open_regular(path: &Path) -> io::Result<File> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
     let file = OpenOptions::new().read(true).custom_flags(flags as i32).open(path)?;
@@ -29,7 +30,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The first bytes of a regular file, at most so many.
+/// Returns the first bytes of a regular file, at most `most`.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.take(most).read_to_end(&mut bytes)?;
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_an_error_and_not_waited_for() {
+    fn a_pipe_is_an_error_and_does_not_block() {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("AGENTS.md");
         let mode = rustix::fs::Mode::from_bits_truncate(0o600);

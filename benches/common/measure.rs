@@ -6,22 +6,23 @@ use std::time::{Duration, Instant};
 
 use base::process::{Command, Running};
 
-/// What a run cost.
+/// The cost of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// From start to the end of the last process.
+    /// Time from the start to the end of the last process.
     pub wall: Duration,
     /// User and system time of all processes.
     pub cpu: Duration,
 }
 
-/// Makes this process the parent of whatever its children leave behind, so that detached
-/// processes are counted too.
+/// Makes this process the parent of all orphans of its children, so that detached processes are
+/// counted as well.
 pub fn adopt_orphans() {
     rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).expect("Linux");
 }
 
-/// Runs jobs at once to their end. What they left running is waited for, outside the wall time.
+/// Runs commands in parallel to their end. Processes that they leave running are waited for outside
+/// the wall time.
 pub fn measure(jobs: Vec<Command>) -> Sample {
     let cpu = children_cpu();
     let begin = Instant::now();
@@ -34,7 +35,7 @@ pub fn measure(jobs: Vec<Command>) -> Sample {
     Sample { wall, cpu: children_cpu() - cpu }
 }
 
-/// Runs jobs at once and gives the peak PSS in KiB of all processes below this one.
+/// Runs commands in parallel and returns the peak PSS in KiB of all processes below this one.
 pub fn memory(jobs: Vec<Command>) -> u64 {
     let mut running = start(jobs);
     let mut peak = 0;
@@ -51,7 +52,7 @@ pub fn memory(jobs: Vec<Command>) -> u64 {
     peak
 }
 
-/// Waits for every process that was left to us.
+/// Waits for all orphans.
 pub fn reap_orphans() {
     while rustix::process::wait(rustix::process::WaitOptions::empty()).is_ok() {}
 }
@@ -60,17 +61,17 @@ fn start(jobs: Vec<Command>) -> Vec<Running> {
     jobs.into_iter().map(|job| job.spawn().expect("the program can be started")).collect()
 }
 
-/// CPU time of all children that were waited for, theirs included (`getrusage(2)`).
+/// Returns the CPU time of all children that were waited for, including their own (`getrusage(2)`).
 fn children_cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").expect("procfs");
     let after = stat.rsplit(')').next().unwrap_or_default();
-    // Fields 16 and 17 of proc(5), in ticks of 10 ms; two fields stand before the bracket's end.
+    // Fields 16 and 17 of proc(5), in ticks of 10 ms; two fields precede the closing parenthesis.
     let fields: Vec<u64> =
         after.split_whitespace().skip(1).map(|f| f.parse().unwrap_or(0)).collect();
     Duration::from_millis((fields[12] + fields[13]) * 10)
 }
 
-/// Process id -> ids of its children.
+/// Returns the children of each process, by process id.
 fn children() -> BTreeMap<u32, Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").expect("procfs").flatten() {
@@ -91,9 +92,9 @@ fn tree_pss(id: u32, children: &BTreeMap<u32, Vec<u32>>) -> u64 {
     below.map(|child| tree_pss(*child, children)).sum::<u64>() + own.pss
 }
 
-/// The memory of a process, as `smaps_rollup` tells it.
+/// The memory of a process, from `smaps_rollup`.
 struct Memory {
-    /// From its first to its last mapping.
+    /// The address range from its first to its last mapping.
     range: String,
     pss: u64,
 }
@@ -106,8 +107,8 @@ impl Memory {
         Memory { range: text.lines().next().unwrap_or_default().to_owned(), pss }
     }
 
-    /// Whether a child uses this very memory: between `vfork(2)` and exec it has none of its own,
-    /// and each of the two is told to have all of it.
+    /// Returns whether a child shares this memory: between `vfork(2)` and exec it has none of its
+    /// own, and both processes report all of it.
     fn is(&self, child: &Memory) -> bool {
         self.range == child.range && self.pss.abs_diff(child.pss) * 20 <= self.pss
     }

@@ -1,4 +1,4 @@
-//! The agents that are measured, and how each is told to work on one task without questions.
+//! The measured agents, and the command with which each works on one task without questions.
 
 use std::path::{Path, PathBuf};
 
@@ -6,15 +6,15 @@ use base::process::{Command, Stream};
 use serde_json::json;
 use testkit::model_server::ModelServer;
 
-/// An agent to be measured.
+/// A measured agent.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Its name in the table.
+    /// The name in the table.
     pub name: &'static str,
     program: PathBuf,
 }
 
-/// g3, and the peers that are installed.
+/// Returns g3 and the installed peers.
 pub fn peers() -> Vec<Peer> {
     let g3 = std::env::var_os("BENCH_G3").map(PathBuf::from);
     let g3 = g3.expect("BENCH_G3 names the release binary; `./benches/run` sets it");
@@ -34,13 +34,13 @@ pub fn peers() -> Vec<Peer> {
 }
 
 impl Peer {
-    /// `--version`, or the nearest the program has.
+    /// Returns the command for `--version`, or its closest equivalent.
     pub fn version(&self, place: &Path) -> Command {
         let flag = if self.name == "mini-swe-agent" { "--help" } else { "--version" };
         self.job(place).arg(flag)
     }
 
-    /// One task in a directory, with the scripted model.
+    /// Returns the command for one task in a directory, with the scripted model.
     pub fn task(&self, server: &ModelServer, directory: &Path) -> Command {
         let job = self.job(directory);
         match self.name {

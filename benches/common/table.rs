@@ -1,10 +1,10 @@
-//! The figures as Markdown: medians, and ratios against the first column.
+//! The results as Markdown: medians, and ratios to the first column.
 
 use std::time::Duration;
 
 use super::measure::Sample;
 
-/// One measured thing, a cell for each program; ours is the first.
+/// A measurement, with a cell for each program; g3 or studio is the first.
 pub struct Row {
     name: String,
     cells: Vec<Cell>,
@@ -17,7 +17,7 @@ struct Cell {
 }
 
 impl Row {
-    /// A row without figures.
+    /// Creates a row without results.
     pub fn new(name: &str, programs: impl IntoIterator<Item = &'static str>) -> Row {
         let cell = |program| Cell { program, samples: Vec::new(), memory: 0 };
         Row { name: name.to_owned(), cells: programs.into_iter().map(cell).collect() }
@@ -28,14 +28,14 @@ impl Row {
         self.cells[column].samples.push(sample);
     }
 
-    /// Adds the peak memory (KiB) of a run of the program in this column; the largest counts.
+    /// Adds the peak memory (KiB) of a run of the program in this column; the maximum is reported.
     pub fn add_memory(&mut self, column: usize, kib: u64) {
         let memory = &mut self.cells[column].memory;
         *memory = kib.max(*memory);
     }
 }
 
-/// Prints the head of the table to stdout.
+/// Prints the header of the table to stdout.
 #[allow(clippy::print_stdout, reason = "the table is what the benchmark is for")]
 pub fn head() {
     println!("| what | program | wall ms | CPU ms | peak PSS MiB | ratio: wall | CPU | PSS |");
@@ -43,7 +43,7 @@ pub fn head() {
 }
 
 impl Row {
-    /// Prints the row to stdout, a line for each program.
+    /// Prints the row to stdout, one line for each program.
     #[allow(clippy::print_stdout, reason = "the table is what the benchmark is for")]
     pub fn print(&self) {
         let ours = &self.cells[0];
@@ -80,7 +80,7 @@ impl Cell {
         }
     }
 
-    /// The mean: one tick of the clock is 10 ms, so single short runs say nothing.
+    /// Returns the mean: one clock tick is 10 ms, so single short runs are meaningless.
     fn cpu(&self) -> Duration {
         let count = u32::try_from(self.samples.len().max(1)).unwrap_or(u32::MAX);
         self.samples.iter().map(|sample| sample.cpu).sum::<Duration>() / count

@@ -1,4 +1,4 @@
-"""A task: a repository, what is to be done in it, and a check from outside."""
+"""A task: a repository, a prompt, and an external check."""
 import dataclasses, pathlib, subprocess, typing
 
 
@@ -7,12 +7,12 @@ class Task:
     name: str
     text: str
     files: typing.Dict[str, str]
-    # None when all is well, else what is wrong.
+    # Returns None on success, else the error.
     check: typing.Callable[[pathlib.Path], typing.Optional[str]]
 
 
 def runs(path, command, **more):
-    """The output of a shell line, or None when it fails."""
+    """Returns the output of a shell line, or None if it fails."""
     done = subprocess.run(["sh", "-c", command], cwd=path, text=True, timeout=20,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
     return done.stdout if done.returncode == 0 else None
@@ -24,7 +24,7 @@ def read(path, name):
 
 
 def all_of(*pairs):
-    """The first complaint whose condition does not hold."""
+    """Returns the first error whose condition is false."""
     for holds, complaint in pairs:
         if not holds:
             return complaint

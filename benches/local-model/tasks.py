@@ -1,4 +1,4 @@
-"""The twelve tasks that count. Prompts are not tuned on them."""
+"""The twelve benchmark tasks. Prompts are not tuned on them."""
 import json
 
 from task import Task, all_of, read, runs

@@ -1,4 +1,4 @@
-"""Other tasks, of the same kinds: prompts are tuned on these."""
+"""Other tasks of the same kinds, on which prompts are tuned."""
 import json
 
 from task import Task, all_of, read, runs
@@ -62,7 +62,7 @@ def timeout(path):
     return all_of(("const TIMEOUT_MS = 5000" in text, "no const TIMEOUT_MS = 5000"), (text.count("5000") == 1, "5000 stands more than once"), (text.count("TIMEOUT_MS") == 3, "it is not used twice"))
 
 
-# A second set, to see that what was tuned on the first holds.
+# A second set, to verify the tuning on the first.
 
 def median(path):
     return all_of((runs(path, "python3 test_stats.py") is not None, "the test fails"),

@@ -1,4 +1,4 @@
-//! What can be typed, and which command it leads to.
+//! The command line: its options, and the command for each verb.
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -139,12 +139,12 @@ enum Verb {
 }
 
 impl Cli {
-    /// Whether a script reads.
+    /// Returns whether the output is JSON, for a script.
     pub fn json(&self) -> bool {
         self.common.json
     }
 
-    /// Does what was typed; gives the exit code.
+    /// Runs the command and returns the exit code.
     pub fn run(self) -> Result<u8> {
         let common = &self.common;
         match self.verb {

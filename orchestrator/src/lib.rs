@@ -1,5 +1,5 @@
-//! Runs many coding agents on one git repository at once, and makes it safe and quick to keep what
-//! is good and drop what is not. This is the command line over `studio-core`.
+//! studio: runs many coding agents on one git repository at once, and lands or discards their work
+//! safely. This crate is the command line on top of `studio-core`.
 
 pub mod cli;
 pub mod commands;

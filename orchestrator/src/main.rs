@@ -7,11 +7,11 @@ use orchestrator::{cli::Cli, report};
 use studio_core::{sandbox, supervisor_process};
 
 fn main() -> ExitCode {
-    // The box is no command of a user's: its arguments are a program's own, whatever they look like.
+    // The sandbox is an internal command: its arguments belong to another program.
     if let Some(code) = sandbox::main(std::env::args_os().skip(1)) {
         return code;
     }
-    // Nor is a supervisor: no completion offers it.
+    // So is the supervisor, which completions do not offer.
     let supervisor = supervisor_process::Args::parse(std::env::args_os().skip(1));
     let (json, done) = match supervisor {
         Some(args) => (false, supervisor_process::run(&args)),

@@ -1,11 +1,11 @@
-//! Commit messages: what a model answered, read as one, or words of a task made into one.
+//! Commit messages: parses a model's answer, or derives a message from the task.
 
-/// Characters of a line.
+/// The maximum number of characters in a line.
 pub const COLUMNS: usize = 72;
-/// Characters of a message.
+/// The maximum number of characters in a message.
 const LONGEST: usize = 4000;
 
-/// Reads an answer as a commit message, or says why it is none.
+/// Parses an answer as a commit message; the error says why it is invalid.
 pub fn read(answer: &str) -> Result<String, String> {
     if answer.chars().count() > LONGEST {
         return Err(format!("its answer has more than {LONGEST} characters"));
@@ -31,7 +31,8 @@ pub fn read(answer: &str) -> Result<String, String> {
     Ok(if body.is_empty() { subject } else { format!("{subject}\n\n{body}") })
 }
 
-/// A line without the marks of a heading, and without quotes, stars or backticks around all of it.
+/// Returns a line without heading marks, and without quotes, asterisks or backticks around the
+/// whole line.
 fn undecorated(line: &str) -> &str {
     let mut line = line.trim().trim_start_matches('#').trim();
     for mark in ["**", "*", "\"", "`"] {
@@ -43,8 +44,8 @@ fn undecorated(line: &str) -> &str {
     line
 }
 
-/// The answer without the marks `{{COMMIT_SUMMARY}}` and `{{COMMIT_DESCRIPTION}}`, where it has
-/// them; what stands before the first is no part of the message.
+/// Returns the answer without the marks `{{COMMIT_SUMMARY}}` and `{{COMMIT_DESCRIPTION}}`, if it
+/// has them; text before the first mark is dropped.
 fn untagged(answer: &str) -> String {
     let (summary, description) = ("{{COMMIT_SUMMARY}}", "{{COMMIT_DESCRIPTION}}");
     let Some((_, rest)) = answer.split_once(summary) else { return answer.to_owned() };
@@ -56,14 +57,14 @@ fn untagged(answer: &str) -> String {
     format!("{}\n\n{}", closed(first, summary), closed(more, description))
 }
 
-/// Trailers are ours to write.
+/// Returns whether a line is a trailer, which models may not write.
 fn is_trailer(line: &str) -> bool {
     let names = ["co-authored-by:", "signed-off-by:", "task:", "session:", "requirement:"];
     let line = line.trim_start().to_lowercase();
     names.iter().any(|name| line.starts_with(name))
 }
 
-/// A line that fits a subject, and the whole line for the body when it was cut.
+/// Returns a line that fits a subject, and the whole line for the body if it was shortened.
 fn subject(line: &str) -> (String, String) {
     if line.chars().count() <= COLUMNS {
         return (line.to_owned(), String::new());
@@ -84,7 +85,7 @@ fn subject(line: &str) -> (String, String) {
     (format!("{kept}…"), line.to_owned())
 }
 
-/// Paragraphs and list items, wrapped.
+/// Wraps paragraphs and list items.
 fn wrapped(text: &str) -> String {
     let mut out: Vec<String> = Vec::new();
     for line in text.trim().lines() {
@@ -116,7 +117,7 @@ fn broken(line: &str) -> Vec<String> {
     lines
 }
 
-/// A message from the task alone.
+/// Creates a message from the task alone.
 pub fn plain(task: &str) -> String {
     let mut lines = task.trim().lines();
     let first = lines.next().unwrap_or("Work of an agent").trim().trim_end_matches('.');
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_becomes_subject_and_wrapped_body() {
+    fn an_answer_is_split_into_subject_and_wrapped_body() {
         let body = "why ".repeat(40);
         let text =
             read(&format!("```\n\"Add a parser.\"\n\n{body}\nCo-authored-by: x\n```")).unwrap();
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_subject_is_cut_and_said_in_the_body() {
+    fn a_long_subject_is_shortened_and_repeated_in_the_body() {
         let long = format!("Add {}", "words and ".repeat(10));
         let text = read(&long).unwrap();
         assert!(text.lines().next().unwrap().chars().count() <= 72, "{text}");
@@ -174,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_message() {
+    fn an_invalid_message_is_rejected() {
         for bad in ["", " \n ", "ok", "{\"a\": 1}", "```\n```", "12345", &"word ".repeat(2000)] {
             assert!(read(bad).is_err(), "{bad:?} was taken");
         }
     }
 
     #[test]
-    fn a_plain_message_comes_from_the_task() {
+    fn a_plain_message_is_made_from_the_task() {
         assert_eq!(plain("fix the login."), "Fix the login");
         assert!(plain(&"x".repeat(300)).lines().next().unwrap().chars().count() <= 72);
         assert_eq!(plain("a b\nmore text"), "A b\n\nmore text");

@@ -1,33 +1,33 @@
-//! The text of `new_requirements.md` and `current_requirements.md`: two sections under marks, and
-//! the ids of the requirements. What is not changed is printed back byte for byte.
+//! The text of `new_requirements.md` and `current_requirements.md`: two marked sections, and the
+//! ids of the requirements. Unchanged parts are written back byte for byte.
 
 use crate::requirement::{self, AmbiguousRequirements, Requirement};
 
-/// The mark above what is to be implemented.
+/// The mark above the section of requirements to implement.
 pub const CURRENT: &str = "{{CURRENT REQUIREMENTS}}";
-/// The mark above what the user first wrote.
+/// The mark above the user's original text.
 pub const ORIGINAL: &str =
     "{{ORIGINAL USER REQUIREMENTS -- THIS SECTION WILL BE IGNORED BY THE IMPLEMENTATION}}";
 
-/// What a user wrote, marked as such; a text that has a mark already stays as it is.
+/// Puts the mark above the user's text; a text that has a mark already is unchanged.
 pub fn marked(text: &str) -> String {
     let is_marked = [CURRENT, ORIGINAL].iter().any(|mark| find(text, mark).is_some());
     if is_marked { text.to_owned() } else { format!("{ORIGINAL}\n\n{text}") }
 }
 
-/// What is to be implemented: the section below its mark, up to the next mark. `None` without it,
-/// or when there is nothing below it.
+/// Returns the section of requirements to implement, up to the next mark; `None` if it is missing
+/// or empty.
 pub fn current(text: &str) -> Option<&str> {
     let (_, section) = section(text, CURRENT)?;
     (!section.trim().is_empty()).then_some(section)
 }
 
-/// What the user wrote first, where a text has it.
+/// Returns the section of the user's original text, if there is one.
 pub fn original(text: &str) -> Option<&str> {
     section(text, ORIGINAL).map(|(_, section)| section)
 }
 
-/// The text without a section and its mark: what it says besides.
+/// Returns the text without a section and its mark.
 pub fn without(text: &str, mark: &str) -> String {
     let (Some(start), Some((at, section))) = (find(text, mark), section(text, mark)) else {
         return text.to_owned();
@@ -35,7 +35,7 @@ pub fn without(text: &str, mark: &str) -> String {
     format!("{}{}", &text[..start], &text[at + section.len()..])
 }
 
-/// Words in which no line is a mark, so that they can stand above a section.
+/// Returns text in which no line is a mark, so that it can be put above a section.
 pub fn unmarked(words: &str) -> String {
     let lines = words.split_inclusive('\n').map(|line| {
         match find(line, CURRENT).or(find(line, ORIGINAL)) {
@@ -46,7 +46,8 @@ pub fn unmarked(words: &str) -> String {
     lines.collect()
 }
 
-/// The text with this below the mark of what is to be implemented; what the user wrote stays.
+/// Returns the text with a new section of requirements to implement; the user's original text is
+/// kept.
 pub fn with_current(text: &str, wanted: &str) -> String {
     let wanted = wanted.trim();
     match section(text, CURRENT) {
@@ -59,20 +60,20 @@ pub fn with_current(text: &str, wanted: &str) -> String {
     }
 }
 
-/// The text with an id before each requirement of its section that had none, and those
-/// requirements. Everything else is as it was.
+/// Adds an id to each requirement of the section that has none, and returns the new text and the
+/// requirements. All other text is unchanged.
 pub fn numbered(text: &str) -> Result<(String, Vec<Requirement>), AmbiguousRequirements> {
     let (at, section) = section(text, CURRENT).unwrap_or((0, text));
     let requirements = requirement::read(section)?;
     let mut out = text.to_owned();
-    // From the end, so that earlier places stay true.
+    // From the end, so that earlier offsets stay valid.
     for (start, id) in requirement::unnumbered(section)?.into_iter().rev() {
         out.insert_str(at + start, &format!("{id}: "));
     }
     Ok((out, requirements))
 }
 
-/// Where a section begins, and its text up to the next mark.
+/// Returns the offset of a section, and its text up to the next mark.
 fn section<'t>(text: &'t str, mark: &str) -> Option<(usize, &'t str)> {
     let start = find(text, mark)? + mark.len();
     let line = text[start..].find('\n').map_or(text.len(), |at| start + at + 1);
@@ -81,7 +82,7 @@ fn section<'t>(text: &'t str, mark: &str) -> Option<(usize, &'t str)> {
     Some((line, &rest[..ends.min().unwrap_or(rest.len())]))
 }
 
-/// Where a mark stands at the beginning of a line.
+/// Returns the offset of a mark at the start of a line.
 fn find(text: &str, mark: &str) -> Option<usize> {
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sections_are_told_apart() {
+    fn both_sections_are_found() {
         let text = format!("{CURRENT}\n\n- do a\n\n{ORIGINAL}\n\nplease do a\n");
         assert_eq!(current(&text), Some("\n- do a\n\n"));
         assert_eq!(original(&text), Some("\nplease do a\n"));
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_left_out_with_its_mark() {
+    fn a_section_is_removed_with_its_mark() {
         let text = format!("do it\n\n{CURRENT}\n\n- a\n{ORIGINAL}\nplease\n");
         assert_eq!(without(&text, ORIGINAL), format!("do it\n\n{CURRENT}\n\n- a\n"));
         assert_eq!(without(&text, CURRENT), format!("do it\n\n{ORIGINAL}\nplease\n"));
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_hold_a_mark_open_no_section() {
+    fn a_mark_in_unmarked_text_opens_no_section() {
         for mark in [CURRENT, ORIGINAL] {
             let words = format!("see\n\u{feff}{mark}\r\n- not this\n{mark}");
             let text = format!("{}\n{CURRENT}\n- this\n", unmarked(&words));
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_words_are_marked_once_and_stay() {
+    fn the_original_text_is_marked_once_and_kept() {
         let marked_once = marked("please\n");
         assert_eq!(marked(&marked_once), marked_once);
         assert_eq!(original(&marked_once), Some("\nplease\n"));
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_put_before_items_and_nothing_else_changes() {
+    fn ids_are_added_to_items_and_nothing_else_changes() {
         let text = format!(
             "{CURRENT}\n\n# Shop\n1. **add** a cart\n- [ ] pay\n  - by card\n\n- R7: ship\n{ORIGINAL}\n- old\n"
         );
@@ -161,7 +162,7 @@ mod tests {
     }
 
     proptest! {
-        /// Ids that were given are those that are read afterwards; all else stays as it was.
+        /// Assigned ids are the same when the text is parsed again; all other text is unchanged.
         #[test]
         fn numbering_is_stable(body in "([ ]{0,4}(R[0-9]: |[0-9][.)] |[-*] )?(\\[ \\] )?[a-z`]{0,6}\n){1,12}") {
             let text = format!("{CURRENT}\n{body}{ORIGINAL}\nmore\n");
@@ -178,7 +179,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_keeps_what_the_user_wrote(text in "[a-z{}\n -]{0,40}", wanted in "[a-z -]{1,20}") {
+        fn any_text_keeps_the_original_section(text in "[a-z{}\n -]{0,40}", wanted in "[a-z -]{1,20}") {
             let out = with_current(&marked(&text), &wanted);
             prop_assert_eq!(original(&out).map(str::trim), Some(text.trim()));
             prop_assert_eq!(current(&out).unwrap_or_default().trim(), wanted.trim());

@@ -1,41 +1,41 @@
-//! `planner_history.txt`: one line an event, with the words of a summary below some.
+//! `planner_history.txt`: one line per event, some followed by the lines of a summary.
 
-/// What happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistoryEvent {
-    /// The requirements are refined.
+    /// The refinement of the requirements started.
     Refining,
     /// The user approved the requirements with this hash.
     Approved(String),
-    /// The commit that the work starts from.
+    /// The commit that the work is based on.
     Head(String),
-    /// The work began; the requirements in a few lines.
+    /// The implementation started; with a summary of the requirements in a few lines.
     Started(Vec<String>),
-    /// A step that was interrupted is taken up.
+    /// An interrupted step is resumed.
     Recovering,
-    /// The user did not want that.
+    /// The user skipped a step.
     Skipped,
     /// Requirements and todo were archived under these names.
     Completed(String, String),
     /// A commit with this subject is about to be made.
     Committing(String),
-    /// The user did not want the commit; all stays as it is.
+    /// The user rejected the commit; all files are unchanged.
     NotCommitted,
-    /// A line of another program or an earlier version.
+    /// A line of another program or of an earlier version.
     Other(String),
 }
 
-/// One line and its time, `YYYY-MM-DD HH:MM:SS`.
+/// An event and its time, `YYYY-MM-DD HH:MM:SS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryLine {
-    /// In local time.
+    /// The local time.
     pub time: String,
-    /// What happened.
+    /// The event.
     pub what: HistoryEvent,
 }
 
 impl HistoryLine {
-    /// The text of the line, its end included. Words are put on one line each.
+    /// Returns the text of the line, including its newline. Texts are joined to one line each.
     pub fn text(&self) -> String {
         let one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let words = match &self.what {
@@ -64,7 +64,7 @@ impl HistoryLine {
     }
 }
 
-/// Reads a history; what cannot be understood is kept as [`Happened::Other`].
+/// Parses a history; unknown lines are kept as [`HistoryEvent::Other`].
 pub fn read(text: &str) -> Vec<HistoryLine> {
     let mut lines = Vec::new();
     let mut rest = text.lines().peekable();
@@ -84,7 +84,7 @@ pub fn read(text: &str) -> Vec<HistoryLine> {
     lines
 }
 
-/// Time and words of a line; those of recovery may stand behind spaces instead of a dash.
+/// Splits a line into time and text; recovery lines may have spaces instead of a dash between them.
 fn parted(line: &str) -> Option<(&str, &str)> {
     let (time, rest) = line.split_at_checked("2026-01-01 00:00:00".len())?;
     let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn each_event_has_its_line() {
+    fn each_event_is_written_as_its_line() {
         for (what, text) in [
             (HistoryEvent::Refining, "REFINING REQUIREMENTS (new_requirements.md)\n"),
             (HistoryEvent::Approved("abc".into()), "APPROVED REQUIREMENTS (abc)\n"),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_is_kept() {
+    fn lines_of_other_programs_are_kept() {
         let text = format!(
             "{TIME}   ATTEMPTING RECOVERY\nnoise\n{TIME} - SOMETHING (new)\n{TIME} - START IMPLEMENTING (x)\n<<\n  a\n  b\n{TIME} - GIT COMMIT (s)\n"
         );

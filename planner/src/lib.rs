@@ -1,4 +1,5 @@
-//! Pure logic of planning mode: requirements, tasks, verdicts and stages, without IO, model or clock.
+//! The logic of planning mode: requirements, tasks, verdicts and stages, without IO, models or
+//! clocks.
 
 pub mod commit;
 pub mod document;

@@ -1,65 +1,64 @@
-//! A plan of several tasks: where it stands as a whole, and what is to be done next about each
-//! task.
+//! A plan of several tasks: its stage, and the next action for each task.
 
 use crate::requirement::Requirement;
 use crate::task::{Task, order};
 
-/// How often something is done about one task before a person must look.
+/// The maximum number of actions on one task in one run; after that the user must look at it.
 const TRIES: u32 = 8;
 
-/// Where a plan stands.
+/// The stage of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanStage {
-    /// A model is to refine what the user wrote.
+    /// A model refines the user's text.
     Refine,
-    /// The user is to approve the requirements.
+    /// The user approves the requirements.
     Approve,
-    /// A model is to split them into tasks.
+    /// A model splits the requirements into tasks.
     Split,
-    /// The user is to agree to the tasks.
+    /// The user approves the tasks.
     Agree,
-    /// The tasks are worked on and land.
+    /// The agents work and the tasks land.
     Work,
-    /// Every task is done.
+    /// All tasks are done.
     Over,
 }
 
-/// What there is of a plan.
+/// The state of a plan's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanStatus {
     /// The requirements.
     pub requirements: RequirementsStatus,
-    /// The user approved exactly this text.
+    /// Whether the user approved exactly this text.
     pub approved: bool,
     /// The tasks.
     pub tasks: TaskListStatus,
-    /// The user agreed to exactly this text.
+    /// Whether the user approved exactly these tasks.
     pub agreed: bool,
-    /// Every task is done.
+    /// Whether all tasks are done.
     pub done: bool,
 }
 
-/// What there is of the requirements.
+/// The state of the requirements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequirementsStatus {
-    /// What the user wrote.
+    /// The user's text only.
     #[default]
     Raw,
-    /// A section of what is to be implemented.
+    /// A section of requirements to implement.
     Refined,
 }
 
-/// What there is of the tasks.
+/// The state of the tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskListStatus {
-    /// None, or some requirement has none.
+    /// There are none, or a requirement has no task.
     #[default]
     Partial,
     /// Every requirement has a task.
     Whole,
 }
 
-/// The stage that follows from what there is: where a plan that was interrupted goes on.
+/// Returns the stage for this state, where an interrupted plan continues.
 pub fn stage(found: PlanStatus) -> PlanStage {
     match found {
         PlanStatus { requirements: RequirementsStatus::Raw, .. } => PlanStage::Refine,
@@ -71,40 +70,41 @@ pub fn stage(found: PlanStatus) -> PlanStage {
     }
 }
 
-/// How the session of a task stands.
+/// The state of a task's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskSessionStatus {
-    /// There is none, or the user dropped it.
+    /// There is no session, or the user discarded it.
     None,
-    /// Its agent works, or it waits for something.
+    /// The agent is running, or the session is waiting.
     AtWork,
-    /// It can land.
+    /// The session can be landed.
     Ready,
-    /// It landed, and the user undid the landing.
+    /// The session landed, and the user undid the landing.
     Undone,
     /// Its agent, a check or its coach failed.
     Failed,
-    /// It was stopped, or it crashed.
+    /// The session was stopped, or it crashed.
     Cut,
-    /// It landed, or there was nothing to change.
+    /// The session landed, or there was nothing to change.
     Done,
 }
 
-/// What is to be done about a task.
+/// The next action for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskAction {
-    /// A session begins.
+    /// Start a session.
     Begin,
-    /// Its session goes on where it was cut.
+    /// Resume the interrupted session.
     GoOn,
-    /// Its agent is told what failed, and works on.
+    /// Send the failure to the agent and continue.
     Again,
-    /// It lands.
+    /// Land the session.
     Land,
 }
 
-/// What is to be done now: the task's place, and the act. `tries` says how much was done about each
-/// task in this run. Nothing is left where nobody works and this is empty.
+/// Returns the next actions: the index of the task, and the action. `tries` has the number of
+/// actions on each task in this run. If the result is empty and no session is running, the run is
+/// over.
 pub fn next(
     tasks: &[Task],
     standing: &[TaskSessionStatus],
@@ -118,14 +118,14 @@ pub fn next(
     };
     let act = |at: usize| {
         let act = match standing[at] {
-            // What the user drops while we look is not begun again.
+            // A session that the user discards during the run is not restarted.
             TaskSessionStatus::None => {
                 (tries[at] == 0 && tasks[at].after.iter().all(done)).then_some(TaskAction::Begin)
             }
             TaskSessionStatus::Ready => Some(TaskAction::Land),
             TaskSessionStatus::Failed => Some(TaskAction::Again),
             TaskSessionStatus::Cut => Some(TaskAction::GoOn),
-            // Only the user may land it again.
+            // Only the user may land it a second time.
             TaskSessionStatus::AtWork | TaskSessionStatus::Undone | TaskSessionStatus::Done => None,
         };
         act.filter(|_| tries[at] < TRIES).map(|act| (at, act))
@@ -133,8 +133,8 @@ pub fn next(
     order(tasks).into_iter().filter_map(act).collect()
 }
 
-/// A task for each requirement that no task serves, one after the other: what a plan falls back on
-/// where no model splits it.
+/// Creates a task for each requirement that no task implements, in a sequence: the fallback without
+/// a model that splits the plan.
 pub fn one_each(all: &[Requirement], there: &[Task]) -> Vec<Task> {
     let mut new: Vec<Task> = Vec::new();
     let served = |it: &Requirement| there.iter().any(|task| task.requirements.contains(&it.id));
@@ -154,31 +154,31 @@ pub fn one_each(all: &[Requirement], there: &[Task]) -> Vec<Task> {
     new
 }
 
-/// The requirements that a task serves, as it works under them; `None` where it names none.
+/// Returns the requirements of a task as text for its agent; `None` if it has none.
 pub fn contract(task: &Task, all: &[Requirement]) -> Option<String> {
     let lines = all.iter().filter(|it| task.requirements.contains(&it.id));
     let lines: String = lines.map(|it| format!("- {}: {}\n", it.id, it.text)).collect();
     (!lines.is_empty()).then_some(lines)
 }
 
-/// A digest of all that a task is: its words, checks and requirements, and those of the tasks that
-/// it waits for. Where it is another than before, the task is to be done anew.
+/// A digest of everything that defines a task: its text, checks and requirements, and those of the
+/// tasks that it depends on. If it changes, the task must be done again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskDigest {
-    /// What is written down.
+    /// The digest to record.
     pub now: String,
-    /// The same by the encoding of earlier versions, of which sessions may tell.
+    /// The digest in the encoding of earlier versions, which existing sessions may have recorded.
     pub earlier: String,
 }
 
 impl TaskDigest {
-    /// Whether a digest that was written down is this one.
+    /// Returns whether a recorded digest matches.
     pub fn is(&self, written: &str) -> bool {
         written == self.now || written == self.earlier
     }
 }
 
-/// The digest of each task.
+/// Returns the digests of all tasks.
 pub fn digests(
     tasks: &[Task],
     all: &[Requirement],
@@ -191,7 +191,7 @@ pub fn digests(
         let before: Vec<&TaskDigest> = before.map(|(_, digest)| digest).collect();
         let contract = contract(task, all);
         let words = encoded(task, contract.as_deref(), &before);
-        // Texts, lists and options of the standard library alone, as earlier versions wrote them.
+        // Debug output of standard library types only, as earlier versions wrote it.
         let earlier: Vec<&str> = before.iter().map(|it| it.earlier.as_str()).collect();
         let earlier = format!("{:?}", (&task.text, &task.checks, &task.agent, &contract, earlier));
         digests[at] = TaskDigest { now: digest(&words), earlier: digest(&earlier) };
@@ -199,8 +199,8 @@ pub fn digests(
     digests
 }
 
-/// What a task is, field by field, each text with its length before it. The encoding is written
-/// down in digests, so it must not change.
+/// Encodes a task field by field, each text with its length before it. The encoding is recorded in
+/// digests, so it must not change.
 fn encoded(task: &Task, contract: Option<&str>, before: &[&TaskDigest]) -> String {
     let one = |text: &str| format!("{}:{text}\n", text.len());
     let many = |name: &str, texts: Vec<&str>| {
@@ -228,7 +228,7 @@ mod tests {
     use crate::requirement::read;
 
     #[test]
-    fn a_plan_goes_through_every_stage_and_back_where_something_changed() {
+    fn a_plan_passes_every_stage_and_returns_to_one_whose_input_changed() {
         let refined =
             PlanStatus { requirements: RequirementsStatus::Refined, ..PlanStatus::default() };
         let approved = PlanStatus { approved: true, ..refined };
@@ -242,7 +242,7 @@ mod tests {
             (split, PlanStage::Agree),
             (agreed, PlanStage::Work),
             (over, PlanStage::Over),
-            // The user changed the requirements, or the tasks, of a plan that was over.
+            // The user changed the requirements, or the tasks, of a completed plan.
             (PlanStatus { approved: false, ..over }, PlanStage::Approve),
             (
                 PlanStatus { tasks: TaskListStatus::Partial, agreed: false, ..over },
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_encoding_of_a_digest_stays_and_an_earlier_one_is_recognised() {
+    fn the_encoding_of_a_digest_is_stable_and_an_earlier_one_is_recognized() {
         let all = read("- R1: one\n").unwrap();
         let first = Task {
             id: "a".into(),
@@ -281,7 +281,7 @@ mod tests {
             one.len()
         );
         assert_eq!(found[1].now, two);
-        // As the versions before wrote it.
+        // The encoding of earlier versions.
         let earlier = r#"("x: \"y\"", ["make", ""], None, Some("- R1: one\n"), [])"#;
         assert_eq!(found[0].earlier, earlier);
         assert!(found[0].is(earlier) && found[0].is(one) && !found[0].is(&two));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn each_standing_has_its_act() {
+    fn each_session_status_has_its_action() {
         let one = &tasks(&[])[..1];
         for (standing, act) in [
             (TaskSessionStatus::None, Some(TaskAction::Begin)),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contract_holds_the_requirements_of_its_task_only() {
+    fn a_contract_contains_only_the_requirements_of_its_task() {
         let all = read("- R1: a\n- R2: b\n- R3: c").unwrap();
         let task = Task { requirements: vec!["R3".into(), "R1".into()], ..Task::default() };
         assert_eq!(contract(&task, &all).as_deref(), Some("- R1: a\n- R3: c\n"));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn one_task_each_serves_what_was_not_served() {
+    fn each_uncovered_requirement_gets_a_task() {
         let all = read("- R1: a\n- R2: b\n- R3: c").unwrap();
         let there = [Task { id: "r3".into(), requirements: vec!["R2".into()], ..Task::default() }];
         let new = one_each(&all, &there);
@@ -342,10 +342,11 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever becomes of the sessions: no task begins before those it waits for are done, each
-        /// plan comes to an end, and at the end only those are open that failed, or wait for one.
+        /// Whatever the outcome of the sessions: no task starts before its dependencies are done,
+        /// each plan ends, and in the end only tasks are open that failed or depend on a failed
+        /// one.
         #[test]
-        fn a_plan_ends_and_keeps_the_order(
+        fn every_plan_ends_and_respects_dependencies(
             links in proptest::collection::vec((0usize..6, 0usize..6), 0..9),
             fates in proptest::collection::vec(0u8..5, 0..80),
         ) {
@@ -380,9 +381,9 @@ mod tests {
             }
         }
 
-        /// A digest changes exactly where a change of the requirements touches the task.
+        /// A digest changes if and only if a change of the requirements affects the task.
         #[test]
-        fn digests_tell_what_a_change_touches(
+        fn digests_change_for_affected_tasks_only(
             links in proptest::collection::vec((0usize..6, 0usize..6), 0..9),
             changed in proptest::collection::btree_set(1usize..7, 0..3),
         ) {

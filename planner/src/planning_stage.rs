@@ -1,70 +1,70 @@
-//! The stages of planning mode: what is to be done next, as it follows from the files that are
-//! there, and which answer leads where.
+//! The stages of planning mode: the next stage, derived from the existing files, and the
+//! transitions.
 
-/// Where a plan stands.
+/// The stage of planning mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanningStage {
-    /// The user is to write `new_requirements.md`.
+    /// The user writes `new_requirements.md`.
     Write,
-    /// A model refines what the user wrote.
+    /// A model refines the user's text.
     Refine,
-    /// The user is to approve the refined text.
+    /// The user approves the refined text.
     Approve,
-    /// Player and coach work.
+    /// Player and coach implement the requirements.
     Implement,
-    /// The user is to say whether that is all.
+    /// The user decides whether the work is complete.
     Complete,
-    /// What was done is to be archived and committed.
+    /// The requirements are archived and committed.
     Archive,
-    /// The commit is to be made.
+    /// The commit is created.
     Commit,
 }
 
-/// What there is in `g3-plan/` and in the state beside it.
+/// The state of `g3-plan/` and of the data beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanningFiles {
     /// `new_requirements.md`.
     pub new: NewRequirements,
     /// `current_requirements.md`.
     pub current: CurrentRequirements,
-    /// `todo.g3.md` is there.
+    /// Whether `todo.g3.md` exists.
     pub todo: bool,
-    /// Both were archived, and no commit was made yet.
+    /// Whether both files are archived but not yet committed.
     pub archived: bool,
 }
 
-/// What the user wrote anew.
+/// The state of `new_requirements.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NewRequirements {
-    /// There is none.
+    /// The file does not exist.
     #[default]
     None,
-    /// As the user wrote it.
+    /// The user's text only.
     Raw,
-    /// With a section of what is to be implemented.
+    /// With a section of requirements to implement.
     Refined,
 }
 
-/// What is at work.
+/// The state of `current_requirements.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CurrentRequirements {
-    /// Nothing.
+    /// The file does not exist.
     #[default]
     None,
-    /// A text that the user did not approve, or that was changed since.
+    /// The user has not approved this text, or it changed afterwards.
     Unapproved,
-    /// The text that the user approved, by its hash.
+    /// The user approved exactly this text, by its hash.
     Approved,
-    /// The rounds of player and coach are over.
+    /// The rounds of player and coach have ended.
     Played,
-    /// The user said that it is complete.
+    /// The user marked it as complete.
     Completed,
 }
 
-/// The stage that follows from what there is: where a run that was interrupted goes on.
+/// Returns the stage for the existing files, where an interrupted run continues.
 pub fn stage(found: PlanningFiles) -> PlanningStage {
     match (found.current, found.new) {
-        // The archive is there: only the commit is missing.
+        // The archive exists: only the commit is missing.
         _ if found.archived => PlanningStage::Commit,
         (CurrentRequirements::Completed, _) => PlanningStage::Archive,
         (CurrentRequirements::Played, _) => PlanningStage::Complete,
@@ -72,39 +72,39 @@ pub fn stage(found: PlanningFiles) -> PlanningStage {
         (CurrentRequirements::Unapproved, _)
         | (CurrentRequirements::None, NewRequirements::Refined) => PlanningStage::Approve,
         (CurrentRequirements::None, NewRequirements::Raw) => PlanningStage::Refine,
-        // A todo list alone has nothing to be implemented from.
+        // A todo list alone contains nothing to implement.
         (CurrentRequirements::None, NewRequirements::None) => PlanningStage::Write,
     }
 }
 
-/// Whether a run that starts here takes up what another left: the user is asked.
+/// Returns whether a run that starts here continues an interrupted one; the user is asked.
 pub fn is_recovery(found: PlanningFiles) -> bool {
     found.current != CurrentRequirements::None || found.todo || found.archived
 }
 
-/// What the user, a model or the harness said.
+/// The answer of the user, a model or the harness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StageAnswer {
-    /// Go on.
+    /// Continue.
     Yes,
-    /// Not so: back, or once more.
+    /// Go back or retry.
     No,
     /// Stop here; everything is kept.
     Quit,
 }
 
-/// What follows from an answer; `None` ends the run.
+/// Returns the stage after an answer; `None` ends the run.
 pub fn after(stage: PlanningStage, answer: StageAnswer) -> Option<PlanningStage> {
     match (stage, answer) {
         (_, StageAnswer::Quit) => None,
         (PlanningStage::Write, StageAnswer::Yes) => Some(PlanningStage::Refine),
         (PlanningStage::Write, StageAnswer::No) => Some(PlanningStage::Write),
         (PlanningStage::Refine, StageAnswer::Yes) => Some(PlanningStage::Approve),
-        // The reply was no use: the user may change the words and try again.
+        // The reply was unusable: the user may change the text and retry.
         (PlanningStage::Refine, StageAnswer::No) => Some(PlanningStage::Write),
         (PlanningStage::Approve, StageAnswer::Yes) => Some(PlanningStage::Implement),
         (PlanningStage::Approve, StageAnswer::No) => Some(PlanningStage::Write),
-        // Approved by the coach or not: the user decides.
+        // The user decides, whether the coach approved or not.
         (PlanningStage::Implement, StageAnswer::Yes | StageAnswer::No) => {
             Some(PlanningStage::Complete)
         }
@@ -131,7 +131,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_run_goes_through_every_stage() {
+    fn a_run_passes_every_stage() {
         let mut seen = vec![PlanningStage::Write];
         while let Some(next) = after(seen[seen.len() - 1], StageAnswer::Yes)
             .filter(|next| *next != PlanningStage::Write)
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_goes_on_where_it_stopped() {
+    fn an_interrupted_run_continues_where_it_stopped() {
         let none = PlanningFiles::default();
         let new = PlanningFiles { new: NewRequirements::Raw, ..none };
         let at = |current| PlanningFiles { current, todo: true, ..none };
@@ -170,7 +170,7 @@ mod tests {
             (at(CurrentRequirements::Played), PlanningStage::Complete, true),
             (at(CurrentRequirements::Completed), PlanningStage::Archive, true),
             (PlanningFiles { archived: true, ..none }, PlanningStage::Commit, true),
-            // The user wrote the next wish while this one is at work.
+            // The user wrote the next requirements during the implementation.
             (
                 PlanningFiles { new: NewRequirements::Raw, ..at(CurrentRequirements::Approved) },
                 PlanningStage::Implement,

@@ -1,38 +1,38 @@
-//! Requirements and their ids: the items of a text's lists, each under an id that stays.
+//! Requirements and their ids: the list items of a text, each with a stable id.
 
 use std::collections::BTreeSet;
 
-/// One requirement.
+/// A requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// As written in the text (`R7`), else `R` and a number.
+    /// The id: as written in the text (`R7`), else `R` and a number.
     pub id: String,
-    /// Its words, further lines joined.
+    /// The text, with continuation lines joined.
     pub text: String,
 }
 
-/// A text whose requirements cannot be told apart.
+/// The error for a text whose requirements are not distinguishable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AmbiguousRequirements {
-    /// There are no words.
+    /// The text is empty.
     Empty,
-    /// This id stands at two items.
+    /// Two items have this id.
     Twice(String),
 }
 
-/// An item as it is found: its id when the text gives one, or its number.
+/// A list item: with its id if the text has one, or its number.
 #[derive(Debug)]
 struct Item {
     id: Option<String>,
     number: Option<u32>,
     text: String,
-    /// The byte of the text at which its words begin.
+    /// The byte offset of its text.
     at: usize,
 }
 
-/// The requirements of a text: every item of its outermost lists, numbered or not, in order. Ids
-/// that the text gives are kept (`R7: …`, `- **R7** …`); item 3 of a numbered list becomes `R3`
-/// where that is free. Text without a list is one requirement.
+/// Parses the requirements of a text: every item of its outermost lists, numbered or not, in order.
+/// Ids in the text are kept (`R7: …`, `- **R7** …`); item 3 of a numbered list becomes `R3` if that
+/// is free. Text without a list is one requirement.
 pub fn read(text: &str) -> Result<Vec<Requirement>, AmbiguousRequirements> {
     let mut items = items(text);
     if items.is_empty() {
@@ -47,19 +47,20 @@ pub fn read(text: &str) -> Result<Vec<Requirement>, AmbiguousRequirements> {
     Ok(named.map(|(item, id)| Requirement { id, text: item.text }).collect())
 }
 
-/// How many items the outermost lists of a text have; none where it is prose.
+/// Returns the number of items in the outermost lists of a text; 0 for prose.
 pub fn items_of(text: &str) -> usize {
     items(text).len()
 }
 
-/// The items that give no id: the byte at which their words begin, and the id that they have.
+/// Returns the items without an id in the text: the byte offset of the item's text, and its
+/// assigned id.
 pub fn unnumbered(text: &str) -> Result<Vec<(usize, String)>, AmbiguousRequirements> {
     let items = items(text);
     let named = items.iter().zip(ids(&items)?);
     Ok(named.filter(|(item, _)| item.id.is_none()).map(|(item, id)| (item.at, id)).collect())
 }
 
-/// The id of each item: that which it gives, else its number, else the next that is free.
+/// Returns the id of each item: the one in the text, else its number, else the next free number.
 fn ids(items: &[Item]) -> Result<Vec<String>, AmbiguousRequirements> {
     let mut taken = BTreeSet::new();
     for id in items.iter().filter_map(|item| item.id.as_ref()) {
@@ -82,8 +83,8 @@ fn ids(items: &[Item]) -> Result<Vec<String>, AmbiguousRequirements> {
     Ok(ids.collect())
 }
 
-/// The items of the outermost lists. What is indented below an item, or follows it without an
-/// empty line between, belongs to it; code blocks are never searched for items.
+/// Returns the items of the outermost lists. Lines that are indented below an item, or that follow
+/// it without an empty line, belong to it; code blocks contain no items.
 fn items(text: &str) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let (mut fenced, mut open, mut gap, mut outermost) = (false, false, false, 0);
@@ -96,7 +97,7 @@ fn items(text: &str) -> Vec<Item> {
         if words.starts_with("```") || words.starts_with("~~~") {
             fenced = !fenced;
         } else if fenced {
-            // Code explains the item it stands below; it is no item.
+            // Code belongs to the item above it and is not an item.
         } else if words.is_empty() {
             gap = true;
             continue;
@@ -106,7 +107,7 @@ fn items(text: &str) -> Vec<Item> {
             items.push(item);
             continue;
         } else if words.starts_with('#') || (gap && indent < outermost + 2) {
-            // A heading, or a paragraph of its own: prose again.
+            // A heading or a separate paragraph ends the list.
             open = false;
         }
         gap = false;
@@ -119,14 +120,14 @@ fn items(text: &str) -> Vec<Item> {
     items
 }
 
-/// The line that ends at this byte, with its end.
+/// Returns the line that ends at this byte, including its newline.
 fn last_line(text: &str, end: usize) -> &str {
     let before = text[..end].trim_end_matches(['\n', '\r']);
     let start = before.rfind('\n').map_or(0, |at| at + 1);
     &text[start..end]
 }
 
-/// A line that begins an item; its words begin at a byte of the line.
+/// Parses a line that starts an item, with the offset of its text in the line.
 fn item(words: &str) -> Option<Item> {
     if let Some((id, text)) = given_id(words) {
         return Some(Item { id: Some(id), number: None, text, at: 0 });
@@ -141,7 +142,7 @@ fn item(words: &str) -> Option<Item> {
     })
 }
 
-/// `- `, `* `, `+ `, `3. `, `3) ` at the beginning: the number, and what follows.
+/// Parses `- `, `* `, `+ `, `3. `, `3) ` at the start: the number, and the rest.
 fn marker(words: &str) -> Option<(Option<u32>, &str)> {
     if let Some(rest) = ["- ", "* ", "+ "].iter().find_map(|mark| words.strip_prefix(mark)) {
         return Some((None, rest.trim_start()));
@@ -153,7 +154,7 @@ fn marker(words: &str) -> Option<(Option<u32>, &str)> {
     Some((Some(number), rest.trim_start()))
 }
 
-/// `R7: words`, `**R7** words`, `[R7] words`, `R7. words`: the id, and the words.
+/// Parses `R7: words`, `**R7** words`, `[R7] words`, `R7. words`: the id, and the words.
 fn given_id(words: &str) -> Option<(String, String)> {
     let bare = words.trim_start_matches(['*', '[', '(', '`', '_']);
     let decorated = bare.len() < words.len();
@@ -161,7 +162,7 @@ fn given_id(words: &str) -> Option<(String, String)> {
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let number: u32 = rest[..digits].parse().ok()?;
     let after = &rest[digits..];
-    // Marks that close those before the id; what follows a space belongs to the words.
+    // Skips the closing marks of the id; anything after a space belongs to the words.
     let close = |c: char| match c {
         ':' | '.' | ')' | '-' | '–' | '—' => true,
         '*' | ']' | '`' | '_' => decorated,
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_the_text_stay() {
+    fn ids_in_the_text_are_kept() {
         let text = "R2: b\nR7 - g\n- **R4** d\n- [R5] e\n- something new\n1. first";
         assert_eq!(ids(text), ["R2=b", "R7=g", "R4=d", "R5=e", "R1=something new", "R3=first"]);
         assert_eq!(read("R1: a\nR1: b"), Err(AmbiguousRequirements::Twice("R1".into())));
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_an_item_belongs_to_it() {
+    fn lines_below_an_item_belong_to_it() {
         let text = "1. log in\n   - by name\n   - by key\n   and out\n\n   more of one\n2. pay\nsoon\n\
                     \nProse at the end.\n";
         assert_eq!(ids(text), ["R1=log in - by name - by key and out more of one", "R2=pay soon"]);
@@ -215,9 +216,9 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever is written: ids are unique, and no text that has words is without requirement.
+        /// For any input: ids are unique, and a text with words has at least one requirement.
         #[test]
-        fn every_id_stands_once(text in "([ ]{0,4}(R[0-9] ?:?|[0-9][.)]|[-*#])? ?[a-z`]{0,6}\n){0,12}") {
+        fn every_id_is_unique(text in "([ ]{0,4}(R[0-9] ?:?|[0-9][.)]|[-*#])? ?[a-z`]{0,6}\n){0,12}") {
             match read(&text) {
                 Ok(all) => {
                     let ids: BTreeSet<&str> = all.iter().map(|it| it.id.as_str()).collect();

@@ -1,47 +1,47 @@
-//! Which requirement is served by which task and shown by which check; what has none.
+//! Coverage: which tasks implement a requirement, which checks verify it, and what is missing.
 
 use std::collections::BTreeSet;
 
 use crate::requirement::Requirement;
 use crate::task::Task;
 
-/// What has become of a task.
+/// The progress of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The task's id.
     pub task: String,
     /// The commit that landed it.
     pub landed: Option<String>,
-    /// Checks that passed on the landed tree, as their command lines.
+    /// The command lines of the checks that passed on the landed tree.
     pub passed: Vec<String>,
 }
 
-/// One requirement and all that serves it.
+/// A requirement with its tasks, commits and checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoverageRow {
     /// The requirement's id.
     pub id: String,
     /// Tasks that name it.
     pub tasks: Vec<String>,
-    /// Commits that landed them.
+    /// Commits that landed these tasks.
     pub commits: Vec<String>,
-    /// Checks of these tasks that passed where they landed.
+    /// Checks of these tasks that passed on the landed tree.
     pub checks: Vec<String>,
 }
 
-/// What a requirement lacks.
+/// The first missing step of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
-    /// No task serves it.
+    /// It has no task.
     Task,
-    /// Not each of its tasks has landed.
+    /// Not all of its tasks have landed.
     Landing,
-    /// No check passed where its tasks landed.
+    /// No check passed on the landed trees.
     Check,
 }
 
 impl CoverageRow {
-    /// The first thing that it lacks; nothing when it is landed and shown.
+    /// Returns the first missing step; `None` if the requirement is landed and verified.
     pub fn gap(&self) -> Option<Gap> {
         match self {
             CoverageRow { tasks, .. } if tasks.is_empty() => Some(Gap::Task),
@@ -52,7 +52,7 @@ impl CoverageRow {
     }
 }
 
-/// A row for each requirement, in order.
+/// Returns a row for each requirement, in order.
 pub fn coverage(all: &[Requirement], tasks: &[Task], progress: &[Progress]) -> Vec<CoverageRow> {
     let row = |requirement: &Requirement| {
         let id = &requirement.id;
@@ -77,7 +77,7 @@ pub fn coverage(all: &[Requirement], tasks: &[Task], progress: &[Progress]) -> V
     all.iter().map(row).collect()
 }
 
-/// Requirements that tasks name and that are not there: task and id.
+/// Returns the references to unknown requirements: task and id.
 pub fn strangers<'a>(all: &[Requirement], tasks: &'a [Task]) -> Vec<(&'a Task, &'a str)> {
     let known: BTreeSet<&str> = all.iter().map(|it| it.id.as_str()).collect();
     let named = tasks.iter().flat_map(|task| task.requirements.iter().map(move |id| (task, id)));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn each_requirement_tells_what_it_lacks() {
+    fn the_gap_of_each_requirement_is_its_first_missing_step() {
         let all = read("- R1: a\n- R2: b\n- R3: c\n- R4: d").unwrap();
         let tasks = from_toml(TASKS).unwrap();
         let gaps = |progress: &[Progress]| {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_requirement_has_are_found() {
+    fn references_to_unknown_requirements_are_found() {
         let all = read("- R1: a\n- R2: b").unwrap();
         let tasks = from_toml(TASKS).unwrap();
         let found: Vec<(&str, &str)> =

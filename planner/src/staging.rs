@@ -1,6 +1,6 @@
-//! Which changed files a commit of planning mode leaves out.
+//! Selects the changed files that a commit of planning mode excludes.
 
-/// Directories whose contents are built or fetched.
+/// Directories of build products and dependencies.
 const DIRECTORIES: &[&str] = &[
     "target",
     "node_modules",
@@ -14,15 +14,15 @@ const DIRECTORIES: &[&str] = &[
     ".g3",
     ".worktrees",
 ];
-/// Endings of what programs leave behind.
+/// Suffixes of temporary files.
 const ENDINGS: &[&str] = &[".log", ".tmp", ".bak", ".pyc", ".swp", ".swo", "~"];
-/// Names of what systems leave behind.
+/// Names of files that operating systems create.
 const NAMES: &[&str] = &[".DS_Store", "Thumbs.db"];
-/// Names and endings of what holds secrets.
+/// Names and suffixes of files with secrets.
 const SECRETS: &[&str] = &[".env", ".netrc", ".npmrc", "id_rsa", "id_ed25519", "credentials.json"];
 const SECRET_ENDINGS: &[&str] = &[".pem", ".key", ".p12", ".pfx"];
 
-/// Why a path, relative to the repository with `/`, is left out; `None` when it is not.
+/// Returns why a path, relative to the repository with `/`, is excluded; `None` if it is not.
 pub fn left_out(path: &str) -> Option<&'static str> {
     let mut parts: Vec<&str> = path.split('/').collect();
     let name = parts.pop().unwrap_or_default();
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_built_left_behind_or_secret_is_left_out() {
+    fn built_temporary_and_secret_files_are_excluded() {
         for path in [
             "target/x",
             "a/node_modules/b/c.js",

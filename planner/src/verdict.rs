@@ -1,4 +1,4 @@
-//! A coach's verdict: what it must hold to count. Words around it never do.
+//! A coach's verdict: what makes it valid. Free text around it is never considered.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::requirement::Requirement;
 
-/// What a coach says about one requirement.
+/// The coach's verdict on one requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictStatus {
-    /// It is done, and there is evidence for it.
+    /// The requirement is met, with evidence.
     Met,
-    /// It is not done.
+    /// The requirement is not met.
     Unmet,
-    /// The coach could not find out.
+    /// The coach could not determine it.
     Unknown,
 }
 
 impl VerdictStatus {
-    /// As it stands in a verdict.
+    /// Returns its name in a verdict.
     pub fn word(self) -> &'static str {
         match self {
             VerdictStatus::Met => "met",
@@ -29,14 +29,14 @@ impl VerdictStatus {
     }
 }
 
-/// One requirement as judged.
+/// A judged requirement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequirementVerdict {
     /// The requirement's id.
     pub id: String,
-    /// What became of it.
+    /// The status.
     pub status: VerdictStatus,
-    /// What shows it: a file and line, a test, a check.
+    /// The evidence: a file and line, a test, a check.
     #[serde(default)]
     pub evidence: String,
 }
@@ -44,25 +44,25 @@ pub struct RequirementVerdict {
 /// A verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Whether the work is done.
+    /// Whether the work is approved.
     pub approved: bool,
     /// Every requirement, each once.
     pub requirements: Vec<RequirementVerdict>,
-    /// What the player has to do next.
+    /// The remaining work, for the player.
     #[serde(default)]
     pub feedback: String,
 }
 
-/// What a verdict is measured by.
+/// The basis for validating a verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct VerdictBasis<'a> {
     /// The requirements.
     pub requirements: &'a [Requirement],
-    /// The checks that failed, as their command lines.
+    /// The command lines of the checks that failed.
     pub red: &'a [String],
 }
 
-/// Everything that is wrong with a verdict, one sentence each; empty when it counts.
+/// Returns all errors of a verdict, one sentence each; empty if it is valid.
 pub fn faults(verdict: &Verdict, by: &VerdictBasis<'_>) -> Vec<String> {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
     for judged in &verdict.requirements {
@@ -95,12 +95,12 @@ pub fn faults(verdict: &Verdict, by: &VerdictBasis<'_>) -> Vec<String> {
     faults
 }
 
-/// The requirements that are not met.
+/// Returns the requirements that are not met.
 pub fn open(verdict: &Verdict) -> impl Iterator<Item = &RequirementVerdict> {
     verdict.requirements.iter().filter(|judged| judged.status != VerdictStatus::Met)
 }
 
-/// How the checks of judged work went, as their command lines.
+/// The results of the checks of the judged work, as command lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckOutcomes {
     /// Those that passed.
@@ -110,7 +110,7 @@ pub struct CheckOutcomes {
 }
 
 impl CheckOutcomes {
-    /// Command lines, each with whether it passed.
+    /// Collects command lines, each with whether it passed.
     pub fn of<'a>(all: impl IntoIterator<Item = (&'a str, bool)>) -> CheckOutcomes {
         let mut checks = CheckOutcomes::default();
         for (line, ok) in all {
@@ -120,24 +120,24 @@ impl CheckOutcomes {
         checks
     }
 
-    /// Whether at least one ran, and none failed.
+    /// Returns whether at least one check ran, and none failed.
     fn passed(&self) -> bool {
         self.red.is_empty() && !self.green.is_empty()
     }
 }
 
-/// One point in which a coach and the checks do not say the same. It proves neither wrong: it is
-/// where a person should look.
+/// A contradiction between a coach and the checks. It proves neither wrong: a person should look at
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disagreement {
-    /// The requirement; none where it is about the verdict as a whole.
+    /// The requirement; `None` for the verdict as a whole.
     #[serde(default)]
     pub id: Option<String>,
-    /// One sentence.
+    /// The disagreement, in one sentence.
     pub text: String,
 }
 
-/// Where a verdict and the checks disagree; empty when they do not.
+/// Returns the contradictions between a verdict and the checks; empty if there are none.
 pub fn disagreements(verdict: &Verdict, checks: &CheckOutcomes) -> Vec<Disagreement> {
     let mut found = Vec::new();
     for judged in &verdict.requirements {
@@ -166,7 +166,8 @@ pub fn disagreements(verdict: &Verdict, checks: &CheckOutcomes) -> Vec<Disagreem
     found
 }
 
-/// Whether words name a command line: as a whole, or without its flags where two words stay.
+/// Returns whether a text names a command line: in full, or without its flags if at least two words
+/// remain.
 fn names(words: &str, line: &str) -> bool {
     let words = one_spaced(words.split_whitespace());
     let bare: Vec<&str> = line.split_whitespace().filter(|word| !word.starts_with('-')).collect();
@@ -178,7 +179,7 @@ fn one_spaced<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a text stands in another with no letter, digit, `-`, `_` or `/` right beside it.
+/// Returns whether a text occurs in another one without an adjacent letter, digit, `-`, `_` or `/`.
 fn stands_in(words: &str, text: &str) -> bool {
     let joins = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '/');
     !text.is_empty()
@@ -211,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_verdict_counts() {
+    fn a_complete_verdict_is_valid() {
         use VerdictStatus::{Met, Unknown, Unmet};
         assert_eq!(wrong(&verdict(true, &[("R1", Met, "t"), ("R2", Met, "t")]), &[]), "");
         assert_eq!(wrong(&verdict(false, &[("R2", Unmet, ""), ("R1", Unknown, "")]), &["x"]), "");
     }
 
     #[test]
-    fn every_fault_is_named() {
+    fn every_error_of_a_verdict_is_reported() {
         use VerdictStatus::{Met, Unmet};
         let said = wrong(
             &verdict(true, &[("R1", Met, " "), ("R1", Unmet, ""), ("R9", Met, "t")]),
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_three_statuses_are_read() {
+    fn only_the_three_statuses_are_accepted() {
         let json =
             serde_json::json!({"approved": true, "requirements": [{"id": "R1", "status": "MET"}]});
         assert!(serde_json::from_value::<Verdict>(json).is_err());
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn coach_and_checks_that_agree_say_nothing() {
+    fn agreement_reports_no_disagreement() {
         use VerdictStatus::{Met, Unmet};
         let good = verdict(true, &[("R1", Met, "make test passes"), ("R2", Met, "a.rs:3")]);
         assert!(told(&good, &["make test"], &[]).is_empty());
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_disagree_has_its_sentence() {
+    fn each_disagreement_has_its_sentence() {
         use VerdictStatus::{Met, Unknown, Unmet};
         let met = verdict(false, &[("R1", Met, "seen: `cargo  test\n-q shop`"), ("R2", Met, "b")]);
         let said = told(&met, &["make"], &["cargo test -q shop"]);
@@ -293,9 +294,9 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// A verdict that counts and approves never disagrees with the checks that it was measured by.
+        /// A valid approving verdict never disagrees with the checks that it was validated against.
         #[test]
-        fn what_is_approved_disagrees_with_no_check(
+        fn an_approved_verdict_disagrees_with_no_check(
             evidence in proptest::collection::vec("[a-z -]{1,12}", 2),
             green in proptest::collection::vec("[a-z -]{1,8}", 0..3),
             red in proptest::collection::vec("[a-z -]{1,8}", 0..3),

@@ -1,13 +1,13 @@
-//! No import cycle reaches over more than one folder of a crate.
+//! No import cycle spans more than one folder of a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::rust_files;
 
-/// A module of a crate, by its names from the root of the crate on.
+/// The path of a module, by its names from the root of the crate.
 type Module = Vec<String>;
 
-/// The crates that are looked at, by their folders of sources.
+/// The checked crates, by their source folders.
 const CRATES: &[&str] = &[
     "agent/src/",
     "agent/core/src/",
@@ -33,7 +33,7 @@ const CRATES: &[&str] = &[
 ];
 
 #[test]
-fn no_import_cycle_reaches_over_more_than_one_folder() {
+fn no_import_cycle_spans_more_than_one_folder() {
     let mut wrong = String::new();
     for source in CRATES {
         let files = Files::of(source);
@@ -50,7 +50,7 @@ fn no_import_cycle_reaches_over_more_than_one_folder() {
     assert!(wrong.is_empty(), "import cycles over more than one folder\n{wrong}");
 }
 
-/// The production files of a crate, and which uses which.
+/// The production files of a crate and their imports.
 struct Files {
     names: Vec<String>,
     uses: Vec<BTreeSet<usize>>,
@@ -76,7 +76,7 @@ impl Files {
         Files { names, uses }
     }
 
-    /// The folder of a module: that of its children, where it has any.
+    /// Returns the folder of a module: that of its children, if it has any.
     fn folder(&self, at: usize) -> &str {
         let name = &self.names[at];
         let own = name.trim_end_matches(".rs");
@@ -100,7 +100,7 @@ impl Files {
         cycle.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// The strongly connected components of more than one file: whatever reaches each other.
+    /// Returns the strongly connected components of more than one file.
     fn cycles(&self) -> Vec<Vec<usize>> {
         let reached: Vec<BTreeSet<usize>> =
             (0..self.names.len()).map(|at| self.reach(at)).collect();
@@ -126,21 +126,21 @@ impl Files {
     }
 }
 
-/// The module that a file holds: `tools/edit/mod.rs` and `tools/edit.rs` hold `tools::edit`.
+/// Returns the module path of a file: `tools/edit/mod.rs` and `tools/edit.rs` are `tools::edit`.
 fn module(name: &str) -> Module {
     let name = name.trim_end_matches(".rs");
     let name = name.strip_suffix("/mod").unwrap_or(name);
     if name == "lib" { Vec::new() } else { name.split('/').map(str::to_owned).collect() }
 }
 
-/// A text without comments.
+/// Returns a source text without comments.
 fn code(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The files whose modules a text names: by `crate::`, `super::` and `self::`, by the names of its
-/// own submodules, and by those of modules that it imports.
+/// Returns the files whose modules a source text uses: through `crate::`, `super::` and `self::`,
+/// through the names of its own submodules, and through imported modules.
 fn used(own: &Module, text: &str, modules: &BTreeMap<Module, usize>) -> BTreeSet<usize> {
     let parent = own.split_last().map_or(own.as_slice(), |(_, parent)| parent);
     let mut starts: BTreeMap<String, Module> = BTreeMap::new();
@@ -151,7 +151,7 @@ fn used(own: &Module, text: &str, modules: &BTreeMap<Module, usize>) -> BTreeSet
     starts.insert("super".into(), parent.to_vec());
     starts.insert("self".into(), own.clone());
     let mut found = BTreeSet::new();
-    // The second pass knows the modules that the first one found to be imported.
+    // The second pass knows the modules that the first pass found to be imported.
     for _ in 0..2 {
         let mut imported = Vec::new();
         for path in paths(text) {
@@ -169,7 +169,7 @@ fn used(own: &Module, text: &str, modules: &BTreeMap<Module, usize>) -> BTreeSet
     found
 }
 
-/// Every path of a text, such as `crate::a::B`; the trees of `use` are taken apart.
+/// Returns all paths of a source text, such as `crate::a::B`, with `use` trees expanded.
 fn paths(text: &str) -> Vec<Vec<String>> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -188,7 +188,7 @@ fn paths(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Reads one tree of paths, `a::b::{c, d::E}`; gives its length.
+/// Parses one `use` tree, `a::b::{c, d::E}`; returns its length.
 fn tree(text: &str, before: &[String], found: &mut Vec<Vec<String>>) -> usize {
     let mut path = before.to_vec();
     let mut at = 0;
@@ -223,7 +223,7 @@ fn tree(text: &str, before: &[String], found: &mut Vec<Vec<String>>) -> usize {
 }
 
 #[test]
-fn the_reader_of_paths_sees_every_form() {
+fn the_path_parser_recognizes_every_form() {
     let text = "use crate::a::{b::C, d}; use super::e; fn f() { e::g::h(); self::i() } $crate::no";
     let found: Vec<String> = paths(text).iter().map(|path| path.join("::")).collect();
     assert_eq!(found, ["crate::a::b::C", "crate::a::d", "super::e", "e::g::h", "self::i"]);

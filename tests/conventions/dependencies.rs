@@ -1,12 +1,13 @@
-//! Rules about dependencies: a ceiling, a reason for each, and crates that stand on the ground.
+//! Rules about dependencies: a maximum number, a reason for each, and the layers of the crates.
 
 use crate::source::read;
 
-/// Packages of others. Raised on purpose, with a line in the commit that says what came in.
+/// Maximum number of external packages. It is raised deliberately, in a commit whose message says
+/// which packages were added.
 const MOST_PACKAGES: usize = 570;
 
 #[test]
-fn the_lock_file_stays_below_its_ceiling() {
+fn the_lock_file_stays_below_its_maximum() {
     let packages = read("Cargo.lock").matches("\nsource = ").count();
     assert!(packages <= MOST_PACKAGES, "Cargo.lock holds {packages} packages");
 }
@@ -29,7 +30,7 @@ fn every_dependency_has_a_reason() {
     }
 }
 
-/// crate -> the crates of this project that it may use; see docs/architecture.md, Layers.
+/// Crate -> the crates of this project that it may use; see docs/architecture.md, Layers.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("planner", &[]),
@@ -81,7 +82,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tests", &["base"]),
 ];
 
-/// The names under which the crates of this project are used.
+/// The names by which source code refers to the crates of this project.
 const OURS: [&str; 21] = [
     "agent",
     "agent_core",
@@ -107,7 +108,7 @@ const OURS: [&str; 21] = [
 ];
 
 #[test]
-fn crates_use_only_what_lies_below_them() {
+fn crates_use_only_lower_layers() {
     for (folder, allowed) in MAY_USE {
         let text = read(&format!("{folder}/Cargo.toml"));
         let used = text.split("[dependencies]").nth(1).unwrap_or_default();
@@ -139,7 +140,7 @@ fn only_the_desktop_helper_links_desktop_libraries() {
 }
 
 #[test]
-fn versions_stand_in_one_place() {
+fn versions_are_declared_in_one_place() {
     for (folder, _) in MAY_USE {
         let text = read(&format!("{folder}/Cargo.toml"));
         let table = text.split("dependencies]").skip(1).collect::<String>();

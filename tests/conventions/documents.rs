@@ -1,4 +1,4 @@
-//! Rules about documents: the map stays short and true, the entry points are there.
+//! Rules about documents: docs/architecture.md is short and correct, the entry points exist.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use crate::source::{read, root, rust_files};
 
 #[test]
-fn the_map_is_short() {
+fn the_architecture_page_is_short() {
     let words = read("docs/architecture.md").split_whitespace().count();
     assert!(words <= 1500, "docs/architecture.md has {words} words");
 }
 
 #[test]
-fn every_test_that_the_map_names_exists() {
+fn every_test_that_the_architecture_page_names_exists() {
     let tests: BTreeSet<String> = rust_files()
         .iter()
         .flat_map(|file| {
@@ -34,7 +34,7 @@ fn every_test_that_the_map_names_exists() {
 }
 
 #[test]
-fn every_module_of_the_map_exists() {
+fn every_module_of_the_architecture_page_exists() {
     let map = read("docs/architecture.md");
     let paths = map.split('`').skip(1).step_by(2).filter(|word| {
         word.contains('/')
@@ -47,7 +47,7 @@ fn every_module_of_the_map_exists() {
 }
 
 #[test]
-fn the_entry_points_are_there_and_can_be_run() {
+fn the_entry_points_exist_and_are_executable() {
     for name in ["setup", "demo", "test", ".ci/run"] {
         let meta = std::fs::metadata(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(meta.permissions().mode() & 0o111 != 0, "{name} is not executable");
@@ -55,7 +55,7 @@ fn the_entry_points_are_there_and_can_be_run() {
 }
 
 #[test]
-fn ci_only_calls_the_tests() {
+fn ci_only_runs_the_test_script() {
     let text = read(".ci/run");
     let code: Vec<&str> =
         text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()).collect();

@@ -1,8 +1,10 @@
-//! Rules that hold for every file: length, first sentence, who prints, who spawns.
+//! Rules for every file: its length, its first sentence, and which files may print and start
+//! processes.
 
 use crate::source::{File, read, rust_files};
 
-/// Lines of production code in one file. A file is one concept; the number only detects a smell.
+/// Maximum lines of production code in one file. A file is one concept; the number only detects
+/// files that grew too large.
 const MAX_LINES: usize = 800;
 
 #[test]
@@ -25,7 +27,7 @@ fn no_file_is_too_long() {
 }
 
 #[test]
-fn every_file_opens_with_a_sentence() {
+fn every_file_starts_with_a_sentence() {
     for file in rust_files() {
         let first = file.text.lines().next().unwrap_or_default();
         let head: Vec<&str> =
@@ -39,7 +41,7 @@ fn every_file_opens_with_a_sentence() {
 }
 
 #[test]
-fn only_the_process_door_spawns() {
+fn only_the_process_module_starts_processes() {
     each_production_line(|file, line| {
         let starts = (line.contains("std::process::") && line.contains("Command"))
             || line.contains("tokio::process::Command");
@@ -51,11 +53,11 @@ fn only_the_process_door_spawns() {
     });
 }
 
-/// Folders and files that talk to people; see docs/architecture.md, Layers.
+/// Folders and files that may print; see docs/architecture.md, Layers.
 const MAY_PRINT: &[&str] =
     &["/ui/", "/report/", "main.rs", "/src/cli", "agent/model/src/", "/bin/"];
 
-/// Files that write to stdout or stderr by themselves, and why.
+/// Files that write to stdout or stderr themselves, and why.
 const WRITERS: &[(&str, &str)] = &[
     ("agent/desktop/src/cancel.rs", "the helper's stdout carries its protocol"),
     ("agent/src/modes/mcp.rs", "stdout carries MCP"),
@@ -69,7 +71,7 @@ const WRITERS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn only_the_surface_writes_to_stdout_and_stderr() {
+fn only_the_user_interface_writes_to_stdout_and_stderr() {
     let mut seen = std::collections::BTreeSet::new();
     each_production_line(|file, line| {
         let opens = ["stdout()", "stderr()"].iter().any(|word| line.contains(word));
@@ -87,7 +89,7 @@ fn only_the_surface_writes_to_stdout_and_stderr() {
 }
 
 #[test]
-fn only_the_surface_prints() {
+fn only_the_user_interface_prints() {
     each_production_line(|file, line| {
         let prints = ["println!(", "eprintln!(", "print!(", "eprint!("];
         let prints = prints.iter().any(|word| line.contains(word));
@@ -121,7 +123,7 @@ fn every_trace_target_can_be_filtered_and_is_documented() {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn no_work_is_left_for_later() {
     let words = ["todo!(", "unimplemented!(", concat!("TO", "DO:"), concat!("FIX", "ME")];
     for file in rust_files().iter().filter(|file| !file.name.starts_with("tests/conventions/")) {
         for word in words {
@@ -131,7 +133,7 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
-fn modules_do_not_reach_over_their_parent() {
+fn modules_do_not_import_past_their_parent() {
     for file in rust_files() {
         assert!(
             !file.text.contains(concat!("super::", "super")),

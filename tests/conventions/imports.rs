@@ -1,11 +1,11 @@
-//! Imports go downwards: which module of a crate may use which of its siblings.
+//! The layers within a crate: which module may use which of its siblings.
 
 use std::collections::BTreeSet;
 
 use crate::source::rust_files;
 
-/// Top module of a crate -> the sibling modules it may use. A module that is not listed may use
-/// none. The order is that of docs/architecture.md, Layers: from the ground up.
+/// Top-level module of a crate -> the sibling modules that it may use. A module that is not listed
+/// may use none. The order is that of docs/architecture.md, Layers: from the lowest layer up.
 const AGENT: &[(&str, &[&str])] = &[
     ("ui", &[]),
     ("trace", &["ui"]),
@@ -111,7 +111,7 @@ const PROVIDER: &[(&str, &[&str])] = &[
     ("lib", &[]),
 ];
 
-/// What a wire format of a model service may use.
+/// The modules that a wire format of a model service may use.
 const WIRE: &[&str] =
     &["error", "history", "hosted", "http_error", "message", "provider", "sse", "tool_args"];
 
@@ -203,7 +203,7 @@ const DESKTOP: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn imports_go_downwards() {
+fn modules_import_only_lower_layers() {
     check("agent/src/", AGENT);
     check("agent/core/src/", CORE);
     check("agent/provider/src/", PROVIDER);
@@ -232,7 +232,7 @@ fn check(folder: &str, layers: &[(&str, &[&str])]) {
     }
 }
 
-/// Every `crate::NAME` in a text, also inside `use crate::{…}`.
+/// Returns every `crate::NAME` in a source text, including those inside `use crate::{…}`.
 fn siblings_used(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let code: Vec<&str> =
@@ -259,7 +259,7 @@ fn siblings_used(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The leading name of a path, when it is a module (lower case).
+/// Returns the first name of a path, if it is a module (lower case).
 fn first_name(path: &str) -> Option<String> {
     let name: String =
         path.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
@@ -267,7 +267,7 @@ fn first_name(path: &str) -> Option<String> {
 }
 
 #[test]
-fn the_reader_of_imports_sees_every_form() {
+fn the_import_parser_recognizes_every_form() {
     let text = "use crate::a::X; use crate::{b::{Y, z}, c}; fn f() { crate::d::g(); crate::Big }";
     let found: Vec<String> = siblings_used(text).into_iter().collect();
     assert_eq!(found, ["a", "b", "c", "d"]);

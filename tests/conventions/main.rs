@@ -1,4 +1,5 @@
-//! The conventions of this project and the rules of docs/architecture.md, as tests on the source.
+//! The conventions of this project and the rules of docs/architecture.md, as tests of the source
+//! code.
 
 mod cycles;
 mod dependencies;

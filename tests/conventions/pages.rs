@@ -1,13 +1,13 @@
-//! Rules about README and the pages of `docs/`: plain words, and links that lead somewhere.
+//! Rules about README and the pages of `docs/`: standard vocabulary, and valid links.
 
 use std::path::{Path, PathBuf};
 
 use crate::source::{read, root};
 
-/// Words that the manuals of git and cargo do not use.
+/// Words that do not occur in the manuals of git and cargo.
 const UNUSUAL: &[&str] = &["nobody", "whoever", "anew", "once more", "meanwhile"];
 
-/// README and every page below `docs/`.
+/// Returns README and every page below `docs/`.
 fn pages() -> Vec<String> {
     let mut pages = vec!["README.md".to_owned()];
     let mut directories = vec![PathBuf::from("docs")];
@@ -25,7 +25,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// The text without code: neither blocks between fences nor words in backticks.
+/// Returns the text without code: without fenced blocks and words in backticks.
 fn prose(text: &str) -> String {
     let mut in_fence = false;
     let lines = text.lines().filter(|line| {
@@ -52,7 +52,7 @@ fn documents_use_the_words_of_a_manual() {
     assert!(found.is_empty(), "write plain English in: {found:#?}");
 }
 
-/// The anchors of a page's headings, as git hosts make them.
+/// Returns the anchors of a page's headings, as git hosts generate them.
 fn anchors(text: &str) -> Vec<String> {
     let mut in_fence = false;
     let headings = text.lines().filter(|line| {
@@ -66,14 +66,14 @@ fn anchors(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The targets of the links in a text that are no addresses of the web.
+/// Returns the targets of the links in a text that are not URLs.
 fn local_links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
 }
 
 #[test]
-fn links_of_documents_lead_to_files_and_headings() {
+fn links_of_documents_refer_to_existing_files_and_headings() {
     let mut wrong = Vec::new();
     for page in pages() {
         let directory = Path::new(&page).parent().expect("a page is in a directory").to_owned();
@@ -95,7 +95,7 @@ fn links_of_documents_lead_to_files_and_headings() {
 }
 
 #[test]
-fn code_is_no_prose() {
+fn code_is_excluded_from_prose() {
     let text = "Run `nobody` it.\n```\nanew\n```\nDone.";
     assert_eq!(prose(text), "Run   it.\nDone.");
 }

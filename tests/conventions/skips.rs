@@ -1,10 +1,11 @@
-//! A test that cannot run here is skipped by the runner with its reason; no test passes unseen.
+//! Skipped tests: a test that cannot run on a machine is skipped by the runner, with a reason, and
+//! does not pass silently.
 
 use std::collections::BTreeSet;
 
 use crate::source::{File, read, rust_files};
 
-/// The folder of these rules, whose texts hold the words that they look for.
+/// The folder of these rules, whose source contains the words that they search for.
 const HERE: &str = "tests/conventions/";
 
 fn test_files() -> impl Iterator<Item = File> {

@@ -1,18 +1,18 @@
-//! The source of this project as the rules see it.
+//! The source files of this project, for the rules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One Rust file of the project.
+/// A Rust file of the project.
 pub struct File {
-    /// Relative to the root, with `/`.
+    /// The path relative to the root, with `/`.
     pub name: String,
-    /// The whole text.
+    /// The content.
     pub text: String,
 }
 
 impl File {
-    /// The text without its `#[cfg(test)]` modules.
+    /// Returns the content without its `#[cfg(test)]` modules.
     pub fn production(&self) -> String {
         let mut kept = Vec::new();
         let mut lines = self.text.lines().peekable();
@@ -32,25 +32,25 @@ impl File {
         kept.join("\n")
     }
 
-    /// Whether it is part of what users run, not of the tests.
+    /// Returns whether it is part of the programs rather than of the tests.
     pub fn is_production(&self) -> bool {
         let aside = ["tests/", "benches/"].iter().any(|folder| self.name.starts_with(folder));
         !aside && !self.name.contains("/tests/") && !self.name.ends_with("_tests.rs")
     }
 }
 
-/// The root of the project.
+/// Returns the root of the project.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("the crate lies in the project").to_owned()
 }
 
-/// A text file of the project.
+/// Returns the content of a text file.
 pub fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// Every Rust file of the project.
+/// Returns all Rust files of the project.
 pub fn rust_files() -> Vec<File> {
     let mut files = Vec::new();
     for top in ["agent", "base", "orchestrator", "planner", "tests", "benches"] {

@@ -1,4 +1,4 @@
-//! Hooks of tests exist in test builds only: one file names the variables, behind a feature.
+//! Test hooks exist in test builds only: one file names the variables, behind a feature.
 
 use crate::source::{read, rust_files};
 
@@ -7,7 +7,7 @@ const GUARD: &str = "#[cfg(all(feature = \"test-hooks\", debug_assertions))]\nmo
 const PREFIX: &str = concat!("G3_", "TEST_");
 
 #[test]
-fn release_builds_know_no_test_hook() {
+fn release_builds_have_no_test_hooks() {
     for file in rust_files().iter().filter(|file| file.is_production()) {
         let names_one = file.production().contains(PREFIX);
         assert!(
@@ -25,7 +25,7 @@ fn release_builds_know_no_test_hook() {
 }
 
 #[test]
-fn only_the_tests_switch_test_hooks_on() {
+fn only_the_tests_enable_test_hooks() {
     let feature = "\"test-hooks\"";
     for folder in ["agent", "agent/desktop", "agent/model", "orchestrator", "planner"] {
         let manifest = read(&format!("{folder}/Cargo.toml"));

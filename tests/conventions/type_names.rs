@@ -1,14 +1,14 @@
-//! One meaning for one type name: a name is defined once in the workspace.
+//! A type name has one meaning: it is defined once in the workspace.
 
 use std::collections::BTreeMap;
 
 use crate::source::rust_files;
 
-/// Names that several types may have: the arguments of each command and the command line of each
-/// program, the error and the result of a crate, the state of a machine.
+/// Names that several types may have: the arguments of each command and of each program, the error
+/// and the result of a crate, the state of a state machine.
 const SHARED: &[&str] = &["Args", "Cli", "Error", "Result", "State"];
 
-/// Types that exist once for each system or feature, of which a build has one.
+/// Types that are defined once for each system or feature, of which a build has one.
 const ALTERNATIVES: &[&str] = &["Export", "Watched"];
 
 #[test]
@@ -24,7 +24,7 @@ fn a_type_name_has_one_meaning() {
     assert!(found.is_empty(), "type names with more than one meaning: {found:#?}");
 }
 
-/// The type that a line defines for other modules.
+/// Returns the public type that a line defines.
 fn defined(line: &str) -> Option<String> {
     let rest = line.trim_start().strip_prefix("pub")?;
     let rest = match rest.strip_prefix('(') {
@@ -38,7 +38,7 @@ fn defined(line: &str) -> Option<String> {
 }
 
 #[test]
-fn the_reader_of_types_sees_every_form() {
+fn the_type_parser_recognizes_every_form() {
     let lines = [
         "pub struct A;",
         "pub(crate) enum B {",

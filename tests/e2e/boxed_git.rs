@@ -1,4 +1,5 @@
-//! A boxed agent has all of git for itself, and nothing of the user's.
+//! git in the sandbox of a session: an agent has full use of its own repository, and no access to
+//! the user's.
 
 use serde_json::json;
 use testkit::model_server::reply::ScriptedReply;
@@ -6,7 +7,7 @@ use testkit::model_server::script::Script;
 
 use crate::fixtures::Scene;
 
-/// One shell call, then the end.
+/// A model that makes one shell call and then ends.
 fn shell(line: &str) -> Script {
     let call = ScriptedReply::call("shell", json!({"command": line}));
     Script::by_task([("work".to_owned(), vec![call, ScriptedReply::says("Done.")])])
@@ -14,7 +15,7 @@ fn shell(line: &str) -> Script {
 }
 
 #[test]
-fn a_boxed_agent_can_commit_stash_rebase_and_gc() {
+fn a_sandboxed_agent_can_commit_stash_rebase_and_gc() {
     let line = "set -ex; git checkout -q -b side; echo one > one; git add one; git commit -qm one; \
                 git checkout -q -; echo two > two; git add two; git commit -qm two; \
                 git rebase -q side; echo three >> two; git stash; git stash list; git stash pop; \
@@ -34,7 +35,7 @@ fn a_boxed_agent_can_commit_stash_rebase_and_gc() {
 }
 
 #[test]
-fn a_boxed_agent_cannot_write_what_is_not_its_own() {
+fn a_sandboxed_agent_cannot_write_outside_its_session() {
     let scene = Scene::new("anthropic", two_sessions());
     scene.repo.write("private.txt", "mine");
     scene.studio(["run", "be the victim"]).exits(0);
@@ -57,7 +58,7 @@ fn a_boxed_agent_cannot_write_what_is_not_its_own() {
     assert_eq!(scene.session("victim")["state"], "ready", "{branch}");
 }
 
-/// A session that is there, and one that reaches for everything outside its own place.
+/// A model for two sessions: one exists, the other tries to write outside its own paths.
 fn two_sessions() -> Script {
     let reach = "top=$(cd ../../repo && pwd); for f in $top/hacked $top/private.txt $top/.git/config \
                  $top/.git/hooks/post-checkout $top/.git/objects/hacked $top.worktrees/*/hacked \

@@ -1,4 +1,4 @@
-//! A repository, a scripted model and the real `studio` with the real `g3` beside it.
+//! A repository, a scripted model, and the real `studio` with the real `g3`.
 
 use base::process::Command;
 use serde_json::Value;
@@ -7,9 +7,9 @@ use testkit::model_server::ModelServer;
 use testkit::model_server::script::Script;
 use testkit::repo::Repo;
 
-/// One user's place: a home, a repository, a model.
+/// The environment of a test: a home directory, a repository, a model.
 pub struct Scene {
-    /// The home and its environment.
+    /// The home directory and its environment.
     pub env: TestEnv,
     /// The repository.
     pub repo: Repo,
@@ -18,7 +18,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A repository on `main` and a model that follows the script on the given wire.
+    /// Creates a repository on `main` and a model that follows the script on the given wire format.
     pub fn new(wire: &str, script: Script) -> Scene {
         built("g3");
         let model = ModelServer::start(script);
@@ -30,7 +30,7 @@ impl Scene {
         Scene { env, repo, model }
     }
 
-    /// Prepares a call of studio in the repository.
+    /// Prepares a studio command in the repository.
     pub fn job<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
         self.env.command(env!("CARGO_BIN_EXE_studio"), self.repo.path()).args(args)
     }
@@ -40,14 +40,14 @@ impl Scene {
         self.env.run_command(self.job(args))
     }
 
-    /// All sessions as `list --json` shows them.
+    /// Returns all sessions of `list --json`.
     pub fn sessions(&self) -> Vec<Value> {
         let list = self.studio(["list", "--all", "--json"]);
         list.ok();
         list.json()["sessions"].as_array().expect("a list").clone()
     }
 
-    /// The session whose task contains the words.
+    /// Returns the session whose task contains this text.
     #[track_caller]
     pub fn session(&self, words: &str) -> Value {
         let mut sessions = self.sessions().into_iter();
@@ -55,7 +55,7 @@ impl Scene {
         found.unwrap_or_else(|| panic!("no session about `{words}`"))
     }
 
-    /// The id of the session whose task contains the words.
+    /// Returns the id of the session whose task contains this text.
     #[track_caller]
     pub fn id(&self, words: &str) -> String {
         self.session(words)["id"].as_str().expect("an id").to_owned()

@@ -1,4 +1,5 @@
-//! The real g3 under the real studio, over ACP, with a scripted model: from task to landed commit.
+//! The real g3 in the real studio, over ACP, with a scripted model: from the task to the landed
+//! commit.
 
 use serde_json::json;
 use testkit::env::{TestEnv, built};

@@ -1,5 +1,5 @@
-//! Files that `.worktreeinclude` names: what looks like a secret is copied only when the user trusts
-//! the list.
+//! Files that `.worktreeinclude` names: files that look like secrets are copied only if the user
+//! trusts the list.
 
 use testkit::env::built;
 use testkit::model_server::reply::ScriptedReply;
@@ -8,7 +8,7 @@ use testkit::model_server::script::Script;
 use crate::fixtures::Scene;
 
 #[test]
-fn a_secret_is_copied_only_after_the_list_that_names_it_was_trusted() {
+fn a_secret_is_copied_only_if_the_list_is_trusted() {
     let scene = Scene::new("anthropic", Script::by(|_| ScriptedReply::says("Done.")));
     let repo = &scene.repo;
     repo.commit_file(".gitignore", ".env\n*.local\nsecrets/\n");

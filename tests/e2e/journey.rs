@@ -1,4 +1,5 @@
-//! What a new user does: two agents at once, land one, drop one, bring it back.
+//! The first steps of a new user: run two agents at once, land one session, discard one, restore
+//! it.
 
 use serde_json::json;
 use testkit::model_server::reply::ScriptedReply;
@@ -25,7 +26,7 @@ fn two_tasks() -> Script {
 }
 
 #[test]
-fn two_agents_work_at_once_one_lands_one_is_dropped_and_comes_back() {
+fn two_agents_work_at_once_one_lands_one_is_discarded_and_restored() {
     for wire in ["anthropic", "openai"] {
         let scene = Scene::new(wire, two_tasks());
         let before = scene.repo.rev("main");
@@ -64,7 +65,7 @@ fn two_agents_work_at_once_one_lands_one_is_dropped_and_comes_back() {
 }
 
 #[test]
-fn a_landing_can_be_undone_and_the_session_goes_on() {
+fn a_landing_can_be_undone_and_the_session_continues() {
     let scene = Scene::new("anthropic", two_tasks());
     scene.studio(["run", "say hello"]).exits(0);
     let id = scene.id("hello");
@@ -82,7 +83,7 @@ fn a_landing_can_be_undone_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_model_that_is_down_still_lets_the_work_land() {
+fn work_lands_when_the_model_is_down() {
     let scene = Scene::new("anthropic", two_tasks());
     scene.studio(["run", "say hello"]).exits(0);
     let id = scene.id("hello");
@@ -100,7 +101,7 @@ fn a_model_that_is_down_still_lets_the_work_land() {
 }
 
 #[test]
-fn a_message_of_nonsense_is_replaced_by_a_plain_one() {
+fn an_invalid_message_is_replaced_by_a_plain_one() {
     for nonsense in ["", "x".repeat(10_000).as_str()] {
         let scene = Scene::new("openai", two_tasks().commit_message(nonsense));
         scene.studio(["run", "say hello"]).exits(0);
@@ -113,7 +114,7 @@ fn a_message_of_nonsense_is_replaced_by_a_plain_one() {
 }
 
 #[test]
-fn what_the_agent_costs_and_said_is_shown() {
+fn the_cost_and_the_messages_of_an_agent_are_shown() {
     let scene = Scene::new("anthropic", two_tasks());
     scene.studio(["run", "say hello"]).exits(0);
     let status = scene.studio(["status", &scene.id("hello")]);
@@ -125,7 +126,7 @@ fn what_the_agent_costs_and_said_is_shown() {
 }
 
 #[test]
-fn a_conflict_goes_back_to_the_agent_and_lands_when_it_is_solved() {
+fn a_conflict_is_sent_to_the_agent_and_lands_after_its_resolution() {
     let script = Script::by(|request| match request.assistant_messages() {
         0 => ScriptedReply::call(
             "write_file",
@@ -157,7 +158,7 @@ fn a_conflict_goes_back_to_the_agent_and_lands_when_it_is_solved() {
 }
 
 #[test]
-fn hooks_and_signatures_that_were_not_followed_are_said() {
+fn unsupported_hooks_and_signatures_are_reported() {
     let scene = Scene::new("anthropic", two_tasks());
     let hook = scene.repo.path().join(".git/hooks/pre-commit");
     std::fs::write(&hook, "#!/bin/sh\ntouch $HOME/ran\n").unwrap();

@@ -1,4 +1,5 @@
-//! A login that runs out while studio's agents work with it: it is renewed in the box, for all.
+//! A login that expires while agents in studio use it: it is renewed in the sandbox, for all of
+//! them.
 
 use serde_json::{Value, json};
 use testkit::env::{CommandRun, TestEnv, built, until};
@@ -10,7 +11,7 @@ use testkit::workspace::TestDir;
 
 const STUDIO: &str = env!("CARGO_BIN_EXE_studio");
 
-/// A user who signed in to a workspace, and a repository.
+/// A user who is logged in to a workspace, and a repository.
 struct Desk {
     env: TestEnv,
     repo: Repo,
@@ -18,7 +19,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Tokens live so many seconds; each task is one line of shell.
+    /// Creates a login whose tokens live for this many seconds; each task is one shell line.
     fn signed_in<const N: usize>(life: u64, tasks: [(&str, &str); N]) -> Desk {
         let replies = |line: &str| {
             vec![
@@ -46,7 +47,7 @@ impl Desk {
             .clone()
     }
 
-    /// Asks outside of every box; the login must be good for that.
+    /// Makes a request outside the sandbox, for which the login must be valid.
     fn ask_outside(&self) {
         let job = self.env.command(built("g3"), self.repo.path()).args(["complete"]);
         let ran = self.env.run_command(job.input("a commit message, please"));
@@ -55,7 +56,7 @@ impl Desk {
 }
 
 #[test]
-fn a_login_is_renewed_in_the_box_and_serves_everybody_afterwards() {
+fn a_login_is_renewed_in_the_sandbox_for_all_processes() {
     let reach = "echo work > a; cat ~/.g3/oauth/*; ls -A ~/.g3/oauth; echo x >> ~/.g3/oauth/x; \
                  cat ~/.config/g3/config.toml; cat /proc/$PPID/environ > b && echo own-memory; \
                  sleep 60 & kill $! && echo tidy";
@@ -80,7 +81,7 @@ fn a_login_is_renewed_in_the_box_and_serves_everybody_afterwards() {
 }
 
 #[test]
-fn sessions_that_renew_at_once_share_what_one_of_them_gets() {
+fn sessions_that_renew_at_once_share_one_renewal() {
     let tasks = ["one", "two", "three"];
     let desk = Desk::signed_in(30, tasks.map(|task| (task, "echo work > a")));
     desk.work.tokens_live(3600);
@@ -94,7 +95,7 @@ fn sessions_that_renew_at_once_share_what_one_of_them_gets() {
 }
 
 #[test]
-fn a_session_that_is_stopped_while_it_renews_does_not_lose_the_login() {
+fn a_session_that_is_stopped_during_a_renewal_keeps_the_login() {
     let desk = Desk::signed_in(30, [("work", "echo work > a")]);
     let gate = ReplyGate::new();
     desk.work.hold_renewals(&gate);
@@ -108,7 +109,7 @@ fn a_session_that_is_stopped_while_it_renews_does_not_lose_the_login() {
         let text = std::fs::read_to_string(&journal).ok()?;
         text.contains("\"entry\":\"exit\"").then_some(())
     });
-    // The service has taken the old token back; its answer is still on the way.
+    // The service has revoked the old token; its response is still on the way.
     gate.open_all();
 
     until("the new login is kept", || {

@@ -1,4 +1,4 @@
-//! The whole program end to end: studio, g3 over ACP, a scripted model over HTTP, real git.
+//! End-to-end tests: studio, g3 over ACP, a scripted model over HTTP, real git.
 
 mod boxed_git;
 mod fixtures;

@@ -1,4 +1,4 @@
-//! Permission requests of the real g3 under studio, and what is refused before anything starts.
+//! Permission requests of the real g3 in studio, and errors before any session starts.
 
 use serde_json::json;
 use testkit::env::until;
@@ -7,7 +7,7 @@ use testkit::model_server::script::Script;
 
 use crate::fixtures::Scene;
 
-/// A model that writes two files outside of the worktree in one reply, then says that it is done.
+/// A model that writes two files outside the worktree in one reply, then reports that it is done.
 fn writes_outside(scene: &std::path::Path) -> Script {
     let file = |name: &str| scene.join("outside").join(name).display().to_string();
     let (one, two) = (file("one.txt"), file("two.txt"));
@@ -19,7 +19,7 @@ fn writes_outside(scene: &std::path::Path) -> Script {
     })
 }
 
-/// What the model read of its calls.
+/// Returns the tool results that the model received.
 fn results(scene: &Scene) -> Vec<String> {
     let asked = scene.model.requests();
     let last = asked.last().expect("the model was asked");
@@ -27,7 +27,7 @@ fn results(scene: &Scene) -> Vec<String> {
 }
 
 #[test]
-fn a_write_that_the_box_closes_is_denied_with_the_line_that_opens_it() {
+fn a_write_that_the_sandbox_denies_is_reported_with_the_line_that_opens_it() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::create_dir(outside.path().join("outside")).unwrap();
     let scene = Scene::new("anthropic", writes_outside(outside.path()));
@@ -43,7 +43,7 @@ fn a_write_that_the_box_closes_is_denied_with_the_line_that_opens_it() {
 }
 
 #[test]
-fn what_nobody_was_asked_is_denied_with_the_rule_and_allowed_after_a_yes() {
+fn an_unattended_request_is_denied_with_a_hint_and_an_attended_one_allowed() {
     let outside = tempfile::tempdir().unwrap();
     let directory = outside.path().join("outside");
     std::fs::create_dir(&directory).unwrap();
@@ -75,7 +75,7 @@ fn what_nobody_was_asked_is_denied_with_the_rule_and_allowed_after_a_yes() {
 }
 
 #[test]
-fn without_a_key_or_a_model_nothing_starts() {
+fn no_session_starts_without_a_key_or_a_model() {
     let scene = Scene::new("anthropic", Script::new([]));
     scene
         .env
@@ -90,7 +90,7 @@ fn without_a_key_or_a_model_nothing_starts() {
 }
 
 #[test]
-fn model_and_profile_of_the_command_line_are_g3s() {
+fn model_and_profile_flags_are_passed_to_g3() {
     let script = Script::by(|request| match request.assistant_messages() {
         0 => ScriptedReply::new().calls("shell", json!({"command": "echo x > f"})),
         _ => ScriptedReply::says("Done."),

@@ -1,4 +1,5 @@
-//! g3 as a persona under studio: its words, its fence, and that it stays who it is.
+//! Personas of g3 in studio: their prompt, their write scope, and that they apply to the whole
+//! session.
 
 use serde_json::json;
 use testkit::model_server::reply::ScriptedReply;
@@ -7,7 +8,7 @@ use testkit::model_server::script::Script;
 use crate::fixtures::Scene;
 
 #[test]
-fn g3_works_as_the_persona_and_within_its_fence_and_stays_it() {
+fn g3_keeps_its_persona_and_write_scope_for_the_whole_session() {
     let write = |path: &str| {
         ScriptedReply::new().calls("write_file", json!({"file_path": path, "content": "x\n"}))
     };
@@ -46,7 +47,7 @@ fn g3_works_as_the_persona_and_within_its_fence_and_stays_it() {
 }
 
 #[test]
-fn a_persona_that_is_not_there_is_refused_before_anything_starts() {
+fn a_missing_persona_is_refused_before_any_session_starts() {
     let scene = Scene::new("anthropic", Script::new([]));
     let ran = scene.studio(["run", "--persona", "lamprt", "work"]);
     ran.exits(2).output_contains("no such agent: `lamprt`").output_contains("lamport");

@@ -1,5 +1,5 @@
-//! `studio plan` end to end: a wish of eight requirements, two of them in conflict, one whose check
-//! fails twice, one whose session is killed in the middle, becomes landed and traced work.
+//! `studio plan` end to end: a feature with eight requirements becomes landed and traced work,
+//! although two tasks conflict, a check fails twice, and a session is killed.
 
 use serde_json::{Value, json};
 use testkit::env::until;
@@ -12,7 +12,7 @@ use crate::fixtures::Scene;
 
 const WISH: &str = "I want eight things: files, a shared list with two and three, and a bell.\n";
 
-/// Task, the requirements that it serves, the tasks that it waits for, its check.
+/// The tasks: name, requirements, dependencies, check.
 const TASKS: [(&str, &[&str], &[&str], &str); 7] = [
     ("one", &["R1"], &[], "test -f one.txt"),
     ("two", &["R2"], &[], "grep -qx two shared.txt"),
@@ -23,7 +23,7 @@ const TASKS: [(&str, &[&str], &[&str], &str); 7] = [
     ("seven", &["R8"], &["six"], "test -f seven.txt -a -f six.txt"),
 ];
 
-/// A model for every part of the plan; the one that works on `five` waits at the gate.
+/// A model for every step of the plan; the call for task `five` waits at the gate.
 fn model(gate: &ReplyGate) -> Script {
     let gate = gate.clone();
     Script::by(move |request| {
@@ -56,7 +56,7 @@ fn rows() -> Vec<Value> {
     TASKS.iter().map(row).collect()
 }
 
-/// A coach that approves what no check stands against.
+/// Returns the verdict of a coach that approves unless a check failed.
 fn verdict(request: &ReceivedRequest) -> ScriptedReply {
     let text = request.text();
     let red = text.contains("failed");
@@ -72,7 +72,7 @@ fn verdict(request: &ReceivedRequest) -> ScriptedReply {
     )
 }
 
-/// Works on the task whose name stands in the prompt.
+/// Works on the task that the prompt names.
 fn player(request: &ReceivedRequest, gate: &ReplyGate) -> ScriptedReply {
     let task = TASKS
         .iter()
@@ -109,7 +109,7 @@ fn kill_9(pid: u64) {
     rustix::process::kill_process(pid.expect("a process id"), signal).expect("it can be killed");
 }
 
-/// The supervisor of the session that works on a task.
+/// Returns the supervisor of the session that works on a task.
 fn supervisor(scene: &Scene, words: &str) -> Option<u64> {
     let session = scene.sessions().into_iter().find(|it| {
         it["task"].as_str().is_some_and(|task| task.contains(words)) && it["state"] == "working"
@@ -122,7 +122,7 @@ fn supervisor(scene: &Scene, words: &str) -> Option<u64> {
 }
 
 #[test]
-fn eight_requirements_land_and_are_traced_whatever_goes_wrong_on_the_way() {
+fn eight_requirements_land_and_are_traced_despite_failures() {
     let gate = ReplyGate::new();
     let scene = Scene::new("anthropic", model(&gate));
     scene.repo.write("shared.txt", "nothing\n");

@@ -1,4 +1,4 @@
-//! `studio run --requirements`: sessions whose g3 works as player and coach.
+//! `studio run --requirements`: sessions in which g3 works as player and coach.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -18,8 +18,8 @@ fn is_coach(request: &ReceivedRequest) -> bool {
     request.tool_names().contains(&"verdict".to_owned())
 }
 
-/// Replies that follow from the conversation: two.txt is made once these words are in it, and the
-/// coach goes by the diff.
+/// A model whose replies depend on the conversation: it writes two.txt once the conversation
+/// contains these words, and its coach judges by the diff.
 fn script(words: &'static str) -> Script {
     let script = Script::by(move |request| {
         let text = request.text();
@@ -53,7 +53,7 @@ fn scene(script: Script) -> Scene {
     scene
 }
 
-/// Settles, and gives the session as it is then.
+/// Waits until the session has this state, and returns it.
 fn settled(scene: &Scene, state: &str) -> Value {
     until(&format!("the session to be {state}"), || {
         let session = scene.sessions().remove(0);
@@ -69,7 +69,7 @@ fn journal(scene: &Scene, id: &str) -> Vec<Value> {
     scene.studio(["logs", id, "--json"]).json_lines()
 }
 
-/// How many rounds were played in the session, over all its runs.
+/// Returns the number of rounds in the session, over all its runs.
 fn rounds(scene: &Scene, id: &str) -> usize {
     let reports = journal(scene, id).into_iter().map(|line| line["event"].clone());
     let mut reports = reports.filter(|it| it["type"] == "plan" && it["state"] == "ended");
@@ -77,9 +77,9 @@ fn rounds(scene: &Scene, id: &str) -> usize {
 }
 
 #[test]
-fn requirements_are_met_checked_billed_and_named_by_the_commit() {
+fn requirements_are_met_checked_accounted_and_named_in_the_commit() {
     let scene = scene(script("Round 2"));
-    // The check is the agents' to run as well, and sees no more of g3 than they do.
+    // The agents can also run the check, which has the same limited access to g3's files.
     let check = format!("{BOTH} && ! cat ~/.config/g3/config.toml");
     let args = ["run", "--requirements", "../plan.md", "--check", &check];
     scene.studio(args).exits(0).output_contains("ready");
@@ -113,7 +113,7 @@ fn requirements_are_met_checked_billed_and_named_by_the_commit() {
 }
 
 #[test]
-fn each_task_works_under_the_same_requirements_and_lands_by_itself() {
+fn each_task_implements_the_same_requirements_and_lands_separately() {
     let scene = scene(script("Fulfil these requirements"));
     let args = ["run", "--requirements", "../plan.md", "--accept", "--json", "-j", "1"];
     let ran = scene.studio(args.into_iter().chain(["write them in haste"]));
@@ -126,7 +126,7 @@ fn each_task_works_under_the_same_requirements_and_lands_by_itself() {
 }
 
 #[test]
-fn what_was_not_approved_fails_with_its_reason_and_goes_on_when_something_is_said() {
+fn an_unapproved_session_fails_with_its_reason_and_continues_after_a_message() {
     let scene = scene(script("The user says"));
     scene.studio(["run", "--requirements", "../plan.md", "--check", BOTH]).exits(1);
     let session = settled(&scene, "failed");
@@ -146,7 +146,7 @@ fn what_was_not_approved_fails_with_its_reason_and_goes_on_when_something_is_sai
 }
 
 #[test]
-fn g3_killed_at_a_step_goes_on_there() {
+fn a_killed_g3_continues_at_its_last_step() {
     for step in ["begun", "played", "checked", "judged:2", "resumed"] {
         let mut scene = scene(script("Round 2"));
         let resumes = step == "resumed";
@@ -207,9 +207,9 @@ fn a_stop_and_a_killed_supervisor_lose_nothing() {
 }
 
 #[test]
-fn limits_of_a_session_count_what_both_sides_use() {
+fn limits_of_a_session_include_player_and_coach() {
     let scene = scene(script("Round 2"));
-    // One question of the player is left when the coach has asked twice.
+    // The player has one request left after the coach's two.
     scene.studio(["run", "--requirements", "../plan.md", "--max-turns", "3"]).exits(1);
     let why = settled(&scene, "failed")["why"].to_string();
     assert!(why.contains("limit of 3 turns"), "{why}");
@@ -217,7 +217,7 @@ fn limits_of_a_session_count_what_both_sides_use() {
 }
 
 #[test]
-fn a_conversation_that_is_gone_begins_anew_under_the_same_requirements() {
+fn a_lost_conversation_is_restarted_with_the_same_requirements() {
     let scene = scene(script("Round 2"));
     scene.studio(["run", "--requirements", "../plan.md"]).exits(0);
     let session = settled(&scene, "ready");

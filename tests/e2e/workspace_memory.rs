@@ -1,4 +1,4 @@
-//! Notes that several sessions of g3 write into the workspace's memory: all of them land.
+//! Notes of several g3 sessions in the workspace memory: all of them land.
 
 use serde_json::json;
 use testkit::model_server::reply::ScriptedReply;
@@ -40,7 +40,8 @@ fn the_notes_of_two_sessions_both_land() {
     once("- they are slow");
     once("# Workspace Memory");
 
-    // A session after the merge adds what is new below the merged heading, with one header.
+    // A session after the merge appends its notes below the merged heading, without a second
+    // header.
     scene.studio(["run", "look at it again"]).exits(0);
     scene.studio(["accept", &scene.id("it again")]).exits(0);
     let landed = scene.repo.read("analysis/memory.md");

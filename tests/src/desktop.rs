@@ -1,5 +1,5 @@
-//! A desktop of one's own: an X server, a window manager, a session bus with accessibility, and a
-//! GTK program that writes down what happens to it.
+//! A private desktop: an X server, a window manager, a session bus with accessibility, and a GTK
+//! program that logs its events.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -9,22 +9,22 @@ use base::process::{Command, Running, Stream, find_program};
 
 use crate::env::until;
 
-/// What the desktop is made of, and the Debian package that has it.
+/// The programs of the desktop and their Debian packages.
 const PROGRAMS: &[(&str, &str)] =
     &[("Xvfb", "xvfb"), ("openbox", "openbox"), ("dbus-daemon", "dbus")];
-/// The system's own Python: another one does not find the system's GTK.
+/// The system's Python: other installations do not find the system's GTK.
 const PYTHON: &str = "/usr/bin/python3";
-/// Where systems keep the program that starts the accessibility bus.
+/// Known paths of the program that starts the accessibility bus.
 const LAUNCHERS: &[&str] = &[
     "/usr/libexec/at-spi-bus-launcher",
     "/usr/lib/at-spi2-core/at-spi-bus-launcher",
     "/usr/lib/at-spi-bus-launcher",
 ];
 
-/// A running desktop of 1280 x 800. Dropped, all its processes are gone.
+/// A running desktop of 1280 x 800. Its processes end on drop.
 #[derive(Debug)]
 pub struct Desktop {
-    /// In the order in which they were started.
+    /// The processes, in the order in which they were started.
     running: Vec<Running>,
     managed: bool,
     display: String,
@@ -34,12 +34,12 @@ pub struct Desktop {
 
 impl Drop for Desktop {
     fn drop(&mut self) {
-        // The X server last: the others would complain.
+        // The X server is ended last, because the others depend on it.
         while self.running.pop().is_some() {}
     }
 }
 
-/// A running program that writes down what happens to it.
+/// A running program that logs its events.
 #[derive(Debug)]
 pub struct DesktopProgram {
     log: PathBuf,
@@ -47,28 +47,28 @@ pub struct DesktopProgram {
     running: Running,
 }
 
-/// A widget's place on the screen.
+/// The position and size of a widget on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DesktopDirs {
-    /// From the left edge.
+    /// Distance from the left edge.
     pub x: i32,
-    /// From the top edge.
+    /// Distance from the top edge.
     pub y: i32,
-    /// Pixels.
+    /// Width in pixels.
     pub width: i32,
-    /// Pixels.
+    /// Height in pixels.
     pub height: i32,
 }
 
 impl DesktopDirs {
-    /// Its middle.
+    /// Returns its center.
     pub fn middle(self) -> (i32, i32) {
         (self.x + self.width / 2, self.y + self.height / 2)
     }
 }
 
 impl Desktop {
-    /// A whole desktop: window manager, session bus, accessibility bus.
+    /// Starts a complete desktop: window manager, session bus, accessibility bus.
     pub fn start() -> Desktop {
         let mut desktop = Desktop::bare();
         desktop.start_bus();
@@ -80,7 +80,7 @@ impl Desktop {
         desktop
     }
 
-    /// An X server alone: no window manager, no bus.
+    /// Starts an X server only: no window manager, no bus.
     pub fn bare() -> Desktop {
         for (program, package) in PROGRAMS {
             let there = find_program(program).is_some();
@@ -106,7 +106,7 @@ impl Desktop {
         self.running.push(bus);
     }
 
-    /// Starts a window manager and waits until it manages.
+    /// Starts a window manager and waits until it is ready.
     pub fn start_manager(&mut self) {
         let ready = self.home.path().join("managed");
         let told = format!("touch {}", ready.display());
@@ -116,12 +116,12 @@ impl Desktop {
         self.managed = true;
     }
 
-    /// The display's name, e.g. `:99`.
+    /// Returns the display's name, e.g. `:99`.
     pub fn display(&self) -> &str {
         &self.display
     }
 
-    /// The variables that lead a program to this desktop and to no other.
+    /// Returns the variables that connect a program to this desktop only.
     pub fn variables(&self) -> Vec<(String, String)> {
         let runtime = self.home.path().join("run").display().to_string();
         let mut variables = vec![
@@ -133,13 +133,13 @@ impl Desktop {
             ("GTK_THEME", "Adwaita".to_owned()),
             ("GSETTINGS_BACKEND", "memory".to_owned()),
         ];
-        // An address that leads nowhere, so that no program starts a bus of its own.
+        // An invalid address, so that no program starts its own bus.
         let nowhere = || "unix:path=/nonexistent/bus".to_owned();
         variables.push(("DBUS_SESSION_BUS_ADDRESS", self.address.clone().unwrap_or_else(nowhere)));
         variables.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    /// Prepares a program of this desktop.
+    /// Prepares a program on this desktop.
     pub fn job(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut job = Command::new(program, self.home.path())
             .env_clear()
@@ -153,8 +153,7 @@ impl Desktop {
         job.stderr(Stream::Null)
     }
 
-    /// Starts one of the Python programs of the tests: what it writes goes into a file that is its
-    /// first argument.
+    /// Starts one of the Python test programs: its log file is its first argument.
     pub fn script(&self, name: &str, log: &str, args: &[&str]) -> DesktopProgram {
         let (log, errors) = (format!("{log}.log"), format!("{log}.err"));
         let (log, errors) = (self.home.path().join(log), self.home.path().join(errors));
@@ -166,12 +165,12 @@ impl Desktop {
         DesktopProgram { log, errors, running }
     }
 
-    /// Where the desktop keeps its files.
+    /// Returns the directory of the desktop's files.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// Starts the GTK program and waits until it is shown; a whole desktop gives it the focus.
+    /// Starts the GTK program and waits until it is visible; a complete desktop gives it the focus.
     pub fn program(&self, title: &str) -> DesktopProgram {
         let managed: &[&str] = if self.managed { &["managed"] } else { &[] };
         let program = self.script("program.py", title, &[&[title], managed].concat());
@@ -181,18 +180,18 @@ impl Desktop {
 }
 
 impl DesktopProgram {
-    /// All that it wrote.
+    /// Returns its log.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits until it has written this line.
+    /// Waits until its log contains this line.
     #[track_caller]
     pub fn saw(&self, line: &str) {
         self.saw_times(line, 1);
     }
 
-    /// Waits until it has written this line so often.
+    /// Waits until its log contains this line this many times.
     #[track_caller]
     pub fn saw_times(&self, line: &str, times: usize) {
         let seen = || self.log().lines().filter(|known| *known == line).count() >= times;
@@ -209,7 +208,7 @@ impl DesktopProgram {
         });
     }
 
-    /// Where a widget is; its name with `_` for spaces.
+    /// Returns the position of a widget, by its name with `_` for spaces.
     #[track_caller]
     pub fn place(&self, name: &str) -> DesktopDirs {
         let start = format!("place {name} ");
@@ -222,7 +221,7 @@ impl DesktopProgram {
         })
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.running.id()
     }
@@ -233,7 +232,7 @@ fn spawn(job: Command) -> Running {
     job.spawn().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The first line that a program writes; what it writes after that is read and dropped.
+/// Returns the first line of a program's output; the rest is read and discarded.
 #[track_caller]
 fn first_line(running: &mut Running, what: &str) -> String {
     let stdout = running.child.stdout.take().expect("a pipe");

@@ -1,4 +1,5 @@
-//! A clean place for one test: own home, cleared environment, fixed clock and seed, real binaries.
+//! The environment of a test: its own home, no inherited variables, fixed clock and seed, real
+//! binaries.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -10,10 +11,10 @@ use base::process::{Command, Output, OutputLimits, Running, Stream};
 
 use crate::repo::Repo;
 
-/// The moment that every test lives in, unless it says otherwise.
+/// The current time in tests, by default.
 pub const NOW: &str = "2026-01-02T10:00:00Z";
 
-/// A clean place for one test. Dropped, it is gone.
+/// The environment of a test. Its files are removed on drop.
 #[derive(Debug)]
 pub struct TestEnv {
     home: tempfile::TempDir,
@@ -21,7 +22,7 @@ pub struct TestEnv {
 }
 
 impl TestEnv {
-    /// A home directory with nothing in it and nothing of the caller's environment.
+    /// Creates an empty home directory and an environment without the caller's variables.
     pub fn new() -> TestEnv {
         let home = tempfile::Builder::new()
             .prefix("studio-test-")
@@ -38,42 +39,42 @@ impl TestEnv {
         TestEnv { home, variables: Vec::new() }
     }
 
-    /// The home directory.
+    /// Returns the home directory.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// Sets a variable for everything that this environment starts.
+    /// Sets a variable for all programs of this environment.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl fmt::Display) -> TestEnv {
         self.set(key, value);
         self
     }
 
-    /// Sets a variable for everything that is started from now on.
+    /// Sets a variable for programs that are started later.
     pub fn set(&mut self, key: &str, value: impl fmt::Display) {
         self.variables.retain(|(known, _)| known != key);
         self.variables.push((key.to_owned(), value.to_string()));
     }
 
-    /// Writes the user's own configuration, `~/.config/g3/config.toml`.
+    /// Writes the user's configuration, `~/.config/g3/config.toml`.
     pub fn config(&self, text: &str) {
         let dir = self.home().join(".config/g3");
         fs::create_dir_all(&dir).expect("the home is writable");
         fs::write(dir.join("config.toml"), text).expect("the home is writable");
     }
 
-    /// A new repository with one commit in `<home>/repo`.
+    /// Creates a repository with one commit in `<home>/repo`.
     pub fn repo(&self) -> Repo {
         self.repo_at("repo")
     }
 
-    /// A new repository with one commit in a directory of the home with the given name.
+    /// Creates a repository with one commit in a directory of the home.
     pub fn repo_at(&self, name: &str) -> Repo {
         Repo::make(&self.home().join(name))
     }
 
-    /// Where g3 keeps the state of a directory: its sessions and reports of errors.
+    /// Returns the directory of g3's state for a working directory: its sessions and error reports.
     pub fn g3_state(&self, directory: &Path) -> PathBuf {
         let directory = directory.canonicalize().expect("the directory is there");
         let name = base::user_dirs::name_for_path(&directory);
@@ -101,7 +102,7 @@ impl TestEnv {
         job
     }
 
-    /// Runs a program to its end (at most two minutes).
+    /// Runs a program to its end, with a timeout of two minutes.
     pub fn run<S: AsRef<OsStr>>(
         &self,
         program: impl AsRef<OsStr>,
@@ -111,13 +112,13 @@ impl TestEnv {
         self.run_command(self.command(program, directory).args(args))
     }
 
-    /// Runs a prepared job to its end (at most two minutes).
+    /// Runs a prepared command to its end, with a timeout of two minutes.
     pub fn run_command(&self, job: Command) -> CommandRun {
         let output = job.output(OutputLimits::seconds(120)).expect("the program can be started");
         CommandRun::from(output)
     }
 
-    /// Starts a program with piped streams; its group ends with the handle.
+    /// Starts a program with piped streams; its process group ends with the handle.
     pub fn start<S: AsRef<OsStr>>(
         &self,
         program: impl AsRef<OsStr>,
@@ -135,10 +136,10 @@ impl Default for TestEnv {
     }
 }
 
-/// What a program left.
+/// The result of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRun {
-    /// Its exit code; 128 + signal when a signal ended it.
+    /// The exit code; 128 + signal if a signal killed it.
     pub code: i32,
     /// Its stdout.
     pub out: String,
@@ -168,41 +169,41 @@ impl fmt::Display for CommandRun {
 }
 
 impl CommandRun {
-    /// It ended with 0; gives its stdout without the last newline.
+    /// Asserts exit code 0; returns stdout without the last newline.
     #[track_caller]
     pub fn ok(&self) -> &str {
         assert_eq!(self.code, 0, "the program failed:\n{self}");
         self.out.trim_end_matches('\n')
     }
 
-    /// It ended with the given code.
+    /// Asserts the exit code.
     #[track_caller]
     pub fn exits(&self, code: i32) -> &CommandRun {
         assert_eq!(self.code, code, "unexpected exit code:\n{self}");
         self
     }
 
-    /// It said this on stdout or stderr.
+    /// Asserts that stdout or stderr contains this text.
     #[track_caller]
     pub fn output_contains(&self, words: &str) -> &CommandRun {
         assert!(self.out.contains(words) || self.err.contains(words), "no `{words}` in:\n{self}");
         self
     }
 
-    /// It did not say this.
+    /// Asserts that neither stdout nor stderr contains this text.
     #[track_caller]
     pub fn output_lacks(&self, words: &str) -> &CommandRun {
         assert!(!self.out.contains(words) && !self.err.contains(words), "`{words}` in:\n{self}");
         self
     }
 
-    /// Its stdout as one JSON value.
+    /// Parses stdout as one JSON value.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("not JSON ({e}):\n{self}"))
     }
 
-    /// Its stdout as one JSON value a line.
+    /// Parses stdout as JSON lines.
     #[track_caller]
     pub fn json_lines(&self) -> Vec<serde_json::Value> {
         let parse = |line: &str| {
@@ -212,13 +213,13 @@ impl CommandRun {
     }
 }
 
-/// Polls until the condition gives something; panics after 30 seconds with what was awaited.
+/// Polls until the condition returns a value; panics after 30 seconds with the description.
 #[track_caller]
 pub fn until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     poll(condition).unwrap_or_else(|| panic!("waited 30 s for: {what}"))
 }
 
-/// Polls until the condition gives something; `None` after 30 seconds.
+/// Polls until the condition returns a value; `None` after 30 seconds.
 pub fn poll<T>(mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
@@ -232,13 +233,13 @@ pub fn poll<T>(mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// The one pause that tests may make, between two looks at a condition.
+/// The only sleep in tests, between two polls of a condition.
 #[expect(clippy::disallowed_methods, reason = "the poll helper")]
 fn pause() {
     std::thread::sleep(Duration::from_millis(5));
 }
 
-/// A program that cargo built beside the running test, e.g. `fake-agent`.
+/// Returns the path of a program that cargo built beside the running test, e.g. `fake-agent`.
 pub fn built(name: &str) -> PathBuf {
     let mut dir = std::env::current_exe().expect("the test has a path");
     dir.pop();

@@ -1,4 +1,4 @@
-//! What the tests stand on: TestEnv, Repo, a scripted model server, a fake agent, a desktop.
+//! The test kit: TestEnv, Repo, a scripted model server, a fake agent, a desktop.
 
 pub mod desktop;
 pub mod env;

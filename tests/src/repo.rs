@@ -1,4 +1,4 @@
-//! A real git repository of a test, and what can be seen of it from outside.
+//! A real git repository for a test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 
 use base::process::{Command, OutputLimits};
 
-/// A real git repository. The directory belongs to the test's `TestEnv`.
+/// A real git repository. Its directory belongs to the test's `TestEnv`.
 #[derive(Clone, Debug)]
 pub struct Repo {
     path: PathBuf,
 }
 
 impl Repo {
-    /// Makes a repository on branch `main` with one commit that holds `README.md`.
+    /// Creates a repository on branch `main` with one commit that contains `README.md`.
     pub fn make(path: &Path) -> Repo {
         let repo = Repo::empty(path);
         repo.commit_file("README.md", "# A repository\n");
         repo
     }
 
-    /// Makes a repository without a commit.
+    /// Creates a repository without a commit.
     pub fn empty(path: &Path) -> Repo {
         fs::create_dir_all(path).expect("the directory can be made");
         let repo = Repo { path: path.to_owned() };
@@ -30,23 +30,23 @@ impl Repo {
         repo
     }
 
-    /// A repository or worktree that exists.
+    /// Returns a handle for an existing repository or worktree.
     pub fn at(path: &Path) -> Repo {
         Repo { path: path.to_owned() }
     }
 
-    /// Its directory.
+    /// Returns the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The directory of its sessions' worktrees, beside it.
+    /// Returns the directory of its sessions' worktrees, beside the repository.
     pub fn worktrees(&self) -> PathBuf {
         let name = self.path.file_name().expect("a repository has a name").to_string_lossy();
         self.path.with_file_name(format!("{name}.worktrees"))
     }
 
-    /// Runs git in it as a user would; fails the test when git fails. Gives stdout, trimmed.
+    /// Runs git as a user would; panics if git fails. Returns stdout, trimmed.
     #[track_caller]
     pub fn git<const N: usize>(&self, args: [&str; N]) -> String {
         let (code, out, err) = self.try_git(args);
@@ -54,14 +54,14 @@ impl Repo {
         out
     }
 
-    /// Runs git in it: exit code, stdout, stderr.
+    /// Runs git; returns exit code, stdout and stderr.
     pub fn try_git<const N: usize>(&self, args: [&str; N]) -> (i32, String, String) {
         let output =
             self.job().args(args).output(OutputLimits::seconds(120)).expect("git can be run");
         (output.code(), output.text(), output.error_text())
     }
 
-    /// A git call as a user would make it, to be finished by the test.
+    /// Prepares a git call as a user would make it.
     pub fn job(&self) -> Command {
         Command::new("git", &self.path)
             .env_clear()
@@ -77,7 +77,7 @@ impl Repo {
             .env("GIT_COMMITTER_DATE", "2026-01-02T09:00:00Z")
     }
 
-    /// Writes a file, making its directories.
+    /// Writes a file, creating its directories.
     #[track_caller]
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.path.join(name);
@@ -93,27 +93,27 @@ impl Repo {
         self.git(["commit", "-q", "-m", &format!("add {name}")]);
     }
 
-    /// The content of a file in the working tree.
+    /// Returns the content of a file in the working tree.
     #[track_caller]
     pub fn read(&self, name: &str) -> String {
         let path = self.path.join(name);
         fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
-    /// The content of a file at a revision.
+    /// Returns the content of a file at a revision.
     #[track_caller]
     pub fn show(&self, revision: &str, name: &str) -> String {
         self.git(["show", &format!("{revision}:{name}")])
     }
 
-    /// The commit id of a revision.
+    /// Returns the commit id of a revision.
     #[track_caller]
     pub fn rev(&self, revision: &str) -> String {
         self.git(["rev-parse", "--verify", revision])
     }
 
-    /// Everything that a command must not change by accident, as one comparable value: refs, HEAD,
-    /// status, worktrees and every file of the working tree.
+    /// Returns everything that a command must not change by accident, as one comparable value:
+    /// refs, HEAD, status, worktrees and all files of the working tree.
     #[track_caller]
     pub fn everything(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
@@ -126,7 +126,7 @@ impl Repo {
         all
     }
 
-    /// `git fsck` finds nothing wrong.
+    /// Asserts that `git fsck` finds no errors.
     #[track_caller]
     pub fn is_sound(&self) {
         let (code, out, err) = self.try_git(["fsck", "--full", "--no-dangling"]);
@@ -134,7 +134,7 @@ impl Repo {
     }
 }
 
-/// Every entry below a directory: kind, mode and content, by relative name (bytes shown escaped).
+/// Returns all entries below a directory: kind, mode and content, by relative name (bytes escaped).
 pub fn tree(root: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     walk(root, root, &|_| false, &mut found);

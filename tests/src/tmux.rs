@@ -1,4 +1,4 @@
-//! A terminal that a test types into and looks at: tmux, with a server of its own.
+//! A terminal for tests: tmux, with its own server.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use base::process::Command;
 
 use crate::env::{TestEnv, poll};
 
-/// What tmux is told at its start.
+/// The settings of tmux.
 const SETTINGS: &str = "set -g remain-on-exit on\nset -g status off\nset -g history-limit 5000\n\
                         set -g default-terminal screen-256color\nset -s escape-time 0\n";
 
-/// A program in a terminal. Dropped, it is ended.
+/// A program in a terminal. It is ended on drop.
 #[derive(Debug)]
 pub struct TmuxTerminal<'a> {
     env: &'a TestEnv,
@@ -19,7 +19,7 @@ pub struct TmuxTerminal<'a> {
 }
 
 impl<'a> TmuxTerminal<'a> {
-    /// Starts a program in a terminal with so many columns and rows.
+    /// Starts a program in a terminal of this size.
     pub fn start<S: AsRef<OsStr>>(
         env: &'a TestEnv,
         directory: &Path,
@@ -37,7 +37,7 @@ impl<'a> TmuxTerminal<'a> {
         let (columns, rows) = (columns.to_string(), rows.to_string());
         let job = terminal.job(directory).arg("-f").arg(&settings);
         let job = job.args(["new-session", "-d", "-x", &columns, "-y", &rows]);
-        // The shell stays, so that the last screen can be seen.
+        // The pane remains, so that the last screen can be read.
         env.run_command(job.arg(format!("exec {}", line.join(" ")))).ok();
         terminal
     }
@@ -67,23 +67,23 @@ impl<'a> TmuxTerminal<'a> {
         self.types(line).presses("Enter")
     }
 
-    /// What the terminal shows, and what scrolled out of it.
+    /// Returns the content of the terminal, including what scrolled out of it.
     pub fn text(&self) -> String {
         self.tmux(["capture-pane", "-p", "-S", "-"]).trim_end().to_owned()
     }
 
-    /// As [`Terminal::text`], with the sequences for colours.
+    /// Like [`TmuxTerminal::text`], with escape sequences for colours.
     pub fn painted(&self) -> String {
         self.tmux(["capture-pane", "-p", "-e", "-S", "-"]).trim_end().to_owned()
     }
 
-    /// Waits until the terminal shows this; gives all that it shows.
+    /// Waits until the terminal shows this text; returns the content.
     #[track_caller]
     pub fn shows(&self, words: &str) -> String {
         self.shows_all(&[words])
     }
 
-    /// Waits until the terminal shows all of these at once; gives all that it shows.
+    /// Waits until the terminal shows all of these texts at once; returns the content.
     #[track_caller]
     pub fn shows_all(&self, words: &[&str]) -> String {
         let mut last = String::new();
@@ -95,7 +95,7 @@ impl<'a> TmuxTerminal<'a> {
         last
     }
 
-    /// Waits until the program ended; gives all that the terminal shows.
+    /// Waits until the program ended; returns the content of the terminal.
     #[track_caller]
     pub fn ends(&self) -> String {
         let is_dead = || self.tmux(["display-message", "-p", "#{pane_dead}"]).trim() == "1";

@@ -1,11 +1,11 @@
-//! What commands printed, as a person would have seen it, with everything that differs from run to
-//! run replaced by a name: directories, commits, durations.
+//! The output of commands as a user sees it, with everything that differs between runs replaced by
+//! placeholders: directories, commits, durations.
 
 use regex::Regex;
 
 use crate::env::{CommandRun, TestEnv, built};
 
-/// Commands and what they printed.
+/// Commands and their output.
 #[derive(Debug)]
 pub struct Transcript {
     text: String,
@@ -13,7 +13,7 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// An empty transcript of what happens in an environment.
+    /// Creates an empty transcript for an environment.
     pub fn of(env: &TestEnv) -> Transcript {
         let home = regex::escape(&env.home().display().to_string());
         let target = built("");
@@ -23,13 +23,13 @@ impl Transcript {
             (pattern(&home), "[home]".to_owned()),
             (pattern(&target), "[target]".to_owned()),
             (pattern(r"\b[0-9a-f]{40}\b"), "[commit]".to_owned()),
-            // As long as what it replaces, so that columns stay aligned.
+            // The placeholder has the length of its text, so that columns stay aligned.
             (pattern(r"\b[0-9a-f]{12}\b"), "[the-commit]".to_owned()),
             (pattern(r"\bindex [0-9a-f]{7}\.\.[0-9a-f]{7}"), "index [blobs]".to_owned()),
             (pattern(r"\b\d+ ms\b"), "[time] ms".to_owned()),
             (pattern(r"(?m)\b\d+\.\d s$"), "[time] s".to_owned()),
             (pattern(r"\b127\.0\.0\.1:\d{4,5}\b"), "127.0.0.1:[port]".to_owned()),
-            // Whether a state was seen before the next one came is chance.
+            // It depends on timing whether a state is observed before the next one.
             (
                 pattern(r"(?m)^! \S+: (queued|starting|working|checking|landing: [a-z ]+)\n"),
                 String::new(),
@@ -39,7 +39,7 @@ impl Transcript {
         Transcript { text: String::new(), replaced }
     }
 
-    /// Adds a command: stdout, then stderr behind `!`, then the exit code unless it is 0.
+    /// Adds a command: stdout, then stderr after `!`, then the exit code unless it is 0.
     pub fn add(&mut self, program: &str, args: &[&str], ran: &CommandRun) {
         let quoted =
             |arg: &&str| if arg.contains(' ') { format!("'{arg}'") } else { (*arg).into() };
@@ -54,7 +54,7 @@ impl Transcript {
         self.text.push('\n');
     }
 
-    /// The whole, with names in place of what differs.
+    /// Returns the transcript, with placeholders.
     pub fn text(&self) -> String {
         let replace = |text: String, (pattern, name): &(Regex, String)| {
             pattern.replace_all(&text, name.as_str()).into_owned()
@@ -64,8 +64,8 @@ impl Transcript {
         lines.join("\n")
     }
 
-    /// As [`Transcript::text`], with the columns of tables two spaces apart: for tables whose width
-    /// depends on how long something took.
+    /// Like [`Transcript::text`], with table columns two spaces apart: for tables whose width
+    /// depends on durations.
     pub fn squeezed(&self) -> String {
         let gaps = Regex::new(r"([^\s!])   +").expect("a pattern of ours");
         gaps.replace_all(&self.text(), "$1  ").into_owned()

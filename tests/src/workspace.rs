@@ -1,5 +1,5 @@
-//! A scripted Databricks workspace: a sign-in service that is strict about its tokens, and a model
-//! that answers only who brings a good one.
+//! A scripted Databricks workspace: a strict OAuth service, and a model that requires a valid
+//! token.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,33 +19,35 @@ use crate::model_server::script::Script;
 
 /// A running workspace.
 pub struct TestDir {
-    /// What it runs on; its requests are all that came, sign-ins included.
+    /// The server; its requests include those of logins.
     pub server: ModelServer,
     book: Arc<Mutex<Book>>,
 }
 
-/// What the service knows.
+/// The state of the service.
 #[derive(Debug, Default)]
 struct Book {
-    /// Code -> the challenge and the address that it was made for.
+    /// Authorization code -> the challenge and the redirect URI that it was issued for.
     codes: HashMap<String, (String, String)>,
     access: Vec<String>,
-    /// Only the newest is good; an older one ends the login, as strict services do.
+    /// Only the newest refresh token is valid; an older one revokes the login, as in strict
+    /// services.
     refresh: Option<String>,
     life: u64,
     made: usize,
     renewals: usize,
-    /// Holds the answer to each renewal.
+    /// Holds the response to each renewal.
     gate: Option<ReplyGate>,
 }
 
 impl TestDir {
-    /// A workspace whose tokens live so many seconds, with a model that says hi.
+    /// Starts a workspace whose tokens live for this many seconds, with a model that replies "hi".
     pub fn start(life: u64) -> TestDir {
         TestDir::with(life, Script::by(|_| ScriptedReply::says("hi")))
     }
 
-    /// A workspace whose tokens live so many seconds, with a model that goes by this script.
+    /// Starts a workspace whose tokens live for this many seconds, with a model that follows this
+    /// script.
     pub fn with(life: u64, model: Script) -> TestDir {
         let book = Arc::new(Mutex::new(Book { life, ..Book::default() }));
         let shared = Arc::clone(&book);
@@ -56,12 +58,12 @@ impl TestDir {
         TestDir { server: ModelServer::start(Script::by(answer)), book }
     }
 
-    /// Renewals are answered when the gate opens for them, not before.
+    /// Holds the responses to renewals until the gate opens for them.
     pub fn hold_renewals(&self, gate: &ReplyGate) {
         locked(&self.book).gate = Some(gate.clone());
     }
 
-    /// Signs in as a person would: `g3 login` waits, the browser goes there and comes back.
+    /// Logs in as a user would: `g3 login` waits, the browser visits the URL and is redirected.
     pub fn sign_in(&self, env: &TestEnv, g3: &Path) {
         let mut login = env.start(g3, env.home(), ["login", "databricks", "--port", "0"]);
         let err = BufReader::new(login.child.stderr.take().expect("piped"));
@@ -73,7 +75,7 @@ impl TestDir {
         assert!(status.success(), "g3 login failed");
     }
 
-    /// A g3 configuration whose default provider is this workspace, signed in to.
+    /// Returns a g3 configuration whose default provider is this workspace, logged in.
     pub fn config_toml(&self) -> String {
         format!(
             "[providers]\ndefault_provider = \"databricks.work\"\n\n[providers.databricks.work]\n\
@@ -82,34 +84,34 @@ impl TestDir {
         )
     }
 
-    /// How long tokens live that are made from now on, in seconds.
+    /// Sets the lifetime of new tokens, in seconds.
     pub fn tokens_live(&self, seconds: u64) {
         locked(&self.book).life = seconds;
     }
 
-    /// Takes every token back that questions are asked with; renewals still work.
+    /// Revokes all access tokens; renewals still work.
     pub fn take_back(&self) {
         locked(&self.book).access.clear();
     }
 
-    /// Takes the whole login back.
+    /// Revokes the whole login.
     pub fn end_login(&self) {
         self.take_back();
         locked(&self.book).refresh = None;
     }
 
-    /// How many renewals were asked for.
+    /// Returns the number of renewal requests.
     pub fn renewals(&self) -> usize {
         locked(&self.book).renewals
     }
 
-    /// Every token that is good now.
+    /// Returns all valid tokens.
     pub fn good_tokens(&self) -> Vec<String> {
         let book = locked(&self.book);
         book.access.iter().chain(&book.refresh).cloned().collect()
     }
 
-    /// The questions to the model.
+    /// Returns the requests to the model.
     pub fn questions(&self) -> Vec<ReceivedRequest> {
         let all = self.server.requests().into_iter();
         all.filter(|request| request.path.contains("/serving-endpoints/")).collect()
@@ -121,7 +123,7 @@ fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
 }
 
 impl Book {
-    /// The service's own answer; `None` for a question that the model may answer.
+    /// Returns the service's own response; `None` for a request to the model.
     fn answer(&mut self, request: &ReceivedRequest) -> Option<ScriptedReply> {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         Some(match path {
@@ -206,7 +208,7 @@ fn answered(status: u16, body: &Value) -> ScriptedReply {
     ScriptedReply::status(status).body("application/json", body.to_string())
 }
 
-/// The challenge that a verifier belongs to (RFC 7636, S256).
+/// Returns the challenge for a verifier (RFC 7636, S256).
 fn challenge_of(verifier: &str) -> String {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();
@@ -220,7 +222,7 @@ fn challenge_of(verifier: &str) -> String {
     text
 }
 
-/// The pairs of a query or of a form.
+/// Returns the pairs of a query or of a form.
 fn form(text: &str) -> HashMap<String, String> {
     let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
     pairs.map(|(key, value)| (key.to_owned(), decoded(value))).collect()
@@ -238,7 +240,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a browser gets for an address on loopback: status, where it is sent on to, page.
+/// Returns the response to a browser on loopback: status, redirect target, page.
 pub fn visit(url: &str) -> (u16, Option<String>, String) {
     let rest = url.strip_prefix("http://").expect("plain http");
     let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -261,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_challenge_is_that_of_the_standard() {
+    fn the_challenge_matches_the_rfc() {
         let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
         assert_eq!(challenge_of(verifier), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
         assert_eq!(form("a=b+c%2Fd&e=")["a"], "b c/d");

@@ -1,4 +1,4 @@
-//! `studio accept`: what lands, what is refused, and who writes the message.
+//! `studio accept`: what lands, what is refused, and the author of the message.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,7 +8,7 @@ use testkit::env::until;
 use crate::fixtures::{Scene, studio};
 
 #[test]
-fn accept_lands_one_commit_and_takes_the_session_away() {
+fn accept_lands_one_commit_and_removes_the_session() {
     let scene = Scene::new();
     let id = scene.ready("write hello.txt hi; commit wip; write more.txt later");
 
@@ -31,7 +31,7 @@ fn accept_lands_one_commit_and_takes_the_session_away() {
 }
 
 #[test]
-fn the_user_of_the_environment_is_the_author_as_git_has_it() {
+fn the_author_comes_from_the_environment_like_in_git() {
     let mut scene = Scene::new();
     scene.env.set("GIT_AUTHOR_NAME", "Grace \"G\" Hopper");
     scene.env.set("GIT_AUTHOR_EMAIL", "grace@example.org");
@@ -68,7 +68,7 @@ fn the_json_of_accept_discard_undo_and_operations() {
     assert_eq!((&first["undone_by"], &first["sessions"][0]), (&"op2".into(), &id.as_str().into()));
 }
 
-/// A studio with a `g3` of our own beside it, which answers with this script.
+/// Places a fake `g3` beside a copy of studio, which runs this script.
 fn with_g3(scene: &Scene, script: &str) -> std::path::PathBuf {
     let bin = scene.env.home().join("bin");
     std::fs::create_dir_all(&bin).expect("the home is writable");
@@ -98,7 +98,7 @@ fn a_model_writes_the_message_from_task_and_diff_without_secrets() {
 }
 
 #[test]
-fn a_model_that_fails_or_talks_nonsense_gives_way_to_a_plain_message() {
+fn a_failed_or_invalid_model_message_is_replaced_by_a_plain_one() {
     let scene = Scene::new();
     for (n, script) in
         ["exit 1", "true", "head -c 10000 /dev/zero | tr '\\0' 'x'", "echo '{}'"].iter().enumerate()
@@ -125,7 +125,7 @@ fn a_conflict_is_exit_4_with_the_files_and_changes_nothing() {
 }
 
 #[test]
-fn checks_run_on_the_merged_tree_and_a_red_one_refuses() {
+fn checks_run_on_the_merged_tree_and_a_failed_one_prevents_landing() {
     let scene = Scene::new();
     let id = scene.exec(["--check", "test ! -e a -o ! -e b", "write a 1"]);
     scene.await_state(&id, "ready");
@@ -140,7 +140,7 @@ fn checks_run_on_the_merged_tree_and_a_red_one_refuses() {
 }
 
 #[test]
-fn what_would_overwrite_the_user_is_refused_and_what_would_not_lands() {
+fn a_landing_that_would_overwrite_user_changes_is_refused_and_others_land() {
     let scene = Scene::new();
     let id = scene.ready("write a theirs; write .env theirs");
     scene.repo.write("a", "mine");
@@ -155,7 +155,7 @@ fn what_would_overwrite_the_user_is_refused_and_what_would_not_lands() {
 }
 
 #[test]
-fn an_agent_at_work_is_not_landed_and_states_are_respected() {
+fn a_running_session_is_not_landed_and_states_are_respected() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; gate go; write b 2"]);
     scene.await_state(&id, "working");
@@ -176,7 +176,7 @@ fn an_agent_at_work_is_not_landed_and_states_are_respected() {
 }
 
 #[test]
-fn of_two_accepts_at_the_same_moment_one_lands() {
+fn only_one_of_two_concurrent_accepts_lands() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     scene.await_free(&id);
@@ -201,14 +201,14 @@ fn a_detached_base_needs_a_target() {
 }
 
 #[test]
-fn run_accept_lands_what_is_ready() {
+fn run_with_accept_lands_ready_sessions() {
     let scene = Scene::new();
     scene.studio(["run", "--accept", "write a 1"]).exits(0).output_contains("accepted");
     assert_eq!(scene.repo.read("a"), "1\n");
 }
 
 #[test]
-fn strange_agents_are_landed_or_refused_with_a_reason() {
+fn unusual_agents_are_landed_or_refused_with_a_reason() {
     let scene = Scene::new();
     let switched = scene.ready("write a 1; switch other; commit on another branch");
     let noted = scene.studio(["status", &switched]);
@@ -237,7 +237,7 @@ fn strange_agents_are_landed_or_refused_with_a_reason() {
 }
 
 #[test]
-fn a_run_that_cannot_land_says_why_and_is_refused() {
+fn a_run_that_cannot_land_reports_why_and_is_refused() {
     let scene = Scene::new();
     scene.repo.write("a", "mine");
 
@@ -247,7 +247,7 @@ fn a_run_that_cannot_land_says_why_and_is_refused() {
 }
 
 #[test]
-fn landings_at_the_same_moment_wait_for_each_other() {
+fn concurrent_landings_wait_for_each_other() {
     let scene = Scene::new();
     let tasks = ["write f0 0", "write f1 1", "write f2 2", "write f3 3", "write f4 4"];
     let [a, b, c, d, e] = tasks;
@@ -261,7 +261,7 @@ fn landings_at_the_same_moment_wait_for_each_other() {
 }
 
 #[test]
-fn files_with_a_filter_land_byte_for_byte_and_no_filter_runs() {
+fn filtered_files_land_byte_for_byte_without_running_filters() {
     let scene = Scene::new();
     let (repo, marker) = (&scene.repo, scene.env.home().join("marker"));
     repo.commit_file("kept.bin", "pointer of kept\n");
@@ -298,7 +298,7 @@ fn files_with_a_filter_land_byte_for_byte_and_no_filter_runs() {
 }
 
 #[test]
-fn the_merged_tree_is_prepared_for_its_checks_as_a_sessions_worktree_is() {
+fn setup_runs_before_the_checks_of_the_merged_tree() {
     let scene = Scene::new();
     scene.repo.commit_file(".gitignore", "deps/\n.env\nlocal\n");
     scene.repo.write(".worktreeinclude", ".env\nlocal\n");
@@ -332,7 +332,7 @@ fn the_merged_tree_is_prepared_for_its_checks_as_a_sessions_worktree_is() {
 }
 
 #[test]
-fn landings_wait_for_each_other_and_say_so_but_not_for_an_editor() {
+fn a_landing_reports_that_it_waits_and_does_not_wait_for_an_editor() {
     let scene = Scene::new();
     let ids = [1, 2, 3].map(|n| scene.ready(&format!("write f{n} {n}")));
     ids.iter().for_each(|id| scene.await_free(id));
@@ -361,11 +361,11 @@ fn landings_wait_for_each_other_and_say_so_but_not_for_an_editor() {
 }
 
 #[test]
-fn what_looks_like_a_secret_lands_only_when_it_is_allowed() {
+fn a_possible_secret_lands_only_if_it_is_allowed() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     scene.await_free(&id);
-    // Built here, so that no scanner takes this file for a leak.
+    // Assembled here, so that no scanner reports this file as a leak.
     let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2));
     scene.worktree(&id).write("conf.txt", format!("# settings\ntoken = {token}\n"));
     let before = scene.repo.rev("main");
@@ -387,7 +387,7 @@ fn what_looks_like_a_secret_lands_only_when_it_is_allowed() {
 }
 
 #[test]
-fn work_that_changed_since_it_was_shown_lands_with_a_note() {
+fn work_that_changed_since_the_last_diff_lands_with_a_note() {
     let scene = Scene::new();
     let shown = |id: &str, tree: &str| {
         let repository = studio_git::repo::Repository::discover(scene.repo.path()).unwrap();

@@ -1,4 +1,4 @@
-//! The box, driven through the real `studio __box`: what it confines, and that nothing outlives it.
+//! The sandbox, through the real `studio __box`: what it confines, and that no process outlives it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use base::sandbox::home::home_rules;
 use studio_core::sandbox::{self, Lifeline, SandboxJob, SandboxSpec, StartFailure};
 use testkit::env::{CommandRun, TestEnv, until};
 
-/// A home with a secret and a directory that the box may write.
+/// A home with a secret, and a directory that the sandbox may write.
 struct Den {
     env: TestEnv,
     spec: SandboxSpec,
@@ -46,7 +46,7 @@ impl Den {
         Den { env, spec }
     }
 
-    /// The same without confinement: the positive control.
+    /// Disables the confinement, as a positive control.
     fn open(mut self) -> Den {
         self.spec.confined = false;
         self
@@ -74,13 +74,13 @@ impl Den {
         self.run("sh", &["-c", line])
     }
 
-    /// The process ids that a script wrote into a file of the den.
+    /// Returns the process ids that a script wrote to a file.
     fn pids(&self, file: &str) -> Vec<u32> {
         let text = fs::read_to_string(self.path("den").join(file)).unwrap_or_default();
         text.lines().filter_map(|line| line.trim().parse().ok()).collect()
     }
 
-    /// Waits until a script wrote so many process ids.
+    /// Waits until a script has written this many process ids.
     fn await_pids(&self, file: &str, count: usize) -> Vec<u32> {
         until("the processes start", || Some(self.pids(file)).filter(|pids| pids.len() == count))
     }
@@ -90,7 +90,7 @@ fn studio() -> &'static str {
     env!("CARGO_BIN_EXE_studio")
 }
 
-/// Three daemons: one in a process session of its own, one forked twice, one that ignores TERM.
+/// Three daemons: one in its own process session, one forked twice, one that ignores SIGTERM.
 const DAEMONS: &str = "
     setsid sh -c 'echo $$ >> pids; exec sleep 300' &
     (setsid sh -c 'sh -c \"echo \\$\\$ >> pids; exec sleep 300\" &' &)
@@ -110,7 +110,7 @@ fn all_gone(pids: &[u32]) {
 }
 
 #[test]
-fn a_program_writes_in_its_box_and_nowhere_else() {
+fn a_program_writes_only_inside_its_sandbox() {
     let attempt = "echo x > inside && echo x > ../outside/notes";
     let den = Den::new();
     assert_ne!(den.sh(attempt).code, 0);
@@ -130,7 +130,7 @@ fn a_program_writes_in_its_box_and_nowhere_else() {
 }
 
 #[test]
-fn secrets_cannot_be_read_and_the_rest_can() {
+fn secrets_are_unreadable_and_other_files_readable() {
     let den = Den::new();
     assert_eq!(den.run("cat", &["../outside/notes"]).ok(), "notes");
     for secret in ["../.ssh/id", "../.config/g3/config.toml"] {
@@ -145,7 +145,7 @@ fn secrets_cannot_be_read_and_the_rest_can() {
 }
 
 #[test]
-fn ordinary_programs_run_with_devices_and_a_temporary_directory_of_their_own() {
+fn ordinary_programs_run_with_devices_and_their_own_temporary_directory() {
     let den = Den::new();
     assert_eq!(den.sh("echo x > /dev/null; head -c 3 /dev/zero | wc -c | tr -d ' '").ok(), "3");
     assert_eq!(den.sh("cat <<END\nhere\nEND").ok(), "here");
@@ -162,7 +162,7 @@ fn ordinary_programs_run_with_devices_and_a_temporary_directory_of_their_own() {
 }
 
 #[test]
-fn names_move_within_the_box_and_not_out_of_it() {
+fn files_are_renamed_within_the_sandbox_and_not_out_of_it() {
     let den = Den::new();
     den.sh("echo x > a/f && mv a/f b/f && mkdir a/d && mv a/d b/d && ln b/f a/g").ok();
     assert!(den.path("den/b/f").exists() && den.path("den/b/d").is_dir());
@@ -181,7 +181,7 @@ fn names_move_within_the_box_and_not_out_of_it() {
 }
 
 #[test]
-fn exit_codes_and_streams_pass_through() {
+fn exit_codes_and_streams_are_passed_through() {
     let den = Den::new();
     for code in [0, 1, 7, 255] {
         den.sh(&format!("exit {code}")).exits(code);
@@ -196,7 +196,7 @@ fn exit_codes_and_streams_pass_through() {
 }
 
 #[test]
-fn a_program_that_does_not_start_is_reported_and_words_of_a_program_report_nothing() {
+fn a_failed_start_is_reported_and_output_cannot_fake_one() {
     let den = Den::new();
     let report = |program: &str, args: &[&str]| {
         let SandboxJob { job, lifeline: _lifeline, report } = den.reporting(program, args);
@@ -214,7 +214,7 @@ fn a_program_that_does_not_start_is_reported_and_words_of_a_program_report_nothi
 }
 
 #[test]
-fn a_box_that_cannot_be_made_says_so() {
+fn a_sandbox_that_cannot_be_set_up_reports_why() {
     let mut den = Den::new();
     den.spec.directory = den.path("gone");
     den.run("true", &[]).exits(127).output_contains("cannot start `true`");
@@ -233,7 +233,7 @@ fn daemons_end_with_the_program() {
 }
 
 #[test]
-fn term_ends_everything_in_the_box() {
+fn sigterm_ends_all_processes_in_the_sandbox() {
     let den = Den::new();
     let (job, _lifeline) = den.job("sh", &["-c", &format!("{DAEMONS} echo $$ >> pids; sleep 300")]);
     let mut running = job.spawn().unwrap();
@@ -244,7 +244,7 @@ fn term_ends_everything_in_the_box() {
 }
 
 #[test]
-fn a_dropped_handle_or_lifeline_ends_everything_in_the_box() {
+fn a_dropped_handle_or_lifeline_ends_all_processes_in_the_sandbox() {
     let script = format!("{DAEMONS} echo $$ >> pids; sleep 300");
     let den = Den::new();
     let (job, lifeline) = den.job("sh", &["-c", &script]);
@@ -263,12 +263,12 @@ fn a_dropped_handle_or_lifeline_ends_everything_in_the_box() {
 }
 
 #[test]
-fn kill_9_of_the_supervisor_leaves_nothing_alive() {
+fn killing_the_supervisor_leaves_no_process_alive() {
     let den = Den::new();
     let file = den.path("spec.json");
     fs::File::create(&file).unwrap().write_all(&serde_json::to_vec(&den.spec).unwrap()).unwrap();
     fs::write(den.path("den/work.sh"), format!("{DAEMONS} echo $$ >> pids; sleep 300")).unwrap();
-    // A shell plays the supervisor: it alone holds the writing end of the lifeline.
+    // A shell acts as the supervisor: only it holds the writing end of the lifeline.
     let supervisor = format!(
         "mkfifo lifeline; {} __box --spec-fd 3 --lifeline-fd 4 -- sh work.sh \
          3<spec.json 4<lifeline & echo $! > box-pid; exec 5>lifeline; wait",
@@ -283,7 +283,7 @@ fn kill_9_of_the_supervisor_leaves_nothing_alive() {
 }
 
 #[test]
-fn kill_9_of_the_box_or_of_its_guard_leaves_nothing_alive() {
+fn killing_the_sandbox_or_its_reaper_leaves_no_process_alive() {
     let script = format!("{DAEMONS} echo $PPID >> pids; sleep 300");
     for den in [Den::new(), Den::new().open()] {
         let (job, _lifeline) = den.job("sh", &["-c", &script]);
@@ -303,7 +303,7 @@ fn kill_9_of_the_box_or_of_its_guard_leaves_nothing_alive() {
 }
 
 #[test]
-fn the_program_gets_its_own_environment_and_sees_nobody_elses() {
+fn a_program_sees_only_its_own_environment() {
     let mut den = Den::new();
     den.spec.environment.push(("GIVEN".into(), "yes".into()));
     let (job, _lifeline) = den.job("sh", &["-c", "env; cat /proc/$PPID/environ"]);
@@ -317,7 +317,7 @@ fn the_program_gets_its_own_environment_and_sees_nobody_elses() {
 }
 
 #[test]
-fn signals_do_not_leave_the_box() {
+fn signals_do_not_leave_the_sandbox() {
     let den = Den::new();
     let mut outside = den.env.start("sleep", den.env.home(), ["300"]);
     let line = format!("kill -9 {}; kill -9 $PPID; sleep 300 & kill -9 $!", outside.id());
@@ -335,17 +335,17 @@ fn only_named_descriptors_reach_the_program() {
     let (job, _lifeline) = den.job("ls", &["/proc/self/fd"]);
     let lock = |name: &str| fs::File::create(den.path(name)).unwrap().into();
     let ran = den.env.run_command(job.descriptor(lock("given"), 7).descriptor(lock("kept"), 8));
-    // The last one is what `ls` reads the directory with.
+    // The last one is the directory that `ls` reads.
     assert_eq!(ran.ok().lines().collect::<Vec<_>>(), ["0", "1", "2", "3", "7"]);
 }
 
-/// These need the right to make device nodes.
+/// These tests need the right to create device nodes.
 mod needs_device_nodes {
     use super::*;
 
     #[test]
     #[ignore = "needs the right to make device nodes"]
-    fn root_makes_no_devices_in_the_box() {
+    fn root_cannot_create_devices_in_the_sandbox() {
         let attempt = "mknod disk b 8 0";
         assert_eq!(Den::new().open().sh(attempt).code, 0, "this user may make no devices");
         let den = Den::new();
@@ -354,16 +354,16 @@ mod needs_device_nodes {
     }
 }
 
-/// Whether a process is stopped, by `/proc`.
+/// Returns whether a process is stopped, from `/proc`.
 fn is_stopped(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
-/// Parents that end at any moment while the box is stopped and goes on again and again: no process
-/// of an orphaned group is ended by the SIGHUP that the kernel sends to stopped ones.
+/// Parents exit at random moments while the sandbox is repeatedly stopped and continued: no process
+/// of an orphaned group is killed by the SIGHUP that the kernel sends to stopped groups.
 #[test]
-fn stopping_a_box_ends_none_of_its_processes() {
+fn stopping_a_sandbox_kills_none_of_its_processes() {
     const ORPHANS: &str = "
         orphan='trap \"echo hup >> hups; exit\" HUP; echo $$ >> orphans; while :; do sleep 0.05; done'
         for i in $(seq 40); do bash -c \"set -m; sh -c '$orphan' &\" & sleep 0.02; done
@@ -384,7 +384,7 @@ fn stopping_a_box_ends_none_of_its_processes() {
 }
 
 #[test]
-fn everything_in_a_frozen_box_stands_still_and_goes_on_afterwards() {
+fn all_processes_of_a_frozen_sandbox_stop_and_continue_afterwards() {
     let den = Den::new();
     let (job, lifeline) = den.job("sh", &["-c", &format!("{DAEMONS} sleep 300")]);
     let guard = job.spawn().unwrap();

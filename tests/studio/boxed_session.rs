@@ -1,5 +1,5 @@
-//! The box of a session: its agent commits, stashes, rebases and collects garbage, and reaches
-//! neither the main checkout, nor the repository's git directory, nor another session.
+//! The sandbox of a session: its agent can commit, stash, rebase and collect garbage, and cannot
+//! access the main checkout, the repository's git directory, or another session.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ use testkit::repo::tree;
 
 use crate::git_setting::{Session, Setting, setting};
 
-/// A session's box, with the agent's row that a test wants.
+/// A session's sandbox with a configurable agent entry.
 struct Boxed<'a> {
     setting: &'a Setting,
     spec: SandboxSpec,
@@ -53,7 +53,7 @@ impl<'a> Boxed<'a> {
 }
 
 #[test]
-fn an_agent_in_its_box_works_with_git_as_ever() {
+fn a_sandboxed_agent_uses_git_normally() {
     let s = setting();
     let session = s.session("task-abcd");
     let before = s.repo.everything();
@@ -79,13 +79,13 @@ fn an_agent_in_its_box_works_with_git_as_ever() {
     session.work.is_sound();
 }
 
-/// These need a mount namespace of its own (unshare -rm).
+/// These tests need a separate mount namespace (unshare -rm).
 mod needs_mount_namespace {
     use super::*;
 
     #[test]
     #[ignore = "needs a mount namespace of its own (unshare -rm)"]
-    fn what_git_obeys_in_a_session_is_not_changed_by_its_agent() {
+    fn an_agent_cannot_change_what_git_obeys_in_its_session() {
         let s = setting();
         let session = s.session("task-abcd");
         let row = AgentRow { command: vec!["sh".into()], ..AgentRow::default() };
@@ -113,8 +113,8 @@ mod needs_mount_namespace {
         }
         assert_eq!(tree(&session.place.git_dir), before);
         assert_eq!(tampered(&session.place), None);
-        // What the agent's git makes of it is the session's still, also for one that runs on while the
-        // work is brought home.
+        // Commits of the agent's git still belong to the session, even from a process that runs
+        // during the import.
         agent.sh("echo 1 > one && git add -A && git commit -qm one").ok();
         s.home(&session);
         assert_eq!(s.repo.git(["log", "-1", "--format=%s", "studio/task-abcd"]), "one");
@@ -122,7 +122,7 @@ mod needs_mount_namespace {
 
     #[test]
     #[ignore = "needs a mount namespace of its own (unshare -rm)"]
-    fn what_holds_git_still_holds_after_the_work_came_home() {
+    fn git_directories_stay_protected_after_an_import() {
         let s = setting();
         let session = s.session("task-abcd");
         let row = AgentRow { command: vec!["sh".into()], ..AgentRow::default() };
@@ -144,7 +144,7 @@ mod needs_mount_namespace {
 }
 
 #[test]
-fn an_agent_in_its_box_reaches_nothing_of_anybody_else() {
+fn a_sandboxed_agent_cannot_access_other_sessions_or_the_repository() {
     let s = setting();
     let own = s.session("own-abcd");
     let other = s.session("other-abcd");
@@ -199,7 +199,7 @@ fn an_agent_in_its_box_reaches_nothing_of_anybody_else() {
 }
 
 #[test]
-fn an_agents_row_opens_what_it_names_and_checks_get_none_of_it() {
+fn an_agents_entry_opens_its_paths_for_the_agent_and_not_for_checks() {
     let s = setting();
     let session = s.session("task-abcd");
     let home = s.env.home();
@@ -219,7 +219,7 @@ fn an_agents_row_opens_what_it_names_and_checks_get_none_of_it() {
 }
 
 #[test]
-fn the_users_signing_and_hooks_do_not_stand_in_an_agents_way() {
+fn the_users_signing_and_hooks_do_not_affect_an_agent() {
     let s = setting();
     let hooks = s.env.home().join("hooks");
     fs::create_dir(&hooks).unwrap();
@@ -237,7 +237,7 @@ fn the_users_signing_and_hooks_do_not_stand_in_an_agents_way() {
 }
 
 #[test]
-fn build_caches_are_studios_and_writable() {
+fn build_caches_belong_to_studio_and_are_writable() {
     let s = setting();
     let session = s.session("task-abcd");
     let agent = Boxed::new(&s, &session, None);

@@ -5,7 +5,7 @@ use testkit::env::until;
 
 use crate::fixtures::{Scene, studio};
 
-/// A session that failed at its check.
+/// Creates a session that failed at its check.
 fn failed(scene: &Scene, task: &str, check: &str) -> String {
     let id = scene.exec([task, "--check", check]);
     let failed = || (scene.status(&id)["state"] == "failed").then_some(());
@@ -36,7 +36,7 @@ fn checks_run_again_without_the_agent() {
 }
 
 #[test]
-fn one_check_can_be_tried_and_changes_no_state() {
+fn trying_one_check_does_not_change_the_state() {
     let scene = Scene::new();
     let id = failed(&scene, "write a 1", "false");
     scene.studio(["check", &id, "--check", "test -e a"]).exits(0).output_contains("passed");
@@ -48,7 +48,7 @@ fn one_check_can_be_tried_and_changes_no_state() {
 }
 
 #[test]
-fn the_checks_of_a_session_can_be_changed_and_that_is_recorded() {
+fn a_change_of_a_sessions_checks_is_recorded() {
     let scene = Scene::new();
     let id = failed(&scene, "write a 1", "tset -e a");
     scene.studio(["edit", &id]).exits(2).output_contains("nothing to change");
@@ -63,7 +63,7 @@ fn the_checks_of_a_session_can_be_changed_and_that_is_recorded() {
         .exits(0)
         .output_contains("you: set the checks to `test -e a`, `test -d .`");
     scene.studio(["check", &id]).exits(0).output_contains("is ready: all 2 checks passed");
-    // What is ready was proven by other checks than these.
+    // The ready state was established by other checks.
     scene.studio(["edit", &id, "--add-check", "test -e b"]).exits(0);
     let status = scene.status(&id);
     assert_eq!(status["state"], "stopped", "{status}");
@@ -95,7 +95,7 @@ fn a_queued_session_starts_with_its_new_checks() {
 }
 
 #[test]
-fn unchecked_work_lands_only_when_that_is_asked_for_and_the_receipt_says_so() {
+fn unchecked_work_lands_only_on_request_and_the_receipt_records_it() {
     let scene = Scene::new();
     let id = failed(&scene, "write a 1", "false");
     scene.studio(["accept", &id, "--force", "-m", "Land"]).exits(1).output_contains("--no-checks");
@@ -109,7 +109,7 @@ fn unchecked_work_lands_only_when_that_is_asked_for_and_the_receipt_says_so() {
 }
 
 #[test]
-fn a_check_that_fails_on_the_base_as_well_is_said_to() {
+fn a_check_that_also_fails_on_the_base_is_reported() {
     let scene = Scene::new();
     let id = failed(&scene, "write a 1", "test -e never");
     let why = scene.status(&id)["why"].as_str().unwrap().to_owned();
@@ -126,7 +126,7 @@ fn a_check_that_fails_on_the_base_as_well_is_said_to() {
 }
 
 #[test]
-fn a_worktree_that_was_changed_by_hand_is_not_empty() {
+fn a_worktree_changed_by_hand_is_not_empty() {
     let scene = Scene::new();
     scene.configure("checks = [\"test -e made\"]");
     for committed in [false, true] {
@@ -162,7 +162,7 @@ fn a_worktree_that_was_changed_by_hand_is_not_empty() {
 }
 
 #[test]
-fn changes_by_hand_that_are_taken_back_leave_it_empty() {
+fn reverted_changes_by_hand_leave_a_session_empty() {
     let scene = Scene::new();
     let id = scene.exec(["nothing"]);
     scene.await_state(&id, "empty");
@@ -179,7 +179,7 @@ fn changes_by_hand_that_are_taken_back_leave_it_empty() {
 }
 
 #[test]
-fn a_session_whose_only_file_is_too_large_says_so_and_lands_it_when_asked() {
+fn a_session_with_one_too_large_file_reports_it_and_lands_it_on_request() {
     let scene = Scene::new();
     let id = scene.exec(["sh head -c 12000000 /dev/zero > big.bin"]);
     scene.await_state(&id, "empty");
@@ -197,7 +197,7 @@ fn a_session_whose_only_file_is_too_large_says_so_and_lands_it_when_asked() {
 }
 
 #[test]
-fn in_a_batch_every_error_and_note_names_its_session() {
+fn errors_and_notes_of_a_batch_name_their_session() {
     let scene = Scene::new();
     let red = failed(&scene, "write a 1", "test -e never");
     let good = scene.ready("write b 2");
@@ -215,12 +215,13 @@ fn in_a_batch_every_error_and_note_names_its_session() {
 }
 
 #[test]
-fn ctrl_c_while_checks_run_leaves_nothing_behind() {
+fn ctrl_c_during_checks_leaves_no_process_behind() {
     let scene = Scene::new();
     let mark = scene.env.home().join("tmp/checking");
     let id = scene.ready("write a 1");
     scene.await_free(&id);
-    // Only the check of the landing waits: in the main checkout's box it finds no worktree of `id`.
+    // Only the landing's check waits: in the sandbox of the main checkout it finds no worktree of
+    // `id`.
     scene.studio(["edit", &id, "--check", "echo begun; exec sleep 600"]).exits(0);
     let before = scene.repo.everything();
     let args = ["accept", &id, "--force", "-m", "Land"];
@@ -244,7 +245,7 @@ fn ctrl_c_while_checks_run_leaves_nothing_behind() {
     scene.studio(["accept", &id, "--no-checks", "--force", "-m", "Land"]).exits(0);
 }
 
-/// Processes of this test that sleep.
+/// Returns the number of sleeping processes of this test.
 fn sleeps(scene: &Scene) -> usize {
     let home = scene.env.home().to_string_lossy().into_owned();
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();

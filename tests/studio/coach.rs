@@ -1,10 +1,11 @@
-//! What the coach of a session said: shown, kept in the receipt, and never of other work than its.
+//! The verdict of a session's coach: displayed, recorded in the receipt, and never applied to other
+//! work.
 
 use serde_json::{Value, json};
 
 use crate::fixtures::Scene;
 
-/// A step of the scripted agent: it tells this of its rounds.
+/// Returns a script step of the fake agent that sends this event about its rounds.
 pub fn tells(state: &str, more: Value) -> String {
     let mut event = json!({"seq": 1, "time": "t", "type": "plan", "mode": "autonomous"});
     event["state"] = json!(state);
@@ -14,7 +15,7 @@ pub fn tells(state: &str, more: Value) -> String {
     format!("event {event}")
 }
 
-/// A round as it is told: its verdict on requirements, and how the check `make` went in it.
+/// Returns the report of a round: its verdict on requirements, and the result of the check `make`.
 pub fn round(n: u32, judged: &[(&str, &str, &str)], make: bool) -> Value {
     let approved = make && judged.iter().all(|(_, status, _)| *status == "met");
     let all = judged
@@ -30,7 +31,7 @@ pub fn round(n: u32, judged: &[(&str, &str, &str)], make: bool) -> Value {
     })
 }
 
-/// The steps of a whole run of one round.
+/// Returns the script steps of a run with one round.
 pub fn run(judged: &[(&str, &str, &str)], make: bool) -> String {
     let round = round(1, judged, make);
     let end = json!({"status": "done", "report": [round.clone()], "cost": round["cost"].clone()});
@@ -43,7 +44,7 @@ pub fn run(judged: &[(&str, &str, &str)], make: bool) -> String {
     .join("; ")
 }
 
-/// The receipt at a commit.
+/// Returns the receipt of a commit.
 pub fn receipt(scene: &Scene, commit: &str) -> Value {
     let text = scene.repo.git(["notes", "--ref=studio", "show", commit]);
     serde_json::from_str(&text).expect("a receipt is JSON")
@@ -57,7 +58,7 @@ fn ready(scene: &Scene, agent: &str, task: &str) -> String {
 }
 
 #[test]
-fn what_the_coach_said_is_shown_and_goes_into_the_receipt() {
+fn the_verdict_is_displayed_and_recorded_in_the_receipt() {
     let scene = Scene::new();
     let said = [("R1", "met", "a:1\u{1b}[2J"), ("R2", "unmet", "no b")];
     let id = ready(&scene, "talk", &format!("write a 1; {}", run(&said, true)));
@@ -93,7 +94,7 @@ fn what_the_coach_said_is_shown_and_goes_into_the_receipt() {
 }
 
 #[test]
-fn a_session_without_a_coach_says_nothing_of_one() {
+fn a_session_without_a_coach_displays_none() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     assert_eq!(scene.status(&id)["coach"], Value::Null);
@@ -108,7 +109,7 @@ fn a_session_without_a_coach_says_nothing_of_one() {
 }
 
 #[test]
-fn a_verdict_of_an_earlier_state_is_called_so_and_is_in_no_receipt() {
+fn a_verdict_on_an_earlier_state_is_marked_and_not_in_the_receipt() {
     let met = || run(&[("R1", "met", "a:1")], true);
     for by_hand in [true, false] {
         let scene = Scene::new();
@@ -142,7 +143,7 @@ fn a_verdict_of_an_earlier_state_is_called_so_and_is_in_no_receipt() {
 }
 
 #[test]
-fn of_a_run_that_was_cut_off_the_last_verdict_is_kept() {
+fn the_last_verdict_of_an_interrupted_run_is_kept() {
     let scene = Scene::new();
     let first = tells("judged", round(1, &[("R1", "unmet", "nothing")], false));
     let second = tells("playing", json!({"round": 2}));

@@ -1,4 +1,4 @@
-//! Talking with sessions at work: stop, resume, send, answer, logs, explain, shell.
+//! Commands for running sessions: stop, resume, send, answer, logs, explain, shell.
 
 use base::lock::Lock;
 use base::process::is_alive;
@@ -7,7 +7,7 @@ use testkit::env::until;
 
 use crate::fixtures::{Scene, studio};
 
-/// Whether a process runs: one that waits for its parent to notice its end does not.
+/// Returns whether a process is running; a zombie is not.
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     is_alive(pid) && !stat.contains(") Z ")
@@ -25,7 +25,7 @@ fn supervisor(scene: &Scene, id: &str) -> u64 {
 }
 
 #[test]
-fn stop_keeps_everything_and_resume_goes_on() {
+fn stop_keeps_everything_and_resume_continues() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; gate go; write b 2"]);
     until("the first file", || scene.worktree(&id).path().join("a").exists().then_some(()));
@@ -39,7 +39,7 @@ fn stop_keeps_everything_and_resume_goes_on() {
 }
 
 #[test]
-fn send_wakes_a_session_whose_agent_remembers() {
+fn send_resumes_a_session_with_its_conversation() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "loads", "say first; write a 1"]);
     scene.await_state(&id, "ready");
@@ -57,7 +57,7 @@ fn send_wakes_a_session_whose_agent_remembers() {
 }
 
 #[test]
-fn what_is_sent_to_a_working_agent_comes_after_its_turn() {
+fn a_message_to_a_working_agent_is_delivered_after_its_turn() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "talk", "write a 1; gate go"]);
     scene.await_state(&id, "working");
@@ -68,7 +68,7 @@ fn what_is_sent_to_a_working_agent_comes_after_its_turn() {
 }
 
 #[test]
-fn what_is_sent_to_a_working_command_agent_comes_with_its_task_and_diff() {
+fn a_message_to_a_working_command_agent_includes_its_task_and_diff() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; say so far; gate go"]);
     scene.await_state(&id, "working");
@@ -86,12 +86,12 @@ fn what_is_sent_to_a_working_command_agent_comes_with_its_task_and_diff() {
 }
 
 #[test]
-fn send_waits_for_a_supervisor_that_does_not_listen_yet() {
+fn send_waits_until_the_supervisor_listens() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "loads", "write a 1"]);
     scene.await_state(&id, "ready");
     scene.await_free(&id);
-    // We are that supervisor: the lock is held, and the token tells when somebody asks.
+    // The test acts as the supervisor: it holds the lock, and a token shows when a request arrives.
     let lock = Lock::try_take(&scene.session_file(&id, "lock")).unwrap().expect("it is free");
     let token = scene.control_file(&id, "token");
     std::fs::create_dir_all(token.parent().unwrap()).unwrap();
@@ -134,7 +134,7 @@ fn a_request_waits_for_an_answer() {
 }
 
 #[test]
-fn without_a_terminal_a_request_is_denied_at_once() {
+fn without_a_terminal_a_request_is_denied_immediately() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "talk", "ask delete the database"]);
     scene.await_state(&id, "ready");
@@ -142,7 +142,7 @@ fn without_a_terminal_a_request_is_denied_at_once() {
 }
 
 #[test]
-fn usage_comes_from_the_agents_own_events_and_limits_hold() {
+fn usage_comes_from_the_agents_events_and_limits_apply() {
     let scene = Scene::new();
     let usage = r#"event {"seq":1,"time":"t","type":"usage","input":70,"output":40,"cache_read":0,"cache_write":0,"cost_usd":0.5}"#;
     let script = format!("write a 1; {usage}");
@@ -169,7 +169,7 @@ fn events_of_an_agent_that_is_not_g3_are_ignored() {
 }
 
 #[test]
-fn impossible_numbers_are_not_counted_and_end_no_supervisor() {
+fn implausible_numbers_are_ignored_by_the_supervisor() {
     let scene = Scene::new();
     let usage = |input: u64, usd: &str| {
         format!(
@@ -189,7 +189,7 @@ fn impossible_numbers_are_not_counted_and_end_no_supervisor() {
 }
 
 #[test]
-fn limits_count_all_runs_and_resume_raises_them() {
+fn limits_include_all_runs_and_resume_raises_them() {
     let scene = Scene::new();
     let turn = r#"event {"seq":1,"time":"t","type":"turn","n":1}"#;
     let script = format!("write a 1; {turn}; {turn}; {turn}; hang");
@@ -234,7 +234,7 @@ fn limits_count_all_runs_and_resume_raises_them() {
 }
 
 #[test]
-fn an_agent_that_fails_says_why() {
+fn a_failed_agent_reports_why() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "talk", "write a 1; fail the model is gone"]);
     assert_eq!(scene.await_state(&id, "failed")["why"], "the model is gone");
@@ -243,7 +243,7 @@ fn an_agent_that_fails_says_why() {
 }
 
 #[test]
-fn a_provider_that_is_asked_again_is_what_a_session_waits_for() {
+fn a_session_waits_for_the_retry_of_a_provider() {
     let scene = Scene::new();
     let retry = r#"event {"seq":1,"time":"t","type":"retry","why":"cannot reach 127.0.0.1:9: Connection refused","after_ms":1,"attempt":1}"#;
     let id = scene.exec(["--agent", "talk", &format!("write a 1; {retry}; gate go")]);
@@ -254,7 +254,7 @@ fn a_provider_that_is_asked_again_is_what_a_session_waits_for() {
 }
 
 #[test]
-fn an_agent_that_does_not_start_says_why() {
+fn an_agent_that_does_not_start_reports_why() {
     let scene = Scene::new();
     let script = |name: &str, text: &str, mode: u32| {
         let path = scene.repo.path().join(".git").join(name);
@@ -297,7 +297,7 @@ fn an_agent_that_does_not_start_says_why() {
 }
 
 #[test]
-fn a_killed_supervisor_leaves_no_process_and_a_session_that_goes_on() {
+fn a_killed_supervisor_leaves_no_process_and_a_resumable_session() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; daemon pid; gate go; write b 2"]);
     let pid: u32 = until("the daemon", || {
@@ -323,7 +323,7 @@ fn a_killed_supervisor_leaves_no_process_and_a_session_that_goes_on() {
 }
 
 #[test]
-fn a_killed_box_ends_the_turn_and_everything_in_it() {
+fn a_killed_sandbox_ends_the_turn_and_its_processes() {
     let scene = Scene::new();
     for agent in ["fake", "talk"] {
         let id =
@@ -350,7 +350,7 @@ fn a_killed_box_ends_the_turn_and_everything_in_it() {
 }
 
 #[test]
-fn a_killed_agent_is_not_taken_for_a_killed_box() {
+fn a_killed_agent_is_distinguished_from_a_killed_sandbox() {
     let scene = Scene::new();
     for agent in ["fake", "talk"] {
         let id = scene.exec(["--agent", agent, "write a 1; sh kill -KILL $PPID; hang"]);
@@ -384,7 +384,7 @@ fn logs_follow_a_session_to_its_end() {
     }
 }
 
-/// Reads what a program prints until these words come.
+/// Reads a program's output until it contains this text.
 fn read_until(out: &mut impl std::io::Read, words: &str) -> String {
     let (mut text, mut bytes) = (String::new(), [0; 4096]);
     while !text.contains(words) {
@@ -396,7 +396,7 @@ fn read_until(out: &mut impl std::io::Read, words: &str) -> String {
 }
 
 #[test]
-fn logs_follow_what_a_command_agent_writes_while_it_works() {
+fn logs_follow_the_output_of_a_working_command_agent() {
     let scene = Scene::new();
     let id = scene.exec(["outcry half way; write a 1; gate go; outcry the end"]);
     let start = |more: &[&str]| {
@@ -441,7 +441,7 @@ fn logs_name_player_and_coach_and_the_round() {
 }
 
 #[test]
-fn a_flood_of_output_is_bounded() {
+fn the_output_of_an_agent_is_limited() {
     let scene = Scene::new();
     scene.configure("limits = { output_bytes = 100000 }");
     let id = scene.ready("write a 1; flood 5000000; say the end");
@@ -452,7 +452,7 @@ fn a_flood_of_output_is_bounded() {
 }
 
 #[test]
-fn a_shell_runs_in_the_worktree_and_the_box() {
+fn a_shell_runs_in_the_worktree_and_the_sandbox() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     scene.studio(["shell", &id, "--", "cat", "a"]).exits(0).output_contains("1");
@@ -464,7 +464,7 @@ fn a_shell_runs_in_the_worktree_and_the_box() {
 }
 
 #[test]
-fn an_open_shell_keeps_its_session_in_place() {
+fn an_open_shell_prevents_landing_and_discarding() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     scene.await_free(&id);
@@ -519,7 +519,7 @@ fn ctrl_c_stops_the_agents_and_keeps_everything() {
 }
 
 #[test]
-fn a_box_reads_nothing_that_studio_keeps_of_another_repository() {
+fn a_sandbox_cannot_read_studios_data_of_another_repository() {
     let scene = Scene::new();
     let other = scene.env.repo_at("other");
     let working = scene.studio_in(other.path(), ["exec", "--agent", "talk", "write a 1; gate go"]);

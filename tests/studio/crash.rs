@@ -1,5 +1,5 @@
 //! kill -9 at every durable step: afterwards `doctor` and a second try lead to a clean state, and
-//! no byte of work is missing.
+//! no work is lost.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::fixtures::{Scene, studio};
 
 const TASK: &str = "write a 1; commit one; write b 2";
 
-/// Runs studio with one more variable.
+/// Runs studio with an additional variable.
 fn with(scene: &Scene, key: &str, value: &str, args: &[&str]) -> CommandRun {
     let job = scene.env.command(studio(), scene.repo.path()).args(args).env(key, value);
     scene.env.run_command(job)
 }
 
-/// The names of the steps that a command passes, its supervisors included.
+/// Returns the names of the durable steps of a command, including those of its supervisors.
 fn steps(scene: &Scene, args: &[&str]) -> BTreeSet<String> {
     let file = scene.env.home().join("steps");
     let _ = std::fs::remove_file(&file);
@@ -30,7 +30,8 @@ fn state(scene: &Scene, id: &str) -> String {
     scene.status(id)["state"].as_str().expect("a state").to_owned()
 }
 
-/// The only session, in its last state: what crashed is resumed, what was lost is started again.
+/// Returns the only session in its final state: a crashed one is resumed, a lost one is started
+/// again.
 fn brought_to_ready(scene: &Scene) -> String {
     scene.studio(["doctor"]);
     let list = scene.studio(["list", "--json"]).json();
@@ -58,7 +59,7 @@ fn is_clean(scene: &Scene) {
 }
 
 #[test]
-fn a_run_killed_anywhere_can_be_finished() {
+fn a_run_killed_at_any_step_can_be_finished() {
     let all = steps(&Scene::new(), &["run", TASK]);
     assert!(all.len() >= 10, "{all:?}");
     for name in all {
@@ -77,7 +78,7 @@ fn a_run_killed_anywhere_can_be_finished() {
 }
 
 #[test]
-fn an_accept_killed_anywhere_has_landed_or_has_not() {
+fn an_accept_killed_at_any_step_has_landed_or_has_not() {
     let scene = Scene::new();
     let id = scene.ready(TASK);
     scene.await_free(&id);
@@ -103,7 +104,7 @@ fn an_accept_killed_anywhere_has_landed_or_has_not() {
 }
 
 #[test]
-fn a_discard_and_an_undo_killed_anywhere_lose_nothing() {
+fn a_discard_and_an_undo_killed_at_any_step_lose_nothing() {
     let scene = Scene::new();
     let id = scene.ready(TASK);
     scene.await_free(&id);
@@ -131,7 +132,7 @@ fn a_discard_and_an_undo_killed_anywhere_lose_nothing() {
     }
 }
 
-/// The states of all sessions, oldest first.
+/// Returns the states of all sessions, oldest first.
 fn states(scene: &Scene) -> Vec<String> {
     let list = scene.studio(["list", "--json"]).json();
     let sessions = list["sessions"].as_array().expect("a list");
@@ -139,7 +140,7 @@ fn states(scene: &Scene) -> Vec<String> {
 }
 
 #[test]
-fn a_queue_outlives_the_run_that_made_it_and_even_its_supervisor() {
+fn a_queue_outlives_its_run_and_its_supervisor() {
     let kill = |pid: u32| {
         let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -167,7 +168,7 @@ fn a_queue_outlives_the_run_that_made_it_and_even_its_supervisor() {
                 .exits(0)
                 .output_contains("2 queued and none running: studio resume");
             scene.studio(["stop", &id(0)]).exits(3);
-            // One of them by name: the place is free, and the oldest that waits comes first.
+            // One session by name: the slot is free, and the oldest queued session starts first.
             scene.studio(["resume", &id(2)]).exits(0);
             wanted(&["crashed", "ready", "ready"]);
             scene.studio(["resume", "--all"]).exits(0).output_contains(&id(0));
@@ -181,7 +182,7 @@ fn a_queue_outlives_the_run_that_made_it_and_even_its_supervisor() {
 }
 
 #[test]
-fn a_queue_that_nobody_started_is_started_by_resume() {
+fn an_idle_queue_is_started_by_resume() {
     let scene = Scene::new();
     let tasks = ["run", "-j", "2", "write a 1", "write b 1"];
     let ran = with(&scene, "G3_TEST_KILL_AT", "run.supervisor", &tasks);
@@ -196,7 +197,7 @@ fn a_queue_that_nobody_started_is_started_by_resume() {
 }
 
 #[test]
-fn a_damaged_session_is_named_and_stands_in_nobodys_way() {
+fn a_damaged_session_is_reported_and_blocks_no_other() {
     let damages: [(&str, Option<&str>); 5] = [
         ("session.json", Some("{\"schema\": 1, \"id\": ")),
         ("session.json", Some("\u{0}\u{0}\u{0}")),
@@ -244,7 +245,7 @@ fn a_damaged_session_is_named_and_stands_in_nobodys_way() {
 }
 
 #[test]
-fn doctor_removes_what_was_half_made_wherever_it_lies_and_only_while_nobody_is_at_work() {
+fn doctor_removes_incomplete_data_only_while_no_session_runs() {
     let scene = Scene::new();
     let apart = scene.env.home().join("apart");
     scene.configure(&format!("worktree = \"{}/{{id}}\"", apart.display()));
@@ -267,7 +268,7 @@ fn doctor_removes_what_was_half_made_wherever_it_lies_and_only_while_nobody_is_a
 }
 
 #[test]
-fn one_busy_session_does_not_keep_the_others_from_going_on() {
+fn a_busy_session_does_not_prevent_resuming_others() {
     let scene = Scene::new();
     let ids = [1, 2, 3].map(|n| scene.exec([&format!("write a{n} 1; gate go; write b{n} 1")]));
     for id in &ids {
@@ -283,7 +284,7 @@ fn one_busy_session_does_not_keep_the_others_from_going_on() {
 }
 
 #[test]
-fn a_damaged_line_of_the_operations_log_is_named_and_stands_in_nobodys_way() {
+fn a_damaged_line_of_the_operation_log_is_reported_and_blocks_no_other_session() {
     let scene = Scene::new();
     let dropped = scene.ready("write a 1");
     let good = scene.ready("write b 1");

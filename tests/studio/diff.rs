@@ -1,4 +1,4 @@
-//! `studio diff`: the worktree as it is now, a patch that `git apply` takes, and what a person sees.
+//! `studio diff`: the current worktree, as a patch for `git apply` and as a display for people.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn on_a_terminal(scene: &Scene, args: &str, variables: &[(&str, &str)]) -> Comma
     scene.env.run_command(job.args(["-qec", &line, "/dev/null"]))
 }
 
-/// A session whose worktree was changed by hand after its agent ended.
+/// Creates a session whose worktree was changed by hand after its agent ended.
 fn changed(scene: &Scene, change: impl Fn(&Repo)) -> (String, Repo) {
     let id = scene.ready("write made.txt x");
     scene.await_free(&id);
@@ -29,7 +29,7 @@ fn changed(scene: &Scene, change: impl Fn(&Repo)) -> (String, Repo) {
     (id, worktree)
 }
 
-/// Applies what `diff` prints to a clean checkout of the base, and compares it with the worktree.
+/// Applies the output of `diff` to a clean checkout of the base, and compares it with the worktree.
 fn applies(scene: &Scene, change: impl Fn(&Repo)) -> String {
     let base = scene.repo.rev("HEAD");
     let (id, worktree) = changed(scene, change);
@@ -51,7 +51,7 @@ fn applies(scene: &Scene, change: impl Fn(&Repo)) -> String {
 }
 
 #[test]
-fn a_rewrite_of_line_ends_can_be_applied() {
+fn changed_line_endings_can_be_applied() {
     let scene = Scene::new();
     scene.repo.commit_file("dos.txt", "one\ntwo\n");
     let patch = applies(&scene, |it| it.write("dos.txt", "one\r\ntwo\r\n"));
@@ -59,7 +59,7 @@ fn a_rewrite_of_line_ends_can_be_applied() {
 }
 
 #[test]
-fn binary_files_come_with_their_data() {
+fn binary_files_include_their_data() {
     let scene = Scene::new();
     scene.repo.commit_file("a.bin", b"\0\x01\x02old".as_slice());
     let patch = applies(&scene, |it| {
@@ -89,7 +89,7 @@ fn modes_renames_deletions_and_links_can_be_applied() {
 }
 
 #[test]
-fn a_file_without_a_last_newline_and_bytes_that_are_no_text_can_be_applied() {
+fn files_without_a_final_newline_and_with_binary_bytes_can_be_applied() {
     let scene = Scene::new();
     scene.repo.commit_file("end.txt", "one\ntwo\n");
     let patch = applies(&scene, |it| {
@@ -100,7 +100,7 @@ fn a_file_without_a_last_newline_and_bytes_that_are_no_text_can_be_applied() {
 }
 
 #[test]
-fn the_worktree_is_shown_while_the_agent_is_in_its_first_turn() {
+fn the_worktree_is_shown_during_the_first_turn() {
     let scene = Scene::new();
     let gate = scene.env.home().join("gate");
     let task = format!("write new.txt hello; write README.md other; gate {}", gate.display());
@@ -118,7 +118,7 @@ fn the_worktree_is_shown_while_the_agent_is_in_its_first_turn() {
 }
 
 #[test]
-fn work_of_the_branch_that_was_merged_is_not_the_sessions_own() {
+fn merged_work_of_the_branch_is_not_part_of_the_session() {
     let scene = Scene::new();
     let id = scene.ready("write own.txt x; commit own");
     scene.await_free(&id);
@@ -138,7 +138,7 @@ fn work_of_the_branch_that_was_merged_is_not_the_sessions_own() {
 }
 
 #[test]
-fn only_the_named_files_are_shown_relative_to_where_one_stands() {
+fn only_the_named_files_are_shown_relative_to_the_current_directory() {
     let scene = Scene::new();
     let id = scene.ready("write src/a.txt 1; write src/b.txt 2; write c.txt 3");
     let names = |directory: &Path, args: [&str; 4]| {
@@ -158,7 +158,7 @@ fn only_the_named_files_are_shown_relative_to_where_one_stands() {
 }
 
 #[test]
-fn a_line_that_was_added_has_no_minus_in_the_numbers() {
+fn an_added_line_is_not_counted_as_deleted() {
     let scene = Scene::new();
     scene.repo.commit_file("a.txt", "one\ntwo\nthree\nfour\n");
     let (id, _) = changed(&scene, |it| it.write("a.txt", "one\ntwo\nthree\nfour\nfive\n"));
@@ -166,7 +166,7 @@ fn a_line_that_was_added_has_no_minus_in_the_numbers() {
 }
 
 #[test]
-fn a_terminal_shows_every_character_and_the_users_pager_is_started() {
+fn a_terminal_shows_every_character_in_the_users_pager() {
     let scene = Scene::new();
     scene.repo.commit_file("a.txt", "one\n");
     let (id, _) = changed(&scene, |it| {
@@ -204,7 +204,7 @@ fn a_terminal_shows_every_character_and_the_users_pager_is_started() {
         .output_contains("mine: a.txt");
     let plain = on_a_terminal(&scene, &format!("diff {id} --color=never --no-pager"), &[]);
     plain.exits(0).output_contains("+one^M").output_lacks("\u{1b}");
-    // What the repository says is not the user's word.
+    // The repository's configuration must be ignored.
     scene.repo.git(["config", "core.pager", "touch pager-ran; cat"]);
     on_a_terminal(&scene, &format!("diff {id}"), &[("PAGER", "cat")])
         .exits(0)
@@ -213,7 +213,7 @@ fn a_terminal_shows_every_character_and_the_users_pager_is_started() {
 }
 
 #[test]
-fn colours_can_be_asked_for_in_a_pipe() {
+fn colours_can_be_forced_in_a_pipe() {
     let scene = Scene::new();
     let id = scene.ready("write a.txt one");
     scene.studio(["diff", &id]).exits(0).output_lacks("\u{1b}");
@@ -248,7 +248,7 @@ fn the_users_difftool_gets_both_sides() {
 }
 
 #[test]
-fn nothing_that_the_repository_names_is_run() {
+fn programs_that_the_repository_names_do_not_run() {
     let scene = Scene::new();
     scene.repo.commit_file(".gitattributes", "*.txt diff=evil\n");
     scene.repo.commit_file("a.txt", "one\n");
@@ -265,7 +265,7 @@ fn nothing_that_the_repository_names_is_run() {
 }
 
 #[test]
-fn a_large_difference_takes_little_memory() {
+fn a_large_diff_needs_little_memory() {
     let scene = Scene::new();
     let (id, worktree) = changed(&scene, |_| {});
     let line = "0123456789abcdef ".repeat(64) + "\n";
@@ -273,7 +273,8 @@ fn a_large_difference_takes_little_memory() {
     for n in 0..6 {
         worktree.write(&format!("big-{n}.txt"), &file);
     }
-    // 54 MB of text; the address space of studio and of each program that it starts is 1 GB.
+    // 54 MB of text; the address space of studio and of each program that it starts is limited to 1
+    // GB.
     let run = format!("ulimit -v 1000000; exec '{}' diff {id} --color=always | wc -c", studio());
     let ran = scene.env.run("sh", scene.repo.path(), ["-c", &run]);
     let bytes: usize = ran.ok().trim().parse().unwrap();
@@ -281,7 +282,7 @@ fn a_large_difference_takes_little_memory() {
 }
 
 #[test]
-fn json_holds_the_patch_and_no_character_that_a_terminal_acts_on() {
+fn json_contains_the_patch_without_terminal_control_characters() {
     let scene = Scene::new();
     let (id, _) = changed(&scene, |it| it.write("a.txt", "x\u{9b}2J\u{202e}y\u{e0041}\u{1b}é\n"));
     let ran = scene.studio(["diff", &id, "--json"]);
@@ -295,7 +296,7 @@ fn json_holds_the_patch_and_no_character_that_a_terminal_acts_on() {
 }
 
 #[test]
-fn accept_says_when_the_work_is_not_what_a_terminal_showed() {
+fn accept_reports_work_that_changed_since_the_displayed_diff() {
     let scene = Scene::new();
     let note = "changed since `studio diff` showed it";
     let (same, _) = changed(&scene, |it| it.write("a.txt", "shown\n"));
@@ -309,7 +310,7 @@ fn accept_says_when_the_work_is_not_what_a_terminal_showed() {
 }
 
 #[test]
-fn status_warns_of_a_worktree_in_which_plain_git_obeys_the_agent() {
+fn status_warns_of_a_worktree_whose_git_the_agent_changed() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     scene.await_free(&id);

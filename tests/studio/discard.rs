@@ -1,4 +1,4 @@
-//! `studio discard` and `studio undo`: nothing is lost.
+//! `studio discard` and `studio undo`: no data is lost.
 
 use base::lock::Lock;
 use testkit::repo::tree;
@@ -6,7 +6,7 @@ use testkit::repo::tree;
 use crate::fixtures::{Scene, studio};
 
 #[test]
-fn undo_brings_a_discarded_session_back_byte_for_byte() {
+fn undo_restores_a_discarded_session_byte_for_byte() {
     let scene = Scene::new();
     let script = "write kept 1; commit one; write README.md changed; write new/untracked x; \
                   write .gitignore ignored; write ignored secret; sh git stash -q; write staged y; \
@@ -35,7 +35,7 @@ fn undo_brings_a_discarded_session_back_byte_for_byte() {
 }
 
 #[test]
-fn undo_takes_a_landing_back_while_nothing_followed() {
+fn undo_reverts_a_landing_while_it_is_the_tip() {
     let scene = Scene::new();
     let before = scene.repo.rev("main");
     let id = scene.ready("write a 1");
@@ -50,7 +50,7 @@ fn undo_takes_a_landing_back_while_nothing_followed() {
 }
 
 #[test]
-fn a_session_at_work_is_discarded_only_when_the_user_says_so() {
+fn a_running_session_is_discarded_only_after_confirmation() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; hang"]);
     scene.await_state(&id, "working");
@@ -63,7 +63,7 @@ fn a_session_at_work_is_discarded_only_when_the_user_says_so() {
 }
 
 #[test]
-fn of_two_terminals_undoing_one_succeeds() {
+fn only_one_of_two_concurrent_undos_succeeds() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     scene.studio(["discard", &id]).exits(0);
@@ -91,7 +91,7 @@ fn gc_deletes_only_what_is_old_enough() {
 }
 
 #[test]
-fn a_session_that_never_had_a_worktree_comes_back_and_nothing_else_is_taken_back() {
+fn a_session_without_a_worktree_is_restored_and_nothing_else_is_undone() {
     let scene = Scene::new();
     let landed = scene.ready("write a 1");
     scene.studio(["accept", &landed, "-m", "Add a"]).exits(0);
@@ -111,7 +111,7 @@ fn a_session_that_never_had_a_worktree_comes_back_and_nothing_else_is_taken_back
 }
 
 #[test]
-fn whoever_is_at_work_on_a_session_is_not_taken_for_a_shell() {
+fn a_command_that_uses_a_session_is_not_mistaken_for_a_shell() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     scene.await_free(&id);

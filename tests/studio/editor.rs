@@ -1,4 +1,4 @@
-//! `accept --edit` with real editors on a terminal made by tmux.
+//! `accept --edit` with real editors on a tmux terminal.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ impl<'a> Terminal<'a> {
         }
     }
 
-    /// What `accept` ended with.
+    /// Returns the exit code of `accept`.
     fn code(&self) -> String {
         self.line("echo code=$?.");
         until("the exit code", || {
@@ -70,7 +70,7 @@ impl Drop for Terminal<'_> {
     }
 }
 
-/// A session that can land, and no message left from a model.
+/// Creates a session that can land, without a message of a model.
 fn ready(scene: &Scene) -> String {
     let id = scene.ready("write a.txt 1");
     scene.await_free(&id);
@@ -83,7 +83,7 @@ fn has(program: &str) -> bool {
     found
 }
 
-/// Nothing is left of a landing that was given up.
+/// Asserts that an aborted landing left no files.
 fn left_nothing(scene: &Scene) {
     let messages = std::fs::read_dir(scene.env.home().join("tmp")).into_iter().flatten().flatten();
     let messages = messages.filter(|it| it.file_name().to_string_lossy().contains("message"));
@@ -95,7 +95,7 @@ fn left_nothing(scene: &Scene) {
 }
 
 #[test]
-fn vi_owns_the_terminal_and_what_it_saves_is_the_message() {
+fn vi_controls_the_terminal_and_the_saved_text_is_the_message() {
     let scene = Scene::new();
     let id = ready(&scene);
     assert!(has("tmux") && has("vi"));
@@ -103,7 +103,7 @@ fn vi_owns_the_terminal_and_what_it_saves_is_the_message() {
     terminal.line(&format!("EDITOR=vi '{}' accept --edit {id}", studio()));
     terminal.awaits("Write a.txt 1");
     terminal.awaits("studio-message-");
-    // Ctrl-C is a key of the editor's.
+    // Ctrl-C is a key of the editor.
     terminal.types(&["C-c"]);
     terminal.types(&[":", "%", "d", "Enter", "i"]);
     terminal.tmux(&["send-keys", "-l", "Written in vi"]);
@@ -118,7 +118,7 @@ fn vi_owns_the_terminal_and_what_it_saves_is_the_message() {
 }
 
 #[test]
-fn nano_owns_the_terminal() {
+fn nano_controls_the_terminal() {
     let scene = Scene::new();
     let id = ready(&scene);
     assert!(has("tmux") && has("nano"));
@@ -137,7 +137,7 @@ fn nano_owns_the_terminal() {
 }
 
 #[test]
-fn an_editor_that_ctrl_c_ends_leaves_the_terminal_as_it_was() {
+fn the_terminal_is_restored_after_ctrl_c_ends_an_editor() {
     let scene = Scene::new();
     let id = ready(&scene);
     assert!(has("tmux"));
@@ -160,7 +160,7 @@ fn an_editor_that_ctrl_c_ends_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn the_editor_is_the_users_choice_and_not_the_repositorys() {
+fn the_editor_comes_from_the_user_and_not_from_the_repository() {
     let scene = Scene::new();
     let settings = scene.env.home().join(".gitconfig");
     std::fs::write(&settings, "[core]\n\teditor = echo By core.editor >\n").unwrap();

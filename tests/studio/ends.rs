@@ -1,5 +1,5 @@
-//! How agents begin and end: when a session's lock is free nobody is at work in it, and what an
-//! agent writes beside the protocol does no harm.
+//! The start and the end of agents: when a session's lock is free, no process is left, and output
+//! outside the protocol does no harm.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -9,13 +9,14 @@ use testkit::env::{built, until};
 
 use crate::fixtures::Scene;
 
-/// Whether a process runs: one that waits for its parent to notice its end does not.
+/// Returns whether a process is running; a zombie is not.
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     is_alive(pid) && !stat.contains(") Z ")
 }
 
-/// A script in the repository's git directory, as the ACP agent `NAME`. Gives its path.
+/// Configures a script in the repository's git directory as the ACP agent `NAME`, and returns its
+/// path.
 fn configure(scene: &Scene, name: &str, script: &str) -> PathBuf {
     let path = scene.repo.path().join(".git").join(name);
     let fake = built("fake-agent");
@@ -39,7 +40,7 @@ fn pid(scene: &Scene, id: &str, name: &str) -> u32 {
 }
 
 #[test]
-fn an_agent_that_does_not_go_is_gone_when_the_lock_is_free() {
+fn an_agent_that_does_not_exit_is_gone_when_the_lock_is_free() {
     let scene = Scene::new();
     let script = "#!/bin/sh\nmkdir -p .g3; echo $$ > .g3/pid\nFAKE acp\ntrap '' TERM\n\
                   while :; do sleep 1; done\n";
@@ -58,7 +59,7 @@ fn an_agent_that_does_not_go_is_gone_when_the_lock_is_free() {
 }
 
 #[test]
-fn checks_that_are_given_up_are_gone_when_the_lock_is_free() {
+fn cancelled_checks_are_gone_when_the_lock_is_free() {
     let scene = Scene::new();
     let check = "mkdir -p .g3; echo $$ > .g3/check; trap '' TERM; while :; do sleep 1; done";
     let id = scene.exec(["--check", check, "write a 1"]);
@@ -68,7 +69,7 @@ fn checks_that_are_given_up_are_gone_when_the_lock_is_free() {
 }
 
 #[test]
-fn an_agent_may_greet_and_then_take_its_time() {
+fn an_agent_may_print_a_banner_and_start_slowly() {
     let scene = Scene::new();
     let script = "#!/bin/sh\necho Welcome\nread -r hello\n\
                   id() { expr \"$1\" : '.*\"id\":\\(\"[^\"]*\"\\|[0-9]*\\)'; }\n\
@@ -84,7 +85,7 @@ fn an_agent_may_greet_and_then_take_its_time() {
 }
 
 #[test]
-fn a_flood_beside_the_protocol_is_bounded() {
+fn output_outside_the_protocol_is_limited() {
     let scene = Scene::new();
     configure(&scene, "floods", "#!/bin/sh\nyes 'no JSON' | head -c 3000000\nexec FAKE acp\n");
     let more = std::fs::read_to_string(scene.env.home().join(".config/g3/config.toml")).unwrap();
@@ -98,7 +99,7 @@ fn a_flood_beside_the_protocol_is_bounded() {
 }
 
 #[test]
-fn accept_waits_for_an_agent_that_is_slow_to_exit() {
+fn accept_waits_for_an_agent_that_exits_slowly() {
     let scene = Scene::new();
     let script = "#!/bin/sh\nFAKE acp\ntrap '' TERM\nwhile :; do sleep 1; done\n";
     configure(&scene, "stays", script);
@@ -109,7 +110,7 @@ fn accept_waits_for_an_agent_that_is_slow_to_exit() {
 }
 
 #[test]
-fn a_directory_that_an_agent_may_write_is_made_before_its_first_start() {
+fn writable_directories_of_an_agent_are_created_before_its_first_start() {
     let scene = Scene::new();
     let script = "#!/bin/sh\nmkdir -p ~/.agent/state && echo 1 > ~/.agent/state/x || exit 9\n\
                   exec FAKE acp\n";
@@ -128,7 +129,7 @@ fn a_directory_that_an_agent_may_write_is_made_before_its_first_start() {
 }
 
 #[test]
-fn an_empty_session_names_the_tool_calls_that_failed() {
+fn an_empty_session_names_failed_tool_calls() {
     let scene = Scene::new();
     let end = r#"event {"seq":1,"time":"2026-01-02T10:00:00Z","type":"tool_end","id":"c","name":"shell","ok":false,"text":"```sh\n\nno sandbox here\n```","ms":1}"#;
     let id = scene.exec(["--agent", "talk", end]);

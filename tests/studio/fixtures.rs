@@ -1,4 +1,4 @@
-//! What the command tests stand on: a repository, a configuration with fake agents, and `studio`.
+//! The fixtures of the command tests: a repository, a configuration with fake agents, and `studio`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +6,22 @@ use serde_json::Value;
 use testkit::env::{CommandRun, TestEnv, built, until};
 use testkit::repo::Repo;
 
-/// A repository, and the real `studio` program in it.
+/// A repository with the real `studio` program.
 pub struct Scene {
-    /// Where everything lies; gone when dropped.
+    /// The environment; removed on drop.
     pub env: TestEnv,
     /// The user's repository.
     pub repo: Repo,
 }
 
 impl Scene {
-    /// A repository with one commit, and the agents `fake` (a command), `talk` and `loads` (ACP, whose
-    /// own events count) and `stranger` (ACP).
+    /// Creates a repository with one commit, and the agents `fake` (a command), `talk` and `loads`
+    /// (ACP, with their own events) and `stranger` (ACP).
     pub fn new() -> Scene {
         Scene::at("my repö")
     }
 
-    /// As `new`, in a directory of that name.
+    /// Like `new`, in a directory with this name.
     pub fn at(name: &str) -> Scene {
         let env = TestEnv::new();
         let repo = env.repo_at(name);
@@ -30,7 +30,7 @@ impl Scene {
         scene
     }
 
-    /// Writes the user's configuration: the fake agents, and more lines for `[studio]`.
+    /// Writes the user's configuration: the fake agents, and additional lines for `[studio]`.
     pub fn configure(&self, more: &str) {
         let fake = built("fake-agent");
         let fake = fake.display();
@@ -43,7 +43,7 @@ impl Scene {
         ));
     }
 
-    /// A configuration with a key for g3, so that it could start.
+    /// Writes a configuration with an API key for g3, so that it can start.
     pub fn configure_g3(&self) {
         self.configure("[providers.anthropic.main]\napi_key = \"not a real one\"\n");
     }
@@ -58,26 +58,26 @@ impl Scene {
         self.env.run(studio(), directory, args)
     }
 
-    /// Starts a session that nobody watches; gives its id.
+    /// Starts a session in the background and returns its id.
     pub fn exec<const N: usize>(&self, args: [&str; N]) -> String {
         let mut all = vec!["exec"];
         all.extend(args);
         self.env.run(studio(), self.repo.path(), all).ok().to_owned()
     }
 
-    /// Runs a task of the fake command agent to its end; gives the session's id.
+    /// Runs a script of the fake command agent to its end and returns the session's id.
     pub fn ready(&self, script: &str) -> String {
         let id = self.exec([script]);
         self.await_state(&id, "ready");
         id
     }
 
-    /// One session as `status --json` has it.
+    /// Returns a session of `status --json`.
     pub fn status(&self, id: &str) -> Value {
         self.studio(["status", id, "--json"]).exits(0).json()
     }
 
-    /// Waits for a state, and until nobody works on the session when the state is a last one.
+    /// Waits for a state; for a final state also until the session's lock is free.
     pub fn await_state(&self, id: &str, state: &str) -> Value {
         let mut last = String::new();
         until(&format!("{id} to be {state}"), || {
@@ -91,7 +91,7 @@ impl Scene {
         })
     }
 
-    /// Waits until nobody holds the session's lock.
+    /// Waits until the session's lock is free.
     pub fn await_free(&self, id: &str) {
         until(&format!("{id} to be free"), || {
             let facts = self.studio(["explain", id, "--json"]).json();
@@ -99,24 +99,24 @@ impl Scene {
         });
     }
 
-    /// A file in a session's directory.
+    /// Returns a file in a session's directory.
     pub fn session_file(&self, id: &str, name: &str) -> PathBuf {
         self.repo.path().join(".git/studio/sessions").join(id).join(name)
     }
 
-    /// A file of a session outside of every box: its token, its socket.
+    /// Returns a file of a session outside all sandboxes: its token or its socket.
     pub fn control_file(&self, id: &str, name: &str) -> PathBuf {
         let common = self.repo.path().canonicalize().expect("it is there").join(".git");
         let state = self.env.home().join(".local/state/studio");
         state.join(base::user_dirs::name_for_path(&common)).join(id).join(name)
     }
 
-    /// The worktree of a session.
+    /// Returns the worktree of a session.
     pub fn worktree(&self, id: &str) -> Repo {
         Repo::at(&self.repo.worktrees().join(id))
     }
 
-    /// The entries of a session's journal.
+    /// Returns the entries of a session's journal.
     pub fn journal(&self, id: &str) -> Vec<Value> {
         let text = std::fs::read_to_string(self.session_file(id, "journal.jsonl"));
         let text = text.expect("the journal can be read");
@@ -124,7 +124,7 @@ impl Scene {
     }
 }
 
-/// The program under test.
+/// Returns the program under test.
 pub fn studio() -> &'static str {
     env!("CARGO_BIN_EXE_studio")
 }

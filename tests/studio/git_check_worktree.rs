@@ -1,4 +1,4 @@
-//! Check worktrees: exactly the files of a commit, and nothing that an earlier check wrote.
+//! Check worktrees: exactly the files of a commit, and no files of an earlier check.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use testkit::repo::Repo;
 
 use crate::git_setting::{Setting, setting};
 
-/// A check worktree with the files of a commit.
+/// Prepares a check worktree with the files of a commit.
 fn check_worktree(s: &Setting, kept: &[&str], commit: &str) -> CheckWorktree {
     let (worktrees, branches) = (WorktreeTemplate::default(), BranchTemplate::default());
     let kept: Vec<String> = kept.iter().map(|path| (*path).to_owned()).collect();
@@ -23,7 +23,7 @@ fn check_worktree(s: &Setting, kept: &[&str], commit: &str) -> CheckWorktree {
 }
 
 #[test]
-fn a_check_worktree_has_exactly_the_merged_files_and_the_caches_that_the_user_lists() {
+fn a_check_worktree_has_exactly_the_merged_files_and_the_configured_caches() {
     let s = setting();
     s.repo.commit_file(".gitignore", "cache/\nnode_modules/\n*.pyc\n");
     let session = s.session("task-abcd");
@@ -66,7 +66,7 @@ fn a_check_worktree_has_exactly_the_merged_files_and_the_caches_that_the_user_li
 }
 
 #[test]
-fn what_a_check_leaves_in_its_git_directory_is_never_followed_or_used() {
+fn files_of_a_check_in_its_git_directory_are_never_followed_or_used() {
     let s = setting();
     s.repo.commit_file("check.sh", "exit 1\n");
     s.repo.commit_file(".gitignore", "cache/\n");
@@ -100,8 +100,8 @@ fn what_a_check_leaves_in_its_git_directory_is_never_followed_or_used() {
 }
 
 #[test]
-fn check_worktrees_and_trash_never_go_through_a_symlink() {
-    // Inside the main checkout a commit can hold such links.
+fn check_worktrees_and_trash_never_follow_a_symlink() {
+    // Inside the main checkout, a commit can contain such links.
     for (template, inside) in [("{parent}/{repo}.worktrees/{id}", false), (".worktrees/{id}", true)]
     {
         let s = setting();
@@ -138,7 +138,7 @@ fn check_worktrees_and_trash_never_go_through_a_symlink() {
 }
 
 #[test]
-fn a_directory_of_the_users_is_not_taken_for_a_check_worktree() {
+fn a_user_directory_is_not_mistaken_for_a_check_worktree() {
     let s = setting();
     let theirs = s.env.home().join("my repö-check-1");
     fs::create_dir(&theirs).unwrap();

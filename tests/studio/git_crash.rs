@@ -1,5 +1,5 @@
 //! kill -9 at every durable step of every git operation: afterwards recovery and a second try lead
-//! to the state that an undisturbed run leads to, and no byte of work is missing.
+//! to the same state as an uninterrupted run, and no work is lost.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,17 +21,18 @@ use testkit::repo::{Repo, tree};
 
 use crate::git_setting::{Session, Setting, now, order, setting};
 
-/// What the child process does; the names are its environment.
+/// The variables that tell the child process what to do.
 const ACT: &str = "GIT_CRASH_ACT";
 const REPO: &str = "GIT_CRASH_REPO";
 
-/// The life of a session up to the act that is to be interrupted.
+/// A session up to the operation that is interrupted.
 struct Scene {
     s: Setting,
     session: Session,
 }
 
-/// A session with a commit, a change and untracked files, beside changes of the user's.
+/// Creates a session with a commit, a change and untracked files, and uncommitted changes of the
+/// user.
 fn scene() -> Scene {
     let s = setting();
     s.repo.commit_file("file", "old\n");
@@ -102,7 +103,7 @@ fn child() {
     act(&name, &Repository::discover(Path::new(&repo)).expect("it works in a test"));
 }
 
-/// Runs an act in a process of its own; gives its exit code and the steps that it passed.
+/// Runs an operation in a separate process; returns its exit code and its durable steps.
 fn run(scene: &Scene, name: &str, kill_at: Option<&str>) -> (i32, Vec<String>) {
     let steps = scene.s.env.home().join("steps");
     let _ = fs::remove_file(&steps);
@@ -122,8 +123,8 @@ fn run(scene: &Scene, name: &str, kill_at: Option<&str>) -> (i32, Vec<String>) {
     (output.code(), passed.lines().map(str::to_owned).collect())
 }
 
-/// All that matters in the end. Kept refs and the log are named after operations, whose number
-/// depends on how often something was tried.
+/// Returns the final state for comparison. Kept refs and the log are named after operations, whose
+/// number depends on the number of attempts, so they are excluded.
 fn state(scene: &Scene) -> BTreeMap<String, String> {
     let repo = &scene.s.repo;
     let mut all = repo.everything();
@@ -143,7 +144,7 @@ fn state(scene: &Scene) -> BTreeMap<String, String> {
     all
 }
 
-/// Nothing that only a killed process would leave is there.
+/// Asserts that no remains of a killed process exist.
 fn is_tidy(scene: &Scene, at: &str) {
     let git = scene.s.repo.path().join(".git");
     for name in fs::read_dir(&git).expect("it works in a test").flatten() {
@@ -157,14 +158,15 @@ fn is_tidy(scene: &Scene, at: &str) {
     scene.s.repo.is_sound();
 }
 
-/// Kills the act at each of its steps; `again` brings the act to its end, whatever is left of it.
+/// Kills the operation at each of its steps; `again` completes the operation, whatever remains of
+/// it.
 fn survive(name: &str, prepare: fn() -> Scene, again: fn(&Scene)) {
     let undisturbed = prepare();
     let (_, steps) = run(&undisturbed, name, None);
     assert!(!steps.is_empty(), "{name} passes no step");
     let wanted = state(&undisturbed);
     let mut passes: BTreeMap<&str, u32> = BTreeMap::new();
-    // What an act begins with (`import`, before a snapshot) has a test of its own.
+    // The first part of an operation (`import`, before a snapshot) has its own test.
     let begins: &[&str] = match name {
         "snapshot" | "remake" => &["import."],
         "checks" => &["import.", "snapshot."],
@@ -195,7 +197,7 @@ fn recover(scene: &Scene) {
 }
 
 #[test]
-fn making_a_worktree() {
+fn creating_a_worktree_survives_a_crash() {
     survive("create", scene, |scene| {
         recover(scene);
         let place = scene.s.order("task-new").place(&scene.s.repository).unwrap();
@@ -207,17 +209,17 @@ fn making_a_worktree() {
 }
 
 #[test]
-fn bringing_work_home() {
+fn importing_work_survives_a_crash() {
     survive("import", scene, |scene| drop(scene.s.home(&scene.session)));
 }
 
 #[test]
-fn taking_a_snapshot() {
+fn taking_a_snapshot_survives_a_crash() {
     survive("snapshot", scene, |scene| drop(scene.s.snapshot(&scene.session)));
 }
 
 #[test]
-fn landing() {
+fn landing_survives_a_crash() {
     survive("accept", scene, |scene| {
         recover(scene);
         if scene.session.work.path().exists() {
@@ -228,7 +230,7 @@ fn landing() {
 }
 
 #[test]
-fn dropping() {
+fn discarding_a_session_survives_a_crash() {
     survive("discard", scene, |scene| {
         recover(scene);
         if scene.session.work.path().exists() {
@@ -239,7 +241,7 @@ fn dropping() {
 }
 
 #[test]
-fn making_a_deleted_worktree_anew() {
+fn recreating_a_deleted_worktree_survives_a_crash() {
     let gone = || {
         let scene = scene();
         scene.s.snapshot(&scene.session);
@@ -255,19 +257,19 @@ fn making_a_deleted_worktree_anew() {
     });
 }
 
-/// The worktree at a place of its own that belongs to a session whose usual one this is.
+/// Returns a custom worktree path for a session with this default worktree.
 fn apart(usual: &Repo) -> std::path::PathBuf {
     let mut above = usual.path().ancestors().map(|dir| dir.join("at/task-abcd"));
     above.find(|path| path.exists()).expect("it is there")
 }
 
-/// Where an earlier version made the worktree.
+/// Returns the worktree path of earlier versions.
 fn inside(repo: &Repo) -> std::path::PathBuf {
     repo.path().join(".worktrees/task-abcd")
 }
 
 #[test]
-fn moving_a_worktree() {
+fn moving_a_worktree_survives_a_crash() {
     let made_inside = || {
         let s = setting();
         s.repo.commit_file("file", "old\n");
@@ -292,7 +294,7 @@ fn moving_a_worktree() {
 }
 
 #[test]
-fn following_a_repository_that_was_moved() {
+fn repairing_a_moved_repository_survives_a_crash() {
     for at in ["mend.pointer", "mend.saved"] {
         let s = setting();
         s.repo.commit_file("file", "x");
@@ -318,10 +320,10 @@ fn following_a_repository_that_was_moved() {
 }
 
 #[test]
-fn noting_what_checks_left() {
+fn recording_leftovers_of_checks_survives_a_crash() {
     survive("checks", scene, |scene| {
         recover(scene);
-        // What was not noted counts as the session's work, so the checks begin anew.
+        // Unrecorded leftovers count as the session's work, so the checks start over.
         scene.session.work.write("file", "changed\n");
         act("checks", &scene.s.repository);
         assert_eq!(scene.s.repo.show(&scene.s.snapshot(&scene.session).work, "file"), "changed");
@@ -336,7 +338,7 @@ fn undo_unless_done(scene: &Scene) {
 }
 
 #[test]
-fn bringing_a_dropped_session_back() {
+fn restoring_a_discarded_session_survives_a_crash() {
     let dropped = || {
         let scene = scene();
         scene.s.snapshot(&scene.session);
@@ -348,7 +350,7 @@ fn bringing_a_dropped_session_back() {
 }
 
 #[test]
-fn taking_a_landing_back() {
+fn undoing_a_landing_survives_a_crash() {
     let landed = || {
         let scene = scene();
         scene.s.accept(&scene.session).unwrap();
@@ -358,7 +360,7 @@ fn taking_a_landing_back() {
 }
 
 #[test]
-fn work_that_was_about_to_land_is_still_there_and_can_be_let_go() {
+fn work_of_an_interrupted_landing_is_kept_and_can_be_discarded() {
     let scene = scene();
     let (code, _) = run(&scene, "accept", Some("merge.committed"));
     assert_eq!(code, 137);
@@ -369,7 +371,7 @@ fn work_that_was_about_to_land_is_still_there_and_can_be_let_go() {
     assert!(snapshot::latest(&scene.s.repository, id).unwrap().is_some());
 }
 
-/// A scene whose landing was killed while the main checkout was brought along.
+/// Returns a scene whose landing was killed while the main checkout was being updated.
 fn killed_while_files_land() -> Scene {
     let scene = scene();
     let (code, _) = run(&scene, "accept", Some("accept.files"));
@@ -378,7 +380,7 @@ fn killed_while_files_land() -> Scene {
 }
 
 #[test]
-fn files_that_the_user_changes_after_a_crash_are_left_alone() {
+fn files_that_the_user_changes_after_a_crash_are_kept() {
     let scene = killed_while_files_land();
     assert_eq!(scene.s.repo.read("file"), "changed\n", "the files were brought along already");
     scene.s.repo.write("file", "the user's own\n");
@@ -391,7 +393,7 @@ fn files_that_the_user_changes_after_a_crash_are_left_alone() {
 }
 
 #[test]
-fn files_that_the_user_commits_or_stages_after_a_crash_are_left_alone() {
+fn files_that_the_user_commits_or_stages_after_a_crash_are_kept() {
     let scene = killed_while_files_land();
     let repo = &scene.s.repo;
     fs::remove_file(repo.path().join(".git/index.lock")).unwrap();
@@ -412,10 +414,10 @@ fn files_that_the_user_commits_or_stages_after_a_crash_are_left_alone() {
 }
 
 #[test]
-fn refs_of_a_landing_that_did_not_happen_are_taken_back() {
+fn refs_of_a_failed_landing_are_rolled_back() {
     let scene = killed_while_files_land();
     let repo = &scene.s.repo;
-    // As a git leaves it that is killed while it moves several refs.
+    // The state after git was killed while it moved several refs.
     let work = snapshot::latest(&scene.s.repository, &scene.session.place.id).unwrap();
     let kept = "refs/studio/kept/op1/task-abcd/work";
     repo.git(["update-ref", kept, &work.expect("there is one")]);

@@ -1,4 +1,4 @@
-//! The door to the git program: whatever a repository plants, nothing of it runs.
+//! Calls of the git program: no command that a repository plants is run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use base::process::{Command, OutputLimits};
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
 
-/// A repository in which every way to run a command that we know is planted.
+/// A repository with every known way to make git run a command.
 struct Planted {
     _env: TestEnv,
     repo: Repo,
@@ -39,7 +39,7 @@ const HOOKS: &[&str] = &[
     "reference-transaction",
 ];
 
-/// Where the attributes stand that name the drivers.
+/// The location of the attributes that name the drivers.
 #[derive(Clone, Copy, Debug)]
 enum Attributes {
     Committed,
@@ -101,7 +101,7 @@ impl Planted {
         }
     }
 
-    /// A repository in the repository, with commands of its own.
+    /// Creates a nested repository with its own planted commands.
     fn plant_nested(&self) {
         let nested = Repo::make(&self.repo.path().join("nested"));
         nested.commit_file("n.txt", "n\n");
@@ -119,19 +119,19 @@ impl Planted {
         self.markers.join(name).display().to_string()
     }
 
-    /// A shell line that leaves a marker.
+    /// Returns a shell line that creates a marker file.
     fn line(&self, name: &str, then: &str) -> String {
         format!("touch '{}'; {then}", self.marker(name))
     }
 
-    /// A program that leaves a marker.
+    /// Returns a program that creates a marker file.
     fn script(&self, name: &str) -> String {
         let file = self.markers.with_file_name(format!("{name}.sh"));
         executable(&file, &format!("touch '{}'; exit 1", self.marker(name)));
         file.display().to_string()
     }
 
-    /// The markers that are there.
+    /// Returns the existing markers.
     fn found(&self) -> BTreeSet<String> {
         let entries = fs::read_dir(&self.markers).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -145,7 +145,7 @@ impl Planted {
         fs::write(self.repo.path().join("new.txt"), "new\n").unwrap();
     }
 
-    /// What studio could ever ask git for, and more.
+    /// Runs every git command that studio uses, and more.
     fn session(&self, git: impl Fn(&[&str]) -> Command) {
         let run = |args: &[&str]| git(args).output(OutputLimits::seconds(60)).unwrap();
         let tree = self.markers.with_file_name("tree").display().to_string();
@@ -177,7 +177,7 @@ fn executable(file: &Path, line: &str) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Every git on the machine, by the directory it lies in.
+/// Returns every git on the machine, by its directory.
 fn gits() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap();
     let mut found: Vec<PathBuf> =
@@ -192,11 +192,12 @@ fn with_git(job: Command, directory: &Path) -> Command {
 }
 
 #[test]
-fn without_the_door_every_planted_command_runs() {
+fn plain_git_runs_every_planted_command() {
     for attributes in [Attributes::Committed, Attributes::InfoFile] {
         let planted = Planted::new(attributes);
         planted.session(|args| planted.repo.job().args(args));
-        // The process filter speaks no protocol, which ends most calls before the rest is reached.
+        // The process filter does not speak the protocol, which ends most calls before the rest is
+        // reached.
         planted.repo.git(["config", "--unset", "filter.proc.process"]);
         planted.session(|args| planted.repo.job().args(args));
         let found = planted.found();
@@ -221,7 +222,7 @@ fn without_the_door_every_planted_command_runs() {
 }
 
 #[test]
-fn through_the_door_nothing_planted_runs_on_any_git() {
+fn no_planted_command_runs_with_any_git() {
     for directory in gits() {
         for attributes in [Attributes::Committed, Attributes::InfoFile] {
             let planted = Planted::new(attributes);
@@ -230,7 +231,7 @@ fn through_the_door_nothing_planted_runs_on_any_git() {
             planted.session(|args| with_git(door.job(args), &directory));
             let none = BTreeSet::new();
             assert_eq!(planted.found(), none, "{attributes:?} with {}", directory.display());
-            // It did its work all the same.
+            // The calls succeeded nevertheless.
             assert_eq!(planted.repo.git(["rev-parse", "HEAD"]).len(), 40);
             assert_eq!(fs::read_to_string(planted.repo.path().join("a.txt")).unwrap(), "left\n");
         }
@@ -238,7 +239,7 @@ fn through_the_door_nothing_planted_runs_on_any_git() {
 }
 
 #[test]
-fn without_attributes_nothing_planted_runs_either() {
+fn no_planted_command_runs_without_attributes() {
     let planted = Planted::new(Attributes::Committed);
     let git_dir = planted.repo.path().join(".git");
     let door = Git::at(git_dir).with_work_tree(planted.repo.path()).without_attributes();
@@ -251,7 +252,7 @@ fn without_attributes_nothing_planted_runs_either() {
 }
 
 #[test]
-fn nothing_runs_in_a_nested_repository_when_differences_are_shown() {
+fn a_diff_runs_no_command_of_a_nested_repository() {
     let planted = Planted::new(Attributes::Committed);
     planted.plant_nested();
     let show = |git: &dyn Fn(&[&str]) -> Command| {
@@ -269,7 +270,7 @@ fn nothing_runs_in_a_nested_repository_when_differences_are_shown() {
 }
 
 #[test]
-fn the_door_leads_to_its_own_repository_whatever_the_directory_says() {
+fn git_uses_its_own_repository_whatever_the_directory_contains() {
     let planted = Planted::new(Attributes::Committed);
     let env = TestEnv::new();
     let evil = Repo::make(&env.home().join("evil"));
@@ -288,7 +289,7 @@ fn the_door_leads_to_its_own_repository_whatever_the_directory_says() {
 }
 
 #[test]
-fn variables_of_ours_do_not_reach_git_and_a_failure_names_the_call() {
+fn inherited_variables_do_not_reach_git_and_a_failure_names_the_call() {
     let env = TestEnv::new();
     let repo = env.repo();
     let door = Git::at(repo.path().join(".git"));
@@ -302,7 +303,7 @@ fn variables_of_ours_do_not_reach_git_and_a_failure_names_the_call() {
 }
 
 #[test]
-fn versions_are_read_from_every_spelling() {
+fn versions_are_parsed_in_every_format() {
     assert_eq!(GitVersion::parse("git version 2.47.3"), Some(GitVersion(2, 47)));
     assert_eq!(GitVersion::parse("git version 2.39.5 (Apple Git-154)"), Some(GitVersion(2, 39)));
     assert_eq!(GitVersion::parse("git version 3.0.0.rc1.12.gabc"), Some(GitVersion(3, 0)));

@@ -1,4 +1,4 @@
-//! Full disks, read-only repositories, moved repositories, and the trash when it is emptied.
+//! Full disks, read-only repositories, moved repositories, and an emptied trash.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,11 +14,11 @@ use testkit::repo::{Repo, tree};
 
 use crate::git_setting::{Session, Setting, now, setting};
 
-/// A small file system of its own. Unmounted when dropped.
+/// A small separate file system. Unmounted on drop.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one.
+    /// Creates and mounts the file system.
     fn mount(env: &TestEnv, megabytes: u64) -> SmallDisk {
         let (image, at) = (env.home().join("disk.img"), env.home().join("disk"));
         fs::create_dir(&at).expect("the home is writable");
@@ -35,11 +35,11 @@ impl SmallDisk {
         SmallDisk(at)
     }
 
-    /// Fills it, except for so many bytes.
+    /// Fills the file system, except for this many bytes.
     fn fill(&self, leave: u64) {
         use std::io::Write;
         let mut filler = fs::File::create(self.0.join("filler")).expect("it is writable");
-        // Blocks are given late: only what was written and synced counts.
+        // Blocks are allocated late: only written and synced data counts.
         while filler.write_all(&[0; 65_536]).and_then(|()| filler.sync_data()).is_ok() {}
         let taken = filler.metadata().expect("it is open").len();
         filler.set_len(taken.saturating_sub(leave)).expect("it can shrink");
@@ -58,7 +58,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Bytes that do not compress (xorshift).
+/// Returns bytes that do not compress (xorshift).
 fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     let mut x = seed + 88_172_645_463_325_252;
     let next = || {
@@ -81,13 +81,13 @@ fn setting_on(disk: &SmallDisk, env: TestEnv) -> Setting {
     Setting { env, repo, repository }
 }
 
-/// These need a loop device that may be mounted.
+/// These tests need a mountable loop device.
 mod needs_loop_device {
     use super::*;
 
     #[test]
     #[ignore = "needs a loop device that may be mounted"]
-    fn a_full_disk_while_a_worktree_is_made_leaves_nothing() {
+    fn a_full_disk_while_creating_a_worktree_leaves_no_files() {
         let env = TestEnv::new();
         let disk = SmallDisk::mount(&env, 24);
         let s = setting_on(&disk, env);
@@ -107,7 +107,7 @@ mod needs_loop_device {
 
     #[test]
     #[ignore = "needs a loop device that may be mounted"]
-    fn a_full_disk_while_work_comes_home_or_lands_changes_nothing_and_loses_nothing() {
+    fn a_full_disk_during_import_or_landing_changes_and_loses_nothing() {
         let env = TestEnv::new();
         let disk = SmallDisk::mount(&env, 32);
         let s = setting_on(&disk, env);
@@ -134,14 +134,14 @@ mod needs_loop_device {
 
     #[test]
     #[ignore = "needs a loop device that may be mounted"]
-    fn a_read_only_repository_is_said_so() {
+    fn a_read_only_repository_is_reported() {
         let env = TestEnv::new();
         let disk = SmallDisk::mount(&env, 24);
         let s = setting_on(&disk, env);
         let session = s.session("task-abcd");
         session.work.write("README.md", "changed");
         let remount = |how: &str| {
-            // The kernel frees the rules of a confined thread, and the files in them, a moment later.
+            // The kernel frees the rules of a confined thread, and the files in them, with a delay.
             until("the disk to be mounted again", || {
                 let job = Command::new("mount", "/").args(["-o", how]).arg(&disk.0);
                 job.output(OutputLimits::seconds(60)).unwrap().ok().then_some(())
@@ -169,7 +169,7 @@ fn move_with_worktrees(repo: &Repo, there: &Path) {
 }
 
 #[test]
-fn worktrees_that_stayed_where_they_were_are_found_undone_and_emptied_there() {
+fn worktrees_that_did_not_move_with_the_repository_are_found_restored_and_emptied() {
     let s = setting();
     let (dropped, live) = (s.session("dropped-b"), s.session("live-d"));
     dropped.work.write("README.md", "changed");
@@ -207,7 +207,7 @@ fn worktrees_that_stayed_where_they_were_are_found_undone_and_emptied_there() {
 }
 
 #[test]
-fn a_moved_repository_finds_its_sessions_again() {
+fn a_moved_repository_finds_its_sessions() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("new", "x");
@@ -228,7 +228,7 @@ fn a_moved_repository_finds_its_sessions_again() {
 }
 
 #[test]
-fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_place() {
+fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_path() {
     let s = setting();
     let (landed, dropped, old) =
         (s.session("landed-a"), s.session("dropped-b"), s.session("old-c"));
@@ -280,7 +280,7 @@ fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_place() {
 }
 
 #[test]
-fn a_crash_before_a_move_is_recovered_at_the_new_place() {
+fn a_crash_before_a_move_is_recovered_at_the_new_path() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.write("README.md", "changed");
@@ -308,7 +308,7 @@ fn a_crash_before_a_move_is_recovered_at_the_new_place() {
 }
 
 #[test]
-fn a_users_worktree_on_a_sessions_branch_and_a_copy_of_the_repository_are_left_alone() {
+fn user_worktrees_on_a_session_branch_and_repository_copies_are_unchanged() {
     let s = setting();
     let session = s.session("task-abcd");
     fs::rename(session.work.path(), s.env.home().join("aside")).unwrap();
@@ -329,7 +329,7 @@ fn a_users_worktree_on_a_sessions_branch_and_a_copy_of_the_repository_are_left_a
 }
 
 #[test]
-fn what_git_worktree_repair_did_is_put_right() {
+fn changes_of_git_worktree_repair_are_reverted() {
     let s = setting();
     let session = s.session("task-abcd");
     s.repo.git(["worktree", "repair"]);
@@ -340,7 +340,7 @@ fn what_git_worktree_repair_did_is_put_right() {
 }
 
 #[test]
-fn only_old_trash_is_emptied_and_then_an_undo_says_so() {
+fn only_old_trash_is_emptied_and_an_undo_reports_it() {
     let s = setting();
     let (old, live) = (s.session("old-abcd"), s.session("live-abcd"));
     let place = |session: &Session| session.place.clone();
@@ -375,7 +375,7 @@ fn only_old_trash_is_emptied_and_then_an_undo_says_so() {
 }
 
 #[test]
-fn worktrees_at_a_place_of_their_own_follow_a_move_and_stay_the_originals_in_a_copy() {
+fn worktrees_at_custom_paths_follow_a_move_and_belong_to_the_original_of_a_copy() {
     let s = setting();
     let template = format!("{}/at/{{id}}", s.env.home().display());
     let order = studio_git::worktree::WorktreeSpec {

@@ -1,4 +1,4 @@
-//! What an agent may do to its own worktree and git directory, and what comes of it outside.
+//! Attacks of an agent through its own worktree and git directory, and their effects outside.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -59,7 +59,7 @@ fn has_object(repo: &Repo, content: &str) -> bool {
 }
 
 #[test]
-fn a_directory_that_becomes_a_symlink_never_brings_a_secret_in() {
+fn a_directory_that_becomes_a_symlink_exposes_no_secret() {
     let s = setting();
     let secrets = s.env.home().join(".ssh");
     fs::create_dir_all(&secrets).unwrap();
@@ -89,7 +89,7 @@ fn a_directory_that_becomes_a_symlink_never_brings_a_secret_in() {
 }
 
 #[test]
-fn pipes_in_the_place_of_git_files_stop_nobody() {
+fn pipes_in_place_of_git_files_block_no_command() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("new", "work");
@@ -112,7 +112,7 @@ fn pipes_in_the_place_of_git_files_stop_nobody() {
 }
 
 #[test]
-fn an_index_without_end_counts_as_that_of_the_head() {
+fn an_endless_index_is_replaced_by_that_of_head() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.write("new", "work");
@@ -122,7 +122,7 @@ fn an_index_without_end_counts_as_that_of_the_head() {
     assert_eq!(s.repo.git(["ls-tree", "-r", "--name-only", &taken.work]), "README.md\nnew");
 }
 
-/// A pattern that takes a matcher years, and a name that it almost fits.
+/// Returns a pattern that takes a matcher years, and a name that almost matches it.
 fn endless(s: &Setting) -> (Session, String) {
     let session = s.session("task-abcd");
     session.work.write(&format!("{}c", "a".repeat(120)), "work");
@@ -130,7 +130,7 @@ fn endless(s: &Setting) -> (Session, String) {
 }
 
 #[test]
-fn an_ignore_pattern_without_end_does_not_hold_a_snapshot() {
+fn an_expensive_ignore_pattern_does_not_block_a_snapshot() {
     let s = setting();
     let (session, pattern) = endless(&s);
     session.work.write(".gitignore", format!("{pattern}\n"));
@@ -139,7 +139,7 @@ fn an_ignore_pattern_without_end_does_not_hold_a_snapshot() {
 }
 
 #[test]
-fn an_attributes_pattern_without_end_is_named() {
+fn an_expensive_attributes_pattern_is_reported() {
     let s = setting();
     let (session, pattern) = endless(&s);
     session.work.write(".gitattributes", format!("*.txt text\n{pattern} text\n"));
@@ -150,7 +150,7 @@ fn an_attributes_pattern_without_end_is_named() {
 }
 
 #[test]
-fn a_landing_deletes_nothing_behind_a_symlink_of_the_user() {
+fn a_landing_deletes_no_file_behind_a_symlink_of_the_user() {
     let s = setting();
     s.repo.commit_file("dir/file", "content\n");
     let session = s.session("task-abcd");
@@ -173,7 +173,7 @@ fn a_landing_deletes_nothing_behind_a_symlink_of_the_user() {
 }
 
 #[test]
-fn an_object_whose_content_is_not_its_name_does_not_come_home() {
+fn an_object_with_a_wrong_id_is_not_imported() {
     for forged in ["nothing", "blob", "commit"] {
         let s = setting();
         let session = s.session("task-abcd");
@@ -206,7 +206,7 @@ fn an_object_whose_content_is_not_its_name_does_not_come_home() {
 }
 
 #[test]
-fn what_an_agent_changed_of_its_git_is_told_until_it_is_put_back() {
+fn changes_of_a_session_git_directory_are_reported_until_restored() {
     let s = setting();
     let session = s.session("task-abcd");
     let told = || tampered(&session.place);
@@ -227,7 +227,7 @@ fn what_an_agent_changed_of_its_git_is_told_until_it_is_put_back() {
 }
 
 #[test]
-fn requirements_that_an_agent_claims_in_its_own_commits_do_not_count() {
+fn requirements_in_commits_of_an_agent_are_ignored() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.write("new", "work");
@@ -241,7 +241,7 @@ fn requirements_that_an_agent_claims_in_its_own_commits_do_not_count() {
     assert_eq!(landed[0].requirements, ["R1"]);
 }
 
-/// Commits a tree that nobody ever had as files, on top of the session's HEAD.
+/// Commits a tree whose files never existed, on top of the session's HEAD.
 fn commit_tree(session: &Session, entries: &str) {
     let tree = mktree(session, entries);
     let commit = session.work.git(["commit-tree", "-p", "HEAD", "-m", "odd", &tree]);
@@ -256,7 +256,7 @@ fn mktree(session: &Session, entries: &str) -> String {
 }
 
 #[test]
-fn work_that_cannot_be_checked_out_is_refused_by_what_is_wrong_with_it() {
+fn work_that_cannot_be_checked_out_is_refused_with_the_reason() {
     let s = setting();
     let main = BranchName::parse("main").unwrap();
     let prepare = |session: &Session, strategy| {
@@ -292,7 +292,7 @@ fn work_that_cannot_be_checked_out_is_refused_by_what_is_wrong_with_it() {
 }
 
 #[test]
-fn a_pattern_without_end_does_not_land() {
+fn an_expensive_pattern_does_not_land() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("dir/.gitignore", format!("*.o\n{}b\n", "*a".repeat(60)));

@@ -1,4 +1,4 @@
-//! Bringing work home from a git directory that an agent may have changed at will.
+//! Import of work from a git directory that an agent may have changed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use studio_git::{import, session_repo};
 use crate::git_setting::setting;
 
 #[test]
-fn commits_come_home_and_a_second_import_changes_nothing() {
+fn commits_are_imported_and_a_second_import_changes_nothing() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("new", "work");
@@ -29,7 +29,7 @@ fn commits_come_home_and_a_second_import_changes_nothing() {
 }
 
 #[test]
-fn packed_refs_rewritten_history_and_rewinds_come_home() {
+fn packed_refs_rewritten_history_and_resets_are_imported() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("one", "1");
@@ -48,7 +48,7 @@ fn packed_refs_rewritten_history_and_rewinds_come_home() {
 }
 
 #[test]
-fn an_agent_on_another_branch_or_detached_is_noted_and_its_head_counts() {
+fn an_agent_on_another_branch_or_a_detached_head_is_reported_and_its_head_imported() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.git(["checkout", "-q", "-b", "my-idea"]);
@@ -67,7 +67,7 @@ fn an_agent_on_another_branch_or_detached_is_noted_and_its_head_counts() {
 }
 
 #[test]
-fn a_rewritten_git_file_is_refused_and_named() {
+fn a_rewritten_git_file_is_refused_and_reported() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("new", "work");
@@ -90,7 +90,7 @@ fn a_rewritten_git_file_is_refused_and_named() {
 }
 
 #[test]
-fn a_private_configuration_that_an_agent_changed_is_put_back_and_nothing_of_it_runs() {
+fn a_changed_private_configuration_is_restored_without_running_anything() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("new", "work");
@@ -116,7 +116,7 @@ fn a_private_configuration_that_an_agent_changed_is_put_back_and_nothing_of_it_r
 }
 
 #[test]
-fn a_missing_object_is_an_error_and_moves_nothing() {
+fn a_missing_object_is_an_error_and_moves_no_ref() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("new", "work");
@@ -142,7 +142,7 @@ fn a_worktree_that_the_agent_deleted_loses_no_commit() {
 }
 
 #[test]
-fn what_a_session_borrows_survives_gc_in_the_repository() {
+fn borrowed_objects_survive_gc_in_the_repository() {
     let s = setting();
     s.repo.git(["checkout", "-q", "-b", "side"]);
     s.repo.commit_file("side", "s");

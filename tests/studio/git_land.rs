@@ -1,4 +1,4 @@
-//! Landing: what moves, what is refused, and that the user's own changes stay as they are.
+//! Landing: what moves, what is refused, and that the user's own changes are unchanged.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,8 @@ use testkit::repo::Repo;
 
 use crate::git_setting::{Session, Setting, setting};
 
-/// A session that adds `new`, changes `file`, deletes `gone` and makes a link and a program.
+/// Creates a session that adds `new`, changes `file`, deletes `gone` and creates a link and a
+/// program.
 fn worked(s: &Setting) -> Session {
     s.repo.commit_file("file", "old\n");
     s.repo.commit_file("gone", "x\n");
@@ -41,7 +42,7 @@ fn refused(accepted: Result<LandResult>) -> Failure {
 }
 
 #[test]
-fn a_landing_brings_the_main_checkout_along_and_puts_the_session_away() {
+fn a_landing_updates_the_main_checkout_and_moves_the_session_to_the_trash() {
     let s = setting();
     let session = worked(&s);
     assert_eq!(operation(s.accept(&session)), "op1");
@@ -62,7 +63,7 @@ fn a_landing_brings_the_main_checkout_along_and_puts_the_session_away() {
 }
 
 #[test]
-fn changes_of_the_user_elsewhere_stay_staged_ones_staged() {
+fn unrelated_user_changes_are_kept_and_stay_staged() {
     let s = setting();
     let session = worked(&s);
     s.repo.write("other", "unstaged\n");
@@ -80,7 +81,7 @@ fn changes_of_the_user_elsewhere_stay_staged_ones_staged() {
 }
 
 #[test]
-fn whatever_is_in_the_way_is_named_and_nothing_is_touched() {
+fn conflicting_user_files_are_named_and_nothing_is_changed() {
     type Plant = fn(&Repo);
     let cases: &[(&str, &str, Plant)] = &[
         ("changed", "file", |repo| repo.write("file", "mine\n")),
@@ -135,7 +136,7 @@ fn whatever_is_in_the_way_is_named_and_nothing_is_touched() {
 }
 
 #[test]
-fn a_target_that_is_checked_out_nowhere_only_moves() {
+fn a_target_without_a_checkout_only_moves() {
     let s = setting();
     let session = worked(&s);
     s.repo.git(["checkout", "-q", "-b", "elsewhere"]);
@@ -147,7 +148,7 @@ fn a_target_that_is_checked_out_nowhere_only_moves() {
 }
 
 #[test]
-fn all_checkouts_of_the_target_come_along() {
+fn all_checkouts_of_the_target_are_updated() {
     let s = setting();
     let session = worked(&s);
     s.repo.git(["worktree", "add", "-q", "--force", "../second", "main"]);
@@ -160,7 +161,7 @@ fn all_checkouts_of_the_target_come_along() {
 }
 
 #[test]
-fn a_second_checkout_that_is_in_the_way_stops_the_first() {
+fn a_conflict_in_a_second_checkout_prevents_the_landing() {
     let s = setting();
     let session = worked(&s);
     s.repo.git(["worktree", "add", "-q", "--force", "../second", "main"]);
@@ -175,7 +176,7 @@ fn a_second_checkout_that_is_in_the_way_stops_the_first() {
 }
 
 #[test]
-fn a_target_in_the_middle_of_something_is_refused() {
+fn a_target_with_an_operation_in_progress_is_refused() {
     let s = setting();
     let session = worked(&s);
     s.repo.git(["bisect", "start"]);
@@ -201,7 +202,7 @@ fn a_target_in_the_middle_of_something_is_refused() {
 }
 
 #[test]
-fn a_target_that_moved_meanwhile_is_merged_again() {
+fn a_target_that_moved_is_merged_again() {
     let s = setting();
     let session = worked(&s);
     let ready = s.ready(&session, MergeStrategy::Squash);
@@ -214,7 +215,7 @@ fn a_target_that_moved_meanwhile_is_merged_again() {
 }
 
 #[test]
-fn the_same_session_lands_once_of_two_accepts_at_the_same_moment() {
+fn concurrent_accepts_land_a_session_once() {
     let s = setting();
     let session = worked(&s);
     let ready = s.ready(&session, MergeStrategy::Squash);
@@ -229,7 +230,7 @@ fn the_same_session_lands_once_of_two_accepts_at_the_same_moment() {
 }
 
 #[test]
-fn hooks_and_signing_of_the_repository_do_not_run_and_do_not_stop_it() {
+fn hooks_and_signing_of_the_repository_do_not_run_and_do_not_prevent_landing() {
     let s = setting();
     let session = worked(&s);
     for hook in ["pre-commit", "commit-msg", "post-checkout", "reference-transaction"] {
@@ -244,7 +245,7 @@ fn hooks_and_signing_of_the_repository_do_not_run_and_do_not_stop_it() {
 }
 
 #[test]
-fn odd_names_and_line_ends_land_as_git_would_write_them() {
+fn unusual_names_and_line_endings_land_as_git_would_write_them() {
     use std::os::unix::ffi::OsStrExt;
     let s = setting();
     s.repo.commit_file(".gitattributes", "*.txt text eol=crlf\n");
@@ -260,7 +261,7 @@ fn odd_names_and_line_ends_land_as_git_would_write_them() {
 }
 
 #[test]
-fn a_bare_repository_and_a_sessions_own_branch_are_told_apart() {
+fn a_bare_repository_and_a_session_branch_are_distinguished() {
     let s = setting();
     let session = worked(&s);
     let other = s.session("other-abcd");

@@ -1,4 +1,4 @@
-//! Work merged with its target in memory, and checked in a worktree of its own.
+//! In-memory merges of work with its target, and checks in a separate worktree.
 
 use base::failure::FailureKind;
 use studio_git::diff;
@@ -28,7 +28,7 @@ fn committed_and_uncommitted_work_become_one_commit_on_the_moved_target() {
 }
 
 #[test]
-fn conflicts_are_listed_with_their_hunks_and_nothing_is_left() {
+fn conflicts_are_listed_with_their_hunks_and_leave_no_files() {
     let s = setting();
     s.repo.commit_file("file", "a\nb\nc\n");
     s.repo.commit_file("gone", "x\n");
@@ -55,7 +55,7 @@ fn conflicts_are_listed_with_their_hunks_and_nothing_is_left() {
 }
 
 #[test]
-fn work_that_the_target_has_already_is_nothing() {
+fn work_that_the_target_already_contains_is_empty() {
     let s = setting();
     let session = s.session("task-abcd");
     assert_eq!(s.prepared(&session, MergeStrategy::Squash), PreparedMerge::Nothing);
@@ -125,7 +125,7 @@ fn union_merges_and_workspace_memory_do_not_conflict() {
 }
 
 #[test]
-fn g3s_working_files_do_not_land_even_when_committed() {
+fn g3s_working_files_do_not_land_even_if_committed() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.write(".g3/sessions/x", "private");
@@ -140,7 +140,7 @@ fn g3s_working_files_do_not_land_even_when_committed() {
 }
 
 #[test]
-fn the_difference_is_counted_and_shown_without_running_anything() {
+fn the_diff_is_counted_and_shown_without_running_programs() {
     let s = setting();
     s.repo.commit_file("file", "a\nb\nc\n");
     let marker = s.env.home().join("marker");

@@ -1,4 +1,4 @@
-//! Which repositories studio works in, from where, and which it refuses by name.
+//! Repository discovery: the supported repositories, and the errors for unsupported ones.
 
 use base::failure::FailureKind;
 use studio_git::repo::Repository;
@@ -23,7 +23,7 @@ fn a_repository_is_found_from_a_sub_directory_and_from_a_linked_worktree() {
 }
 
 #[test]
-fn a_session_worktree_leads_home() {
+fn a_session_worktree_belongs_to_its_repository() {
     let s = setting();
     let session = s.session("task-abcd");
     let home = discover(&session.work);
@@ -68,7 +68,7 @@ fn the_base_is_a_branch_a_tag_a_commit_or_head() {
 }
 
 #[test]
-fn an_empty_repository_is_refused_with_the_commit_to_make() {
+fn an_empty_repository_is_refused_with_a_hint_to_commit() {
     let env = TestEnv::new();
     let repo = Repo::empty(&env.home().join("empty"));
     let failure = discover(&repo).base(None).unwrap_err();
@@ -77,7 +77,7 @@ fn an_empty_repository_is_refused_with_the_commit_to_make() {
 }
 
 #[test]
-fn what_is_not_a_repository_is_refused_with_what_to_try() {
+fn a_directory_without_a_repository_is_refused_with_a_hint() {
     let env = TestEnv::new();
     let failure = Repository::discover(env.home()).unwrap_err();
     assert_eq!(failure.kind, FailureKind::NotFound);
@@ -85,7 +85,7 @@ fn what_is_not_a_repository_is_refused_with_what_to_try() {
 }
 
 #[test]
-fn formats_that_cannot_be_handled_yet_are_refused_by_name() {
+fn unsupported_formats_are_refused_by_name() {
     let cases = [
         ("extensions.objectformat", "sha256", "SHA-256"),
         ("extensions.refstorage", "reftable", "reftable"),

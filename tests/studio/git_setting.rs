@@ -1,4 +1,4 @@
-//! What the git tests stand on: a repository, and one session in it.
+//! The fixtures of the git tests: a repository with one session.
 
 use base::failure::Result;
 use base::id::Id;
@@ -13,9 +13,9 @@ use studio_git::worktree::{self, NewWorktree, WorktreeSpec};
 use testkit::env::{NOW, TestEnv};
 use testkit::repo::Repo;
 
-/// A repository of a test, as its user and as studio see it.
+/// A test repository, as seen by its user and by studio.
 pub struct Setting {
-    /// Where everything lies; gone when dropped.
+    /// The environment; removed on drop.
     pub env: TestEnv,
     /// The user's view.
     pub repo: Repo,
@@ -23,8 +23,8 @@ pub struct Setting {
     pub repository: Repository,
 }
 
-/// A repository with one commit in a directory whose name has a space and a letter that is not
-/// ASCII.
+/// Creates a repository with one commit in a directory whose name contains a space and a non-ASCII
+/// letter.
 pub fn setting() -> Setting {
     let env = TestEnv::new();
     let repo = env.repo_at("my repö");
@@ -32,23 +32,23 @@ pub fn setting() -> Setting {
     Setting { env, repo, repository }
 }
 
-/// Studio's view of a repository.
+/// Discovers a repository as studio does.
 pub fn discover(repo: &Repo) -> Repository {
     Repository::discover(repo.path()).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 impl Setting {
-    /// What is needed to make a session from HEAD.
+    /// Returns the specification of a session from HEAD.
     pub fn order(&self, id: &str) -> WorktreeSpec {
         order(&self.repository, id)
     }
 
-    /// A session from HEAD.
+    /// Creates a session from HEAD.
     pub fn session(&self, id: &str) -> Session {
         self.session_of(&self.order(id))
     }
 
-    /// A session as ordered.
+    /// Creates a session from this specification.
     pub fn session_of(&self, order: &WorktreeSpec) -> Session {
         let NewWorktree { place, .. } =
             worktree::make(&self.repository, order).unwrap_or_else(|failure| panic!("{failure}"));
@@ -56,7 +56,7 @@ impl Setting {
     }
 }
 
-/// What is needed to make a session from HEAD.
+/// Returns the specification of a session from HEAD.
 pub fn order(repository: &Repository, id: &str) -> WorktreeSpec {
     WorktreeSpec {
         id: Id::parse(id).expect("the test gives an id"),
@@ -66,20 +66,20 @@ pub fn order(repository: &Repository, id: &str) -> WorktreeSpec {
     }
 }
 
-/// The moment in which the tests land and drop.
+/// Returns the time at which the tests land and discard.
 pub fn now() -> jiff::Timestamp {
     NOW.parse().expect("a time")
 }
 
 impl Setting {
-    /// What the agent committed, brought home.
+    /// Imports the agent's commits.
     #[track_caller]
     pub fn home(&self, session: &Session) -> ImportedWork {
         import::import(&self.repository, &session.place)
             .unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// What is in the worktree, as a snapshot.
+    /// Takes a snapshot of the worktree.
     #[track_caller]
     pub fn snapshot(&self, session: &Session) -> Snapshot {
         let home = self.home(session);
@@ -87,7 +87,7 @@ impl Setting {
             .unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// The session's work merged with `main`.
+    /// Merges the session's work with `main`.
     #[track_caller]
     pub fn prepared(&self, session: &Session, strategy: MergeStrategy) -> PreparedMerge {
         let snapshot = self.snapshot(session);
@@ -96,7 +96,7 @@ impl Setting {
             .unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// The session's work merged with `main`, which must fit, and the commit to land.
+    /// Merges the session's work with `main` without conflicts, and creates the commit to land.
     #[track_caller]
     pub fn ready(&self, session: &Session, strategy: MergeStrategy) -> land::LandRequest {
         let PreparedMerge::Ready(candidate) = self.prepared(session, strategy) else {
@@ -111,7 +111,7 @@ impl Setting {
         land::LandRequest { place, candidate: *candidate, committed, receipt, time: NOW.to_owned() }
     }
 
-    /// Lands a session's work on `main` with one commit.
+    /// Lands a session's work on `main` as one commit.
     pub fn accept(&self, session: &Session) -> Result<LandResult> {
         land::accept(&self.repository, &self.ready(session, MergeStrategy::Squash))
     }
@@ -121,7 +121,7 @@ fn trailers() -> Vec<(String, String)> {
     vec![("Session".to_owned(), "task-abcd\nEvil: x".to_owned())]
 }
 
-/// A session: its worktree as the agent sees it, and where its parts are.
+/// A session: its worktree for the agent, and its paths.
 pub struct Session {
     /// The agent's view.
     pub work: Repo,

@@ -1,4 +1,4 @@
-//! Work in progress as a commit, with the worktree left alone.
+//! Snapshots of work in progress, which leave the worktree unchanged.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use testkit::repo::tree;
 use crate::git_setting::{now, setting};
 
 #[test]
-fn a_clean_worktree_makes_no_snapshot() {
+fn a_clean_worktree_creates_no_snapshot() {
     let s = setting();
     let session = s.session("task-abcd");
     let taken = s.snapshot(&session);
@@ -22,7 +22,7 @@ fn a_clean_worktree_makes_no_snapshot() {
 }
 
 #[test]
-fn staged_changed_deleted_and_untracked_files_are_in_it_and_nothing_moved() {
+fn a_snapshot_contains_all_changes_and_moves_no_file() {
     let s = setting();
     s.repo.commit_file("gone", "g");
     s.repo.commit_file("mode", "m");
@@ -62,7 +62,7 @@ fn staged_changed_deleted_and_untracked_files_are_in_it_and_nothing_moved() {
 }
 
 #[test]
-fn the_last_twenty_are_kept() {
+fn the_last_twenty_snapshots_are_kept() {
     let s = setting();
     let session = s.session("task-abcd");
     for n in 0..23 {
@@ -76,7 +76,7 @@ fn the_last_twenty_are_kept() {
 }
 
 #[test]
-fn odd_names_and_line_ends_are_kept() {
+fn unusual_names_and_line_endings_are_kept() {
     let s = setting();
     s.repo.commit_file(".gitattributes", "*.txt text eol=crlf\n");
     let session = s.session("task-abcd");
@@ -93,7 +93,7 @@ fn odd_names_and_line_ends_are_kept() {
 }
 
 #[test]
-fn what_is_too_large_too_many_or_a_repository_is_named_and_left_out() {
+fn large_files_too_many_files_and_nested_repositories_are_reported_and_excluded() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.write("large", vec![0u8; 2000]);
@@ -129,7 +129,7 @@ fn what_is_too_large_too_many_or_a_repository_is_named_and_left_out() {
 }
 
 #[test]
-fn g3s_working_files_are_never_in_it_but_project_skills_are() {
+fn g3s_working_files_are_excluded_and_project_skills_included() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.write(".g3/sessions/x/session.jsonl", "{}");
@@ -140,7 +140,7 @@ fn g3s_working_files_are_never_in_it_but_project_skills_are() {
 }
 
 #[test]
-fn an_index_that_only_git_can_read_is_no_reason_to_refuse() {
+fn an_index_that_only_git_can_read_is_accepted() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.write("staged", "1");
@@ -162,7 +162,7 @@ fn an_index_that_only_git_can_read_is_no_reason_to_refuse() {
 }
 
 #[test]
-fn flags_that_hide_changes_from_git_do_not_hide_them_from_us() {
+fn flags_that_hide_changes_from_git_are_ignored() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.git(["update-index", "--assume-unchanged", "README.md"]);
@@ -172,7 +172,7 @@ fn flags_that_hide_changes_from_git_do_not_hide_them_from_us() {
 }
 
 #[test]
-fn a_merge_in_progress_is_snapshotted_as_it_lies() {
+fn a_merge_in_progress_is_snapshotted_unchanged() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("file", "ours");

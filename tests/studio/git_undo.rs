@@ -1,4 +1,4 @@
-//! Dropping sessions and bringing them back byte for byte; taking landings back.
+//! Discarding sessions and restoring them byte for byte; undoing landings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,8 @@ use testkit::repo::tree;
 
 use crate::git_setting::{Session, Setting, setting};
 
-/// All that a session is: its files, ignored ones too, its git directory, its refs.
+/// Returns the complete state of a session: its files including ignored ones, its git directory,
+/// its refs.
 fn everything(s: &Setting, session: &Session) -> BTreeMap<String, String> {
     let mut all = tree(session.work.path());
     let private = tree(&session.place.git_dir);
@@ -34,7 +35,7 @@ fn undo(s: &Setting) -> trash::UndoResult {
 }
 
 #[test]
-fn any_state_comes_back_byte_for_byte() {
+fn every_state_is_restored_byte_for_byte() {
     type Mess = fn(&Session);
     let messes: &[(&str, Mess)] = &[
         ("dirty, untracked, ignored, stashed", |session| {
@@ -87,7 +88,7 @@ fn any_state_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn a_session_goes_on_after_its_discard_was_undone() {
+fn a_session_continues_after_its_discard_was_undone() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.write("README.md", "changed");
@@ -101,7 +102,7 @@ fn a_session_goes_on_after_its_discard_was_undone() {
 }
 
 #[test]
-fn several_sessions_are_dropped_in_one_operation() {
+fn several_sessions_are_discarded_in_one_operation() {
     let s = setting();
     let sessions = [s.session("task-a"), s.session("task-b")];
     let places: Vec<_> = sessions.iter().map(|session| session.place.clone()).collect();
@@ -114,7 +115,7 @@ fn several_sessions_are_dropped_in_one_operation() {
 }
 
 #[test]
-fn an_undo_makes_a_lost_registration_anew_and_never_takes_a_name_from_others() {
+fn an_undo_recreates_a_lost_registration_under_an_unused_name() {
     let s = setting();
     let session = s.session("task-abcd");
     let operation = discard(&s, &session);
@@ -129,7 +130,7 @@ fn an_undo_makes_a_lost_registration_anew_and_never_takes_a_name_from_others() {
 }
 
 #[test]
-fn what_stands_in_the_way_of_an_undo_is_named() {
+fn obstacles_to_an_undo_are_named() {
     let s = setting();
     let session = s.session("task-abcd");
     let operation = discard(&s, &session);
@@ -149,7 +150,7 @@ fn what_stands_in_the_way_of_an_undo_is_named() {
 }
 
 #[test]
-fn a_landing_is_taken_back_with_the_checkout_and_the_session() {
+fn undoing_a_landing_restores_the_checkout_and_the_session() {
     let s = setting();
     s.repo.commit_file("file", "old\n");
     s.repo.commit_file("other", "o\n");
@@ -183,7 +184,7 @@ fn a_landing_is_taken_back_with_the_checkout_and_the_session() {
 }
 
 #[test]
-fn a_landing_that_others_built_on_is_not_taken_back() {
+fn a_landing_with_later_commits_is_not_undone() {
     for (strategy, revert) in
         [(MergeStrategy::Squash, "git revert "), (MergeStrategy::Merge, "git revert -m 1 ")]
     {
@@ -207,7 +208,7 @@ fn a_landing_that_others_built_on_is_not_taken_back() {
 }
 
 #[test]
-fn users_changes_in_the_way_of_an_undo_are_named_and_kept() {
+fn user_changes_that_conflict_with_an_undo_are_named_and_kept() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.write("file", "x");
@@ -220,7 +221,7 @@ fn users_changes_in_the_way_of_an_undo_are_named_and_kept() {
 }
 
 #[test]
-fn a_session_whose_worktree_is_gone_can_be_dropped() {
+fn a_session_without_its_worktree_can_be_discarded() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("new", "x");
@@ -233,7 +234,7 @@ fn a_session_whose_worktree_is_gone_can_be_dropped() {
 }
 
 #[test]
-fn two_undos_at_the_same_moment_undo_one_operation_once() {
+fn concurrent_undos_undo_an_operation_once() {
     let s = setting();
     let session = s.session("task-abcd");
     let operation = discard(&s, &session);
@@ -246,7 +247,7 @@ fn two_undos_at_the_same_moment_undo_one_operation_once() {
     session.work.git(["status"]);
 }
 
-/// Replaces one line of the operations log, counted from 0.
+/// Replaces one line of the operation log, counted from 0.
 fn damage(s: &Setting, at: usize, replace: impl Fn(&str) -> String) {
     let path = s.repository.common_dir.join("studio/operations.jsonl");
     let text = fs::read_to_string(&path).expect("there is a log");
@@ -259,7 +260,7 @@ fn damage(s: &Setting, at: usize, replace: impl Fn(&str) -> String) {
 }
 
 #[test]
-fn an_operation_whose_line_is_damaged_is_left_alone_and_its_id_is_not_used_again() {
+fn an_operation_with_a_damaged_line_is_unchanged_and_its_id_is_not_reused() {
     let s = setting();
     let (one, two) = (s.session("one-abcd"), s.session("two-abcd"));
     assert_eq!((discard(&s, &one), discard(&s, &two)), ("op1".into(), "op2".into()));
@@ -277,7 +278,7 @@ fn an_operation_whose_line_is_damaged_is_left_alone_and_its_id_is_not_used_again
 }
 
 #[test]
-fn an_operation_of_a_newer_studio_is_refused_by_name() {
+fn an_operation_of_a_newer_version_is_refused_by_name() {
     let s = setting();
     let session = s.session("one-abcd");
     discard(&s, &session);
@@ -288,7 +289,7 @@ fn an_operation_of_a_newer_studio_is_refused_by_name() {
 }
 
 #[test]
-fn a_line_that_a_crash_cut_off_is_no_operation() {
+fn an_incomplete_line_of_the_log_is_ignored() {
     let s = setting();
     let session = s.session("one-abcd");
     let path = s.repository.common_dir.join("studio/operations.jsonl");
@@ -301,7 +302,7 @@ fn a_line_that_a_crash_cut_off_is_no_operation() {
 }
 
 #[test]
-fn after_a_revert_an_undo_brings_the_session_back_and_it_lands_again() {
+fn an_undo_after_a_revert_restores_the_session_and_it_can_land_again() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("new", "work");

@@ -1,4 +1,4 @@
-//! A session's worktree: what git, the agent and the user see of it.
+//! A session's worktree, as git, the agent and the user see it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use testkit::repo::{Repo, tree};
 use crate::git_setting::{order, setting};
 
 #[test]
-fn a_worktree_is_registered_and_has_a_git_directory_of_its_own() {
+fn a_worktree_is_registered_and_has_its_own_git_directory() {
     let s = setting();
     let session = s.session("fix-login-7k3f");
     let place = &session.place;
@@ -36,7 +36,7 @@ fn a_worktree_is_registered_and_has_a_git_directory_of_its_own() {
 }
 
 #[test]
-fn what_an_agent_commits_stays_in_its_own_directory() {
+fn commits_of_an_agent_stay_in_its_git_directory() {
     let s = setting();
     let session = s.session("task-abcd");
     let before = s.repo.everything();
@@ -66,7 +66,7 @@ fn git_itself_protects_a_session() {
 }
 
 #[test]
-fn twenty_sessions_can_be_made_at_the_same_moment() {
+fn twenty_sessions_can_be_created_concurrently() {
     let s = setting();
     let ids: Vec<String> = (0..20).map(|n| format!("task-{n}")).collect();
     std::thread::scope(|scope| {
@@ -83,7 +83,7 @@ fn twenty_sessions_can_be_made_at_the_same_moment() {
 }
 
 #[test]
-fn line_ends_modes_links_and_odd_names_are_checked_out_as_git_does() {
+fn line_endings_modes_links_and_unusual_names_are_checked_out_like_in_git() {
     let s = setting();
     s.repo.commit_file(".gitattributes", "*.crlf eol=crlf\n");
     s.repo.commit_file("dos.crlf", "a\r\nb\r\n");
@@ -108,7 +108,7 @@ fn line_ends_modes_links_and_odd_names_are_checked_out_as_git_does() {
 }
 
 #[test]
-fn a_branch_called_studio_is_refused_and_the_setting_named() {
+fn a_branch_named_studio_is_refused_with_the_setting_to_change() {
     let s = setting();
     s.repo.git(["branch", "studio"]);
     let before = s.repo.everything();
@@ -123,7 +123,7 @@ fn a_branch_called_studio_is_refused_and_the_setting_named() {
 }
 
 #[test]
-fn worktrees_never_go_through_a_symlink_of_the_repository() {
+fn worktrees_never_follow_a_symlink_of_the_repository() {
     let s = setting();
     let outside = s.env.home().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -135,7 +135,7 @@ fn worktrees_never_go_through_a_symlink_of_the_repository() {
 }
 
 #[test]
-fn a_half_made_worktree_is_taken_away_again() {
+fn an_incomplete_worktree_is_removed() {
     let s = setting();
     s.repo.write("blocked", "x");
     let before = s.repo.everything();
@@ -167,7 +167,7 @@ fn a_session_can_start_from_a_tag_in_a_detached_checkout_of_a_bare_repository() 
 }
 
 #[test]
-fn worktrees_may_lie_elsewhere() {
+fn worktrees_may_be_outside_the_default_directory() {
     let s = setting();
     let mut order = s.order("task-abcd");
     let template = format!("{}/trees/{{repository}}-{{id}}", s.env.home().display());
@@ -198,7 +198,7 @@ fn hooks_and_drivers_of_the_repository_do_not_run() {
 }
 
 #[test]
-fn named_untracked_files_come_along() {
+fn listed_untracked_files_are_copied() {
     let s = setting();
     s.repo.write(".gitignore", ".env\nlocal/\n");
     s.repo.write(".worktreeinclude", ".env\nlocal/\n*.md\n");
@@ -226,7 +226,7 @@ fn named_untracked_files_come_along() {
 }
 
 #[test]
-fn the_same_id_twice_is_refused() {
+fn a_duplicate_id_is_refused() {
     let s = setting();
     s.session("task-abcd");
     let failure = worktree::make(&s.repository, &s.order("task-abcd")).unwrap_err();

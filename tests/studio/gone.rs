@@ -1,5 +1,5 @@
-//! A worktree that somebody deleted by hand: what the last snapshot holds still lands, and comes
-//! back.
+//! A worktree that was deleted by hand: the work of its last snapshot still lands and can be
+//! restored.
 
 use std::fs;
 
@@ -13,8 +13,8 @@ use crate::git_setting::{Session, setting};
 
 const TASK: &str = "write kept 1; commit one; write README.md changed; write staged s; sh git add staged; write new/untracked u";
 
-/// A session that is ready, with commits, staged, changed and untracked files, whose worktree is
-/// gone.
+/// Creates a ready session, with commits, staged, changed and untracked files, whose worktree was
+/// deleted.
 fn gone(scene: &Scene) -> String {
     let id = scene.ready(TASK);
     scene.await_free(&id);
@@ -23,7 +23,7 @@ fn gone(scene: &Scene) -> String {
 }
 
 #[test]
-fn accept_lands_what_the_newest_snapshot_holds() {
+fn accept_lands_the_newest_snapshot() {
     for pruned in [false, true] {
         let scene = Scene::new();
         let id = gone(&scene);
@@ -49,7 +49,7 @@ fn accept_lands_what_the_newest_snapshot_holds() {
 }
 
 #[test]
-fn the_worktree_is_made_anew_with_files_and_index() {
+fn the_worktree_is_recreated_with_files_and_index() {
     let s = setting();
     s.repo.write(".worktreeinclude", ".env\n");
     s.repo.commit_file(".gitignore", ".env\n");
@@ -84,7 +84,7 @@ fn the_worktree_is_made_anew_with_files_and_index() {
 }
 
 #[test]
-fn send_and_resume_make_the_worktree_anew_and_go_on() {
+fn send_and_resume_recreate_the_worktree() {
     let scene = Scene::new();
     let id = scene.ready("write a 1; commit a; write b 2");
     scene.await_free(&id);
@@ -100,7 +100,7 @@ fn send_and_resume_make_the_worktree_anew_and_go_on() {
 }
 
 #[test]
-fn what_was_cleaned_up_after_a_snapshot_does_not_come_back() {
+fn files_deleted_after_a_snapshot_are_not_restored() {
     let scene = Scene::new();
     let id = scene.ready("write a 1; commit a; write junk 1");
     scene.await_free(&id);
@@ -116,7 +116,7 @@ fn what_was_cleaned_up_after_a_snapshot_does_not_come_back() {
 }
 
 #[test]
-fn a_snapshot_from_before_the_last_commit_is_named_and_nothing_lands() {
+fn a_snapshot_from_before_the_last_commit_is_reported_and_prevents_landing() {
     let scene = Scene::new();
     let id = scene.ready("write a 1; write b 2");
     scene.await_free(&id);

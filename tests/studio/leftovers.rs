@@ -1,12 +1,12 @@
-//! What checks leave in a worktree, and the user's own files that were copied into it, are not the
-//! session's work.
+//! Leftovers of checks in a worktree, and copies of the user's own files, are not the session's
+//! work.
 
 use testkit::env::until;
 use testkit::repo::Repo;
 
 use crate::fixtures::Scene;
 
-/// A session that is ready, whose check wrote a report, rewrote one file and deleted another.
+/// Creates a ready session whose check wrote a report, rewrote one file and deleted another.
 fn checked(scene: &Scene, more: &str) -> (String, Repo) {
     scene.repo.commit_file("lock", "1\n");
     scene.repo.commit_file("sample", "s\n");
@@ -21,7 +21,7 @@ fn checked(scene: &Scene, more: &str) -> (String, Repo) {
 }
 
 #[test]
-fn what_checks_leave_behind_does_not_land() {
+fn leftovers_of_checks_do_not_land() {
     let scene = Scene::new();
     let (id, work) = checked(&scene, "commit a");
 
@@ -44,7 +44,7 @@ fn what_checks_leave_behind_does_not_land() {
 }
 
 #[test]
-fn what_somebody_changes_stages_or_commits_after_the_checks_lands() {
+fn changes_after_the_checks_land() {
     let scene = Scene::new();
     let (id, work) = checked(&scene, "write lock 1");
     work.write("lock", "3\n");
@@ -60,7 +60,7 @@ fn what_somebody_changes_stages_or_commits_after_the_checks_lands() {
 }
 
 #[test]
-fn a_next_turn_goes_on_without_them_and_a_deleted_worktree_comes_back_without_them() {
+fn later_turns_and_recreated_worktrees_exclude_leftovers() {
     let scene = Scene::new();
     let (id, work) = checked(&scene, "");
     scene.studio(["send", &id, "go on; write c 3"]).exits(0);
@@ -76,7 +76,7 @@ fn a_next_turn_goes_on_without_them_and_a_deleted_worktree_comes_back_without_th
 }
 
 #[test]
-fn copies_of_the_users_own_files_do_not_land_unless_the_agent_adds_them() {
+fn copied_user_files_do_not_land_unless_the_agent_adds_them() {
     let scene = Scene::new();
     scene.repo.write(".worktreeinclude", "*.local\nsecret dir/\n");
     let names = ["my [odd] *name?.local", "b.local", "secret dir/key"];
@@ -100,7 +100,7 @@ fn copies_of_the_users_own_files_do_not_land_unless_the_agent_adds_them() {
 }
 
 #[test]
-fn what_is_written_from_outside_while_the_checks_run_is_named() {
+fn files_written_from_outside_during_the_checks_are_reported() {
     let scene = Scene::new();
     let check = "case $PWD in */.checks/*) exit 0;; esac; mkdir -p .g3; : > .g3/begun; until test -e .g3/go; do sleep 0.01; done";
     let id = scene.exec(["--check", check, "write a 1"]);
@@ -125,7 +125,7 @@ fn what_is_written_from_outside_while_the_checks_run_is_named() {
 }
 
 #[test]
-fn a_large_file_that_checks_leave_neither_lands_nor_blocks() {
+fn a_large_leftover_neither_lands_nor_blocks_landing() {
     let scene = Scene::new();
     let check = "head -c 11000000 /dev/zero > by-check";
     let id = scene.exec(["--check", check, "write a 1"]);

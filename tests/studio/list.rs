@@ -1,10 +1,10 @@
-//! `studio list` on pages of every width.
+//! `studio list` at every terminal width.
 
 use testkit::env::CommandRun;
 
 use crate::fixtures::{Scene, studio};
 
-/// Sessions in several states, with tasks of several lengths.
+/// Creates sessions in several states, with tasks of several lengths.
 fn busy() -> (Scene, Vec<String>) {
     let scene = Scene::new();
     let mut ids = Vec::new();
@@ -29,7 +29,7 @@ fn list(scene: &Scene, columns: &str) -> CommandRun {
 }
 
 #[test]
-fn it_fits_every_width() {
+fn the_list_fits_every_width() {
     let (scene, _) = busy();
     for columns in ["40", "60", "80", "100", "160"] {
         let ran = list(&scene, columns);
@@ -44,7 +44,7 @@ fn it_fits_every_width() {
 }
 
 #[test]
-fn what_it_prints_can_be_typed() {
+fn printed_commands_can_be_run() {
     let (scene, ids) = busy();
     for columns in ["40", "80", "160"] {
         let ran = list(&scene, columns);
@@ -60,7 +60,7 @@ fn what_it_prints_can_be_typed() {
 }
 
 #[test]
-fn a_terminal_has_colours_and_a_sum_of_what_does_not_fit() {
+fn a_terminal_shows_colours_and_a_summary_of_hidden_sessions() {
     let (scene, _) = busy();
     let on = |variables: &[(&str, &str)]| {
         let mut job = scene.env.command("script", scene.repo.path()).env("SHELL", "/bin/sh");
@@ -83,7 +83,7 @@ fn a_terminal_has_colours_and_a_sum_of_what_does_not_fit() {
 }
 
 #[test]
-fn what_landed_or_was_dropped_is_shown_with_all_in_both_forms() {
+fn accepted_and_discarded_sessions_are_listed_with_all() {
     let scene = Scene::new();
     let landed = scene.ready("write a 1");
     let open = scene.ready("write b 2");
@@ -108,7 +108,7 @@ fn what_landed_or_was_dropped_is_shown_with_all_in_both_forms() {
 }
 
 #[test]
-fn json_of_foreign_words_is_harmless_on_a_terminal() {
+fn json_of_untrusted_text_is_harmless_on_a_terminal() {
     let scene = Scene::new();
     let id = scene.ready("write a 1; say x\u{9b}2J\u{202e}y\u{e0041}");
     let ran = scene.studio(["list", "--json"]);
@@ -138,7 +138,7 @@ fn a_worktree_whose_git_the_agent_changed_is_marked() {
 }
 
 #[test]
-fn a_conflict_with_the_branch_is_marked_and_remembered() {
+fn a_conflict_with_the_branch_is_marked_and_cached() {
     let (scene, ids) = busy();
     for _ in 0..2 {
         let sessions = scene.studio(["list", "--json"]).json()["sessions"].clone();

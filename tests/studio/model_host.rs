@@ -1,10 +1,11 @@
-//! When studio hands its g3 a connection to the local model, and how it starts the model's host.
+//! When studio passes a connection to the local model to g3, and how it starts the model host.
 
 use testkit::env::{built, until};
 
 use crate::fixtures::{Scene, studio};
 
-/// A scene whose g3 is the fake agent, with two local models: only the environment decides.
+/// Creates a scene whose g3 is the fake agent, with two local models: only the environment selects
+/// one.
 fn scene() -> Scene {
     let scene = Scene::new();
     let model = scene.env.home().join("model.gguf");
@@ -21,7 +22,7 @@ fn scene() -> Scene {
 }
 
 #[test]
-fn a_session_gets_the_local_model_exactly_when_its_g3_will_ask_it() {
+fn a_session_gets_the_local_model_only_if_its_g3_uses_it() {
     for (variables, handed_down) in [
         (&[][..], true),
         (&[("ANTHROPIC_API_KEY", "")], true),
@@ -42,7 +43,7 @@ fn a_session_gets_the_local_model_exactly_when_its_g3_will_ask_it() {
 }
 
 #[test]
-fn a_host_that_studio_starts_gets_the_idle_time_of_the_environment() {
+fn a_started_host_gets_the_idle_time_of_the_environment() {
     let mut scene = scene();
     scene.env.set("G3_MODEL_IDLE", 7);
     let bin = scene.env.home().join("bin");

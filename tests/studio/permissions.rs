@@ -1,4 +1,4 @@
-//! Permission requests of agents: many of them, with and without a person who answers.
+//! Permission requests of agents: many of them, attended and unattended.
 
 use crate::fixtures::{Scene, studio};
 
@@ -6,7 +6,7 @@ fn answers(scene: &Scene, id: &str) -> Vec<String> {
     scene.worktree(id).read("answers.txt").lines().map(str::to_owned).collect()
 }
 
-/// The numbers of the requests without an answer.
+/// Returns the numbers of the open requests.
 fn open_requests(scene: &Scene, id: &str) -> Vec<u64> {
     let mut open = Vec::new();
     for line in scene.journal(id) {
@@ -22,7 +22,7 @@ fn open_requests(scene: &Scene, id: &str) -> Vec<u64> {
 }
 
 #[test]
-fn an_agent_that_asks_again_and_again_is_answered_each_time() {
+fn every_request_of_an_agent_is_answered() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "talk", "--ask", "ask one; ask two; ask three"]);
     for (n, word) in [("1", "allow"), ("2", "deny"), ("3", "allow")] {
@@ -37,7 +37,7 @@ fn an_agent_that_asks_again_and_again_is_answered_each_time() {
 }
 
 #[test]
-fn requests_that_come_together_are_answered_in_any_order() {
+fn concurrent_requests_are_answered_in_any_order() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "talk", "--ask", "askall one | two | three"]);
     testkit::env::until("three requests", || {
@@ -55,7 +55,7 @@ fn requests_that_come_together_are_answered_in_any_order() {
 }
 
 #[test]
-fn numbers_go_on_over_turns_and_starts_of_the_agent() {
+fn request_numbers_continue_over_turns_and_restarts() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "loads", "--ask", "ask one"]);
     scene.await_state(&id, "waiting");
@@ -77,7 +77,7 @@ fn numbers_go_on_over_turns_and_starts_of_the_agent() {
 }
 
 #[test]
-fn two_sessions_are_answered_each_for_itself() {
+fn requests_of_two_sessions_are_answered_separately() {
     let scene = Scene::new();
     let first = scene.exec(["--agent", "talk", "--ask", "ask one; ask two"]);
     let second = scene.exec(["--agent", "talk", "--ask", "ask one; ask two"]);
@@ -96,7 +96,7 @@ fn two_sessions_are_answered_each_for_itself() {
 }
 
 #[test]
-fn unattended_each_request_is_denied_with_the_way_to_allow_it() {
+fn unattended_requests_are_denied_with_a_hint() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "loads", "ask one; askall two | three"]);
     let ready = scene.await_state(&id, "ready");
@@ -127,7 +127,7 @@ fn unattended_each_request_is_denied_with_the_way_to_allow_it() {
 }
 
 #[test]
-fn a_session_that_changed_nothing_says_what_was_denied() {
+fn an_empty_session_reports_denied_requests() {
     let scene = Scene::new();
     let script = "ask write /opt/x; sh rm answer.txt answers.txt";
     let id = scene.exec(["--agent", "talk", script]);
@@ -141,7 +141,7 @@ fn a_session_that_changed_nothing_says_what_was_denied() {
 }
 
 #[test]
-fn always_answers_the_same_request_from_then_on() {
+fn always_answers_the_same_request_later() {
     let scene = Scene::new();
     let script = "ask push; ask push; ask other";
     let id = scene.exec(["--agent", "talk", "--ask", script]);
@@ -161,7 +161,7 @@ fn always_answers_the_same_request_from_then_on() {
 }
 
 #[test]
-fn a_write_that_the_box_closes_is_denied_with_the_line_that_opens_it() {
+fn a_write_that_the_sandbox_denies_is_reported_with_the_line_that_opens_it() {
     let scene = Scene::new();
     let outside = scene.env.home().join("outside/f");
     std::fs::create_dir(outside.parent().unwrap()).unwrap();
@@ -188,7 +188,7 @@ fn a_write_that_the_box_closes_is_denied_with_the_line_that_opens_it() {
 }
 
 #[test]
-fn a_request_is_shown_whole_and_one_that_cannot_be_read_is_denied() {
+fn a_request_is_shown_in_full_and_an_unreadable_one_is_denied() {
     let scene = Scene::new();
     let call = r#"request {"title":"Tidy up","kind":"execute","rawInput":{"command":"rm -rf /\u001b]0,x","cwd":"/w"}}"#;
     let id = scene.exec(["--agent", "talk", "--ask", call]);
@@ -209,7 +209,7 @@ fn a_request_is_shown_whole_and_one_that_cannot_be_read_is_denied() {
 }
 
 #[test]
-fn run_says_which_command_answers_where_there_is_no_terminal() {
+fn run_names_the_answering_command_without_a_terminal() {
     let scene = Scene::new();
     let args = ["run", "--agent", "talk", "--ask", "ask one; ask two"];
     let mut run = scene.env.start(studio(), scene.repo.path(), args);

@@ -1,5 +1,5 @@
-//! Where worktrees are: beside the main checkout, where the user wants them, or where an earlier
-//! version put them; and what sessions share.
+//! The location of worktrees: beside the main checkout, at a configured path, or where earlier
+//! versions put them; and the caches of sessions.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use crate::fixtures::{Scene, studio};
 
 const INSIDE: &str = "worktree = \".worktrees/{id}\"";
 
-/// A scene whose sessions were made inside the main checkout, as earlier versions made them.
+/// Creates a scene whose sessions are inside the main checkout, as in earlier versions.
 fn inside() -> Scene {
     let scene = Scene::new();
     scene.configure(INSIDE);
@@ -25,7 +25,7 @@ fn old_place(scene: &Scene, id: &str) -> Repo {
 }
 
 #[test]
-fn sessions_that_are_inside_the_main_checkout_go_on_land_and_come_back() {
+fn sessions_inside_the_main_checkout_continue_land_and_are_restored() {
     let scene = inside();
     scene
         .studio(["run", "write a 1"])
@@ -99,12 +99,12 @@ fn doctor_offers_to_move_worktrees_and_moves_those_not_in_use() {
 }
 
 #[test]
-fn where_the_parent_cannot_be_written_worktrees_go_to_the_users_state_directory() {
+fn worktrees_are_in_the_users_state_directory_if_the_parent_is_read_only() {
     let env = testkit::env::TestEnv::new();
     let parent = env.home().join("shared");
     fs::create_dir(&parent).expect("the home is writable");
     let repo = Repo::make(&parent.join("repo"));
-    // Root may write everywhere, so another user runs it, from where that user may read.
+    // Root may write everywhere, so another user runs it, from paths that this user may read.
     let copied = |program: &Path| {
         let copy = env.home().join(program.file_name().expect("a program"));
         fs::copy(program, &copy).expect("the home is writable");
@@ -150,7 +150,7 @@ fn where_the_parent_cannot_be_written_worktrees_go_to_the_users_state_directory(
 }
 
 #[test]
-fn a_path_dependency_that_is_not_there_is_named_and_the_template_that_helps_works() {
+fn a_missing_path_dependency_is_reported_with_a_working_template() {
     let scene = Scene::new();
     let sibling = scene.env.home().join("sibling");
     fs::create_dir(&sibling).expect("the home is writable");
@@ -186,7 +186,7 @@ fn a_path_dependency_that_is_not_there_is_named_and_the_template_that_helps_work
 }
 
 #[test]
-fn run_says_what_of_the_main_checkout_a_session_does_not_have() {
+fn run_reports_what_a_session_lacks_from_the_main_checkout() {
     let scene = Scene::new();
     scene.studio(["run", "write a 1"]).exits(0).output_lacks("uncommitted");
     let lib = scene.env.repo_at("lib");
@@ -207,7 +207,7 @@ fn run_says_what_of_the_main_checkout_a_session_does_not_have() {
     assert!(!Repo::at(&linked).worktrees().exists(), "they are beside the main checkout");
 }
 
-/// Writes what build tools would run or obey into every cache.
+/// Writes files that build tools would run or obey to every cache.
 const PLANT: &str = r#"
 for v in CARGO_HOME npm_config_cache XDG_CACHE_HOME PIP_CACHE_DIR GOCACHE GOMODCACHE; do
     eval d=\$$v
@@ -216,7 +216,7 @@ for v in CARGO_HOME npm_config_cache XDG_CACHE_HOME PIP_CACHE_DIR GOCACHE GOMODC
 done
 "#;
 
-/// Fails when something of that is there.
+/// Fails if one of these files exists.
 const LOOK: &str = r#"
 for v in CARGO_HOME npm_config_cache XDG_CACHE_HOME PIP_CACHE_DIR GOCACHE GOMODCACHE; do
     eval d=\$$v
@@ -228,12 +228,13 @@ done
 "#;
 
 #[test]
-fn what_one_agent_plants_in_a_build_cache_reaches_neither_checks_nor_others() {
+fn files_planted_in_a_build_cache_reach_neither_checks_nor_other_sessions() {
     let scene = Scene::new();
     scene.repo.commit_file("plant.sh", PLANT);
     scene.repo.commit_file("look.sh", LOOK);
     scene.configure("checks = [\"sh look.sh && sh plant.sh\"]");
-    // The agent plants, its check looks and plants; then its landing's check does the same.
+    // The agent plants files, and its check searches for them and plants others; the landing's
+    // check does the same.
     let first = scene.ready("sh sh plant.sh && touch planted; write a 1");
     scene.await_free(&first);
     assert!(scene.worktree(&first).path().join("planted").exists(), "the agent could plant");

@@ -1,5 +1,5 @@
-//! `studio plan` with requirements and tasks that are there: what is asked, what lands, what is done
-//! anew, and what is refused. The agents are scripts.
+//! `studio plan` with existing requirements and tasks: what is asked, landed, redone and refused.
+//! The agents are scripts.
 
 use serde_json::{Value, json};
 use testkit::env::{CommandRun, until};
@@ -9,13 +9,13 @@ use crate::fixtures::{Scene, studio};
 const REQUIREMENTS: &str = "g3-plan/current_requirements.md";
 const TASKS: &str = "g3-plan/tasks.toml";
 
-/// A text with these requirements.
+/// Returns a refined text with these requirements.
 fn refined(lines: &[&str]) -> String {
     let lines: String = lines.iter().map(|line| format!("- {line}\n")).collect();
     format!("{{{{CURRENT REQUIREMENTS}}}}\n\n{lines}")
 }
 
-/// A list with these tasks: id, text, requirements, and the tasks it waits for.
+/// Returns a task list: id, text, requirements, and dependencies.
 fn tasks(rows: &[(&str, &str, &[&str], &[&str])]) -> String {
     let row = |(id, text, serves, after): &(&str, &str, &[&str], &[&str])| {
         format!(
@@ -25,7 +25,7 @@ fn tasks(rows: &[(&str, &str, &[&str], &[&str])]) -> String {
     rows.iter().map(row).collect()
 }
 
-/// Three requirements, and a task for each; the third waits for the first.
+/// Creates three requirements, and a task for each; the third depends on the first.
 fn scene() -> Scene {
     let scene = Scene::new();
     scene.repo.write(REQUIREMENTS, refined(&["R1: an a", "R2: a b", "R3: a c"]));
@@ -44,7 +44,7 @@ fn sessions(scene: &Scene) -> Vec<Value> {
     scene.studio(["list", "--all", "--json"]).json()["sessions"].as_array().expect("a list").clone()
 }
 
-/// What the last line of `plan --json` says of each task: id and state.
+/// Returns the id and state of each task in the last line of `plan --json`.
 fn states(ran: &CommandRun) -> Vec<(String, String)> {
     let summary = ran.json_lines().pop().expect("a summary");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -53,7 +53,7 @@ fn states(ran: &CommandRun) -> Vec<(String, String)> {
 }
 
 #[test]
-fn nothing_begins_before_the_user_said_yes_to_both_texts() {
+fn no_session_starts_before_both_texts_are_approved() {
     let scene = scene();
     let ran = scene.studio(["plan"]);
     ran.exits(3)
@@ -82,7 +82,7 @@ fn nothing_begins_before_the_user_said_yes_to_both_texts() {
 }
 
 #[test]
-fn what_was_approved_is_that_text_and_only_what_a_change_touches_is_done_anew() {
+fn an_approval_applies_to_its_text_and_only_affected_tasks_are_redone() {
     let scene = scene();
     scene.studio(["plan", "--yes"]).exits(0);
     let before = sessions(&scene);
@@ -109,7 +109,7 @@ fn what_was_approved_is_that_text_and_only_what_a_change_touches_is_done_anew() 
 }
 
 #[test]
-fn a_change_drops_the_session_at_work_on_what_was_wanted_before() {
+fn a_change_discards_running_sessions_of_the_old_text() {
     let scene = scene();
     let list = tasks(&[("one", "write a 1; gate go", &["R1", "R2", "R3"], &[])]);
     scene.repo.write(TASKS, &list);
@@ -130,12 +130,12 @@ fn a_change_drops_the_session_at_work_on_what_was_wanted_before() {
 }
 
 #[test]
-fn a_new_requirement_without_a_task_is_split_and_what_the_user_wrote_stays() {
+fn a_new_requirement_gets_a_task_and_the_users_tasks_are_kept() {
     let scene = scene();
     scene.studio(["plan", "--yes"]).exits(0);
     scene.repo.write(REQUIREMENTS, refined(&["R1: an a", "R2: a b", "R3: a c", "R4: a d"]));
     let before = scene.repo.read(TASKS);
-    // Nobody configured a model here.
+    // No model is configured here.
     let ran = scene.studio(["plan"]);
     ran.exits(3).output_contains("+ R4: a d");
     scene
@@ -156,7 +156,7 @@ fn a_new_requirement_without_a_task_is_split_and_what_the_user_wrote_stays() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_lines_and_start_nothing() {
+fn errors_name_their_lines_and_start_no_session() {
     let scene = scene();
     for (list, words) in [
         (
@@ -183,11 +183,11 @@ fn mistakes_are_told_with_their_lines_and_start_nothing() {
 }
 
 #[test]
-fn a_plan_that_no_agent_could_work_on_is_refused_before_it_begins() {
+fn a_plan_without_a_usable_agent_is_refused_before_it_starts() {
     let scene = scene();
     scene.studio(["plan"]).exits(3);
     let old = scene.repo.read(REQUIREMENTS);
-    // g3 would refine the wish, and has neither a key nor a model here.
+    // g3 would refine the text, and has neither an API key nor a model here.
     scene.repo.write("wish.md", "make it faster\n");
     scene
         .studio(["plan", "--new", "--yes", "wish.md"])
@@ -201,7 +201,7 @@ fn a_plan_that_no_agent_could_work_on_is_refused_before_it_begins() {
 }
 
 #[test]
-fn another_plan_is_set_aside_only_when_that_is_said() {
+fn another_plan_is_archived_only_on_request() {
     let scene = scene();
     scene.studio(["plan"]).exits(3);
     let (old, list) = (scene.repo.read(REQUIREMENTS), scene.repo.read(TASKS));
@@ -227,7 +227,7 @@ fn another_plan_is_set_aside_only_when_that_is_said() {
 }
 
 #[test]
-fn what_fails_is_tried_again_and_told_and_holds_up_only_what_waits_for_it() {
+fn a_failed_task_is_retried_and_blocks_only_its_dependents() {
     let scene = scene();
     scene.repo.write(
         TASKS,
@@ -260,7 +260,7 @@ fn what_fails_is_tried_again_and_told_and_holds_up_only_what_waits_for_it() {
 }
 
 #[test]
-fn a_session_that_the_user_dropped_begins_anew_and_ctrl_c_keeps_everything() {
+fn a_discarded_session_is_restarted_and_ctrl_c_keeps_everything() {
     let scene = scene();
     scene.repo.write(TASKS, tasks(&[("one", "write a 1; gate go", &["R1", "R2", "R3"], &[])]));
     let args = ["plan", "--yes", "--json"];
@@ -284,7 +284,7 @@ fn a_session_that_the_user_dropped_begins_anew_and_ctrl_c_keeps_everything() {
 }
 
 #[test]
-fn a_plan_that_is_killed_at_any_step_goes_on() {
+fn a_plan_killed_at_any_step_can_be_continued() {
     for step in [
         "plan.written",
         "plan.saved:1",
@@ -312,7 +312,7 @@ fn a_plan_that_is_killed_at_any_step_goes_on() {
         assert_ne!(plan(Some(step)).code, 0, "{step}");
         let mut ran = plan(None);
         if ran.code == 3 {
-            // Killed between the text and what is remembered of it.
+            // Killed after writing the text and before recording it.
             ran.output_contains("another plan is active");
             ran = scene.studio(["plan", "--yes"]);
         }
@@ -329,7 +329,7 @@ fn a_plan_that_is_killed_at_any_step_goes_on() {
 }
 
 #[test]
-fn a_plan_that_is_set_aside_and_killed_on_the_way_loses_no_text() {
+fn a_plan_killed_while_archiving_loses_no_text() {
     for step in ["plan.set_aside", "plan.set_aside:2", "plan.written", "plan.saved"] {
         let scene = scene();
         scene.studio(["plan"]).exits(3);
@@ -350,7 +350,7 @@ fn a_plan_that_is_set_aside_and_killed_on_the_way_loses_no_text() {
 }
 
 #[test]
-fn what_is_written_into_the_files_during_the_work_is_not_worked_on() {
+fn changes_of_the_files_during_execution_are_not_used() {
     let scene = scene();
     let list = tasks(&[
         ("one", "write a 1; gate go", &["R1", "R2"], &[]),
@@ -370,7 +370,7 @@ fn what_is_written_into_the_files_during_the_work_is_not_worked_on() {
 }
 
 #[test]
-fn a_landing_that_the_user_undid_is_not_repeated_without_a_question() {
+fn an_undone_landing_is_not_repeated_without_confirmation() {
     let scene = scene();
     scene.repo.write(TASKS, tasks(&[("one", "write a 1", &["R1", "R2", "R3"], &[])]));
     scene.studio(["plan", "--yes"]).exits(0);

@@ -1,5 +1,5 @@
-//! `ready` is true: checks see the session's files and nothing of the main checkout, whatever they
-//! search the directories above for. With real node, cargo and pytest.
+//! The isolation of checks: they see only the session's files and nothing of the main checkout,
+//! however far they search parent directories. With real node, cargo and pytest.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use testkit::env::{CommandRun, until};
 
 use crate::fixtures::Scene;
 
-/// Starts a session with a check and waits for its end; gives its id and state.
+/// Starts a session with a check and waits for its end; returns its id and state.
 fn checked(scene: &Scene, check: &str, task: &str) -> (String, String) {
     let id = scene.exec(["--check", check, task]);
     let state = until("the session to settle", || {
@@ -19,7 +19,7 @@ fn checked(scene: &Scene, check: &str, task: &str) -> (String, String) {
     (id, state)
 }
 
-/// Lands a session that had no check under one that the configuration has now.
+/// Lands a session without a check after a check was configured.
 fn landed_under(scene: &Scene, check: &str, task: &str) -> CommandRun {
     let id = scene.ready(task);
     scene.await_free(&id);
@@ -27,7 +27,7 @@ fn landed_under(scene: &Scene, check: &str, task: &str) -> CommandRun {
     scene.studio(["accept", &id, "-m", "Land it"])
 }
 
-/// A package that needs version 1.0.0, which only the main checkout has installed.
+/// Creates a package that needs version 1.0.0, which only the main checkout has installed.
 fn node_package(scene: &Scene) {
     scene.repo.commit_file(".gitignore", "node_modules/\n");
     scene.repo.commit_file(
@@ -48,7 +48,7 @@ fn node_package(scene: &Scene) {
 }
 
 #[test]
-fn a_dependency_that_only_the_main_checkout_has_is_not_found() {
+fn a_dependency_of_the_main_checkout_only_is_not_found() {
     let mut scene = Scene::new();
     node_package(&scene);
     let modules = scene.repo.path().join("node_modules");
@@ -59,7 +59,7 @@ fn a_dependency_that_only_the_main_checkout_has_is_not_found() {
     ran.exits(1)
         .output_contains("check `node check.js` fails on the merged tree")
         .output_contains("Cannot find module");
-    // What the setup installs is found, at both checks.
+    // Both checks find what the setup installs.
     scene.configure("setup = \"sh install.sh\"");
     let (id, state) = checked(&scene, "node check.js", "write new 1");
     assert_eq!(state, "ready", "{}", scene.studio(["logs", &id]));
@@ -67,7 +67,7 @@ fn a_dependency_that_only_the_main_checkout_has_is_not_found() {
 }
 
 #[test]
-fn a_configuration_that_only_the_main_checkout_has_neither_helps_nor_disturbs_cargo() {
+fn a_configuration_of_the_main_checkout_does_not_affect_cargo() {
     let mut scene = Scene::new();
     let toolchain = Path::new(env!("CARGO")).parent().expect("cargo lies in a directory");
     let path = std::env::var("PATH").unwrap_or_default();
@@ -94,7 +94,7 @@ fn a_configuration_that_only_the_main_checkout_has_neither_helps_nor_disturbs_ca
 }
 
 #[test]
-fn a_pytest_ini_of_the_main_checkout_does_not_disturb_a_sessions_tests() {
+fn a_pytest_ini_of_the_main_checkout_does_not_affect_a_session() {
     let scene = Scene::new();
     let python = "/usr/bin/python3";
     let has = scene.env.run(python, scene.repo.path(), ["-m", "pytest", "--version"]);
@@ -110,7 +110,7 @@ fn a_pytest_ini_of_the_main_checkout_does_not_disturb_a_sessions_tests() {
 }
 
 #[test]
-fn nothing_of_the_main_checkout_can_be_read_unless_the_user_opens_it() {
+fn the_main_checkout_is_unreadable_unless_the_user_opens_it() {
     let mut scene = Scene::new();
     let main = scene.repo.path().canonicalize().expect("it is there");
     scene.repo.write("tools/hello", "#!/bin/sh\necho hello\n");
@@ -133,7 +133,7 @@ fn nothing_of_the_main_checkout_can_be_read_unless_the_user_opens_it() {
     let (_, state) = checked(&scene, "! command -v hello", "write new 1");
     assert_eq!(state, "ready", "a program of the main checkout is not in the PATH");
 
-    // The agent's own program may be built in the main checkout.
+    // The agent's own program may be in the main checkout.
     let fake = main.join("bin/agent");
     fs::create_dir(main.join("bin")).expect("it is ours");
     fs::copy(testkit::env::built("fake-agent"), &fake).expect("it is ours");
@@ -150,14 +150,14 @@ fn nothing_of_the_main_checkout_can_be_read_unless_the_user_opens_it() {
 }
 
 #[test]
-fn what_the_dry_run_of_one_session_leaves_does_not_turn_anothers_landing_green() {
+fn files_left_by_one_dry_run_do_not_affect_the_checks_of_another_landing() {
     let scene = Scene::new();
     scene.repo.commit_file(".gitignore", "node_modules/\n.venv/\n");
     scene.repo.commit_file("gate.sh", "test ! -e bad && test ! -d .venv\n");
     scene.repo.commit_file("check.sh", "exec sh gate.sh\n");
     let canary = scene.env.home().join("profile");
     fs::write(&canary, "theirs\n").expect("the home is writable");
-    // Its own check is green, and leaves what an attacker would leave for the next.
+    // Its own check passes, and leaves files to attack the next one.
     let attack = format!(
         "mkdir -p .venv node_modules/dep && echo 'exit 0' > gate.sh && \
          git update-index --skip-worktree gate.sh && d=$(git rev-parse --git-dir) && \

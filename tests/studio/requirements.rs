@@ -1,4 +1,4 @@
-//! `studio run --requirements`: what is read, what is refused, and what is said before it starts.
+//! `studio run --requirements`: parsing, errors, and the output before the start.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ fn run(scene: &Scene, more: &[&str]) -> testkit::env::CommandRun {
 }
 
 #[test]
-fn a_dry_run_says_who_would_work_under_what() {
+fn a_dry_run_shows_agents_and_requirements() {
     let scene = Scene::new();
     scene.configure_g3();
     scene.repo.write("r.md", FILE);
@@ -30,7 +30,7 @@ fn a_dry_run_says_who_would_work_under_what() {
 }
 
 #[test]
-fn mistakes_in_the_file_are_told_with_its_line_and_start_nothing() {
+fn errors_in_the_file_name_their_line_and_start_no_session() {
     let scene = Scene::new();
     let missing = run(&scene, &[]);
     missing.exits(2).output_contains("cannot read the requirements in r.md");
@@ -47,7 +47,7 @@ fn mistakes_in_the_file_are_told_with_its_line_and_start_nothing() {
 }
 
 #[test]
-fn who_has_no_player_and_coach_is_refused() {
+fn agents_without_player_and_coach_are_refused() {
     let scene = Scene::new();
     scene.repo.write("r.md", FILE);
     scene.repo.write("t.md", "- a task\n");

@@ -1,4 +1,4 @@
-//! `studio run` and what it leaves: worktrees, states, checks, JSON.
+//! `studio run`: worktrees, states, checks, JSON.
 
 use testkit::env::{built, until};
 use testkit::repo::Repo;
@@ -6,7 +6,7 @@ use testkit::repo::Repo;
 use crate::fixtures::{Scene, studio};
 
 #[test]
-fn a_run_makes_a_worktree_and_ends_ready() {
+fn a_run_creates_a_worktree_and_ends_ready() {
     let scene = Scene::new();
     let before = scene.repo.git(["status", "--porcelain"]);
 
@@ -26,7 +26,7 @@ fn a_run_makes_a_worktree_and_ends_ready() {
 }
 
 #[test]
-fn checks_decide_between_ready_and_failed() {
+fn checks_determine_whether_a_session_is_ready_or_failed() {
     let scene = Scene::new();
     let good = scene.studio(["run", "--check", "test -f a", "write a 1"]);
     good.exits(0).output_contains("its check passed");
@@ -93,7 +93,7 @@ fn the_json_of_a_session_has_every_field() {
 }
 
 #[test]
-fn run_with_json_tells_each_state_and_ends_with_a_summary() {
+fn run_with_json_reports_each_state_and_a_summary() {
     let scene = Scene::new();
     let lines = scene.studio(["run", "--json", "--events", "say hello; write a 1"]).json_lines();
     let states: Vec<&str> = lines.iter().filter_map(|line| line["state"].as_str()).collect();
@@ -108,7 +108,7 @@ fn run_with_json_tells_each_state_and_ends_with_a_summary() {
 }
 
 #[test]
-fn twenty_runs_at_the_same_moment_all_end_ready() {
+fn twenty_concurrent_runs_all_end_ready() {
     let scene = Scene::new();
     let mut running: Vec<_> = (0..20)
         .map(|n| {
@@ -148,7 +148,7 @@ fn a_run_works_from_a_sub_directory_a_linked_worktree_and_a_bare_repository() {
 }
 
 #[test]
-fn a_queue_keeps_to_its_number_of_jobs() {
+fn a_queue_respects_its_number_of_jobs() {
     let scene = Scene::new();
     let first = scene.exec(["-j", "1", "gate go; write a 1"]);
     scene.await_state(&first, "working");
@@ -162,7 +162,7 @@ fn a_queue_keeps_to_its_number_of_jobs() {
 }
 
 #[test]
-fn a_task_may_be_a_megabyte_or_begin_with_dashes() {
+fn a_task_may_be_a_megabyte_long_or_start_with_dashes() {
     let scene = Scene::new();
     let long = format!("write a 1\n{}", "word ".repeat(200_000));
     let job = scene.env.command(studio(), scene.repo.path()).args(["run", "--agent", "talk", "-"]);
@@ -189,7 +189,7 @@ fn a_task_may_be_a_megabyte_or_begin_with_dashes() {
 }
 
 #[test]
-fn output_that_does_not_get_through_is_a_failure_and_a_closed_pipe_is_none() {
+fn a_failed_write_to_stdout_is_an_error_and_a_closed_pipe_is_not() {
     let scene = Scene::new();
     scene.ready("write a 1");
     let line = |text: &str| {
@@ -205,7 +205,7 @@ fn output_that_does_not_get_through_is_a_failure_and_a_closed_pipe_is_none() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_an_exit_code_and_a_way_out() {
+fn errors_have_an_exit_code_and_a_hint() {
     let scene = Scene::new();
     scene.studio(["run"]).exits(2).output_contains("no task is given");
     scene.studio(["run", "  "]).exits(2).output_contains("the task is empty");
@@ -233,7 +233,7 @@ fn what_is_wrong_is_said_with_an_exit_code_and_a_way_out() {
 }
 
 #[test]
-fn a_dry_run_finds_what_a_run_would_stumble_over_and_makes_nothing() {
+fn a_dry_run_reports_the_errors_of_a_run_and_creates_nothing() {
     let scene = Scene::new();
     scene
         .studio(["run", "--dry-run", "--check", "true", "x"])
@@ -259,7 +259,7 @@ fn a_dry_run_finds_what_a_run_would_stumble_over_and_makes_nothing() {
 }
 
 #[test]
-fn a_configuration_file_goes_with_the_session() {
+fn a_session_keeps_its_configuration_file() {
     let scene = Scene::new();
     let usual = scene.env.home().join(".config/g3/config.toml");
     let other = scene.env.home().join("other.toml");
@@ -274,7 +274,7 @@ fn a_configuration_file_goes_with_the_session() {
 }
 
 #[test]
-fn the_state_does_not_come_from_the_cache() {
+fn the_state_does_not_depend_on_the_cache() {
     let scene = Scene::new();
     scene.ready("write a 1");
     scene.studio(["run", "say nothing"]).exits(0);
@@ -286,14 +286,14 @@ fn the_state_does_not_come_from_the_cache() {
     assert_eq!(scene.studio(["list", "--json"]), before);
 }
 
-/// A scripted agent that stands for g3 and shows its command line when it is told to.
+/// A script for an agent in place of g3 that records its command line.
 const AS_G3: &str = "sh tr '\\0' ' ' < /proc/$PPID/cmdline > args";
 
 #[test]
-fn a_persona_is_handed_to_g3_recorded_and_kept() {
+fn a_persona_is_passed_to_g3_and_recorded() {
     let scene = Scene::new();
     let fake = built("fake-agent");
-    // With a provider that is somewhere else, no local model is wanted.
+    // With a hosted provider, no local model is started.
     scene.configure(&format!(
         "[providers]\ndefault_provider = \"anthropic.a\"\n[providers.anthropic.a]\napi_key = \
          \"k\"\n[studio.agents.g3]\ncommand = [\"{}\", \"acp-load\"]\n",
@@ -317,7 +317,7 @@ fn a_persona_is_handed_to_g3_recorded_and_kept() {
 }
 
 #[test]
-fn each_task_of_a_file_has_its_persona_and_the_flag_stands_for_the_others() {
+fn each_task_of_a_file_has_its_persona_with_the_flag_as_default() {
     let scene = Scene::new();
     scene.configure_g3();
     let tasks = "[[task]]\ntext = 'one'\npersona = 'hopper'\n[[task]]\ntext = 'two'\n";
@@ -330,7 +330,7 @@ fn each_task_of_a_file_has_its_persona_and_the_flag_stands_for_the_others() {
 }
 
 #[test]
-fn a_persona_for_another_agent_or_of_a_strange_name_is_refused() {
+fn a_persona_for_another_agent_or_with_an_invalid_name_is_refused() {
     let scene = Scene::new();
     scene
         .studio(["run", "--persona", "scout", "write a 1"])

@@ -1,4 +1,4 @@
-//! Repositories of every shape: run, diff, accept and undo work in them, or they are refused before
+//! All kinds of repositories: run, diff, accept and undo work in them, or they are refused before
 //! an agent starts.
 
 use testkit::env::TestEnv;
@@ -6,16 +6,16 @@ use testkit::repo::Repo;
 
 use crate::fixtures::Scene;
 
-/// What is expected of a shape.
+/// The expected result for a kind of repository.
 enum Expect {
     /// Everything works.
     Works,
-    /// `run` is refused (2) with these words.
+    /// `run` is refused (2) with this message.
     Refused(&'static str),
 }
 use Expect::{Refused, Works};
 
-/// A shape: what it is called, and how it is made at a place.
+/// A kind of repository: its name, and how it is created.
 type Shape = (&'static str, fn(&TestEnv) -> Repo, Expect);
 
 const SHAPES: &[Shape] = &[
@@ -116,7 +116,7 @@ fn shallow(env: &TestEnv) -> Repo {
     Repo::at(&env.home().join("my repö"))
 }
 
-/// The git directory lies outside of the checkout.
+/// Creates a repository whose git directory is outside the checkout.
 fn elsewhere(env: &TestEnv, named: bool) -> Repo {
     let repo = plain(env);
     let git_dir = env.home().join("elsewhere.git");
@@ -134,7 +134,7 @@ fn init(env: &TestEnv, flag: &str) -> Repo {
     let repo = Repo::at(&dir);
     let (code, _, _) = repo.try_git(["init", "-q", "-b", "main", flag]);
     if code != 0 {
-        // A git that does not know the format: the words in the configuration are enough.
+        // git may not know the format: the words in the configuration are enough.
         repo.git(["init", "-q", "-b", "main"]);
         repo.git(["config", "core.repositoryformatversion", "1"]);
         let (key, value) =
@@ -151,7 +151,7 @@ const TASK: &str = "write README.md changed; write new/file.txt one; commit one;
      sh rm -f second; sh test -e out/y && echo changed > out/y";
 
 #[test]
-fn every_shape_of_repository_works_or_is_refused_before_the_agent_starts() {
+fn every_kind_of_repository_works_or_is_refused_before_the_agent_starts() {
     let mut wrong = Vec::new();
     for (name, make, expect) in SHAPES {
         let env = TestEnv::new();
@@ -172,7 +172,7 @@ fn every_shape_of_repository_works_or_is_refused_before_the_agent_starts() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// All that a checkout is, as git sees it.
+/// Returns the state of a checkout, as git sees it.
 fn seen(repo: &Repo) -> [String; 4] {
     [
         repo.git(["rev-parse", "main"]),

@@ -1,11 +1,11 @@
-//! `studio run --tasks`: lists of tasks that wait for each other.
+//! `studio run --tasks`: task lists with dependencies.
 
 use serde_json::{Value, json};
 use testkit::env::until;
 
 use crate::fixtures::{Scene, studio};
 
-/// The sessions, in the order of their making.
+/// Returns the sessions, in the order of their creation.
 fn sessions(scene: &Scene) -> Vec<Value> {
     scene.studio(["list", "--all", "--json"]).json()["sessions"].as_array().expect("a list").clone()
 }
@@ -24,7 +24,7 @@ const CHAIN: &str = "[[task]]\nid = 'third'\ntext = 'sh echo three >> log'\nafte
     [[task]]\nid = 'second'\ntext = 'sh echo two >> log'\nafter = ['first']\n";
 
 #[test]
-fn what_waits_starts_from_what_has_landed() {
+fn a_dependent_task_starts_from_the_landed_work() {
     let scene = Scene::new();
     scene.repo.write("t.toml", CHAIN);
     scene.studio(["run", "--tasks", "t.toml", "--accept"]).exits(0);
@@ -40,7 +40,7 @@ fn what_waits_starts_from_what_has_landed() {
 }
 
 #[test]
-fn without_accept_the_next_one_starts_when_the_user_lands_the_one_before() {
+fn without_accept_a_task_starts_after_the_user_lands_its_dependency() {
     let scene = Scene::new();
     scene.repo.write("t.toml", CHAIN);
     let ran = scene.studio(["run", "--tasks", "t.toml"]);
@@ -64,7 +64,7 @@ fn without_accept_the_next_one_starts_when_the_user_lands_the_one_before() {
 }
 
 #[test]
-fn what_waits_for_a_failure_holds_up_nobody() {
+fn tasks_that_depend_on_a_failure_block_no_others() {
     let scene = Scene::new();
     let tasks = "- exit 1\n  id: a\n- write b 1\n  after: a\n- write c 1\n- [x] done before\n  id: d\n- write e 1\n  after: d\n";
     scene.repo.write("t.md", tasks);
@@ -79,7 +79,7 @@ fn what_waits_for_a_failure_holds_up_nobody() {
 }
 
 #[test]
-fn a_list_with_mistakes_starts_nothing_and_names_their_lines() {
+fn an_invalid_list_starts_no_session_and_names_the_lines() {
     let scene = Scene::new();
     for (name, text, lines) in [
         (
@@ -115,7 +115,7 @@ fn a_list_with_mistakes_starts_nothing_and_names_their_lines() {
 }
 
 #[test]
-fn tasks_whose_paths_meet_work_one_after_the_other() {
+fn tasks_with_overlapping_paths_run_one_after_the_other() {
     let scene = Scene::new();
     let tasks = "- gate go; write src/a 1\n  paths: src/**\n- sh echo 2 >> src/a\n  paths: src/a\n- write docs/b 1\n  paths: docs\n";
     scene.repo.write("t.md", tasks);
@@ -132,7 +132,7 @@ fn tasks_whose_paths_meet_work_one_after_the_other() {
 }
 
 #[test]
-fn a_dry_run_says_who_waits_for_whom() {
+fn a_dry_run_shows_dependencies() {
     let scene = Scene::new();
     scene.repo.write("t.toml", CHAIN);
     scene
@@ -161,7 +161,7 @@ fn each_requirement_is_traced_to_its_commits_and_checks() {
     let chain = CHAIN.replace("after = ['second']", "after = ['second']\nrequirements = ['R2']");
     scene.repo.write("t.toml", &chain);
     scene.studio(["run", "--tasks", "t.toml", "--accept"]).exits(0);
-    // A commit of the user's own names one, too; it has no receipt.
+    // A commit by the user also names one; it has no receipt.
     scene.repo.git(["commit", "-q", "--allow-empty", "-m", "By hand\n\nRequirement: R4"]);
     let traced = scene.studio(["trace", "--json"]).exits(1).json();
     let all = traced["requirements"].as_array().expect("a list");

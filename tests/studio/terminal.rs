@@ -1,4 +1,4 @@
-//! `studio` on a terminal: permission requests at `run`, and a shell on a terminal of its own.
+//! `studio` on a terminal: permission requests during `run`, and a shell on its own terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,12 +8,12 @@ use base::process::{Pty, Running, Stream, exit_code};
 
 use crate::fixtures::{Scene, studio};
 
-/// A program on a terminal, and the other side of that.
+/// A program on a terminal, and the controlling side of the terminal.
 struct Terminal {
     program: Running,
     controller: File,
     name: String,
-    /// What was read and is not looked at yet.
+    /// Text that was read and not yet searched.
     rest: String,
 }
 
@@ -38,7 +38,7 @@ impl Terminal {
         }
     }
 
-    /// Reads until the words come; gives all up to their end.
+    /// Reads until this text appears; returns everything up to its end.
     fn until(&mut self, words: &str) -> String {
         let mut bytes = [0; 4096];
         loop {
@@ -56,9 +56,9 @@ impl Terminal {
         self.controller.write_all(text.as_bytes()).expect("the terminal is there");
     }
 
-    /// Waits for the end; gives the exit code.
+    /// Waits for the end; returns the exit code.
     fn ends(mut self) -> i32 {
-        // Somebody must read, or the program waits for room.
+        // The output must be read, or the program blocks.
         let mut controller = self.controller.try_clone().expect("a descriptor can be copied");
         std::thread::spawn(move || std::io::copy(&mut controller, &mut std::io::sink()));
         let until = Instant::now() + Duration::from_secs(60);
@@ -67,7 +67,7 @@ impl Terminal {
 }
 
 #[test]
-fn one_key_answers_a_request_and_the_run_goes_on() {
+fn one_key_answers_a_request_and_the_run_continues() {
     let scene = Scene::new();
     let script = "ask one; ask two; ask three; ask three";
     let mut terminal = Terminal::start(&scene, &["run", "--agent", "talk", script]);
@@ -90,7 +90,7 @@ fn one_key_answers_a_request_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_request_that_is_answered_elsewhere_is_taken_away() {
+fn a_request_that_is_answered_elsewhere_is_removed() {
     let scene = Scene::new();
     let mut terminal = Terminal::start(&scene, &["run", "--agent", "talk", "ask one; ask two"]);
     terminal.until("permission 1 (in");
@@ -105,7 +105,7 @@ fn a_request_that_is_answered_elsewhere_is_taken_away() {
 }
 
 #[test]
-fn a_shell_has_a_terminal_of_its_own() {
+fn a_shell_has_its_own_terminal() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     scene.await_free(&id);

@@ -1,5 +1,5 @@
-//! What people read of `studio`, command by command: every help page, listing, report and kind of
-//! error. One snapshot per command; `INSTA_UPDATE=always` accepts a changed sentence.
+//! The texts of `studio`, command by command: every help page, listing, report and kind of error.
+//! One snapshot per command; `INSTA_UPDATE=always` accepts a changed text.
 
 use serde_json::json;
 use testkit::env::{CommandRun, until};
@@ -9,7 +9,7 @@ use testkit::transcript::Transcript;
 use crate::coach;
 use crate::fixtures::{Scene, studio};
 
-/// Commands that are typed in a scene, and what they print on a page of 80 columns.
+/// Commands in a scene and their output, at a width of 80 columns.
 struct Typed<'a> {
     scene: &'a Scene,
     transcript: Transcript,
@@ -43,7 +43,7 @@ impl Typed<'_> {
     }
 }
 
-/// A session whose agent works and has written `file`, for as long as the test needs it.
+/// Creates a session whose agent has written `file` and keeps working as long as the test needs it.
 fn working(scene: &Scene, file: &str) -> String {
     let id = scene.exec([&format!("write {file} 1; gate go")]);
     scene.await_state(&id, "working");
@@ -51,7 +51,7 @@ fn working(scene: &Scene, file: &str) -> String {
     id
 }
 
-/// A session whose agent changed nothing.
+/// Creates a session whose agent changed nothing.
 fn empty(scene: &Scene) -> String {
     let id = scene.exec(["nothing"]);
     scene.await_state(&id, "empty");
@@ -59,7 +59,7 @@ fn empty(scene: &Scene) -> String {
     id
 }
 
-/// A session that failed at a check.
+/// Creates a session that failed at a check.
 fn failed(scene: &Scene, task: &str, check: &str) -> String {
     let id = scene.exec([task, "--check", check]);
     until("the session to fail", || (scene.status(&id)["state"] == "failed").then_some(()));
@@ -67,14 +67,14 @@ fn failed(scene: &Scene, task: &str, check: &str) -> String {
     id
 }
 
-/// A session that is ready and that no process works on.
+/// Creates a ready session that no process uses.
 fn ready(scene: &Scene, task: &str) -> String {
     let id = scene.ready(task);
     scene.await_free(&id);
     id
 }
 
-/// The subcommands that a help page lists.
+/// Returns the subcommands that a help page lists.
 fn subcommands(help: &str) -> Vec<String> {
     let rest = help.split_once("Commands:\n").map_or("", |(_, rest)| rest);
     let lines = rest.lines().take_while(|line| !line.is_empty());
@@ -407,7 +407,7 @@ fn accept_that_is_refused() {
 
 const WISHES: &str = "{{CURRENT REQUIREMENTS}}\n\n- R1: a *log*\n- R2: two | lines\n- R3: a moon\n";
 
-/// Lands two sessions: one for R1 and R2, whose coach misses R2, and one for R2.
+/// Lands two sessions: one for R1 and R2, whose coach judges R2 unmet, and one for R2.
 fn land_two(scene: &Scene) {
     let usage = json!({"seq": 1, "time": "t", "type": "usage", "input": 1000, "output": 50,
         "cache_read": 0, "cache_write": 0, "cost_usd": 0.25});

@@ -1,4 +1,4 @@
-//! `studio trace`: verdicts, disagreements and costs of what has landed, and reports.
+//! `studio trace`: verdicts, disagreements and costs of landed work, and its reports.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const WISHES: &str =
 
 const USAGE: &str = r#"event {"seq":1,"time":"t","type":"usage","input":1000,"output":50,"cache_read":0,"cache_write":0,"cost_usd":0.25}"#;
 
-/// Two sessions: one serves R1 and R2, and its coach misses R2; the other serves R2.
+/// Creates two landed sessions: one for R1 and R2, whose coach judges R2 unmet, and one for R2.
 fn landed() -> Scene {
     let scene = Scene::new();
     scene.configure("checks = [\"test -e log\"]");
@@ -58,7 +58,7 @@ fn each_requirement_has_its_verdict_and_its_cost() {
 }
 
 #[test]
-fn people_read_a_table_a_page_and_a_report() {
+fn a_table_a_page_and_a_report_are_printed() {
     let scene = landed();
     let table = scene.studio(["trace"]);
     table.exits(1).output_contains("COACH").output_contains("warning: `R2` was judged unmet");
@@ -90,7 +90,7 @@ fn people_read_a_table_a_page_and_a_report() {
 }
 
 #[test]
-fn a_verdict_of_an_earlier_state_proves_nothing() {
+fn a_verdict_on_an_earlier_state_is_not_used() {
     let scene = Scene::new();
     scene.configure("checks = [\"test -e log\"]");
     scene.repo.commit_file("wishes.md", "- R1: a log\n");

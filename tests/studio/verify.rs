@@ -1,4 +1,4 @@
-//! `studio verify`: the recorded checks, run anew on what has landed.
+//! `studio verify`: re-runs the recorded checks on landed work.
 
 use std::fs;
 
@@ -9,8 +9,8 @@ use crate::fixtures::{Scene, studio};
 
 const WISHES: &str = "{{CURRENT REQUIREMENTS}}\n\n- R1: a log\n";
 
-/// A repository in which one session landed for R1, with this configured check, or with this one
-/// typed for it.
+/// Creates a repository with one landed session for R1, with this configured check, or with this
+/// one given by flag.
 fn landed(configured: &str, typed: Option<&str>) -> Scene {
     let scene = Scene::new();
     scene.configure(configured);
@@ -32,7 +32,7 @@ fn kinds(verified: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn recorded_checks_run_anew_on_the_tip_and_on_each_landing() {
+fn recorded_checks_run_on_the_tip_and_on_each_landing() {
     let scene = landed("checks = [\"test -e log\"]", None);
     let good = scene.studio(["verify"]);
     good.exits(0)
@@ -81,7 +81,7 @@ fn recorded_checks_run_anew_on_the_tip_and_on_each_landing() {
 }
 
 #[test]
-fn a_green_result_of_before_is_not_taken_for_one_of_now() {
+fn an_earlier_result_is_not_reused() {
     let scene = Scene::new();
     let flag = scene.env.home().join("flag");
     let check = format!("echo 'why ``` not'; test ! -e {}", flag.display());
@@ -107,7 +107,7 @@ fn a_green_result_of_before_is_not_taken_for_one_of_now() {
 }
 
 #[test]
-fn a_strangers_line_does_not_run_by_itself() {
+fn an_untrusted_command_does_not_run_by_default() {
     let scene = landed("", Some("exit $(test -e log; echo $?)"));
     scene.studio(["verify"]).exits(0);
     let clone = scene.env.home().join("clone");
@@ -127,14 +127,14 @@ fn a_strangers_line_does_not_run_by_itself() {
     scene.studio_in(&clone, ["verify", "--run-recorded"]).exits(0);
     scene.configure("checks = [\"exit $(test -e log; echo $?)\"]");
     scene.studio_in(&clone, ["verify"]).exits(0);
-    // Whoever dropped the sessions still knows what landed here.
+    // The landings here are still known after the sessions were discarded.
     scene.configure("");
     fs::remove_dir_all(scene.repo.path().join(".git/studio/sessions")).expect("they are there");
     scene.studio(["verify"]).exits(0);
 }
 
 #[test]
-fn what_proves_nothing_is_named() {
+fn insufficient_evidence_is_reported() {
     let scene = landed("", Some("test -e log"));
     let wishes = format!("{WISHES}- R2: by hand\n- R3: nothing\n");
     scene.repo.commit_file("g3-plan/current_requirements.md", &wishes);
@@ -168,7 +168,7 @@ fn what_proves_nothing_is_named() {
 }
 
 #[test]
-fn what_a_coach_relied_on_and_fails_now_is_named() {
+fn a_check_that_a_coach_relied_on_and_that_fails_now_is_reported() {
     let scene = Scene::new();
     scene.configure("checks = [\"test -e log\"]");
     scene.repo.commit_file("g3-plan/current_requirements.md", WISHES);
@@ -188,7 +188,7 @@ fn what_a_coach_relied_on_and_fails_now_is_named() {
 }
 
 #[test]
-fn a_verify_and_an_accept_at_the_same_time_leave_each_other_alone() {
+fn a_concurrent_verify_and_accept_do_not_interfere() {
     let scene = Scene::new();
     let go = scene.env.home().join("go");
     fs::write(&go, "").expect("it can be written");

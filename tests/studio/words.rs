@@ -1,11 +1,11 @@
-//! What studio says when something cannot be: what, why, and what to type, for the case at hand.
+//! The error messages of studio: what failed, why, and a hint for the given case.
 
 use std::fs;
 
 use crate::fixtures::{Scene, studio};
 
 #[test]
-fn without_an_id_the_sessions_that_could_be_meant_are_named() {
+fn without_an_id_the_candidate_sessions_are_named() {
     let scene = Scene::new();
     scene.studio(["discard"]).exits(2).output_contains("no open session");
     let failed = scene.exec(["write a 1; exit 1"]);
@@ -31,7 +31,7 @@ fn an_empty_message_is_a_usage_error_before_anything_runs() {
 }
 
 #[test]
-fn force_is_not_offered_where_it_would_fail_at_the_same_check() {
+fn force_is_not_suggested_if_the_same_check_would_fail() {
     let scene = Scene::new();
     let id = scene.exec(["--check", "false", "write a 1"]);
     scene.await_state(&id, "failed");
@@ -42,7 +42,7 @@ fn force_is_not_offered_where_it_would_fail_at_the_same_check() {
 }
 
 #[test]
-fn a_session_that_another_command_holds_is_not_called_at_work() {
+fn a_session_locked_by_another_command_is_not_reported_as_running() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");
     scene.await_free(&id);
@@ -57,7 +57,7 @@ fn a_session_that_another_command_holds_is_not_called_at_work() {
 }
 
 #[test]
-fn undo_passes_over_what_gc_has_emptied_and_hints_name_the_operation() {
+fn undo_skips_operations_emptied_by_gc_and_hints_name_the_operation() {
     let mut scene = Scene::new();
     let (kept, emptied) = (scene.ready("write a 1"), scene.ready("write b 1"));
     scene.env.set("G3_TEST_NOW", "2026-02-01T10:00:00Z");
@@ -101,7 +101,7 @@ fn send_and_resume_recover_a_landing_that_was_killed() {
 }
 
 #[test]
-fn a_branch_that_blocks_the_sessions_is_named_before_a_session_is_made() {
+fn a_branch_that_blocks_session_branches_is_reported_before_a_session_is_created() {
     let scene = Scene::new();
     scene.repo.git(["branch", "studio"]);
     let refused = scene.studio(["exec", "write a 1"]);
@@ -115,7 +115,7 @@ fn a_branch_that_blocks_the_sessions_is_named_before_a_session_is_made() {
 }
 
 #[test]
-fn a_run_that_failed_before_its_agent_says_what_to_try() {
+fn a_run_that_failed_before_its_agent_has_a_hint() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; gate go"]);
     scene.await_state(&id, "working");
@@ -134,7 +134,7 @@ fn a_run_that_failed_before_its_agent_says_what_to_try() {
 }
 
 #[test]
-fn a_linked_worktrees_own_trusted_configuration_goes_with_the_session() {
+fn a_session_keeps_the_trusted_configuration_of_a_linked_worktree() {
     let scene = Scene::new();
     let linked = scene.env.home().join("linked");
     scene.repo.git(["worktree", "add", "-q", "-b", "other", linked.to_str().unwrap()]);
@@ -154,7 +154,7 @@ fn a_linked_worktrees_own_trusted_configuration_goes_with_the_session() {
 }
 
 #[test]
-fn completions_offer_no_hidden_command() {
+fn completions_exclude_hidden_commands() {
     let scene = Scene::new();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         scene

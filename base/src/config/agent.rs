@@ -1,4 +1,4 @@
-//! The parts of the configuration that g3 reads besides its providers.
+//! The sections of the configuration that g3 reads besides `[providers]`.
 
 use std::path::PathBuf;
 
@@ -7,33 +7,34 @@ use serde::{Deserialize, Serialize};
 use crate::config::lsp::LspToolConfig;
 use crate::secret::Secret;
 
-/// `[agent]`: how the turn loop works.
+/// `[agent]`: settings of the turn loop.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentConfig {
     /// The tool profile: `g3`, `egirl`, `tools-api`, `core` or `all`.
     pub profile: Option<String>,
-    /// Tokens of context used at most, where the model could read more.
+    /// Maximum number of context tokens to use, for models that could read more.
     pub max_context_length: Option<u32>,
-    /// Tokens of one reply when the provider's entry does not say it.
+    /// Maximum number of tokens in one reply, for providers whose entry does not set it.
     pub fallback_default_max_tokens: u32,
-    /// Asks hosted providers for streamed replies; otherwise each comes as a whole.
+    /// Whether hosted providers are asked for streamed replies.
     pub enable_streaming: bool,
-    /// Seconds without a byte from the provider before the request counts as lost.
+    /// Seconds without a byte from the provider before a request fails.
     pub timeout_seconds: u64,
-    /// Compacts the context by itself at 80 %.
+    /// Whether the context is compacted automatically at 80 %.
     pub auto_compact: bool,
-    /// Tries of one request in the modes where a person waits.
+    /// Maximum number of attempts of one request in interactive modes.
     pub max_retry_attempts: u32,
-    /// Tries of one request in autonomous modes.
+    /// Maximum number of attempts of one request in autonomous modes.
     pub autonomous_max_retry_attempts: u32,
-    /// Percent of the context below which nothing is thinned.
+    /// Percentage of the context below which no messages are thinned.
     pub thinning_floor_percent: u8,
-    /// Turns of one run; absent means the mode's own limit.
+    /// Maximum number of turns of one run; the mode's own limit when absent.
     pub max_turns: Option<u32>,
-    /// Reminds the model of a todo list that it left behind.
+    /// Whether the model is reminded of a todo list that it has not finished.
     pub check_todo_staleness: bool,
-    /// Asks for notes after a turn that found something out; absent means that the mode decides.
+    /// Whether the model is asked for notes after a turn in which it learned something; the mode
+    /// decides when absent.
     pub auto_memory: Option<bool>,
 }
 
@@ -56,7 +57,7 @@ impl Default for AgentConfig {
     }
 }
 
-/// `[tools]`: what single tools need.
+/// `[tools]`: settings of individual tools.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolsConfig {
@@ -72,7 +73,8 @@ pub struct ToolsConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebfetchConfig {
-    /// Hosts (`name` or `name:port`) that are fetched unasked, also where their addresses are private.
+    /// Hosts (`name` or `name:port`) that are fetched without asking, even if their addresses are
+    /// private.
     pub allow_hosts: Vec<String>,
 }
 
@@ -80,40 +82,40 @@ pub struct WebfetchConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CodesearchConfig {
-    /// The address of the search service.
+    /// The URL of the search service.
     pub endpoint: Option<String>,
-    /// Its key.
+    /// The API key of the search service.
     pub api_key: Option<Secret>,
 }
 
-/// `[gate]`: rules that answer for the user, first match wins, and who judges before them.
+/// `[gate]`: permission rules, of which the first match wins, and the policy for command lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GateConfig {
     /// The rules, in order.
     pub rules: Vec<GateRule>,
-    /// How command lines are judged.
+    /// The policy for command lines.
     pub policy: CommandPolicy,
-    /// What `core-exact` sends to the sandbox, instead of its own list.
+    /// Replaces the built-in list of commands that `core-exact` sends to the sandbox.
     pub forbidden: Option<Vec<String>>,
-    /// Paths that `core-exact` sends to the sandbox, instead of its own list.
+    /// Replaces the built-in list of paths that `core-exact` sends to the sandbox.
     pub restricted: Option<Vec<String>>,
-    /// What `core-exact` asks about, instead of its own list.
+    /// Replaces the built-in list of commands for which `core-exact` asks.
     pub destructive: Option<Vec<String>>,
 }
 
-/// How command lines are judged.
+/// The policy for command lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommandPolicy {
-    /// By their syntax, and by where they reach.
+    /// Judges by syntax and by the paths and hosts that a command reaches.
     #[default]
     Default,
-    /// As the evaluator of the core tools as well.
+    /// Additionally judges like the evaluator of the core tools.
     CoreExact,
 }
 
-/// One rule: which calls, and what becomes of them. A call matches when every given part does.
+/// One rule: a pattern for calls and an action. A call matches when every given field matches.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GateRule {
@@ -129,31 +131,31 @@ pub struct GateRule {
     /// A glob over the host that a call reaches.
     #[serde(default)]
     pub host: Option<String>,
-    /// What becomes of the call.
+    /// The action for a matching call.
     pub action: GateAction,
 }
 
-/// What becomes of a call.
+/// The action for a matching call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateAction {
-    /// It runs.
+    /// Runs the call.
     Allow,
-    /// The user is asked; with nobody to ask it is denied.
+    /// Asks the user; denies the call in a non-interactive run.
     Ask,
-    /// It runs in the tighter box.
+    /// Runs the call in the stricter sandbox.
     Box,
-    /// It does not run.
+    /// Denies the call.
     Deny,
 }
 
-/// `[trace]`: what g3 does, written down for whoever looks into it.
+/// `[trace]`: the diagnostic log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TraceConfig {
-    /// Where it is appended; `~/` is the home directory.
+    /// The file that the log is appended to; `~/` is the home directory.
     pub file: Option<PathBuf>,
-    /// How much of it, in the form of `G3_LOG`.
+    /// The log level, in the format of `G3_LOG`.
     pub level: Option<String>,
 }
 
@@ -163,9 +165,9 @@ pub struct TraceConfig {
 pub struct SkillsConfig {
     /// Whether skills are offered.
     pub enabled: bool,
-    /// Further directories of skills; `~/` is the home directory.
+    /// Additional directories of skills; `~/` is the home directory.
     pub extra_paths: Vec<PathBuf>,
-    /// Whether small models get the list of skills and the tool to load one.
+    /// Whether small models get the list of skills and the tool that loads one.
     pub small_models: bool,
 }
 
@@ -179,17 +181,17 @@ impl Default for SkillsConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryConfig {
-    /// Whether memory tools are offered.
+    /// Whether the memory tools are offered.
     pub enabled: bool,
-    /// Who makes vectors; absent means the server that is named, else the built-in one.
+    /// The embedder; when absent, the configured server, else the built-in one.
     pub embedder: Option<EmbedderKind>,
-    /// The address of an embeddings service, up to and including `/embeddings`.
+    /// The URL of an embeddings service, up to and including `/embeddings`.
     pub embeddings_endpoint: Option<String>,
-    /// A provider of type openai whose server makes embeddings, instead of an address.
+    /// A provider of type openai whose server makes embeddings; an alternative to a URL.
     pub embeddings_provider: Option<String>,
-    /// Its model, or the local one.
+    /// The model of the embeddings service, or the local model.
     pub model: Option<String>,
-    /// The length of its vectors.
+    /// The number of dimensions of the embeddings.
     pub dimensions: Option<u32>,
 }
 
@@ -206,13 +208,13 @@ impl Default for MemoryConfig {
     }
 }
 
-/// Who makes the vectors by which memories are found.
+/// The embedder that memory search uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EmbedderKind {
-    /// The one that needs nothing and knows spelling.
+    /// The built-in embedder: no model, compares spelling.
     BuiltIn,
-    /// A server that speaks `/embeddings`.
+    /// A server with an `/embeddings` endpoint.
     Server,
     /// The model on this machine.
     Local,
@@ -222,37 +224,37 @@ pub enum EmbedderKind {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ComputerControlConfig {
-    /// Whether desktop tools are offered.
+    /// Whether the desktop tools are offered.
     pub enabled: bool,
-    /// Whether each action asks.
+    /// Whether each action asks for confirmation.
     pub require_confirmation: bool,
-    /// How fast actions may follow each other; 0 is no limit.
+    /// Maximum number of actions per second; 0 for no limit.
     pub max_actions_per_second: u32,
-    /// Whether aborted: the pointer is in a corner of the screen.
+    /// Whether moving the pointer into a corner of the screen aborts.
     pub fail_safe: bool,
-    /// `g3-desktop`, when it lies neither beside g3 nor on `PATH`.
+    /// The path of `g3-desktop`, if it is neither beside g3 nor on `PATH`.
     pub program: Option<PathBuf>,
-    /// Who says what there is on the screen, in the order in which they are asked.
+    /// The sources of information about the screen, in the order in which they are tried.
     pub observe: Vec<Observer>,
-    /// A provider whose model looks at pictures of the screen.
+    /// The provider of a vision model for screenshots.
     pub vision_provider: Option<String>,
-    /// The address of an OmniParser server, without `/parse/`.
+    /// The URL of an OmniParser server, without `/parse/`.
     pub omniparser_url: Option<String>,
-    /// A provider whose model plans on the screen by itself.
+    /// The provider of a computer-use model.
     pub computer_use_provider: Option<String>,
 }
 
-/// Who can say what there is on the screen. A picture is always the last resort.
+/// A source of information about the screen. A screenshot is always the last resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Observer {
-    /// The model of `vision_provider`.
+    /// The vision model of `vision_provider`.
     Vision,
     /// The server at `omniparser_url`.
     Omniparser,
-    /// What programs say of their controls.
+    /// The controls that programs report to the accessibility service.
     Accessibility,
-    /// The words in the picture.
+    /// The text that OCR finds in a screenshot.
     Ocr,
 }
 
@@ -277,17 +279,17 @@ impl Default for ComputerControlConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebdriverConfig {
-    /// Whether browser tools are offered.
+    /// Whether the browser tools are offered.
     pub enabled: bool,
-    /// Which browser.
+    /// The browser.
     pub browser: BrowserKind,
-    /// The port of Safari's driver.
+    /// The port of safaridriver.
     pub safari_port: u16,
-    /// The port of Chromium's driver; 0 is any that is free.
+    /// The port of chromedriver; 0 for any free port.
     pub chrome_port: u16,
-    /// Chromium itself, when it is not in the usual places.
+    /// The path of Chromium, if it is not in a standard location.
     pub chrome_binary: Option<PathBuf>,
-    /// Its driver, when it is not in the usual places.
+    /// The path of chromedriver, if it is not in a standard location.
     pub chromedriver_binary: Option<PathBuf>,
 }
 
@@ -304,11 +306,11 @@ impl Default for WebdriverConfig {
     }
 }
 
-/// The browsers that can be driven.
+/// A supported browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BrowserKind {
-    /// Chromium without a window.
+    /// Chromium in headless mode.
     ChromeHeadless,
     /// Chromium with a window.
     Chrome,
@@ -316,17 +318,17 @@ pub enum BrowserKind {
     Safari,
 }
 
-/// `[sandbox]`: the box around agents, checks and tool children.
+/// `[sandbox]`: the sandbox around agents, checks and tool processes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SandboxConfig {
-    /// Whether there is a box at all.
+    /// Whether the sandbox is used.
     pub enabled: bool,
-    /// Goes on with what the kernel can do where it cannot do everything.
+    /// Whether to continue with a partial sandbox where the kernel does not support all of it.
     pub best_effort: bool,
-    /// Further paths that may be read; `~/` is the home directory.
+    /// Additional readable paths; `~/` is the home directory.
     pub read: Vec<PathBuf>,
-    /// Further paths that may be written; `~/` is the home directory.
+    /// Additional writable paths; `~/` is the home directory.
     pub write: Vec<PathBuf>,
 }
 

@@ -1,35 +1,35 @@
-//! Base URLs of providers from the environment, by the variables that the providers' SDKs read.
+//! Base URLs of providers from the environment variables that the providers' SDKs read.
 
 use std::collections::BTreeMap;
 
-/// The types of provider whose base URL a variable can give, with their variables in order: the
-/// SDK's present name first, then the names that its older versions or other SDKs read.
+/// The provider types that have base URL variables, with the variables in order of precedence: the
+/// SDK's current name first, then the names that its older versions or other SDKs read.
 const VARIABLES: &[(&str, &[&str])] = &[
     ("anthropic", &["ANTHROPIC_BASE_URL"]),
     ("openai", &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
     ("gemini", &["GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"]),
 ];
 
-/// A base URL and where it came from.
+/// A base URL and its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BaseUrl<'a> {
-    /// The URL as written.
+    /// The URL, as written.
     pub url: &'a str,
-    /// The variable that gives it; `None` for one of the configuration.
+    /// The variable that sets it; `None` for a URL from the configuration.
     pub variable: Option<&'a str>,
 }
 
-/// The base URLs that the environment gives, by type of provider.
+/// The base URLs that the environment sets, by provider type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnvironmentUrls(BTreeMap<&'static str, (&'static str, String)>);
 
-/// The name of every variable that can give a base URL.
+/// Returns the names of all variables that can set a base URL.
 pub fn variables() -> impl Iterator<Item = &'static str> {
     VARIABLES.iter().flat_map(|(_, names)| names.iter().copied())
 }
 
 impl EnvironmentUrls {
-    /// Those of these variables; an empty variable gives none.
+    /// Reads the base URLs from these variables; an empty variable is ignored.
     pub(crate) fn of(environment: &[(String, String)]) -> EnvironmentUrls {
         let value = |name: &str| {
             let found = environment.iter().find(|(known, _)| known == name)?;
@@ -42,13 +42,13 @@ impl EnvironmentUrls {
         EnvironmentUrls(all.collect())
     }
 
-    /// The base URL for a type of provider.
+    /// Returns the base URL for a provider type.
     pub(crate) fn get(&self, kind: &str) -> Option<BaseUrl<'_>> {
         let (variable, url) = self.0.get(kind)?;
         Some(BaseUrl { url, variable: Some(variable) })
     }
 
-    /// Every type with a base URL.
+    /// Returns every provider type with a base URL, and that URL.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, BaseUrl<'_>)> {
         self.0.keys().filter_map(|kind| Some((*kind, self.get(kind)?)))
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_present_name_comes_before_the_older_one_and_an_empty_variable_gives_none() {
+    fn the_current_variable_has_precedence_and_an_empty_one_is_ignored() {
         let of = |pairs: &[(&str, &str)]| {
             let own = |(name, url): &(&str, &str)| ((*name).to_owned(), (*url).to_owned());
             let urls = EnvironmentUrls::of(&pairs.iter().map(own).collect::<Vec<_>>());

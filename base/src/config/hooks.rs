@@ -1,44 +1,44 @@
-//! `[[hooks]]`: commands of the user that run when something happens in a session.
+//! `[[hooks]]`: user commands that run on session events.
 
 use serde::{Deserialize, Serialize};
 
-/// One command and when it runs.
+/// A command and the event that runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {
-    /// When it runs.
+    /// The event that runs it.
     pub event: HookEvent,
-    /// A glob over tool names, for the events about tools; all tools when absent.
+    /// A glob over tool names, for tool events; all tools when absent.
     #[serde(rename = "match", default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<String>,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Seconds after which it is ended with all that it started.
+    /// Seconds after which the command and its whole process group are killed.
     #[serde(default = "minute")]
     pub timeout_seconds: u64,
-    /// Whether a call is denied when the hook cannot say anything about it.
+    /// Whether a failing hook denies the call.
     #[serde(default)]
     pub required: bool,
-    /// Whether it runs in the box of commands.
+    /// Whether the command runs in the command sandbox.
     #[serde(default = "yes")]
     pub sandbox: bool,
 }
 
-/// What happens in a session.
+/// A session event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookEvent {
-    /// A session begins or is taken up.
+    /// A session starts or is resumed.
     SessionStart,
-    /// It ends.
+    /// A session ends.
     SessionEnd,
-    /// The user said something.
+    /// The user sent a prompt.
     UserPrompt,
-    /// A tool is about to run.
+    /// Before a tool runs.
     BeforeTool,
-    /// A tool ran.
+    /// After a tool ran.
     AfterTool,
-    /// The agent says that it is done.
+    /// The agent reports that it is done.
     Stop,
 }
 
@@ -51,7 +51,8 @@ fn minute() -> u64 {
 }
 
 impl Hook {
-    /// Whether it can be one: a program, some time, and tools only where tools are meant.
+    /// Returns whether the hook is valid: it has a program, a non-zero timeout, and `tools` only
+    /// for tool events.
     pub(crate) fn makes_sense(&self) -> bool {
         let about_tools = matches!(self.event, HookEvent::BeforeTool | HookEvent::AfterTool);
         self.command.first().is_some_and(|program| !program.trim().is_empty())

@@ -1,53 +1,54 @@
-//! The table of every key: its type, and what a repository that is not trusted may do with it.
+//! The table of all configuration keys: the type of each, and what an untrusted repository may do
+//! with it.
 
-/// One key. `*` in the path stands for a name that the user chose.
+/// A configuration key. `*` in the path matches any name that the user chose.
 #[derive(Debug)]
 pub(crate) struct ConfigKey {
     /// Dotted path.
     pub path: &'static str,
-    /// What its value must be.
+    /// The type of its value.
     pub kind: ValueKind,
     /// What the file of an untrusted repository may do with it.
     pub untrusted: UntrustedRule,
 }
 
-/// What a value must be.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ValueKind {
-    /// A text.
+    /// A string.
     Text,
-    /// A text that is never shown.
+    /// A string that is never displayed.
     Hidden,
-    /// One of these texts.
+    /// One of these strings.
     OneOf(&'static [&'static str]),
-    /// A whole number from 0 to this one.
+    /// An integer from 0 to this maximum.
     Whole(u64),
     /// A number.
     Number,
     /// `true` or `false`.
     Switch,
-    /// A list of texts.
+    /// A list of strings.
     Texts,
-    /// A text or a list of texts.
+    /// A string or a list of strings.
     TextOrTexts,
     /// A reference to a provider, `type.name`.
     Reference,
-    /// The rules of the gate.
+    /// The permission rules.
     Rules,
-    /// What is known about models.
+    /// Properties of models.
     Models,
-    /// Commands that run when something happens. Those of all files run.
+    /// Hooks. Those of all files run.
     Hooks,
 }
 
-/// What the file of an untrusted repository may do with a key: narrow it at most.
+/// What the file of an untrusted repository may do with a key: it can only restrict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum UntrustedRule {
-    /// Nothing; the key is ignored, with a notice.
+    /// Nothing; the key is ignored with a notice.
     Nothing,
-    /// Name one of the providers that the user has.
+    /// Select one of the user's providers.
     Chooses,
-    /// Lower it. The number is what holds without the user's word; `None` is no limit.
+    /// Lower it. The number is the default when the user has not set the key; `None` is unlimited.
     Lowers(Option<u64>),
     /// Switch it off.
     SwitchesOff,
@@ -55,7 +56,7 @@ pub(crate) enum UntrustedRule {
 
 const U32: u64 = u32::MAX as u64;
 const BIG: u64 = i64::MAX as u64;
-/// The words for how much a model of OpenAI's kind thinks.
+/// The values of `reasoning_effort` for OpenAI models.
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh"];
 
 const fn key(path: &'static str, kind: ValueKind) -> ConfigKey {
@@ -74,7 +75,7 @@ const fn feature(path: &'static str) -> ConfigKey {
     ConfigKey { path, kind: ValueKind::Switch, untrusted: UntrustedRule::SwitchesOff }
 }
 
-/// Every key there is.
+/// All keys.
 static KEYS: &[ConfigKey] = &[
     reference("providers.default_provider"),
     reference("providers.planner"),
@@ -169,7 +170,7 @@ static KEYS: &[ConfigKey] = &[
     key("studio.branch", ValueKind::Text),
     key("studio.worktree", ValueKind::Text),
     key("studio.check_caches", ValueKind::TextOrTexts),
-    // Without the user's word it follows the machine, which has one core at least.
+    // The default depends on the machine, which has at least one core.
     limit("studio.jobs", U32, Some(1)),
     limit("studio.limits.timeout_seconds", BIG, None),
     limit("studio.limits.max_turns", U32, None),
@@ -254,36 +255,36 @@ static KEYS: &[ConfigKey] = &[
 ];
 
 impl ConfigKey {
-    /// Whether the key's path begins like this one; `*` matches every name.
+    /// Returns whether the key's path starts with this path; `*` matches every name.
     fn begins_with(&self, path: &[String]) -> bool {
         let mut pattern = self.path.split('.');
         path.iter().all(|name| pattern.next().is_some_and(|part| part == "*" || part == name))
     }
 
-    /// How many names its path has.
+    /// Returns the number of names in the key's path.
     fn depth(&self) -> usize {
         self.path.split('.').count()
     }
 }
 
-/// The key with exactly this path.
+/// Returns the key with exactly this path.
 pub(crate) fn find(path: &[String]) -> Option<&'static ConfigKey> {
     KEYS.iter().find(|key| key.depth() == path.len() && key.begins_with(path))
 }
 
-/// Whether some key lies below this path.
+/// Returns whether a key exists below this path.
 pub(crate) fn is_section(path: &[String]) -> bool {
     KEYS.iter().any(|key| key.depth() > path.len() && key.begins_with(path))
 }
 
-/// Whether the names directly below this path are the user's own.
+/// Returns whether the names directly below this path are chosen by the user.
 pub(crate) fn names_are_free(path: &[String]) -> bool {
     KEYS.iter()
         .filter(|key| key.depth() > path.len() && key.begins_with(path))
         .any(|key| key.path.split('.').nth(path.len()) == Some("*"))
 }
 
-/// The key that a wrong path probably means, as a dotted path.
+/// Returns the key that is most similar to an unknown path, as a dotted path.
 pub(crate) fn nearest(path: &[String]) -> Option<String> {
     let (wrong, section) = path.split_last()?;
     let mut siblings: Vec<&str> = KEYS
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_can_be_found_by_its_own_path() {
+    fn every_key_is_found_by_its_path() {
         for (at, key) in KEYS.iter().enumerate() {
             let found = find(&path(&key.path.replace('*', "main"))).expect(key.path);
             assert!(std::ptr::eq(found, &KEYS[at]), "{} stands twice", key.path);
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_key_is_named_with_its_section() {
+    fn the_nearest_key_includes_its_section() {
         let near = |text: &str| nearest(&path(text)).unwrap();
         assert_eq!(near("agent.max_turn"), "agent.max_turns");
         assert_eq!(near("providers.anthropic.main.modle"), "providers.anthropic.main.model");

@@ -1,4 +1,4 @@
-//! From files, variables and flags to checked settings: each a path, a value and its origin.
+//! Reads files, variables and flags as checked settings: each has a path, a value and an origin.
 
 use std::fs;
 use std::io;
@@ -15,28 +15,28 @@ use crate::config::{ConfigSources, ValueOrigin};
 use crate::failure::{Failure, Result};
 use crate::test_hooks::is_hook;
 
-/// One value for one key, or an empty table for a name that the user chose.
+/// A value for one key, or an empty table for a name that the user chose.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawSetting {
     /// The key's path, name by name.
     pub path: Vec<String>,
-    /// Its value, of the key's kind.
+    /// The value, of the key's type.
     pub value: Value,
     /// Where it came from.
     pub origin: ValueOrigin,
 }
 
 impl RawSetting {
-    /// The key as people write it.
+    /// Returns the key in dotted form.
     pub(crate) fn key(&self) -> String {
         self.path.join(".")
     }
 }
 
 impl ConfigSources {
-    /// The usual sources for a working directory: `~/.config/g3/config.toml` (under
-    /// `XDG_CONFIG_HOME` when that is set), the nearest `g3.toml` up to the root of the repository,
-    /// and our environment.
+    /// Returns the default sources for a working directory: `~/.config/g3/config.toml` (or below
+    /// `XDG_CONFIG_HOME`), the nearest `g3.toml` up to the root of the repository, and the
+    /// environment of this process.
     pub fn from_env(cwd: &Path) -> ConfigSources {
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
@@ -53,13 +53,13 @@ impl ConfigSources {
         }
     }
 
-    /// Where accepted contents of repositories are remembered: beside the user's file.
+    /// Returns the path of the trust store, beside the user's file.
     pub fn trust_store(&self) -> Option<PathBuf> {
         self.user.as_deref().and_then(Path::parent).map(|parent| parent.join("trust.json"))
     }
 }
 
-/// The directory of the user's configuration, `~/.config/g3`.
+/// Returns the directory of the user's configuration, `~/.config/g3`.
 pub fn directory() -> Option<PathBuf> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -67,7 +67,7 @@ pub fn directory() -> Option<PathBuf> {
     Some(base.join("g3"))
 }
 
-/// A file in the directory or the nearest above it, as far as the repository reaches.
+/// Returns the path of a file in the directory or in its nearest ancestor within the repository.
 pub(super) fn in_repository(cwd: &Path, name: &str) -> PathBuf {
     let own = cwd.join(name);
     let Some(root) = cwd.ancestors().find(|path| path.join(".git").exists()) else { return own };
@@ -75,15 +75,15 @@ pub(super) fn in_repository(cwd: &Path, name: &str) -> PathBuf {
     inside.map(|path| path.join(name)).find(|file| file.exists()).unwrap_or(own)
 }
 
-/// Whether a variable belongs to the configuration.
+/// Returns whether a variable is part of the configuration.
 fn is_configuration(name: &str) -> bool {
     name.starts_with("G3_") && name.contains("__") && !is_hook(name)
 }
 
-/// A configuration file is never larger.
+/// The maximum size of a configuration file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The bytes of a file; `None` when there is none.
+/// Returns the content of a file; `None` if it does not exist.
 pub(crate) fn read(file: &Path) -> Result<Option<Vec<u8>>> {
     let refused =
         |why: io::Error| Failure::usage(format!("cannot read {}", file.display())).because(why);
@@ -99,11 +99,11 @@ pub(crate) fn read(file: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// The settings of a file.
+/// Parses the settings of a file.
 pub(crate) fn from_file(bytes: &[u8], origin: &ValueOrigin) -> Result<Vec<RawSetting>> {
     let broken = |why: String| Failure::usage(format!("cannot read {origin}")).because(why);
     let text = std::str::from_utf8(bytes).map_err(|_| broken("it is not UTF-8".into()))?;
-    // The error's own text quotes the line, which may hold a key.
+    // The error's own text quotes the line, which may contain an API key.
     let table: Table = text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         broken(format!("line {}: {}", before.matches('\n').count() + 1, error.message()))
@@ -138,12 +138,12 @@ fn flatten(
     Ok(())
 }
 
-/// `openai_compatible` is another word for `openai`.
+/// Resolves an alias: `openai_compatible` is `openai`.
 fn alias(section: &[String], name: String) -> String {
     if section == ["providers"] && name == "openai_compatible" { "openai".into() } else { name }
 }
 
-/// The settings of the environment; `known` gives the spelling of names that files introduced.
+/// Reads the settings of the environment; `known` has the spelling of names from the files.
 pub(crate) fn from_environment(
     variables: &[(String, String)],
     known: &[RawSetting],
@@ -161,7 +161,7 @@ pub(crate) fn from_environment(
     Ok(settings)
 }
 
-/// A variable's part in the spelling of a file: `MY_KEY` means `my-key` where that exists.
+/// Returns how files spell a part of a variable's name: `MY_KEY` is `my-key` if that exists.
 fn spelled(section: &[String], part: &str, known: &[RawSetting]) -> String {
     let plain = |text: &str| text.to_lowercase().replace('-', "_");
     let wanted = plain(part);
@@ -173,7 +173,7 @@ fn spelled(section: &[String], part: &str, known: &[RawSetting]) -> String {
     names.find(|name| plain(name) == wanted).cloned().unwrap_or(wanted)
 }
 
-/// The settings of the flags.
+/// Reads the settings of the flags.
 pub(crate) fn from_flags(flags: &[(String, String)]) -> Result<Vec<RawSetting>> {
     let setting = |(key, text): &(String, String)| {
         let mut path = Vec::new();
@@ -253,7 +253,7 @@ fn checked(
         .because(format!("{origin} sets it to {found}")))
 }
 
-/// Numbers may be written without a point, and references in their older form.
+/// Normalizes a value: integers for numbers, and references in their older form, are accepted.
 fn normal(kind: ValueKind, value: Value) -> Value {
     match (kind, value) {
         (ValueKind::Number, Value::Integer(number)) => Value::Float(number as f64),
@@ -298,7 +298,8 @@ fn unknown(path: &[String], origin: &ValueOrigin) -> Failure {
     }
 }
 
-/// A value where a table must be: the old flat format gets its own explanation.
+/// Returns the error for a value where a table is expected; the old flat format has its own
+/// message.
 fn not_a_section(path: &[String], value: &Value, origin: &ValueOrigin) -> Failure {
     if let [section, kind, key] = path
         && section == "providers"

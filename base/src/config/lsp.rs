@@ -1,4 +1,4 @@
-//! `[lsp.NAME]`: language servers, as the user's configuration changes the table of known ones.
+//! `[lsp.NAME]`: language servers, as additions and changes to the built-in table.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
 
-/// One language server: a known one with other values, or a new one. What is absent is as known.
+/// A language server: a new one, or changes to a built-in one. Absent fields keep the built-in
+/// values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LspServerConfig {
-    /// Whether it may be started.
+    /// Whether the server may be started.
     pub enabled: Option<bool>,
-    /// The identifier of its language in the protocol, e.g. `rust`.
+    /// The language identifier of the protocol, e.g. `rust`.
     pub language: Option<String>,
     /// The program; `~/` is the home directory.
     pub command: Option<String>,
     /// Its arguments.
     pub args: Option<Vec<String>>,
-    /// Endings (`.rs`) or names (`Dockerfile`) of its files.
+    /// Suffixes (`.rs`) or names (`Dockerfile`) of its files.
     pub extensions: Option<Vec<String>>,
-    /// Files that mark the root of a project; the nearest one above a file counts.
+    /// Files that mark the root of a project; the nearest one above a file is used.
     pub root_patterns: Option<Vec<String>>,
-    /// Variables that the program gets besides the harmless ones; `${NAME}` is one of ours.
+    /// Additional variables for the program; `${NAME}` is replaced by that variable of g3.
     pub env: BTreeMap<String, Secret>,
-    /// Seconds that its start, and each answer, may take.
+    /// Timeout of the start and of each request, in seconds.
     pub timeout_seconds: Option<u64>,
 }
 
@@ -32,19 +33,19 @@ pub struct LspServerConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LspToolConfig {
-    /// Which servers tell of errors after an edit.
+    /// When diagnostics are reported after an edit.
     pub diagnostics: Diagnostics,
 }
 
-/// Which servers tell of errors after an edit.
+/// When diagnostics are reported after an edit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Diagnostics {
-    /// Those that run already.
+    /// From servers that are already running.
     #[default]
     Running,
-    /// Those that are installed: the first edit starts them.
+    /// From all installed servers: the first edit starts them.
     Start,
-    /// None.
+    /// Never.
     Off,
 }

@@ -1,4 +1,4 @@
-//! `[mcp.NAME]` and a repository's `.mcp.json`: servers whose tools the agent may use.
+//! `[mcp.NAME]` and a repository's `.mcp.json`: MCP servers for the agent.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,44 +13,44 @@ use crate::config::{LoadedConfig, ValueOrigin, layers};
 use crate::failure::{Failure, Result};
 use crate::secret::Secret;
 
-/// One server of the Model Context Protocol: a program, or an address.
+/// An MCP server: a program or a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct McpServerConfig {
-    /// Whether it is started and its tools are offered.
+    /// Whether the server is started and its tools are offered.
     pub enabled: bool,
-    /// Program and arguments, where the server is a program that speaks on stdin and stdout.
+    /// Program and arguments of a stdio server.
     pub command: Vec<String>,
-    /// Variables that the program gets besides the harmless ones; `${NAME}` is one of ours.
+    /// Additional variables for the program; `${NAME}` is replaced by that variable of g3.
     pub env: BTreeMap<String, Secret>,
-    /// Where the program runs; the working directory when absent.
+    /// The working directory of the program; g3's when absent.
     pub cwd: Option<PathBuf>,
-    /// The address, where the server speaks HTTP.
+    /// The URL of an HTTP server.
     pub url: Option<String>,
-    /// Headers of each request; `${NAME}` is one of our variables.
+    /// Headers of each request; `${NAME}` is replaced by that variable of g3.
     pub headers: BTreeMap<String, Secret>,
     /// A command that prints the token for `Authorization: Bearer`.
     pub bearer_token_command: Option<CommandLine>,
-    /// Whether plain `http` may leave this machine.
+    /// Whether plain `http` is allowed to other machines.
     pub allow_http: bool,
-    /// Seconds that its start, and each call, may take.
+    /// Timeout of the start and of each call, in seconds.
     pub timeout_seconds: u64,
-    /// Globs over the names of its tools; all of them when empty.
+    /// Globs over the names of the tools to offer; all when empty.
     pub tools: Vec<String>,
-    /// What becomes of calls that no rule of the gate names.
+    /// The default for calls that no permission rule matches.
     pub calls: CallDefault,
-    /// Whether the program runs in the box of commands.
+    /// Whether the program runs in the command sandbox.
     pub sandbox: bool,
 }
 
-/// What becomes of calls that no rule of the gate names.
+/// The default for calls that no permission rule matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallDefault {
-    /// The user is asked; with nobody to ask they are denied.
+    /// Ask the user; deny in a non-interactive run.
     #[default]
     Ask,
-    /// They run.
+    /// Run the call.
     Allow,
 }
 
@@ -74,7 +74,8 @@ impl Default for McpServerConfig {
 }
 
 impl McpServerConfig {
-    /// The SHA-256 of what answers: program, arguments, variables, directory, address, headers.
+    /// Returns the SHA-256 of everything that identifies the server: program, arguments, variables,
+    /// directory, URL and headers.
     pub fn fingerprint(&self) -> String {
         let plain = |map: &BTreeMap<String, Secret>| -> Vec<(String, String)> {
             map.iter().map(|(key, value)| (key.clone(), value.reveal().to_owned())).collect()
@@ -83,7 +84,7 @@ impl McpServerConfig {
         hash(&serde_json::to_vec(&all).unwrap_or_default())
     }
 
-    /// Why it cannot be one, if it cannot.
+    /// Returns why the entry is invalid, if it is.
     fn fault(&self) -> Option<&'static str> {
         match (self.command.first(), &self.url) {
             (None, None) => Some("it has neither `command` nor `url`"),
@@ -97,7 +98,7 @@ impl McpServerConfig {
     }
 }
 
-/// Every server has a way to be reached.
+/// Checks that every server has exactly one of `command` and `url`.
 pub(super) fn check(servers: &BTreeMap<String, McpServerConfig>) -> Result<()> {
     for (name, server) in servers {
         if let Some(fault) = server.fault() {
@@ -109,13 +110,14 @@ pub(super) fn check(servers: &BTreeMap<String, McpServerConfig>) -> Result<()> {
     Ok(())
 }
 
-/// `.mcp.json` in the directory or the nearest above it, as far as the repository reaches.
+/// Returns the path of `.mcp.json` in the directory or in its nearest ancestor within the
+/// repository.
 pub fn repository_file(cwd: &Path) -> PathBuf {
     layers::in_repository(cwd, ".mcp.json")
 }
 
-/// Adds the servers of a repository's `.mcp.json` where the user trusts exactly this content;
-/// else a notice. What the configuration itself names stays as it is.
+/// Adds the servers of a repository's `.mcp.json` if the user trusts exactly this content,
+/// otherwise a notice. Servers of the configuration itself have precedence.
 pub fn add(loaded: &mut LoadedConfig, file: &Path, store: Option<&Path>) -> Result<()> {
     let Some(bytes) = layers::read(file)? else { return Ok(()) };
     if !store.is_some_and(|store| trust::is_trusted(store, file, &bytes)) {
@@ -137,7 +139,7 @@ pub fn add(loaded: &mut LoadedConfig, file: &Path, store: Option<&Path>) -> Resu
             ));
             continue;
         }
-        // Its paths are meant from where the file lies.
+        // Paths are relative to the directory of the file.
         server.cwd = Some(server.cwd.map_or_else(|| beside.to_owned(), |cwd| beside.join(cwd)));
         let key = if server.url.is_some() { "url" } else { "command" };
         let origin = ValueOrigin::Repository(file.to_owned());
@@ -147,7 +149,7 @@ pub fn add(loaded: &mut LoadedConfig, file: &Path, store: Option<&Path>) -> Resu
     check(&loaded.config.mcp)
 }
 
-/// Whether there is such a file at all.
+/// Returns whether the file exists.
 pub fn is_there(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|meta| meta.is_file())
 }
@@ -156,8 +158,8 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Reads the format that many agents share: `{"mcpServers": {NAME: {command, args, env} | {url,
-/// headers}}}`. Fields that we do not know are left alone.
+/// Parses the format that many agents share: `{"mcpServers": {NAME: {command, args, env} | {url,
+/// headers}}}`. Unknown fields are ignored.
 fn parse(
     bytes: &[u8],
     variable: &dyn Fn(&str) -> Option<String>,
@@ -191,7 +193,7 @@ fn of_json(
         let arg = arg.as_str().ok_or_else(|| "`args` must be strings".to_owned())?;
         command.push(expand(arg, variable)?);
     }
-    // These may hold secrets, so they are filled in where they are used.
+    // The values may be secrets, so they are expanded where they are used.
     let texts = |key: &str| -> std::result::Result<BTreeMap<String, Secret>, String> {
         let map = fields.get(key).and_then(Value::as_object).into_iter().flatten();
         map.map(|(name, value)| match value.as_str() {
@@ -211,8 +213,8 @@ fn of_json(
     })
 }
 
-/// A text with `${NAME}` and `${NAME:-otherwise}` replaced by variables; one that is not set is an
-/// error. Everything else stays as it is.
+/// Replaces `${NAME}` and `${NAME:-default}` by variables; an unset variable without a default is
+/// an error. All other text is unchanged.
 pub fn expand(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_filled_in_and_nothing_else_changes() {
+    fn variables_are_expanded_and_other_text_is_unchanged() {
         let says = |text: &str| expand(text, &known);
         assert_eq!(says("a ${TOKEN} $TOKEN ${x y} ${").unwrap(), "a t0 $TOKEN ${x y} ${");
         assert_eq!(says("${NONE:-b}${TOKEN:-c}").unwrap(), "bt0");
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_format_is_read_and_what_is_no_server_is_named() {
+    fn the_common_format_is_parsed_and_invalid_servers_are_named() {
         let text = r#"{"mcpServers": {
             "a": {"command": "npx", "args": ["-y", "${TOKEN}"], "env": {"K": "${TOKEN}"}, "new": 1},
             "b": {"type": "http", "url": "https://x/mcp", "headers": {"X": "1"}, "disabled": true}
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_follows_what_answers_and_nothing_else() {
+    fn a_fingerprint_depends_only_on_what_identifies_the_server() {
         let one = McpServerConfig { command: vec!["a".into()], ..McpServerConfig::default() };
         let same = McpServerConfig { timeout_seconds: 1, calls: CallDefault::Allow, ..one.clone() };
         assert_eq!(one.fingerprint(), same.fingerprint());

@@ -34,69 +34,69 @@ use mcp::McpServerConfig;
 use providers::{ModelConfig, Providers, TYPES};
 use studio::StudioConfig;
 
-/// Everything that can be configured.
+/// The whole configuration.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Who may be asked, and how.
+    /// The providers.
     pub providers: Providers,
-    /// What the user knows about models.
+    /// Properties of models that the user sets.
     pub models: Vec<ModelConfig>,
-    /// How the turn loop works.
+    /// The turn loop.
     pub agent: AgentConfig,
-    /// How studio makes, limits and lands sessions.
+    /// studio: sessions, limits and landing.
     pub studio: StudioConfig,
-    /// What single tools need.
+    /// Individual tools.
     pub tools: ToolsConfig,
-    /// Rules that answer for the user.
+    /// Permission rules.
     pub gate: GateConfig,
-    /// What is written down of g3's own work.
+    /// The diagnostic log.
     pub trace: TraceConfig,
-    /// Where skills come from.
+    /// Skills.
     pub skills: SkillsConfig,
     /// The agent's memory.
     pub memory: MemoryConfig,
-    /// Screen, mouse and keyboard.
+    /// Desktop control.
     pub computer_control: ComputerControlConfig,
     /// The browser.
     pub webdriver: WebdriverConfig,
-    /// The box.
+    /// The sandbox.
     pub sandbox: SandboxConfig,
-    /// Servers whose tools the agent may use, by name.
+    /// MCP servers, by name.
     pub mcp: BTreeMap<String, McpServerConfig>,
     /// Language servers, by name.
     pub lsp: BTreeMap<String, LspServerConfig>,
-    /// Commands that run when something happens in a session.
+    /// Hooks on session events.
     pub hooks: Vec<Hook>,
 }
 
-/// Where values may come from. Later ones win: user, repository, environment, flags.
+/// The sources of values. Later ones override earlier ones: user, repository, environment, flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigSources {
-    /// The user's own file; it need not exist. The trust store lies beside it.
+    /// The user's file; it need not exist. The trust store is beside it.
     pub user: Option<PathBuf>,
-    /// The repository's file; it need not exist, and narrows only unless it is trusted.
+    /// The repository's file; it need not exist, and can only restrict unless it is trusted.
     pub repository: Option<PathBuf>,
-    /// `--config FILE`: stands for both files and must exist.
+    /// `--config FILE`: replaces both files and must exist.
     pub only: Option<PathBuf>,
-    /// Variables; those named `G3_SECTION__KEY` count, and those that give base URLs.
+    /// Environment variables; those named `G3_SECTION__KEY` and those that set base URLs are used.
     pub environment: Vec<(String, String)>,
     /// Flags as dotted key and value, e.g. `providers.default_provider`.
     pub flags: Vec<(String, String)>,
 }
 
-/// A configuration and where it came from.
+/// A configuration and its origins.
 #[derive(Clone, Debug)]
 pub struct LoadedConfig {
     /// The values.
     pub config: Config,
-    /// Where each value that is no default came from, by dotted key.
+    /// The origin of each value that is not a default, by dotted key.
     pub origins: BTreeMap<String, ValueOrigin>,
-    /// What the user should know: keys that were ignored, and why.
+    /// Notices for the user: keys that were ignored, and why.
     pub notices: Vec<String>,
 }
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueOrigin {
     /// The user's file, or the one given with `--config`.
@@ -121,8 +121,8 @@ impl fmt::Display for ValueOrigin {
     }
 }
 
-/// Reads all sources and merges them key by key. Everything that is wrong is an error (exit
-/// code 2) that names the file, the key, and what would be right.
+/// Reads all sources and merges them key by key. Every error (exit code 2) names the file, the key,
+/// and the expected value.
 pub fn load(sources: &ConfigSources) -> Result<LoadedConfig> {
     let mut settings = Vec::new();
     let mut notices = Vec::new();
@@ -149,7 +149,8 @@ pub fn load(sources: &ConfigSources) -> Result<LoadedConfig> {
     Ok(loaded)
 }
 
-/// The settings of the repository's file: all when its content is trusted, else what narrows.
+/// Returns the settings of the repository's file: all if its content is trusted, otherwise those
+/// that only restrict.
 fn of_repository(
     sources: &ConfigSources,
     user: &[RawSetting],
@@ -182,7 +183,7 @@ fn merged(settings: Vec<RawSetting>, notices: Vec<String>) -> Result<LoadedConfi
     Ok(LoadedConfig { config, origins, notices })
 }
 
-/// Half a price would make the other half cost nothing.
+/// Rejects a price with only one of `input` and `output`: the other half would cost nothing.
 fn check_prices(settings: &[RawSetting]) -> Result<()> {
     let prices = settings.iter().filter(|s| s.path.get(3).is_some_and(|key| key == "price"));
     for price in prices {
@@ -202,13 +203,13 @@ fn check_prices(settings: &[RawSetting]) -> Result<()> {
     Ok(())
 }
 
-/// Sets the value at a path; an empty table changes nothing that is there.
+/// Sets the value at a path; an empty table does not change existing values.
 fn put(table: &mut Table, path: &[String], value: Value) {
     let Some((name, rest)) = path.split_first() else { return };
     if rest.is_empty() {
         match (table.get_mut(name), value) {
             (Some(_), Value::Table(_)) => {}
-            // A repository's hooks run after the user's, never instead of them.
+            // A repository's hooks run after the user's and never replace them.
             (Some(Value::Array(hooks)), Value::Array(more)) if path == ["hooks"] => {
                 hooks.extend(more);
             }
@@ -224,7 +225,7 @@ fn put(table: &mut Table, path: &[String], value: Value) {
     }
 }
 
-/// Every reference names a provider that is configured, or a bare type.
+/// Checks that every reference names a configured provider or a bare type.
 fn check_references(providers: &Providers, origins: &BTreeMap<String, ValueOrigin>) -> Result<()> {
     let known = providers.references();
     let references = [
@@ -252,7 +253,8 @@ fn check_references(providers: &Providers, origins: &BTreeMap<String, ValueOrigi
     Ok(())
 }
 
-/// A configured `type.name`, or a type alone (or with the name `default`), which needs no entry.
+/// Returns whether a reference is a configured `type.name`, or a bare type (or `type.default`),
+/// which needs no entry.
 fn is_reference(reference: &str, known: &[String]) -> bool {
     let kind = reference.strip_suffix(".default").unwrap_or(reference);
     TYPES.contains(&kind) || known.iter().any(|known| known == reference)

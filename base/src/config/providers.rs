@@ -1,4 +1,4 @@
-//! The `[providers]` part of the configuration: who may be asked, and how.
+//! `[providers]`: the model providers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use super::base_url::{BaseUrl, EnvironmentUrls};
 use crate::secret::Secret;
 
-/// The types of provider, as they stand before the dot of a reference `type.name`.
+/// The provider types: the part before the dot in a reference `type.name`.
 pub const TYPES: &[&str] = &["anthropic", "openai", "databricks", "gemini", "embedded"];
 
-/// Every configured provider, and which one does what. References have the form `type.name`;
-/// a bare `type` means its only entry, or the keys in the environment when there is none.
+/// All configured providers and their roles. A reference has the form `type.name`; a bare `type`
+/// refers to its only entry, or to the API key in the environment if there is no entry.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Providers {
-    /// The provider that is asked unless another is named.
+    /// The default provider.
     pub default_provider: Option<String>,
-    /// For planning mode.
+    /// The provider for planning mode.
     pub planner: Option<String>,
-    /// For the coach of autonomous mode.
+    /// The provider for the coach of autonomous mode.
     pub coach: Option<String>,
-    /// For the player of autonomous mode.
+    /// The provider for the player of autonomous mode.
     pub player: Option<String>,
-    /// For commit messages.
+    /// The provider for commit messages.
     pub commit: Option<String>,
-    /// Goes on with a turn when a local model suggests it.
+    /// The provider that continues a turn when a local model escalates.
     pub escalation: Option<String>,
     /// Anthropic Messages, by name.
     pub anthropic: BTreeMap<String, AnthropicConfig>,
@@ -38,13 +38,13 @@ pub struct Providers {
     pub gemini: BTreeMap<String, GeminiConfig>,
     /// Models on this machine, by name.
     pub embedded: BTreeMap<String, EmbeddedConfig>,
-    /// Base URLs for entries without `base_url`; no file can set them.
+    /// Base URLs for entries without `base_url`; files cannot set them.
     #[serde(skip)]
     pub environment: EnvironmentUrls,
 }
 
 impl Providers {
-    /// Every configured provider as `type.name`, in order.
+    /// Returns every configured provider as `type.name`, in order.
     pub fn references(&self) -> Vec<String> {
         let of = |kind: &str, names: Vec<&String>| -> Vec<String> {
             names.into_iter().map(|name| format!("{kind}.{name}")).collect()
@@ -61,14 +61,14 @@ impl Providers {
 }
 
 impl Providers {
-    /// The base URL of an entry of this type: the configured one, else the one of the
-    /// environment; `None` means the service's own.
+    /// Returns the base URL of an entry of this type: the configured one, else the one of the
+    /// environment; `None` for the service's own.
     pub fn base_url<'a>(&'a self, kind: &str, configured: Option<&'a str>) -> Option<BaseUrl<'a>> {
         let configured = configured.map(|url| BaseUrl { url, variable: None });
         configured.or_else(|| self.environment.get(kind))
     }
 
-    /// The model that an entry names to fall back on.
+    /// Returns the fallback model of an entry.
     pub fn fallback_model(&self, reference: &str) -> Option<&str> {
         let (kind, name) = reference.split_once('.')?;
         let model = match kind {
@@ -82,8 +82,7 @@ impl Providers {
     }
 }
 
-/// The keys in the environment by which a provider is chosen when the configuration names none, in
-/// order.
+/// The API key variables that select a provider when none is configured, in order.
 const KEYS: &[(&str, &[&str])] = &[
     ("anthropic", &["ANTHROPIC_API_KEY"]),
     ("openai", &["OPENAI_API_KEY"]),
@@ -92,20 +91,21 @@ const KEYS: &[(&str, &[&str])] = &[
 ];
 
 impl Providers {
-    /// The reference that is meant when none is given: the configured default, else the only
-    /// configured provider, else the type of the first key in the environment, else `openai` where
-    /// the environment gives its base URL, else `embedded`.
+    /// Returns the default reference: the configured default, else the only configured provider,
+    /// else the type of the first API key in the environment, else `openai` if the environment sets
+    /// its base URL, else `embedded`.
     pub fn chosen(&self) -> String {
         self.chosen_by(|name| std::env::var(name).is_ok_and(|value| !value.trim().is_empty()))
     }
 
-    /// The entry of the local model that a reference means; the first where it means none.
+    /// Returns the entry of the local model that a reference names; the first entry if it names
+    /// none.
     pub fn local(&self, reference: &str) -> EmbeddedConfig {
         let named = reference.strip_prefix("embedded.").and_then(|name| self.embedded.get(name));
         named.or_else(|| self.embedded.values().next()).cloned().unwrap_or_default()
     }
 
-    /// As [`Providers::chosen`], told which variables are set to something.
+    /// Like [`Providers::chosen`], with a function that returns whether a variable is set.
     fn chosen_by(&self, is_set: impl Fn(&str) -> bool) -> String {
         if let Some(reference) = &self.default_provider {
             return reference.clone();
@@ -114,7 +114,7 @@ impl Providers {
             return only.clone();
         }
         let first = KEYS.iter().find(|(_, keys)| keys.iter().all(|key| is_set(key)));
-        // A server of one's own often wants no key.
+        // A self-hosted server often needs no key.
         let last = if self.environment.get("openai").is_some() { "openai" } else { "embedded" };
         first.map_or(last, |(kind, _)| kind).to_owned()
     }
@@ -132,27 +132,27 @@ pub struct AnthropicConfig {
     pub base_url: Option<String>,
     /// The model's name.
     pub model: Option<String>,
-    /// The model that is asked for the rest of a turn in which `model` is busy.
+    /// The fallback model for the rest of a turn in which `model` is overloaded.
     pub fallback_model: Option<String>,
-    /// Tokens of one reply, at most.
+    /// Maximum number of tokens in one reply.
     pub max_tokens: Option<u32>,
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
-    /// How long cached prefixes live.
+    /// How long cached prefixes are kept.
     pub cache_config: Option<CacheConfig>,
-    /// Asks for the context window of a million tokens.
+    /// Whether to request the context window of a million tokens.
     pub enable_1m_context: bool,
-    /// Tokens that the model may think, at most.
+    /// Maximum number of thinking tokens.
     pub thinking_budget_tokens: Option<u32>,
-    /// Tokens that the model can read, when it is not a model that we know.
+    /// The context window in tokens, for a model that g3 does not know.
     pub context_length: Option<u32>,
-    /// Permits plain `http` to a host that is not loopback.
+    /// Whether plain `http` is allowed to a host that is not loopback.
     pub allow_http: bool,
-    /// What tokens cost.
+    /// The price of tokens.
     pub price: Option<Price>,
 }
 
-/// One entry of `[providers.openai.NAME]`: any server that speaks chat completions or responses.
+/// One entry of `[providers.openai.NAME]`: any server with a chat completions or responses API.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenaiConfig {
@@ -164,23 +164,23 @@ pub struct OpenaiConfig {
     pub base_url: Option<String>,
     /// The model's name.
     pub model: Option<String>,
-    /// The model that is asked for the rest of a turn in which `model` is busy.
+    /// The fallback model for the rest of a turn in which `model` is overloaded.
     pub fallback_model: Option<String>,
-    /// Tokens of one reply, at most.
+    /// Maximum number of tokens in one reply.
     pub max_tokens: Option<u32>,
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
-    /// How much the model thinks, in the words of its service; not sent when absent.
+    /// The reasoning effort, as the service names it; not sent when absent.
     pub reasoning_effort: Option<String>,
-    /// Which of the two wire formats.
+    /// The wire format.
     pub wire: OpenaiWire,
-    /// `false` for servers without native tool calls: they get text calls.
+    /// Whether the server supports native tool calls; if not, calls are sent as text.
     pub native_tools: Option<bool>,
-    /// Tokens that the model can read, when it is not a model that we know.
+    /// The context window in tokens, for a model that g3 does not know.
     pub context_length: Option<u32>,
-    /// Permits plain `http` to a host that is not loopback.
+    /// Whether plain `http` is allowed to a host that is not loopback.
     pub allow_http: bool,
-    /// What tokens cost.
+    /// The price of tokens.
     pub price: Option<Price>,
 }
 
@@ -198,21 +198,21 @@ pub struct DatabricksConfig {
     pub use_oauth: bool,
     /// The serving endpoint's name.
     pub model: Option<String>,
-    /// The model that is asked for the rest of a turn in which `model` is busy.
+    /// The fallback model for the rest of a turn in which `model` is overloaded.
     pub fallback_model: Option<String>,
-    /// Tokens of one reply, at most.
+    /// Maximum number of tokens in one reply.
     pub max_tokens: Option<u32>,
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
-    /// How much the model thinks, in the words of its service; not sent when absent.
+    /// The reasoning effort, as the service names it; not sent when absent.
     pub reasoning_effort: Option<String>,
-    /// Tokens that a model of Anthropic may think, at most.
+    /// Maximum number of thinking tokens, for Anthropic models.
     pub thinking_budget_tokens: Option<u32>,
-    /// Tokens that the model can read, when it is not a model that we know.
+    /// The context window in tokens, for a model that g3 does not know.
     pub context_length: Option<u32>,
-    /// Permits plain `http` to a host that is not loopback.
+    /// Whether plain `http` is allowed to a host that is not loopback.
     pub allow_http: bool,
-    /// What tokens cost.
+    /// The price of tokens.
     pub price: Option<Price>,
 }
 
@@ -228,17 +228,17 @@ pub struct GeminiConfig {
     pub base_url: Option<String>,
     /// The model's name.
     pub model: Option<String>,
-    /// The model that is asked for the rest of a turn in which `model` is busy.
+    /// The fallback model for the rest of a turn in which `model` is overloaded.
     pub fallback_model: Option<String>,
-    /// Tokens of one reply, at most.
+    /// Maximum number of tokens in one reply.
     pub max_tokens: Option<u32>,
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
-    /// Tokens that the model can read, when it is not a model that we know.
+    /// The context window in tokens, for a model that g3 does not know.
     pub context_length: Option<u32>,
-    /// Permits plain `http` to a host that is not loopback.
+    /// Whether plain `http` is allowed to a host that is not loopback.
     pub allow_http: bool,
-    /// What tokens cost.
+    /// The price of tokens.
     pub price: Option<Price>,
 }
 
@@ -246,21 +246,21 @@ pub struct GeminiConfig {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmbeddedConfig {
-    /// A name of the catalogue (`g3 model list`).
+    /// A name from the catalogue (`g3 model list`).
     pub model: Option<String>,
     /// A GGUF file, instead of a name.
     pub model_path: Option<PathBuf>,
-    /// The family, when the file's own template does not say it.
+    /// The model family, if the file's chat template does not reveal it.
     pub model_type: Option<String>,
-    /// Tokens of context, at most what the model was trained with.
+    /// The context window in tokens, at most what the model was trained with.
     pub context_length: Option<u32>,
-    /// Tokens of one reply, at most.
+    /// Maximum number of tokens in one reply.
     pub max_tokens: Option<u32>,
     /// Sampling temperature; 0 is greedy.
     pub temperature: Option<f64>,
-    /// How many layers go to the accelerator.
+    /// The number of layers to offload to the GPU.
     pub gpu_layers: Option<u32>,
-    /// How many threads compute.
+    /// The number of compute threads.
     pub threads: Option<u32>,
 }
 
@@ -275,14 +275,14 @@ pub enum OpenaiWire {
     Responses,
 }
 
-/// How long a cached prefix lives.
+/// How long cached prefixes are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum CacheConfig {
     /// The provider's default (five minutes).
     #[default]
     #[serde(rename = "ephemeral")]
     Ephemeral,
-    /// Five minutes, said out loud.
+    /// Five minutes, set explicitly.
     #[serde(rename = "5minute")]
     FiveMinutes,
     /// One hour.
@@ -294,45 +294,45 @@ pub enum CacheConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Sent and not cached.
+    /// Input tokens that are not cached.
     pub input: f64,
-    /// Written by the model.
+    /// Output tokens.
     pub output: f64,
-    /// Read from the provider's cache; `input` when absent.
+    /// Tokens read from the provider's cache; same as `input` when absent.
     #[serde(default)]
     pub cache_read: Option<f64>,
-    /// Written to the provider's cache; `input` when absent.
+    /// Tokens written to the provider's cache; same as `input` when absent.
     #[serde(default)]
     pub cache_write: Option<f64>,
 }
 
 impl Price {
-    /// Whether every number can be a price.
+    /// Returns whether all prices are finite and not negative.
     fn is_sound(&self) -> bool {
         let all = [Some(self.input), Some(self.output), self.cache_read, self.cache_write];
         all.into_iter().flatten().all(|dollars| dollars.is_finite() && dollars >= 0.0)
     }
 }
 
-/// One entry of `[[models]]`: what the user knows about models, on top of what g3 knows.
+/// One entry of `[[models]]`: properties of models, in addition to those that g3 knows.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The beginning of the models' names.
+    /// The prefix of the models' names.
     pub name: String,
-    /// Tokens of input and output together.
+    /// The context window, in tokens of input and output together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<u32>,
-    /// Tokens of one reply, at most.
+    /// Maximum number of tokens in one reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u32>,
-    /// What tokens cost; absent is not known.
+    /// The price of tokens; unknown when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
 }
 
 impl ModelConfig {
-    /// Whether the entry says something that can be.
+    /// Returns whether the entry's values are valid.
     pub(crate) fn is_sound(&self) -> bool {
         let some = |tokens: Option<u32>| tokens.is_none_or(|tokens| tokens > 0);
         !self.name.trim().is_empty()
@@ -342,7 +342,7 @@ impl ModelConfig {
     }
 }
 
-/// A command of the user's, as a list of arguments or as one line for `sh -c`.
+/// A user's command, as a list of arguments or as one line for `sh -c`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum CommandLine {
@@ -353,7 +353,7 @@ pub enum CommandLine {
 }
 
 impl CommandLine {
-    /// Program and arguments to start.
+    /// Returns the program and arguments to start.
     pub fn argv(&self) -> Vec<String> {
         match self {
             CommandLine::Argv(argv) => argv.clone(),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn configuration_comes_first_then_the_first_key_then_this_machine() {
+    fn the_default_is_the_configured_provider_then_the_first_key_then_the_local_model() {
         let two = "[providers.openai.a]\n[providers.openai.b]\n";
         let keys = ["OPENAI_API_KEY", "GEMINI_API_KEY"];
         let default = "[providers]\ndefault_provider = \"openai.b\"\n";

@@ -1,4 +1,4 @@
-//! The configuration as a list for people: every value, secrets as dots, and where it came from.
+//! The configuration as a list for display: every value with its origin, secrets as dots.
 
 use toml::Value;
 
@@ -9,16 +9,16 @@ use crate::config::{LoadedConfig, ValueOrigin};
 pub struct ShownValue {
     /// The dotted key.
     pub key: String,
-    /// The value as TOML; a secret is dots.
+    /// The value as TOML; dots for a secret.
     pub value: String,
-    /// Where it came from; `None` is the default.
+    /// The origin; `None` for a default.
     pub origin: Option<ValueOrigin>,
 }
 
-/// Every value that is set or has a default, in the order of the keys.
+/// Returns every value that is set or has a default, ordered by key.
 pub fn values(loaded: &LoadedConfig) -> Vec<ShownValue> {
     let mut shown = Vec::new();
-    // A configuration that came from TOML can be written as TOML.
+    // A configuration that was read from TOML can be written as TOML.
     if let Ok(value) = Value::try_from(&loaded.config) {
         walk(String::new(), value, loaded, &mut shown);
     }
@@ -27,7 +27,8 @@ pub fn values(loaded: &LoadedConfig) -> Vec<ShownValue> {
     shown
 }
 
-/// The base URLs of the environment: for each entry without its own, or for the type as a whole.
+/// Returns the base URLs of the environment: for each entry without its own, or for the type as a
+/// whole.
 fn environment_urls(loaded: &LoadedConfig) -> Vec<ShownValue> {
     let providers = &loaded.config.providers;
     let references = providers.references();

@@ -1,41 +1,40 @@
-//! The `[studio]` part of the configuration: sessions, their checks, and the agents that work.
+//! `[studio]`: sessions, their checks, and agents.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Where worktrees are unless `[studio] worktree` says otherwise: outside of the main checkout, so
-/// that programs which look for files in the directories above do not find its files.
+/// The default of `[studio] worktree`: outside the main checkout, so that programs that search
+/// parent directories for files do not find the main checkout's.
 pub const DEFAULT_WORKTREE: &str = "{parent}/{repo}.worktrees/{id}";
 
-/// How studio makes, limits and lands sessions.
+/// `[studio]`: how sessions are created, limited and landed.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StudioConfig {
     /// Commands that must pass before a session is ready and before it lands; `sh -c` lines.
     pub checks: ShellLines,
-    /// Commands that prepare a fresh worktree; `sh -c` lines.
+    /// Commands that prepare a new worktree; `sh -c` lines.
     pub setup: ShellLines,
     /// Template of the branch name; `{id}` is the session's id.
     pub branch: String,
-    /// Template of the worktree's path. `{id}` is the session's id, `{parent}` the directory that
-    /// holds the main checkout, `{repo}` the main checkout's name.
+    /// Template of the worktree's path. `{id}` is the session's id, `{parent}` the directory of the
+    /// main checkout, `{repo}` the main checkout's name.
     pub worktree: String,
-    /// Directories that check worktrees keep from one check to the next although git ignores them;
-    /// relative paths.
+    /// Ignored directories that are kept between check runs; relative paths.
     pub check_caches: ShellLines,
-    /// How many sessions work at once; by cores and memory when absent.
+    /// Maximum number of concurrent sessions; derived from cores and memory when absent.
     pub jobs: Option<u32>,
-    /// What one session may use.
+    /// The limits of a session.
     pub limits: SessionLimits,
-    /// Signs landed commits as the user's git does.
+    /// Whether landed commits are signed as the user's git would.
     pub sign: bool,
-    /// Runs the user's own repository hooks inside the box.
+    /// Whether the repository's hooks run, inside the sandbox.
     pub hooks: bool,
-    /// The agent that works unless another is named; g3 when absent.
+    /// The default agent; g3 when absent.
     pub agent: Option<String>,
-    /// Programs that can be agents, by name.
+    /// The agents, by name.
     pub agents: BTreeMap<String, AgentRow>,
 }
 
@@ -61,9 +60,9 @@ impl Default for StudioConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum ShellLines {
-    /// One line; an empty one is none.
+    /// One line; an empty one counts as no line.
     One(String),
-    /// Several, in order.
+    /// Several lines, in order.
     Many(Vec<String>),
 }
 
@@ -74,7 +73,7 @@ impl Default for ShellLines {
 }
 
 impl ShellLines {
-    /// The lines, in order.
+    /// Returns the lines, in order.
     pub fn list(&self) -> Vec<String> {
         match self {
             ShellLines::One(line) if line.trim().is_empty() => Vec::new(),
@@ -84,65 +83,66 @@ impl ShellLines {
     }
 }
 
-/// What one session may use; absent means without limit, except where a default is said.
+/// The limits of a session; absent means unlimited unless a default is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionLimits {
-    /// Seconds of wall time of the agent.
+    /// Wall time of the agent, in seconds.
     pub timeout_seconds: Option<u64>,
-    /// Turns of the agent.
+    /// Number of turns of the agent.
     pub max_turns: Option<u32>,
-    /// Tokens, sent and written.
+    /// Number of tokens, input and output.
     pub max_tokens: Option<u64>,
-    /// US dollars.
+    /// Cost in US dollars.
     pub budget_usd: Option<f64>,
-    /// Bytes of output of the agent that are kept (64 MiB when absent).
+    /// Bytes of the agent's output that are kept (64 MiB when absent).
     pub output_bytes: Option<u64>,
-    /// Bytes that must stay free on the disk (512 MiB when absent).
+    /// Bytes of free disk space that must remain (512 MiB when absent).
     pub disk_floor_bytes: Option<u64>,
-    /// Seconds that one check or setup command may take (3,600 when absent).
+    /// Timeout of one check or setup command, in seconds (3,600 when absent).
     pub check_seconds: Option<u64>,
 }
 
-/// How studio speaks with an agent.
+/// The protocol between studio and an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentProtocol {
     /// Agent Client Protocol on stdio.
     #[default]
     Acp,
-    /// A command with `{prompt}` in its arguments or on its stdin, and its exit code.
+    /// A command with `{prompt}` in its arguments or the prompt on stdin; its exit code is the
+    /// result.
     Command,
 }
 
-/// One row of the agents table.
+/// One entry of the agents table.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentRow {
-    /// How studio speaks with it.
+    /// The protocol.
     pub protocol: AgentProtocol,
-    /// Program and arguments; `{prompt}` stands for the task where the protocol is `command`.
+    /// Program and arguments; with the protocol `command`, `{prompt}` is replaced by the task.
     pub command: Vec<String>,
-    /// Paths that it may read although they are kept from others; `~/` is the home directory.
+    /// Readable paths that are closed to other agents; `~/` is the home directory.
     pub read: Vec<PathBuf>,
-    /// Paths that it may write besides the session's own; `~/` is the home directory.
+    /// Writable paths besides the session's own; `~/` is the home directory.
     pub write: Vec<PathBuf>,
-    /// Variables that it gets, secrets among them.
+    /// Environment variables that are passed to the agent, including secrets.
     pub env: Vec<String>,
-    /// Whether it sends g3's own events over ACP (`_g3/event`): turns, costs, rounds. Those of
-    /// other agents are ignored. Absent, it is so where the program is called `g3`.
+    /// Whether the agent sends g3's events over ACP (`_g3/event`): turns, costs, rounds. They are
+    /// ignored from other agents. When absent, true if the program is named `g3`.
     pub events: Option<bool>,
 }
 
 impl AgentRow {
-    /// Whether its own events count.
+    /// Returns whether the agent's own events are used.
     pub fn sends_events(&self) -> bool {
         let program = self.command.first().map(Path::new).and_then(Path::file_name);
         self.events.unwrap_or_else(|| program.is_some_and(|name| name == "g3"))
     }
 }
 
-/// A path with its leading `~/` replaced by the home directory.
+/// Replaces a leading `~/` by the home directory.
 pub fn expanded(path: &Path, home: &Path) -> PathBuf {
     path.strip_prefix("~").map_or_else(|_| path.to_owned(), |rest| home.join(rest))
 }

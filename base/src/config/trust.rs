@@ -1,6 +1,6 @@
-//! Which contents of repository files the user accepted, by SHA-256, kept outside every repository.
-//! An acceptance holds in that repository only, and as long as the files that the content names (a
-//! hook's script, say) stay what they were.
+//! The trust store: contents of repository files that the user accepted, by SHA-256, stored outside
+//! all repositories. An acceptance is valid in its repository only, and only while the files that
+//! the content names (a hook's script, for example) are unchanged.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,34 +17,34 @@ use crate::failure::{Failure, OrFail, Result};
 use crate::files;
 use crate::lock::Lock;
 
-/// One accepted content.
+/// An accepted content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustEntry {
     /// The SHA-256 of the content, in hexadecimal.
     pub sha256: String,
-    /// Where the file lay when it was accepted.
+    /// The path of the file at the time of acceptance.
     pub path: PathBuf,
-    /// When, RFC 3339.
+    /// The time of acceptance, RFC 3339.
     pub time: String,
-    /// The repository: its git directory, or the file's directory outside of one.
+    /// The repository: its git directory, or the directory of the file outside a repository.
     #[serde(default)]
     pub repository: PathBuf,
-    /// The files of the repository that the content names, and the SHA-256 of each.
+    /// The files of the repository that the content names, with their SHA-256.
     #[serde(default)]
     pub names: BTreeMap<PathBuf, String>,
 }
 
-/// How much of a `.git` file is read, in bytes.
+/// The maximum size of a `.git` file that is read, in bytes.
 const POINTER: u64 = 8 << 10;
 
-/// The store as it lies on disk (`trust.json`, mode 0600).
+/// The format of the trust store on disk (`trust.json`, mode 0600).
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct TrustStore {
     schema: u32,
     files: BTreeMap<String, TrustEntry>,
 }
 
-/// Accepts exactly this content, which was read from `file` and shown to the user.
+/// Accepts exactly this content, which was read from `file` and displayed to the user.
 pub fn accept(store: &Path, file: &Path, content: &[u8], clock: &Clock) -> Result<TrustEntry> {
     let (repository, names) = (repository(file), named(file, content));
     let (sha256, path) = (hash(content), file.to_owned());
@@ -55,8 +55,7 @@ pub fn accept(store: &Path, file: &Path, content: &[u8], clock: &Clock) -> Resul
     Ok(entry)
 }
 
-/// Takes back everything that was ever accepted for this file, wherever its content lies now.
-/// Gives what was taken back.
+/// Removes all acceptances of this file, whatever its current content, and returns them.
 pub fn revoke(store: &Path, file: &Path) -> Result<Vec<TrustEntry>> {
     let current = fs::read(file).ok().map(|content| hash(&content));
     let mut revoked = Vec::new();
@@ -74,26 +73,26 @@ pub fn revoke(store: &Path, file: &Path) -> Result<Vec<TrustEntry>> {
     Ok(revoked)
 }
 
-/// Everything that is accepted.
+/// Returns all accepted contents.
 pub fn show(store: &Path) -> Result<Vec<TrustEntry>> {
     Ok(read(store)?.files.into_values().collect())
 }
 
-/// Whether this content of a file was accepted in its repository, and the files that it names are
-/// what they were. A store that cannot be read, or that others can write, trusts nothing.
+/// Returns whether this content of a file was accepted in its repository and the files that it
+/// names are unchanged. A store that is unreadable, or writable by other users, trusts nothing.
 pub fn is_trusted(store: &Path, file: &Path, content: &[u8]) -> bool {
     let Ok(all) = read(store) else { return false };
     let entry = all.files.get(&key(&hash(content), &repository(file)));
     entry.is_some_and(|entry| entry.names == named(file, content))
 }
 
-/// How an acceptance is found.
+/// Returns the key of an acceptance in the store.
 fn key(sha256: &str, repository: &Path) -> String {
     format!("{sha256} {}", repository.display())
 }
 
-/// The repository that a file belongs to: the outermost git directory that its working tree leads
-/// to, which is the same for all its working trees.
+/// Returns the repository of a file: the outermost git directory that its working tree refers to,
+/// which is the same for all its working trees.
 fn repository(file: &Path) -> PathBuf {
     let beside = file.parent().unwrap_or(Path::new("/"));
     let beside = beside.canonicalize().unwrap_or_else(|_| beside.to_owned());
@@ -110,10 +109,11 @@ fn repository(file: &Path) -> PathBuf {
     own.ancestors().filter(is_git).last().unwrap_or(&own).to_owned()
 }
 
-/// Endings of scripts.
+/// File name extensions of scripts.
 const SCRIPTS: [&str; 10] = ["sh", "bash", "py", "js", "mjs", "cjs", "ts", "rb", "pl", "lua"];
 
-/// Whether a file is one that is run: a script, by its name or its first bytes, or executable.
+/// Returns whether a file is a program: a script, by its extension or its first bytes, or
+/// executable.
 fn is_program(file: &Path) -> bool {
     let Ok(meta) = fs::metadata(file) else { return false };
     let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -126,10 +126,10 @@ fn is_program(file: &Path) -> bool {
     meta.is_file() && runs()
 }
 
-/// The programs and scripts of the repository that a content names in a word of its own, and what they hold. They
-/// are looked for beside the file and from the top of the working tree.
+/// Returns the programs and scripts of the repository that a content names as separate words, with
+/// their hashes. They are searched for beside the file and from the root of the working tree.
 fn named(file: &Path, content: &[u8]) -> BTreeMap<PathBuf, String> {
-    // A persona is prose: what it mentions is not run because of it.
+    // A persona is prose: the files that it mentions are not run because of it.
     if file.extension().is_some_and(|ending| ending == "md") {
         return BTreeMap::new();
     }
@@ -152,7 +152,7 @@ fn named(file: &Path, content: &[u8]) -> BTreeMap<PathBuf, String> {
     names
 }
 
-/// The SHA-256 of a content, in hexadecimal.
+/// Returns the SHA-256 of a content, in hexadecimal.
 pub fn hash(content: &[u8]) -> String {
     let mut text = String::with_capacity(64);
     for byte in Sha256::digest(content) {
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_content_is_trusted_from_accept_to_revoke_and_only_that_content() {
+    fn only_the_accepted_content_is_trusted_until_it_is_revoked() {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("g3/trust.json");
         let file = dir.path().join("g3.toml");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acceptance_holds_in_its_repository_and_for_the_scripts_that_it_names() {
+    fn an_acceptance_is_valid_for_its_repository_and_the_scripts_that_it_names() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().canonicalize().unwrap();
         let store = at.join("trust.json");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_others_can_write_trusts_nothing() {
+    fn a_store_that_other_users_can_write_trusts_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("trust.json");
         let file = Path::new("/r/g3.toml");

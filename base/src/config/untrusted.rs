@@ -1,4 +1,4 @@
-//! What a repository's own file may do before the user trusts it: narrow, never widen.
+//! Restricts the settings of an untrusted repository: they can narrow the user's, never widen them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,8 @@ use crate::config::keys::{self, UntrustedRule};
 use crate::config::layers::RawSetting;
 use crate::config::providers::TYPES;
 
-/// Splits the settings of an untrusted file: what holds, and a notice for each key that does not.
+/// Splits the settings of an untrusted file into the allowed ones and a notice for each ignored
+/// key.
 pub(crate) fn narrowed(
     settings: Vec<RawSetting>,
     user: &[RawSetting],
@@ -55,7 +56,8 @@ fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|number| number as f64))
 }
 
-/// Whether a reference names a provider of the user's, or a bare type, which is theirs as well.
+/// Returns whether a reference names a provider of the user, or a bare type, which is always
+/// allowed.
 fn has(user: &[RawSetting], reference: &str) -> bool {
     let Some((kind, name)) = reference.split_once('.') else { return TYPES.contains(&reference) };
     let own: BTreeSet<&[String]> = user.iter().filter_map(|own| own.path.get(..3)).collect();

@@ -1,58 +1,58 @@
-//! What player and coach report of their rounds: the `plan` events of autonomous mode.
+//! The `plan` events of autonomous mode: the rounds of player and coach.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{EventKind, RunStatus, Usage};
 
-/// The `mode` of such an event.
+/// The `mode` of these events.
 const MODE: &str = "autonomous";
 
-/// A report of player and coach.
+/// An event of player and coach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum RoundsEvent {
-    /// The run begins, or goes on.
+    /// The run starts or resumes.
     Begun {
-        /// Rounds at most.
+        /// Maximum number of rounds.
         #[serde(default)]
         rounds: u32,
-        /// Whether it goes on.
+        /// Whether the run was resumed.
         #[serde(default)]
         resumed: bool,
-        /// What is judged.
+        /// The requirements that are judged.
         #[serde(default)]
         requirements: Vec<RequirementText>,
-        /// Commands that must pass.
+        /// The checks that must pass.
         #[serde(default)]
         checks: Vec<String>,
     },
-    /// The player works.
+    /// The player starts.
     Playing(RoundPart),
-    /// The checks run.
+    /// The checks start.
     Checking(RoundPart),
-    /// The coach judges.
+    /// The coach starts.
     Judging(RoundPart),
-    /// A round is over.
+    /// A round ended.
     Judged {
-        /// Rounds at most.
+        /// Maximum number of rounds.
         #[serde(default)]
         rounds: u32,
         /// The round.
         #[serde(flatten)]
         round: RoundReport,
     },
-    /// The run is over.
+    /// The run ended.
     Ended {
-        /// How.
+        /// The result.
         status: Option<RunStatus>,
-        /// Rounds at most.
+        /// Maximum number of rounds.
         #[serde(default)]
         rounds: u32,
-        /// Every round.
+        /// All rounds.
         #[serde(default)]
         report: Vec<RoundReport>,
-        /// What all of them took.
+        /// The total cost.
         #[serde(default)]
         cost: RoundCost,
     },
@@ -63,18 +63,18 @@ pub enum RoundsEvent {
 pub struct RequirementText {
     /// The id.
     pub id: String,
-    /// Its words.
+    /// The text.
     pub text: String,
 }
 
-/// The part of a round that begins.
+/// The phase of a round that starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoundPart {
-    /// Counts from 1.
+    /// The number of the round, starting at 1.
     pub round: u32,
-    /// Rounds at most.
+    /// Maximum number of rounds.
     pub rounds: u32,
-    /// The model that works; none for the checks.
+    /// The model that works; `None` for the checks.
     pub model: Option<String>,
 }
 
@@ -82,44 +82,44 @@ pub struct RoundPart {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoundReport {
-    /// Counts from 1.
+    /// The number of the round, starting at 1.
     pub round: u32,
     /// What the coach decided.
     pub verdict: RoundOutcome,
-    /// Why the verdict is missing.
+    /// Why there is no verdict.
     pub why: Option<String>,
-    /// Each requirement as judged.
+    /// The judged requirements.
     pub requirements: Option<Vec<JudgedRequirement>>,
-    /// What is left to do.
+    /// The remaining work.
     pub feedback: Option<String>,
     /// Where coach and checks disagree.
     pub disagreements: Vec<RoundDisagreement>,
     /// The checks that ran.
     pub checks: Vec<RoundCheck>,
-    /// What the round took.
+    /// The cost of the round.
     pub cost: RoundCost,
 }
 
-/// What the coach decided about a round.
+/// The coach's verdict on a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RoundOutcome {
     /// The work is approved.
     #[serde(rename = "approved")]
     Approved,
-    /// It is not.
+    /// The work is not approved.
     #[serde(rename = "not approved")]
     NotApproved,
-    /// The coach gave no verdict that counts.
+    /// The coach gave no valid verdict.
     #[serde(rename = "no verdict")]
     NoVerdict,
-    /// The round ended before the coach's part.
+    /// The round ended before the coach started.
     #[default]
     #[serde(rename = "not reached")]
     NotReached,
 }
 
 impl RoundOutcome {
-    /// The words for it on the wire.
+    /// Returns its name on the wire.
     pub fn words(self) -> &'static str {
         match self {
             RoundOutcome::Approved => "approved",
@@ -130,32 +130,32 @@ impl RoundOutcome {
     }
 }
 
-/// A requirement as judged.
+/// A judged requirement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JudgedRequirement {
     /// The id.
     pub id: String,
-    /// What became of it.
+    /// The status.
     pub status: RequirementStatus,
-    /// What shows it.
+    /// The evidence.
     #[serde(default)]
     pub evidence: String,
 }
 
-/// What became of a requirement.
+/// The status of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequirementStatus {
-    /// It is done.
+    /// It is met.
     Met,
-    /// It is not done.
+    /// It is not met.
     Unmet,
-    /// The coach could not find out.
+    /// The coach could not determine it.
     Unknown,
 }
 
 impl RequirementStatus {
-    /// The word for it on the wire.
+    /// Returns its name on the wire.
     pub fn word(self) -> &'static str {
         match self {
             RequirementStatus::Met => "met",
@@ -165,13 +165,13 @@ impl RequirementStatus {
     }
 }
 
-/// A place where coach and checks disagree.
+/// A disagreement between coach and checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoundDisagreement {
-    /// The requirement; none where it is about the verdict as a whole.
+    /// The requirement; `None` for the verdict as a whole.
     pub id: Option<String>,
-    /// One sentence.
+    /// The disagreement, in one sentence.
     pub text: String,
 }
 
@@ -185,25 +185,24 @@ pub struct RoundCheck {
     pub ok: bool,
     /// Its exit code.
     pub exit: i32,
-    /// Milliseconds.
+    /// The duration in milliseconds.
     pub ms: u64,
 }
 
-/// What rounds took.
+/// The cost of one or more rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoundCost {
-    /// Replies of the models.
+    /// The number of model replies.
     pub turns: u32,
-    /// Milliseconds.
+    /// The duration in milliseconds.
     pub ms: u64,
-    /// Tokens and money.
+    /// Tokens and cost.
     pub usage: Usage,
 }
 
 impl RoundsEvent {
-    /// Reads a `plan` event; `None` for those of other modes, and for what this version does not
-    /// know.
+    /// Parses a `plan` event; `None` for those of other modes and for unknown ones.
     pub fn parse(plan: &Value) -> Option<RoundsEvent> {
         if plan["mode"] != MODE {
             return None;
@@ -225,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_comes_back_from_the_wire_as_it_was() {
+    fn a_report_survives_serialization() {
         let round = RoundReport {
             round: 2,
             verdict: RoundOutcome::NotApproved,
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_nothing() {
+    fn unknown_events_are_not_parsed() {
         let parse = |text: &str| RoundsEvent::parse(&serde_json::from_str(text).unwrap());
         assert_eq!(parse(r#"{"mode":"planning","state":"ended"}"#), None);
         assert_eq!(parse(r#"{"mode":"autonomous","state":"later","round":1}"#), None);

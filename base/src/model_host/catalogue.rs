@@ -1,33 +1,33 @@
-//! The local models that can be fetched by name, and where model files are kept.
+//! The catalogue of local models, and the directory of model files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, OrFail, Result};
 
-/// A model of the catalogue. All are free to use and to pass on.
+/// A model of the catalogue. All may be used and redistributed freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatalogueModel {
-    /// What it is called here.
+    /// The name in the catalogue.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub about: &'static str,
     /// The file's name.
     pub file: &'static str,
-    /// Its maker's public address.
+    /// The URL of its publisher.
     pub url: &'static str,
-    /// Its length.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Its SHA-256, in hex: nothing else is taken for it.
+    /// The SHA-256 in hexadecimal: a file with another one is rejected.
     pub sha256: &'static str,
-    /// An SPDX name.
+    /// The SPDX identifier of the licence.
     pub licence: &'static str,
 }
 
-/// The model that is meant when none is named.
+/// The default model.
 pub const DEFAULT: &str = "qwen2.5-coder-1.5b";
 
-/// Every model that can be fetched by name.
+/// All models of the catalogue.
 pub const ENTRIES: &[CatalogueModel] = &[
     CatalogueModel {
         name: DEFAULT,
@@ -49,23 +49,23 @@ pub const ENTRIES: &[CatalogueModel] = &[
     },
 ];
 
-/// A model file that is on this machine.
+/// An installed model file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InstalledModel {
-    /// What it is called: the catalogue's name, else the file's without `.gguf`.
+    /// The name: the catalogue's, else the file's without `.gguf`.
     pub name: String,
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
-    /// Its length in bytes.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
-/// The catalogue's entry of that name.
+/// Returns the catalogue entry with this name.
 pub fn entry(name: &str) -> Option<&'static CatalogueModel> {
     ENTRIES.iter().find(|entry| entry.name == name)
 }
 
-/// Where model files are kept: `$G3_MODELS`, else `~/.g3/models`.
+/// Returns the directory of model files: `$G3_MODELS`, else `~/.g3/models`.
 pub fn directory() -> Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(models) = variable("G3_MODELS") {
@@ -77,7 +77,7 @@ pub fn directory() -> Result<PathBuf> {
     Ok(Path::new(&home).join(".g3/models"))
 }
 
-/// The model files on this machine, by name.
+/// Returns the installed model files, by name.
 pub fn kept() -> Result<Vec<InstalledModel>> {
     let directory = directory()?;
     let entries = match fs::read_dir(&directory) {
@@ -95,12 +95,12 @@ fn known(path: &Path) -> Option<InstalledModel> {
     let file = path.file_name()?.to_str()?;
     let stem = file.strip_suffix(".gguf")?;
     let name = ENTRIES.iter().find(|entry| entry.file == file).map_or(stem, |entry| entry.name);
-    // Follows links: `add` makes them.
+    // Follows links: `add` creates them.
     let meta = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     Some(InstalledModel { name: name.to_owned(), path: path.to_owned(), bytes: meta.len() })
 }
 
-/// The file of a model that is on this machine.
+/// Returns the file of an installed model.
 pub fn find(name: &str) -> Result<PathBuf> {
     let kept = kept()?;
     if let Some(found) = kept.iter().find(|kept| kept.name == name) {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_entry_can_be_found_and_checked() {
+    fn every_entry_is_found_and_has_a_checksum() {
         for entry in ENTRIES {
             assert_eq!(super::entry(entry.name), Some(entry));
             assert!(entry.sha256.len() == 64 && entry.url.ends_with(entry.file));

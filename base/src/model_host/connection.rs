@@ -1,4 +1,5 @@
-//! A client's end of a connection: many requests at once, each with its own stream of answers.
+//! The client side of a host connection: concurrent requests, each with its own stream of
+//! responses.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -16,17 +17,18 @@ use super::wire::{
     HostResponseLine, LINE_LIMIT, UNEXPECTED, VERSION,
 };
 
-/// How often a host is asked who it is.
+/// How often the greeting is tried.
 const HELLO_TRIES: u32 = 3;
 
-/// A connection to a host. Requests may be made from many places at once.
+/// A connection to a host. Requests may be made concurrently.
 #[derive(Debug)]
 pub struct Connection {
     line: Arc<Line>,
     next: AtomicU64,
 }
 
-/// The answers to one request, in order. Dropped before its end, what takes its time is cancelled.
+/// The responses to one request, in order. If it is dropped before the last one, a chat or embed
+/// request is cancelled.
 #[derive(Debug)]
 pub struct ResponseStream {
     id: u64,
@@ -48,7 +50,7 @@ struct Waiting {
 }
 
 impl Connection {
-    /// Takes over a connected socket.
+    /// Creates a connection on a connected socket.
     pub fn new(socket: UnixStream) -> io::Result<Connection> {
         let reader = socket.try_clone()?;
         let line = Arc::new(Line { writer: Mutex::new(socket), waiting: Mutex::default() });
@@ -65,8 +67,8 @@ impl Connection {
         Ok(Connection { line, next: AtomicU64::new(1) })
     }
 
-    /// Asks who the host is. When one ends before it answers, a relay starts another, so the
-    /// question is repeated; on a connection that is closed each try fails at once.
+    /// Asks the host for its identity. If a host exits before it answers, a relay starts another,
+    /// so the request is repeated; on a closed connection each attempt fails immediately.
     pub fn hello(&self) -> Result<Hello, HostFault> {
         for _ in 1..HELLO_TRIES {
             match self.greeting() {
@@ -100,12 +102,12 @@ impl Connection {
         }
     }
 
-    /// Asks for the next reply of a conversation.
+    /// Requests the next reply of a conversation.
     pub fn chat(&self, chat: HostChat) -> ResponseStream {
         self.ask(HostRequest::Chat(chat))
     }
 
-    /// Asks anything. A connection that is closed answers with a `Broken` fault.
+    /// Sends a request. On a closed connection the response is a `Broken` fault.
     pub fn ask(&self, what: HostRequest) -> ResponseStream {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (tell, heard) = unbounded_channel();
@@ -123,7 +125,7 @@ impl Connection {
         ResponseStream { id, line: Arc::clone(&self.line), heard, ended: !long }
     }
 
-    /// Whether the other end is gone.
+    /// Returns whether the other end is closed.
     pub fn is_closed(&self) -> bool {
         lock(&self.line.waiting).closed
     }
@@ -131,22 +133,22 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // Ends the reader thread as well.
+        // This also ends the reader thread.
         let _ = lock(&self.line.writer).shutdown(std::net::Shutdown::Both);
     }
 }
 
 impl ResponseStream {
-    /// The next answer; a connection that broke gives a `Broken` fault.
+    /// Returns the next response; a `Broken` fault if the connection is lost.
     pub async fn next(&mut self) -> HostResponse {
         let tell = self.heard.recv().await;
         self.seen(tell)
     }
 
-    /// As [`Answers::next`], for callers outside a runtime.
+    /// Like [`ResponseStream::next`], for callers outside a runtime.
     pub fn wait(&mut self) -> HostResponse {
-        // Not `blocking_recv`: it refuses to work on a thread that drives a runtime, which is
-        // where g3 opens its provider.
+        // Not `blocking_recv`: it panics on a thread that drives a runtime, which is where g3 opens
+        // its provider.
         let tell = block_on(self.heard.recv());
         self.seen(tell)
     }
@@ -214,7 +216,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Whether a request has been answered in full with this.
+/// Returns whether this response is the last one of its request.
 pub fn is_last(tell: &HostResponse) -> bool {
     match tell {
         HostResponse::Text { .. } | HostResponse::Call { .. } | HostResponse::Progress { .. } => {
@@ -225,7 +227,8 @@ pub fn is_last(tell: &HostResponse) -> bool {
     }
 }
 
-/// The JSON lines of a stream, up to its end. A line past [`LINE_LIMIT`] ends it with an error.
+/// Parses the JSON lines of a stream, up to its end. A line longer than [`LINE_LIMIT`] is an error
+/// and ends it.
 pub fn lines<T: serde::de::DeserializeOwned>(
     stream: impl Read,
 ) -> impl Iterator<Item = io::Result<T>> {
@@ -240,7 +243,7 @@ pub fn lines<T: serde::de::DeserializeOwned>(
                 Ok(n) if n > LINE_LIMIT => {
                     return Some(Err(io::Error::other("a line is too long")));
                 }
-                Ok(_) if line.last() != Some(&b'\n') => return None, // torn by the end
+                Ok(_) if line.last() != Some(&b'\n') => return None, // the stream ended within a line
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Some(Err(e)),
@@ -266,7 +269,7 @@ mod tests {
     use super::*;
     use crate::model_host::wire::{HostStopReason, ReplyUsage, ToolCallMode};
 
-    /// A host that answers each request with what the script says.
+    /// Starts a host that answers each request as the script says.
     fn host(
         answer: impl Fn(HostRequestLine) -> Vec<HostResponseLine> + Send + 'static,
     ) -> Connection {
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_find_their_request() {
+    fn responses_are_matched_to_their_requests() {
         let end =
             || HostResponse::Done { stop: HostStopReason::Done, usage: ReplyUsage::default() };
         let connection = host(move |asked| {
@@ -310,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_chat_is_cancelled_and_a_gone_host_is_a_fault() {
+    fn a_dropped_chat_is_cancelled_and_a_lost_host_is_a_fault() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let connection = Connection::new(ours).unwrap();
         drop(connection.chat(chat()));

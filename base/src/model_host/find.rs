@@ -1,4 +1,4 @@
-//! Finds the running host for a model, or starts it: however many look at once, one is started.
+//! Finds the running host for a model or starts it; concurrent callers start only one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
@@ -22,39 +22,39 @@ use crate::lock::Lock;
 use crate::process::{Command, Stream, find_program};
 use crate::test_hooks::is_hook;
 
-/// The descriptor of a connected socket that a supervisor hands down.
+/// The variable with the number of a connected socket that a supervisor passes down.
 pub const HANDED_DOWN: &str = "G3_MODEL_HOST_FD";
 /// The host's program.
 pub const PROGRAM: &str = "g3-model";
-/// What of our environment the host gets: no keys.
+/// The environment variables that the host gets: no API keys.
 const PASSED_ON: &[&str] =
     &["HOME", "PATH", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"];
 
-/// Which host is wanted. What is `None` is the host's own default; a host that runs already keeps
-/// its settings.
+/// The host to find or start. `None` fields use the host's defaults; a running host keeps its
+/// settings.
 #[derive(Clone, Debug, Default)]
 pub struct HostQuery {
     /// The model file.
     pub model: PathBuf,
-    /// Tokens of one conversation.
+    /// The context of one conversation, in tokens.
     pub context: Option<u32>,
-    /// Conversations that are answered at the same time.
+    /// The number of conversations that are answered in parallel.
     pub parallel: Option<u32>,
-    /// Seconds without a request after which the host ends.
+    /// Seconds without a request after which the host exits.
     pub idle: Option<u64>,
-    /// Threads that compute.
+    /// The number of compute threads.
     pub threads: Option<u32>,
-    /// The host's program, where it is not beside ours or in `PATH`.
+    /// The path of the host's program, if it is neither beside this program nor on `PATH`.
     pub program: Option<PathBuf>,
 }
 
 impl HostQuery {
-    /// The host for a model file, with its own defaults.
+    /// Returns a query for a model file, with the host's defaults.
     pub fn model(path: impl Into<PathBuf>) -> HostQuery {
         HostQuery { model: path.into(), ..HostQuery::default() }
     }
 
-    /// The host for a configuration entry; `model` stands for the configured model's name.
+    /// Returns the query for a configuration entry; `model` overrides the configured model.
     pub fn of(entry: &EmbeddedConfig, model: Option<&str>) -> Result<HostQuery> {
         let path = match (model, &entry.model_path) {
             (None, Some(path)) => {
@@ -71,8 +71,8 @@ impl HostQuery {
     }
 }
 
-/// The socket that a supervisor handed down in `G3_MODEL_HOST_FD`; `None` without one, and at the
-/// second call, since the descriptor has an owner then.
+/// Returns the socket that a supervisor passed down in `G3_MODEL_HOST_FD`; `None` without one, and
+/// on the second call, because the descriptor then has an owner.
 pub fn handed_down() -> Option<UnixStream> {
     static TAKEN: Mutex<bool> = Mutex::new(false);
     let number: i32 = std::env::var(HANDED_DOWN).ok()?.parse().ok().filter(|n| *n > 2)?;
@@ -83,14 +83,14 @@ pub fn handed_down() -> Option<UnixStream> {
     crate::process::inherited(number).ok().map(UnixStream::from)
 }
 
-/// How long a host that is about to end may take connections without answering.
+/// How long a host that is exiting may accept connections without answering.
 const ENDING: Duration = Duration::from_secs(30);
-/// The pause between two looks at such a host.
+/// The interval between two attempts to reach such a host.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Connects to the running host, or starts it first, and hears who it is. A host that is about to
-/// end, or was killed, may still take connections until the kernel has given back its memory; then
-/// the next one is started.
+/// Connects to the running host, or starts one, and asks for its identity. A host that is exiting
+/// or was killed may still accept connections until the kernel has freed its memory; then a new one
+/// is started.
 pub fn open(wanted: &HostQuery) -> Result<(Connection, Hello)> {
     let until = Instant::now() + ENDING;
     loop {
@@ -98,7 +98,7 @@ pub fn open(wanted: &HostQuery) -> Result<(Connection, Hello)> {
         let connection = connection.or_fail(|| "cannot talk to the model host")?;
         match connection.hello() {
             Err(fault) if fault.kind == HostFaultKind::Broken && Instant::now() < until => {
-                // Its end cannot be waited for: it may not be ours to watch.
+                // There is nothing to wait on: the host may not be a child of this process.
                 let _ = rustix::event::poll(&mut [], Some(&LOOK));
             }
             hello => return Ok((connection, hello.map_err(HostFault::into_failure)?)),
@@ -106,14 +106,14 @@ pub fn open(wanted: &HostQuery) -> Result<(Connection, Hello)> {
     }
 }
 
-/// Connects to the running host, or starts it first.
+/// Connects to the running host, or starts one.
 pub(crate) fn connect(wanted: &HostQuery) -> Result<UnixStream> {
     let paths = HostPaths::of(&wanted.model)?;
     if let Ok(socket) = socket_path::connect(&paths.socket()) {
         return Ok(socket);
     }
     let _door = Lock::take(&paths.door()).or_fail(|| "cannot lock the model host")?;
-    // Somebody else may have started it while we waited.
+    // Another process may have started it while this one waited for the lock.
     if let Ok(socket) = socket_path::connect(&paths.socket()) {
         return Ok(socket);
     }
@@ -165,7 +165,8 @@ fn options(mut job: Command, wanted: &HostQuery) -> Command {
     job
 }
 
-/// The host's program: as wanted, beside our own, or in `PATH`.
+/// Returns the host's program: the given one, else the one beside this program, else the one on
+/// `PATH`.
 fn program(wanted: &HostQuery) -> Result<PathBuf> {
     if let Some(program) = &wanted.program {
         return Ok(program.clone());
@@ -198,7 +199,7 @@ mod tests {
     use crate::model_host::connection::lines;
     use crate::model_host::wire::{HostRequestLine, VERSION};
 
-    /// Takes connections as a host that is about to end, so many times, and then as a healthy one.
+    /// Accepts this many connections as a host that is exiting, then further ones as a healthy one.
     fn host(paths: &HostPaths, ending: usize) {
         let listener = socket_path::listen(&paths.socket()).unwrap();
         std::thread::spawn(move || {
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_about_to_end_is_left_for_the_next_one() {
+    fn a_host_that_is_exiting_is_replaced_by_a_new_one() {
         for ending in [0, 1, 2, 5] {
             let dir = tempfile::tempdir().unwrap();
             let model = dir.path().join("m.gguf");
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_asks_only_a_host_that_answers() {
+    fn a_relay_uses_only_a_host_that_answers() {
         let dir = tempfile::tempdir().unwrap();
         let model = dir.path().join("m.gguf");
         fs::write(&model, "").unwrap();

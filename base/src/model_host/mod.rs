@@ -1,8 +1,8 @@
-//! The local model host as its clients see it: the wire, where it listens, find-or-start, relay.
+//! The client side of the local model host: wire format, socket path, find-or-start, relay.
 //!
-//! One host per machine and model file serves every g3 of a user. A client finds it through a
-//! lock and a socket in the user's runtime directory and starts it when nobody listens; a g3 in a
-//! box, which cannot start one, speaks through a socket that its supervisor relays.
+//! One host per machine and model file serves all g3 processes of a user. A client finds it through
+//! a lock and a socket in the user's runtime directory and starts it if none is running; a g3 in a
+//! sandbox, which cannot start one, uses a socket that its supervisor relays.
 
 pub mod catalogue;
 pub mod connection;

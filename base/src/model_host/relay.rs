@@ -1,5 +1,5 @@
-//! A supervisor's relay: the socket it hands to a g3 in a box stays connected while the host
-//! behind it is started, ends when idle, or dies and is started anew.
+//! A supervisor's relay: the socket that it passes to a sandboxed g3 stays connected while the host
+//! behind it is started, exits when idle, or crashes and is restarted.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -14,8 +14,8 @@ use super::wire::{
     HostFault, HostFaultKind, HostRequest, HostRequestLine, HostResponse, HostResponseLine,
 };
 
-/// The descriptor to hand down as `G3_MODEL_HOST_FD`. The host is started with the first request;
-/// the relay ends when all copies of the descriptor are closed.
+/// Returns the descriptor to pass down as `G3_MODEL_HOST_FD`. The host is started by the first
+/// request; the relay ends when all copies of the descriptor are closed.
 pub fn open(wanted: HostQuery) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let reader = ours.try_clone()?;
@@ -36,7 +36,7 @@ pub fn open(wanted: HostQuery) -> io::Result<OwnedFd> {
 
 struct State {
     agent: UnixStream,
-    /// Requests whose last answer has not come.
+    /// Requests whose last response is pending.
     open: BTreeSet<u64>,
     host: Option<UnixStream>,
 }
@@ -60,7 +60,7 @@ fn forward(shared: &Arc<Mutex<State>>, wanted: &HostQuery, asked: HostRequestLin
 }
 
 fn connect(shared: &Arc<Mutex<State>>, wanted: &HostQuery) -> Result<(), HostFault> {
-    // Held until we are connected as well: a host may end with its last connection.
+    // Kept until the second connection exists: a host may exit with its last connection.
     let (_greeted, _) = find::open(wanted).map_err(HostFault::from)?;
     let host = find::connect(wanted).map_err(HostFault::from)?;
     let broken = |e: io::Error| HostFault::new(HostFaultKind::Broken, e.to_string());
@@ -89,7 +89,7 @@ fn connect(shared: &Arc<Mutex<State>>, wanted: &HostQuery) -> Result<(), HostFau
 
 impl State {
     fn tell(&mut self, id: u64, what: HostResponse) {
-        // An agent that is gone needs no answer.
+        // An error means that the agent is gone, which needs no response.
         let _ = write_line(&mut self.agent, &HostResponseLine { id, what });
     }
 }

@@ -1,4 +1,4 @@
-//! Where hosts listen: sockets and locks in a directory that belongs to the user alone.
+//! The paths of hosts: sockets and locks in a directory that only the user can access.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -13,10 +13,10 @@ use sha2::{Digest, Sha256};
 
 use crate::failure::{Failure, Result};
 
-/// The longest name the kernel takes for a socket, without its final zero.
+/// The maximum length of a socket name in the kernel, without its final zero.
 const NAME_LIMIT: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
-/// The names that belong to one host.
+/// The paths of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPaths {
     directory: PathBuf,
@@ -24,8 +24,8 @@ pub struct HostPaths {
 }
 
 impl HostPaths {
-    /// The place of the host for a model file. Another file under the same path gets another
-    /// place, so a replaced model is never answered by the old one.
+    /// Returns the paths of the host for a model file. A different file under the same path has
+    /// other paths, so a replaced model file is never served by the old host.
     pub fn of(model: &Path) -> Result<HostPaths> {
         let missing = |e: io::Error| {
             Failure::usage(format!("no such model file: `{}`", model.display()))
@@ -45,34 +45,34 @@ impl HostPaths {
         Ok(HostPaths { directory: runtime_directory()?, stem: format!("model-{stem}") })
     }
 
-    /// Held while somebody looks for the host or starts it.
+    /// Returns the lock that is held while a client searches for the host or starts it.
     pub(crate) fn door(&self) -> PathBuf {
         self.directory.join(format!("{}.door", self.stem))
     }
 
-    /// Held by the host as long as it lives.
+    /// Returns the lock that the host holds while it runs.
     pub fn lock(&self) -> PathBuf {
         self.directory.join(format!("{}.lock", self.stem))
     }
 
-    /// What the host wrote to stderr.
+    /// Returns the path of the host's stderr log.
     pub(crate) fn log(&self) -> PathBuf {
         self.directory.join(format!("{}.log", self.stem))
     }
 
-    /// The socket.
+    /// Returns the path of the socket.
     pub fn socket(&self) -> PathBuf {
         self.directory.join(format!("{}.sock", self.stem))
     }
 }
 
-/// Connects to a socket, also where its name is too long for the kernel.
+/// Connects to a socket, even if its path is too long for the kernel.
 pub fn connect(socket: &Path) -> io::Result<UnixStream> {
     with_short_name(socket, |name| UnixStream::connect(name))
 }
 
-/// Listens on a socket, also where its name is too long for the kernel. One that a dead host left
-/// is replaced; the caller holds the lock that makes this safe.
+/// Listens on a socket, even if its path is too long for the kernel. A stale socket is replaced;
+/// the caller holds the lock that makes this safe.
 pub fn listen(socket: &Path) -> io::Result<UnixListener> {
     match fs::remove_file(socket) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -81,7 +81,7 @@ pub fn listen(socket: &Path) -> io::Result<UnixListener> {
     with_short_name(socket, |name| UnixListener::bind(name))
 }
 
-/// Opens a socket by a name that fits, however deep its directory lies (where the system has
+/// Opens a socket by a path that is short enough, however deep its directory is (on systems with
 /// `/proc`).
 pub fn with_short_name<T>(path: &Path, open: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
     if path.as_os_str().len() <= NAME_LIMIT {
@@ -101,8 +101,8 @@ pub fn with_short_name<T>(path: &Path, open: impl Fn(&Path) -> io::Result<T>) ->
     open(&Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name))
 }
 
-/// `$XDG_RUNTIME_DIR/g3`, else `/tmp/g3-UID`, else `~/.g3/run`: the first that is, or can be made,
-/// a directory of ours that nobody else may enter.
+/// Returns `$XDG_RUNTIME_DIR/g3`, else `/tmp/g3-UID`, else `~/.g3/run`: the first that is, or can
+/// be created as, a directory of the user that no other user can enter.
 fn runtime_directory() -> Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let candidates = candidates(variable("XDG_RUNTIME_DIR"), variable("HOME"));
@@ -135,7 +135,7 @@ fn private(path: &Path) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
         Ok(()) | Err(_) => {}
     }
-    // Not followed: a link in /tmp could lead into somebody's hands.
+    // Does not follow links: a link in /tmp could lead to another user's directory.
     let meta = fs::symlink_metadata(path)?;
     if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() {
         return Err(io::Error::other("it does not belong to this user"));
@@ -143,7 +143,7 @@ fn private(path: &Path) -> io::Result<()> {
     if meta.mode() & 0o077 != 0 {
         return Err(io::Error::other("others may enter it (want mode 0700)"));
     }
-    // In a box the directory may be there and not be ours to write.
+    // In a sandbox the directory may exist without being writable.
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?;
     Ok(())
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_others_may_enter_is_not_taken() {
+    fn a_directory_that_other_users_may_enter_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("g3");
         private(&path).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_listen_and_connect() {
+    fn long_paths_listen_and_connect() {
         let dir = tempfile::tempdir().unwrap();
         let deep = dir.path().join("d".repeat(100)).join("e".repeat(100));
         fs::create_dir_all(&deep).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_model_file_has_another_place() {
+    fn a_replaced_model_file_has_other_paths() {
         let dir = tempfile::tempdir().unwrap();
         let model = dir.path().join("m.gguf");
         fs::write(&model, "one").unwrap();

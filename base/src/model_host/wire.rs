@@ -1,69 +1,69 @@
-//! What is said between g3 and the model host: JSON, one object a line, over a stream socket.
+//! The protocol between g3 and the model host: one JSON object per line, over a stream socket.
 //!
-//! A client sends [`Asked`], each with an id of its own choice; the host answers with [`Told`]
-//! lines that carry the same id. A chat is answered by any number of `text`, `call` and
-//! `progress` lines and ends with one `done` or `error`; everything else gets exactly one line.
-//! Vectors are asked for only where `hello` names an embedder: hosts of an earlier version end the
-//! connection over a request that they do not know.
+//! A client sends [`HostRequestLine`]s, each with an id of its choice; the host answers with
+//! [`HostResponseLine`]s that have the same id. A chat is answered by any number of `text`, `call`
+//! and `progress` lines and one final `done` or `error`; all other requests get exactly one line.
+//! Embeddings are requested only if `hello` names an embedder: hosts of an earlier version close
+//! the connection on an unknown request.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::failure::{Failure, FailureKind};
 
-/// Host and client must agree on it.
+/// The protocol version; host and client must have the same.
 pub const VERSION: u32 = 1;
-/// What is said of an answer that does not belong to its request.
+/// The error for a response that does not match its request.
 pub const UNEXPECTED: &str = "the model host answered with another kind of message";
-/// Longer lines are refused: they would be no conversation.
+/// The maximum length of a line in bytes; longer lines are rejected.
 pub(crate) const LINE_LIMIT: usize = 64 << 20;
-/// Texts of one `embed`: the answer is one line.
+/// The maximum number of texts in one `embed`: the response is one line.
 pub const TEXTS_LIMIT: usize = 256;
-/// Bytes of a text of an `embed` that count; the rest need not be sent.
+/// Bytes of a text in `embed` that are used; the rest need not be sent.
 pub const TEXT_LIMIT: usize = 16 << 10;
 
-/// One line from a client.
+/// A request from a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostRequestLine {
-    /// Chosen by the client, unique on its connection.
+    /// The id, chosen by the client, unique on its connection.
     pub id: u64,
-    /// What it wants.
+    /// The request.
     #[serde(flatten)]
     pub what: HostRequest,
 }
 
-/// What a client wants.
+/// A request from a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum HostRequest {
-    /// Who are you? Answered before the model is loaded.
+    /// Asks for the host's identity. Answered before the model is loaded.
     Hello {
         /// The client's [`VERSION`].
         version: u32,
     },
-    /// The next reply of a conversation.
+    /// Requests the next reply of a conversation.
     Chat(HostChat),
-    /// A vector of each text, answered by one `vectors`.
+    /// Requests an embedding of each text, answered by one `vectors`.
     Embed {
-        /// At most [`TEXTS_LIMIT`], none of them empty.
+        /// The texts: at most [`TEXTS_LIMIT`], none empty.
         texts: Vec<String>,
     },
-    /// End a chat early, whose KV stays, or an embed.
+    /// Cancels a chat, whose KV cache is kept, or an embed.
     Cancel {
         /// The id of the chat or embed.
         chat: u64,
     },
-    /// What is going on?
+    /// Asks for the host's status.
     Status,
-    /// What a later version asks; answered by an error.
+    /// A request of a later version; answered by an error.
     #[serde(other)]
     Unknown,
 }
 
-/// A question to the model.
+/// A chat request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostChat {
-    /// Which conversation of this connection; its KV is reused as far as the text agrees.
+    /// The conversation on this connection; its KV cache is reused for the common prefix.
     pub conversation: String,
     /// The system prompt.
     pub system: String,
@@ -71,18 +71,18 @@ pub struct HostChat {
     pub messages: Vec<HostMessage>,
     /// The tools offered.
     pub tools: Vec<HostTool>,
-    /// How calls are constrained.
+    /// How tool calls are constrained.
     #[serde(default)]
     pub mode: ToolCallMode,
-    /// Tokens of output at most.
+    /// Maximum number of output tokens.
     pub max_tokens: u32,
-    /// 0 takes the likeliest token.
+    /// The sampling temperature; 0 is greedy.
     #[serde(default)]
     pub temperature: f32,
-    /// For temperatures above 0.
+    /// The seed, for temperatures above 0.
     #[serde(default)]
     pub seed: u64,
-    /// Whether an envelope must hold a call of a tool this time, and no `answer`.
+    /// Whether this envelope must contain a tool call other than `answer`.
     #[serde(default)]
     pub act: bool,
 }
@@ -91,14 +91,14 @@ pub struct HostChat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCallMode {
-    /// By size: `envelope` below 4B parameters, `lazy` from there on, `free` without tools.
+    /// By size: `envelope` below 4B parameters, `lazy` above, `free` without tools.
     #[default]
     Auto,
     /// Every reply is one JSON object: a thought, then a call, or the call `answer{text}`.
     Envelope,
-    /// Free text; constrained from the moment a call begins.
+    /// Free text; constrained from the start of a call.
     Lazy,
-    /// Not constrained; calls are not looked for.
+    /// Unconstrained; calls are not parsed.
     Free,
 }
 
@@ -106,28 +106,28 @@ pub enum ToolCallMode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub enum HostMessage {
-    /// What the user said.
+    /// A user message.
     User {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// What the model said and called.
+    /// A message of the model, with its calls.
     Assistant {
-        /// The words.
+        /// The text.
         text: String,
         /// The calls.
         calls: Vec<HostToolCall>,
     },
-    /// What came of one call.
+    /// The result of a call.
     Result {
         /// The tool.
         name: String,
-        /// What the model reads.
+        /// The text for the model.
         text: String,
     },
 }
 
-/// A call that the model made earlier.
+/// An earlier call of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostToolCall {
     /// The tool.
@@ -136,68 +136,68 @@ pub struct HostToolCall {
     pub args: Value,
 }
 
-/// A tool as the model sees it.
+/// A tool definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostTool {
     /// The name.
     pub name: String,
-    /// What it does.
+    /// The description.
     pub description: String,
-    /// A JSON Schema object.
+    /// The parameters, as a JSON Schema object.
     pub parameters: Value,
 }
 
-/// One line from the host.
+/// A response from the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostResponseLine {
-    /// The id of the request that this answers.
+    /// The id of the request.
     pub id: u64,
-    /// What the host says.
+    /// The response.
     #[serde(flatten)]
     pub what: HostResponse,
 }
 
-/// What the host says.
+/// A response from the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tell", rename_all = "snake_case")]
 pub enum HostResponse {
-    /// Who it is.
+    /// The host's identity.
     Hello(Hello),
-    /// A piece of the model's words.
+    /// A chunk of the reply.
     Text {
-        /// As written.
+        /// The text.
         text: String,
     },
-    /// A whole call.
+    /// A complete call.
     Call {
         /// The tool.
         name: String,
-        /// The arguments as far as they were written.
+        /// The arguments, as far as they were generated.
         args: Value,
-        /// Whether the output limit ended a string in it: such a call must not be run.
+        /// Whether the output limit truncated a string in it: such a call must not be run.
         truncated_at_cap: bool,
     },
-    /// A sign of life while nothing can be shown yet.
+    /// A sign of progress while there is no output yet.
     Progress {
-        /// Prompt tokens read so far.
+        /// Prompt tokens processed so far.
         prefilled: u64,
-        /// Prompt tokens in all.
+        /// Prompt tokens in total.
         prompt: u64,
-        /// Tokens written so far.
+        /// Tokens generated so far.
         written: u64,
     },
     /// The reply is complete.
     Done {
-        /// Why it ended.
+        /// The stop reason.
         stop: HostStopReason,
-        /// What it cost.
+        /// The tokens and times.
         usage: ReplyUsage,
     },
-    /// There will be no (more of the) reply.
+    /// The request failed; there is no (further) output.
     Error(HostFault),
-    /// What is going on.
+    /// The host's status.
     Status(HostStatus),
-    /// The vectors of an `embed`.
+    /// The embeddings for an `embed`.
     Vectors(Vectors),
 }
 
@@ -205,7 +205,7 @@ pub enum HostResponse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostStopReason {
-    /// The model had said all.
+    /// The model finished.
     Done,
     /// It made a call.
     Calls,
@@ -220,110 +220,109 @@ pub enum HostStopReason {
 pub struct ReplyUsage {
     /// Tokens of the whole prompt.
     pub prompt: u64,
-    /// Of these, how many stood in the KV cache already.
+    /// Prompt tokens that were reused from the KV cache.
     pub reused: u64,
-    /// Of these, how many were read now.
+    /// Prompt tokens that were processed now.
     pub prefilled: u64,
-    /// Tokens written.
+    /// Tokens generated.
     pub written: u64,
-    /// Milliseconds until the first token was written.
+    /// Milliseconds until the first generated token.
     pub prefill_ms: u64,
-    /// Milliseconds from there to the last.
+    /// Milliseconds from the first generated token to the last.
     pub write_ms: u64,
     /// Tokens for which the whole vocabulary had to be filtered.
     pub filtered: u64,
 }
 
-/// Who the host is.
+/// The identity of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The host's [`VERSION`].
     pub version: u32,
-    /// The model's own name, from its file.
+    /// The model's name, from its file.
     pub model: String,
-    /// Parameters.
+    /// The number of parameters.
     pub parameters: u64,
-    /// Tokens of one conversation, input and output together.
+    /// The context of one conversation, in tokens of input and output together.
     pub context: u64,
     /// The host's process id.
     pub pid: u32,
-    /// Who makes its vectors; `None`: a host of an earlier version, which makes none.
+    /// Its embedder; `None` for a host of an earlier version, which has none.
     #[serde(default)]
     pub embedder: Option<EmbedderId>,
 }
 
-/// Whose vectors they are.
+/// The identity of an embedder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbedderId {
-    /// The model, its file and the way from its states to a vector: vectors under different names
-    /// cannot be compared.
+    /// The model, its file and the pooling: vectors with different names cannot be compared.
     pub name: String,
-    /// The length of a vector.
+    /// The number of dimensions.
     pub dimension: u32,
 }
 
-/// A vector of length 1 for each text, in the order of the texts.
+/// A unit vector for each text, in the order of the texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Vectors {
-    /// Whose they are.
+    /// The embedder.
     pub embedder: EmbedderId,
     /// The vectors.
     pub vectors: Vec<Vec<f32>>,
 }
 
-/// What is going on in a host.
+/// The status of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostStatus {
     /// Whether the model is loaded.
     pub loaded: bool,
     /// Open connections.
     pub connections: u64,
-    /// Chats that are being answered or wait.
+    /// Chats that are running or waiting.
     pub chats: u64,
-    /// Conversations whose KV is in memory.
+    /// Conversations whose KV cache is in memory.
     pub in_memory: u64,
-    /// Conversations whose KV was spilled to disk.
+    /// Conversations whose KV cache was spilled to disk.
     pub on_disk: u64,
-    /// Requests for vectors that wait.
+    /// Waiting embed requests.
     #[serde(default)]
     pub embeds: u64,
-    /// Threads that compute; 0 while the model is being loaded.
+    /// The number of compute threads; 0 while the model is loading.
     #[serde(default)]
     pub threads: u32,
 }
 
-/// Why there is no reply.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFault {
-    /// What a caller does something different about.
+    /// The category, for callers that handle them differently.
     pub kind: HostFaultKind,
-    /// One sentence.
+    /// The failure, in one sentence.
     pub what: String,
-    /// The cause, as far as it is known.
+    /// The cause, if known.
     pub why: Option<String>,
-    /// What to try.
+    /// Hints for the user.
     pub next: Vec<String>,
 }
 
-/// What a caller does something different about.
+/// The category of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostFaultKind {
     /// The conversation does not fit the context.
     TooLong,
-    /// The request makes no sense, or file, memory or version do not fit: the user must act.
+    /// The request is invalid, or file, memory or version do not fit: the user must act.
     Rejected,
-    /// Something broke; asking again may help.
+    /// An internal error or a lost connection; a retry may help.
     Broken,
 }
 
 impl HostFault {
-    /// A fault in one sentence.
+    /// Creates a fault from one sentence.
     pub fn new(kind: HostFaultKind, what: impl Into<String>) -> HostFault {
         HostFault { kind, what: what.into(), why: None, next: Vec::new() }
     }
 
-    /// The same as a failure of a command.
+    /// Converts it to a failure of a command.
     pub fn into_failure(self) -> Failure {
         let kind = match self.kind {
             HostFaultKind::Rejected => FailureKind::Usage,
@@ -345,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_one_flat_object() {
+    fn a_host_line_is_one_flat_object() {
         let asked = HostRequestLine { id: 3, what: HostRequest::Cancel { chat: 2 } };
         let line = serde_json::to_string(&asked).unwrap();
         assert_eq!(line, r#"{"id":3,"ask":"cancel","chat":2}"#);
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_know_more_or_less_understand_each_other() {
+    fn older_and_newer_versions_interoperate() {
         let later = r#"{"id":7,"ask":"paint","size":3}"#;
         assert_eq!(
             serde_json::from_str::<HostRequestLine>(later).unwrap(),

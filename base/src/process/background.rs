@@ -1,4 +1,4 @@
-//! Running a program to its end beside other work: dropped, or at its time limit, its group ends.
+//! Runs a program to its end on the tokio runtime: on drop or timeout its group is killed.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +11,14 @@ use tokio::time::timeout;
 use crate::process::{Command, DRAIN, GRACE, Output, OutputLimits, Stream};
 
 impl Command {
-    /// As [`Job::output`], on the tokio runtime.
+    /// Like [`Command::output`], on the tokio runtime.
     pub async fn output_beside(mut self, limits: OutputLimits) -> io::Result<Output> {
         let input = self.input.take();
         let job = if input.is_some() { self.stdin(Stream::Piped) } else { self };
         let mut running = job.spawn_async()?;
         if let (Some(bytes), Some(mut stdin)) = (input, running.child.stdin.take()) {
-            // A child that does not read its input must not block us; one that ended reads nothing.
+            // A child that does not read its input must not block the caller; one that exited reads
+            // nothing.
             tokio::spawn(async move { stdin.write_all(&bytes).await });
         }
         let stdout = Head::of(running.child.stdout.take(), limits.bytes);
@@ -25,7 +26,7 @@ impl Command {
         let time = limits.time.unwrap_or(Duration::MAX);
         let (status, timed_out) = match timeout(time, running.child.wait()).await {
             Ok(status) => {
-                // What it left running goes its own way, as with `output`.
+                // Processes that it left running are not killed, as with `output`.
                 running.forget();
                 (status?, false)
             }
@@ -37,7 +38,7 @@ impl Command {
     }
 }
 
-/// The first bytes of a stream; the rest is read and thrown away.
+/// The first bytes of a stream; the rest is read and discarded.
 struct Head {
     kept: Arc<Mutex<Vec<u8>>>,
     ended: watch::Receiver<()>,

@@ -1,25 +1,25 @@
-//! What a process in the sandbox may use at most, and what it may not ask the kernel for: sockets,
-//! and a group in which nobody would find it.
+//! Resource limits of a process in the sandbox, and the system calls that it may not make: sockets,
+//! and process groups that would escape a kill.
 
 use std::io;
 use std::process::Command;
 
-/// What each process of a job may use at most, unless it is said of all.
+/// The limits of each process of a command, unless a field applies to all together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Bytes of memory that it writes.
+    /// Writable memory in bytes.
     pub memory: u64,
-    /// Bytes of addresses, memory or not.
+    /// Address space in bytes.
     pub addresses: u64,
-    /// Seconds of a core.
+    /// CPU time in seconds.
     pub seconds: u64,
-    /// Bytes of a file that it writes.
+    /// Size of a written file in bytes.
     pub file: u64,
-    /// How many processes and threads there may be of all.
+    /// Number of processes and threads, of all together.
     pub processes: u64,
 }
 
-/// Binds the child, after everything else that is done before its program starts.
+/// Applies the limits in the child, after all other preparations before its program starts.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(crate) fn before_exec(command: &mut Command, bounds: ResourceLimits) -> io::Result<()> {
@@ -28,7 +28,7 @@ pub(crate) fn before_exec(command: &mut Command, bounds: ResourceLimits) -> io::
     let user = linux::user();
     let others = linux::tasks_of(user.as_raw());
     // SAFETY: between fork and exec only system calls run (`setrlimit`, `prctl`, `setresuid` and
-    // their kin, `capset`), each on memory that is there already; nothing allocates.
+    // similar, `capset`), each on memory that exists already; nothing allocates.
     unsafe {
         command.pre_exec(move || {
             linux::limit(bounds, others)?;
@@ -39,7 +39,7 @@ pub(crate) fn before_exec(command: &mut Command, bounds: ResourceLimits) -> io::
     Ok(())
 }
 
-/// Says that there is no sandbox on this system.
+/// Fails: the sandbox is not supported on this system.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn before_exec(_command: &mut Command, _bounds: ResourceLimits) -> io::Result<()> {
     Err(io::Error::other("the sandbox is not supported on this system"))
@@ -55,13 +55,13 @@ mod linux {
 
     use super::ResourceLimits;
 
-    /// Who nobody is, on every system that we know.
+    /// The user id of `nobody`, the same on all supported systems.
     const NOBODY: u32 = 65_534;
 
-    /// What the kernel refuses.
+    /// The system calls that the kernel rejects.
     const REFUSED: [libc::c_long; 14] = [
         libc::SYS_socket,
-        // It makes sockets, too.
+        // It can create sockets, too.
         libc::SYS_io_uring_setup,
         libc::SYS_setsid,
         libc::SYS_setpgid,
@@ -77,7 +77,7 @@ mod linux {
         libc::SYS_userfaultfd,
     ];
 
-    /// The number by which the kernel tells how system calls are numbered here.
+    /// The architecture number that the kernel reports with each system call.
     const NUMBERING: Option<u32> = if cfg!(target_arch = "x86_64") {
         Some(0xC000_003E)
     } else if cfg!(target_arch = "aarch64") {
@@ -86,7 +86,7 @@ mod linux {
         None
     };
 
-    /// The program that the kernel runs at each system call.
+    /// Returns the BPF program that the kernel runs at each system call.
     pub(crate) fn filter() -> io::Result<Vec<libc::sock_filter>> {
         let Some(numbering) = NUMBERING else {
             return Err(io::Error::other("the sandbox is not supported on this processor"));
@@ -104,7 +104,7 @@ mod linux {
             step(is, numbering, 1, 0),
             end(libc::SECCOMP_RET_KILL_PROCESS),
             load(0),
-            // The second numbering that such a processor has.
+            // The second system call table of this architecture (x32).
             step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0x4000_0000, REFUSED.len() + 1, 0),
         ];
         for (at, call) in REFUSED.iter().enumerate() {
@@ -116,26 +116,28 @@ mod linux {
         Ok(all)
     }
 
-    /// Hands the program to the kernel. Whoever confined itself before gains no privileges, which
-    /// the kernel asks for here.
+    /// Installs the program in the kernel. The kernel requires `no_new_privs`, which the
+    /// confinement has already set.
     #[allow(unsafe_code)]
     pub(crate) fn install(filter: &[libc::sock_filter]) -> io::Result<()> {
         let len = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let program = libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() };
-        // SAFETY: the kernel reads `len` steps behind the pointer, and both live until it returns.
+        // SAFETY: the kernel reads `len` steps from the pointer, and both live until the call
+        // returns.
         let done = unsafe {
             libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0)
         };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Who the child is: ourselves, but the kernel does not count the processes of root.
+    /// Returns the user of the child: the current one, or `nobody` for root, whose processes the
+    /// kernel does not limit.
     pub(crate) fn user() -> Uid {
         let own = rustix::process::geteuid();
         if own.is_root() { Uid::from_raw(NOBODY) } else { own }
     }
 
-    /// How many processes and threads a user has.
+    /// Returns the number of processes and threads of a user.
     pub(crate) fn tasks_of(user: u32) -> u64 {
         let Ok(entries) = fs::read_dir("/proc") else { return 0 };
         let threads = |entry: fs::DirEntry| {
@@ -159,7 +161,7 @@ mod linux {
             (Resource::Core, 0),
         ];
         for (resource, most) in limits {
-            // What is bounded more tightly already stays so.
+            // A stricter existing limit is kept.
             let own = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
             let most = Some(most.min(own));
             setrlimit(resource, Rlimit { current: most, maximum: most })?;
@@ -167,8 +169,8 @@ mod linux {
         Ok(())
     }
 
-    /// Becomes another user. What root may read, its nobody may read as well: the kernel's rules
-    /// for files say what that is.
+    /// Changes the user. `nobody` keeps root's read access: the kernel's file rules define what may
+    /// be read.
     pub(crate) fn become_user(user: Uid) -> io::Result<()> {
         if user == rustix::process::geteuid() {
             return Ok(());

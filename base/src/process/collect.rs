@@ -1,17 +1,17 @@
-//! Reads what a process writes without ever making it wait for us.
+//! Reads the output of a process without ever blocking it.
 
 use std::io::Read;
 use std::sync::mpsc;
 use std::time::Instant;
 
-/// Reads one stream to its end on a thread, keeping a bounded part.
+/// Reads one stream to its end on a thread and keeps a limited part.
 pub(crate) struct Collector {
     chunks: mpsc::Receiver<Vec<u8>>,
     limit: usize,
 }
 
 impl Collector {
-    /// Starts reading.
+    /// Starts the reader.
     pub(crate) fn start(stream: Option<impl Read + Send + 'static>, limit: usize) -> Collector {
         let (send, chunks) = mpsc::sync_channel(16);
         if let Some(mut stream) = stream {
@@ -24,7 +24,7 @@ impl Collector {
                 }
             });
         }
-        // The reader must never wait for us, so what it reads is gathered on a thread as well.
+        // The reader must never wait for this side, so another thread collects what it reads.
         let (forward, gathered) = mpsc::channel();
         std::thread::spawn(move || {
             let mut kept = 0usize;
@@ -39,7 +39,7 @@ impl Collector {
         Collector { chunks: gathered, limit }
     }
 
-    /// What was read until the stream ended or the moment came.
+    /// Returns what was read until the stream ended or the deadline passed.
     pub(crate) fn finish(self, until: Instant) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < self.limit {

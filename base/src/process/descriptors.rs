@@ -1,10 +1,10 @@
-//! Descriptors that pass from parent to child: taken over, or kept back.
+//! Descriptors that pass from parent to child: inherited, or closed on exec.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Takes a descriptor over that our parent handed down under a number; no child inherits it.
-/// Fails when there is none. To be called once for a number, before anything opens files.
+/// Takes ownership of a descriptor that the parent passed down under a number; children do not
+/// inherit it. Fails if there is none. Call it once per number, before anything opens files.
 #[allow(unsafe_code)]
 pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
@@ -12,16 +12,16 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     if number < 3 {
         return Err(io::Error::other(format!("invalid descriptor {number}")));
     }
-    // SAFETY: the number is not negative, and whether it is open is what the call asks.
+    // SAFETY: the number is not negative, and the call checks whether it is open.
     fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) })?;
-    // SAFETY: it is open, and our parent gave it to us alone.
+    // SAFETY: it is open, and the parent passed it to this process alone.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)
 }
 
-/// Keeps every descriptor of ours from children, whoever left it open, but for the named ones.
-/// To be called before other threads open files.
+/// Sets close-on-exec on every descriptor but the named ones, whoever opened it. Call it before
+/// other threads open files.
 #[allow(unsafe_code)]
 pub fn keep_from_children(but: &[i32]) -> io::Result<()> {
     use rustix::io::{FdFlags, fcntl_setfd};
@@ -30,8 +30,8 @@ pub fn keep_from_children(but: &[i32]) -> io::Result<()> {
     let numbers = names.filter_map(|name| name.to_str()?.parse::<i32>().ok());
     for number in numbers.filter(|number| *number > 2) {
         let flags = if but.contains(&number) { FdFlags::empty() } else { FdFlags::CLOEXEC };
-        // SAFETY: only a flag is set, and a number that is closed by now (the one that reads the
-        // directory) is refused by the kernel.
+        // SAFETY: only a flag is set, and the kernel rejects a number that is closed by now (the
+        // one that reads the directory).
         let _ = fcntl_setfd(unsafe { std::os::fd::BorrowedFd::borrow_raw(number) }, flags);
     }
     Ok(())

@@ -1,61 +1,61 @@
-//! How much of a process is waited for and kept, and what it left.
+//! The limits and the result of a process.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// How long and how much. What is past `bytes` is counted and thrown away.
+/// Limits of time and size. Output past `bytes` is read and discarded.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputLimits {
-    /// The time after which the group is ended.
+    /// The time after which the group is killed.
     pub time: Option<Duration>,
-    /// How many bytes of each stream are kept.
+    /// The number of bytes of each stream that are kept.
     pub bytes: usize,
 }
 
 impl OutputLimits {
-    /// So many seconds, and 64 MiB of each stream.
+    /// Creates limits of this many seconds and 64 MiB of each stream.
     pub fn seconds(seconds: u64) -> OutputLimits {
         OutputLimits { time: Some(Duration::from_secs(seconds)), bytes: 64 << 20 }
     }
 }
 
-/// What a process left.
+/// The result of a process.
 #[derive(Debug)]
 pub struct Output {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
-    /// Whether it was ended by the time limit.
+    /// Whether the timeout killed it.
     pub timed_out: bool,
-    /// What it wrote, as far as the limit goes.
+    /// Its stdout, up to the limit.
     pub stdout: Vec<u8>,
-    /// What it wrote to stderr.
+    /// Its stderr, up to the limit.
     pub stderr: Vec<u8>,
 }
 
 impl Output {
-    /// Whether it ended by itself with exit code 0.
+    /// Returns whether it exited by itself with code 0.
     pub fn ok(&self) -> bool {
         !self.timed_out && self.status.success()
     }
 
-    /// The exit code as a shell gives it: 128 + signal for a process that a signal ended.
+    /// Returns the exit code as in a shell: 128 + signal for a process that a signal killed.
     pub fn code(&self) -> i32 {
         exit_code(self.status)
     }
 
-    /// Stdout as text, without its last newline.
+    /// Returns stdout as text, without its last newline.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).trim_end_matches('\n').to_owned()
     }
 
-    /// Stderr as text, trimmed.
+    /// Returns stderr as text, trimmed.
     pub fn error_text(&self) -> String {
         String::from_utf8_lossy(&self.stderr).trim().to_owned()
     }
 }
 
-/// The exit code as a shell gives it: 128 + signal for a process that a signal ended.
+/// Returns the exit code as in a shell: 128 + signal for a process that a signal killed.
 pub fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! A terminal of a program's own: a pair of descriptors, of which one is the terminal.
+//! A pseudo-terminal for a program: a pair of descriptors.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -6,19 +6,19 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// A pseudo-terminal.
 #[derive(Debug)]
 pub struct Pty {
-    /// Our side: what is written here was typed, what is read here was printed.
+    /// The controlling side: writing to it types, reading from it returns the output.
     pub controller: OwnedFd,
-    /// The terminal.
+    /// The terminal side.
     pub terminal: OwnedFd,
 }
 
 impl Pty {
-    /// A new one; no program that we start inherits it by itself.
+    /// Opens a pseudo-terminal; started programs do not inherit it by default.
     #[allow(unsafe_code)]
     pub fn open() -> io::Result<Pty> {
         let (mut controller, mut terminal) = (-1, -1);
         let null = std::ptr::null_mut();
-        // SAFETY: the two numbers are ours to write, and the other arguments may be null.
+        // SAFETY: both numbers are valid to write, and the other arguments may be null.
         let made = unsafe {
             libc::openpty(&raw mut controller, &raw mut terminal, null, null.cast(), null.cast())
         };

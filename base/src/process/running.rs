@@ -1,4 +1,4 @@
-//! What can be done with a process that runs: wait for it, signal it, end it with its group.
+//! Operations on a running process: wait for it, signal it, kill its group.
 
 use std::io;
 use std::process::ExitStatus;
@@ -8,16 +8,16 @@ use rustix::process::Signal;
 
 use crate::process::{AsyncRunning, GRACE, Running, signal_group, system};
 
-/// How long a process that cleans up by itself may take for it.
+/// How long a process that cleans up by itself may take to exit.
 const CLEAN_UP: Duration = Duration::from_secs(5);
 
 impl Running {
-    /// The process id, which is also that of its group.
+    /// Returns the process id, which is also the id of its group.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for the end, at most until the given moment; `None` when that came first.
+    /// Waits for the exit, at most until the given moment; returns `None` if that comes first.
     pub fn wait_until(&mut self, until: Option<Instant>) -> io::Result<Option<ExitStatus>> {
         let Some(until) = until else {
             let status = self.child.wait()?;
@@ -38,7 +38,7 @@ impl Running {
         }
     }
 
-    /// Ends the group: TERM, then KILL after the grace.
+    /// Ends the group: SIGTERM, then SIGKILL after the grace period.
     pub fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
         signal_group(self.child.id(), Signal::TERM);
         let status = self.wait_until(Some(Instant::now() + patience(self.last_signal, grace)))?;
@@ -65,7 +65,7 @@ impl Drop for Running {
 }
 
 impl AsyncRunning {
-    /// The id of the process and of its group.
+    /// Returns the id of the process and of its group.
     pub fn id(&self) -> Option<u32> {
         self.group.map(|pid| pid.as_raw_nonzero().get().cast_unsigned())
     }
@@ -77,7 +77,7 @@ impl AsyncRunning {
         }
     }
 
-    /// Ends the group: TERM, then KILL after the grace; waits for the process.
+    /// Ends the group: SIGTERM, then SIGKILL after the grace period; waits for the process.
     pub async fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM);
         let waited =
@@ -89,7 +89,7 @@ impl AsyncRunning {
         }
     }
 
-    /// Lets the group live on after the handle is dropped.
+    /// Lets the group keep running after the handle is dropped.
     pub fn forget(&mut self) {
         self.group = None;
         self.watched = None;
@@ -102,7 +102,7 @@ impl Drop for AsyncRunning {
     }
 }
 
-/// How long to wait before KILL: a process that cleans up by itself needs time for that.
+/// Returns the time to wait before SIGKILL: a process that cleans up by itself needs more.
 fn patience(last_signal: Signal, grace: Duration) -> Duration {
     if last_signal == Signal::TERM { grace.max(CLEAN_UP) } else { grace }
 }

@@ -1,4 +1,4 @@
-//! The system calls behind the door: between fork and exec, and waiting on a descriptor.
+//! The system calls behind [`super::Command`]: between fork and exec, and waiting on a descriptor.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,37 +13,37 @@ use crate::sandbox::Confinement;
 #[cfg(target_os = "linux")]
 use rustix::process::Signal;
 
-/// Which process group a child belongs to.
+/// The process group of a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// One of its own, so that it can be ended with everything that it started.
+    /// Its own, so that it can be killed with all its children.
     #[default]
     Own,
-    /// One of its own in a process session of its own.
+    /// Its own, in its own process session.
     Detached,
-    /// Ours.
+    /// The parent's.
     Ours,
 }
 
-/// Where a child stands among the processes.
+/// Group, session and terminal of a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessPlacement {
-    /// Its group.
+    /// The group.
     pub group: Group,
-    /// Whether the kernel ends it when the thread that started it ends.
+    /// Whether the kernel kills it when the thread that started it ends.
     pub dies_with_us: bool,
-    /// The descriptor of the terminal that becomes that of its session.
+    /// The descriptor of the controlling terminal of its session.
     pub terminal: Option<i32>,
 }
 
 impl ProcessPlacement {
-    /// Whether something must be done in the child before it becomes its program.
+    /// Returns whether the child needs preparation before exec.
     pub(crate) fn needs_us(self) -> bool {
         self.group == Group::Detached || self.dies_with_us
     }
 }
 
-/// Puts the child into its place and moves descriptors to their numbers, in the child.
+/// Sets up the session and moves descriptors to their numbers, in the child.
 #[allow(unsafe_code)]
 pub(crate) fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: ProcessPlacement) {
     // SAFETY: between fork and exec only `setsid`, `ioctl`, `prctl` and `dup2` run, all async-signal-safe,
@@ -72,24 +72,24 @@ pub(crate) fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: 
     }
 }
 
-/// Puts a box around the child before it becomes its program.
+/// Confines the child before exec.
 #[allow(unsafe_code)]
 pub(crate) fn confine_before_exec(command: &mut Command, confinement: Arc<Confinement>) {
-    // SAFETY: between fork and exec only system calls run, each on memory that is there already;
+    // SAFETY: between fork and exec only system calls run, each on memory that exists already;
     // nothing allocates.
     unsafe {
         command.pre_exec(move || confinement.enter());
     }
 }
 
-/// Tells when a process ended.
+/// Waits for the exit of a process.
 pub(crate) struct ExitWatch {
-    /// Can be read when the process ended; not every system has such a descriptor.
+    /// Readable when the process exited; not every system has such a descriptor.
     handle: Option<OwnedFd>,
 }
 
 impl ExitWatch {
-    /// Of a child of ours that nobody waited for yet.
+    /// Creates one for a child that has not been waited for.
     #[cfg(target_os = "linux")]
     pub(crate) fn process(id: u32) -> io::Result<ExitWatch> {
         use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -98,13 +98,13 @@ impl ExitWatch {
         Ok(ExitWatch { handle: Some(pidfd_open(pid, PidfdFlags::empty())?) })
     }
 
-    /// Of a child of ours that nobody waited for yet.
+    /// Creates one for a child that has not been waited for.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn process(_id: u32) -> io::Result<ExitWatch> {
         Ok(ExitWatch { handle: None })
     }
 
-    /// Waits until it ended or the time is over; without a handle, for a moment.
+    /// Waits until it exited or the time is over; without a handle, for a short time.
     pub(crate) fn wait(&self, time: Duration) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let moment = Duration::from_millis(5);
@@ -119,7 +119,7 @@ impl ExitWatch {
     }
 }
 
-/// An error that names the program which could not be started.
+/// Returns an error that names the program which could not be started.
 pub(crate) fn named(error: io::Error, program: &OsStr) -> io::Error {
     io::Error::new(error.kind(), format!("cannot start `{}`: {error}", program.to_string_lossy()))
 }

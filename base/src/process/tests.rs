@@ -1,4 +1,4 @@
-//! The door on real processes.
+//! Tests of [`super::Command`] with real processes.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ fn both_streams_and_the_exit_code_are_reported() {
 }
 
 #[test]
-fn a_timeout_ends_the_whole_group_and_keeps_the_output() {
+fn a_timeout_kills_the_group_and_keeps_the_output() {
     let limits = OutputLimits { time: Some(Duration::from_millis(300)), bytes: 1000 };
     let out = sh("echo early; sleep 600 & echo $!; sleep 600").output(limits).unwrap();
     assert!(out.timed_out);
@@ -32,7 +32,7 @@ fn a_timeout_ends_the_whole_group_and_keeps_the_output() {
 }
 
 #[test]
-fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
+fn a_grandchild_that_holds_the_pipe_does_not_block() {
     let out = sh("setsid sleep 600 & echo $!").output(OutputLimits::seconds(60)).unwrap();
     let grandchild: u32 = out.text().parse().unwrap();
     assert!(!out.timed_out && is_alive(grandchild));
@@ -40,7 +40,7 @@ fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
 }
 
 #[test]
-fn output_past_the_limit_is_thrown_away_and_does_not_block() {
+fn output_past_the_limit_is_discarded_and_does_not_block() {
     let limits = OutputLimits { time: Some(Duration::from_secs(20)), bytes: 1000 };
     let out = sh("head -c 5000000 /dev/zero").output(limits).unwrap();
     assert_eq!((out.stdout.len(), out.code()), (1000, 0));
@@ -63,7 +63,7 @@ fn a_missing_program_is_named() {
 }
 
 #[tokio::test]
-async fn beside_other_work_the_same_holds() {
+async fn output_on_the_runtime_behaves_the_same() {
     let out =
         sh("cat; echo err >&2; exit 3").input("in").output_beside(OutputLimits::seconds(10)).await;
     let out = out.unwrap();

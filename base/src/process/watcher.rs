@@ -1,17 +1,17 @@
-//! Ends the process groups of children when we are killed: a process of its own hears of each
-//! group, and of our end by a pipe that closes.
+//! Kills the process groups of children when this process is killed: a separate watcher process
+//! learns each group through a pipe, and the death of this process by the closed pipe.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Watched;
 
-/// Nothing watches on this system.
+/// Unsupported on this system.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub(crate) struct Watched;
 
 #[cfg(not(target_os = "linux"))]
 impl Watched {
-    /// Nothing watches on this system.
+    /// Returns `None`: unsupported on this system.
     pub(crate) fn group(_group: rustix::process::Pid) -> Option<Watched> {
         None
     }
@@ -25,15 +25,15 @@ mod linux {
 
     use rustix::process::Pid;
 
-    /// Groups that are watched at once; further ones are not.
+    /// The maximum number of watched groups; further ones are not watched.
     const MOST: usize = 1024;
 
-    /// A group that is ended when we are gone. Dropped, it is let go.
+    /// A process group that is killed when this process dies. Dropping it ends the watch.
     #[derive(Debug)]
     pub(crate) struct Watched(i32);
 
     impl Watched {
-        /// Watches a group; `None` when the watcher cannot be started.
+        /// Watches a group; returns `None` if the watcher cannot be started.
         pub(crate) fn group(group: Pid) -> Option<Watched> {
             let group = group.as_raw_nonzero().get();
             tell(group).then_some(Watched(group))
@@ -46,25 +46,25 @@ mod linux {
         }
     }
 
-    /// Tells the watcher of a group, or with a minus that the group is let go.
+    /// Sends a group to the watcher, or its negative number to end the watch.
     fn tell(group: i32) -> bool {
         static WATCHER: OnceLock<Option<OwnedFd>> = OnceLock::new();
         let pipe = WATCHER.get_or_init(|| start().ok()).as_ref();
-        // Four bytes are written at once or not at all (pipe(7)).
+        // Four bytes are written atomically (pipe(7)).
         pipe.is_some_and(|pipe| rustix::io::write(pipe, &group.to_ne_bytes()).is_ok())
     }
 
     #[allow(unsafe_code)]
     fn start() -> io::Result<OwnedFd> {
         let mut ends = [0; 2];
-        // SAFETY: the kernel writes two numbers to where the pointer leads.
+        // SAFETY: the kernel writes two numbers to the pointer's target.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == -1 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: both are open and ours alone.
+        // SAFETY: both are open and owned by this function.
         let (read, write) =
             unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
-        // SAFETY: the child only makes system calls on memory that is there already, and ends.
+        // SAFETY: the child only makes system calls on memory that exists already, and exits.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => watch(read.as_raw_fd()),
@@ -72,11 +72,11 @@ mod linux {
         }
     }
 
-    /// The life of the watcher: in a process session of its own, without a file of ours.
+    /// Runs the watcher: in its own process session, without inherited files.
     #[allow(unsafe_code)]
     fn watch(pipe: RawFd) -> ! {
         let mut groups = [0_i32; MOST];
-        // SAFETY: all of these take numbers, or pointers to memory that lives until they return.
+        // SAFETY: these calls take numbers, or pointers to memory that lives until they return.
         unsafe {
             libc::setsid();
             libc::prctl(libc::PR_SET_NAME, c"g3-watcher".as_ptr(), 0, 0, 0);

@@ -1,11 +1,11 @@
-//! The user's own build caches, which the commands of a g3 that was started by hand may write.
-//! What is in them is as trusted as the working tree: builds run it. Programs and configuration
-//! that are run or read by themselves (`~/.cargo/bin`, `~/.cargo/config.toml`) are not among them.
+//! The user's build caches, which the commands of a g3 that was started by hand may write. Their
+//! content is trusted like the working tree, because builds run it. Programs and configuration that
+//! are run or read automatically (`~/.cargo/bin`, `~/.cargo/config.toml`) are excluded.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Below the home directory. A cache whose outer directory is there is made when it is missing.
+/// Caches below the home directory. A missing one is created if its parent directory exists.
 const CACHES: &[&str] = &[
     ".npm",
     ".cache/pip",
@@ -36,16 +36,16 @@ const CACHES: &[&str] = &[
     ".ivy2",
 ];
 
-/// Below cargo's own directory.
+/// Caches below cargo's home directory.
 const CARGO: &[&str] = &["registry", "git"];
-/// Files there that cargo locks and writes.
+/// Files in cargo's home directory that cargo locks and writes.
 const CARGO_FILES: &[&str] = &[".package-cache", ".package-cache-mutate", ".global-cache"];
 
-/// Variables that name a cache.
+/// Variables that name a cache directory.
 const NAMED: &[&str] =
     &["PIP_CACHE_DIR", "UV_CACHE_DIR", "npm_config_cache", "GOMODCACHE", "GOCACHE", "CCACHE_DIR"];
 
-/// The caches of a user that are there, or can be made.
+/// Returns the user's caches that exist or can be created.
 pub fn of(home: &Path) -> Vec<PathBuf> {
     let variable = |name: &&str| std::env::var_os(name).map(PathBuf::from);
     let absolute = |path: &PathBuf| path.is_absolute();
@@ -68,7 +68,7 @@ fn known(home: &Path, cargo: &Path) -> Vec<PathBuf> {
     caches
 }
 
-/// A cache that is missing is made where the tool has a directory already.
+/// Returns whether a cache exists. A missing one is created if the tool's directory exists.
 fn is_there(cache: &Path) -> bool {
     let outer = cache.parent().is_some_and(Path::is_dir);
     let hidden = cache.parent().and_then(Path::file_name).is_some_and(|name| name == ".cargo");
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caches_are_opened_and_programs_are_not() {
+    fn caches_are_writable_and_programs_are_not() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path();
         let cargo = home.join(".cargo");

@@ -1,5 +1,5 @@
-//! A box that is made once and put around a child between fork and exec, so that the process which
-//! starts the child stays free.
+//! A sandbox that is prepared once and applied to a child between fork and exec, so that the
+//! process which starts the child is not confined.
 
 use std::io;
 #[cfg(target_os = "linux")]
@@ -7,19 +7,19 @@ use std::path::PathBuf;
 
 use super::SandboxRules;
 
-/// What besides files a box closes.
+/// The scopes that a sandbox closes besides files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedScope {
-    /// Signals to processes outside of the box, and abstract sockets of theirs.
+    /// Signals to processes outside the sandbox, and their abstract sockets.
     Closed,
-    /// Neither: the commands of one agent may end each other.
+    /// No further scope: the commands of one agent may signal each other.
     SideBySide,
 }
 
-/// A box for children.
+/// A prepared sandbox for children.
 #[derive(Debug)]
 pub struct Confinement {
-    /// The rules that it was made of.
+    /// Its rules.
     pub rules: SandboxRules,
     #[cfg(target_os = "linux")]
     ruleset: std::os::fd::OwnedFd,
@@ -29,30 +29,31 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// What the kernel cannot hold of it, one sentence each; empty when the box is whole.
+    /// Returns what the kernel cannot enforce, one sentence each; empty if the sandbox is complete.
     pub fn lacks(&self) -> &[String] {
         &self.lacks
     }
 
-    /// Whether the paths in [`Rules::fixed`] are held.
+    /// Returns whether the paths in [`SandboxRules::fixed`] are protected.
     pub fn holds_fixed(&self) -> bool {
         self.rules.fixed.is_empty() || self.has_namespace()
     }
 
-    /// Whether what a child did failed because of the box: it may not write this absolute path.
+    /// Returns whether the sandbox prevents writing this absolute path, and so explains a child's
+    /// failure.
     pub fn denies_writing(&self, path: &std::path::Path) -> bool {
         let fixed = self.rules.fixed.iter().any(|fixed| path.starts_with(fixed));
         fixed || !self.rules.write.iter().any(|tree| path.starts_with(tree))
     }
 
-    /// Whether it may not read this absolute path.
+    /// Returns whether the sandbox prevents reading this absolute path.
     pub fn denies_reading(&self, path: &std::path::Path) -> bool {
         let mut open = self.rules.write.iter().chain(&self.rules.read);
         !open.any(|tree| path.starts_with(tree))
     }
 }
 
-/// What this kernel cannot hold; asked once.
+/// Returns what this kernel cannot enforce, determined once.
 #[cfg(target_os = "linux")]
 fn lacks() -> &'static [String] {
     static LACKS: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
@@ -61,7 +62,7 @@ fn lacks() -> &'static [String] {
 
 #[cfg(target_os = "linux")]
 impl Confinement {
-    /// Makes a box. Fails where the kernel has no rules for files at all.
+    /// Prepares a sandbox. Fails if the kernel has no file rules at all.
     pub fn new(rules: SandboxRules, scope: ClosedScope) -> io::Result<Confinement> {
         use landlock::Access;
         let scopes =
@@ -82,7 +83,7 @@ impl Confinement {
         self.namespace.is_some()
     }
 
-    /// Confines the calling process for good. To be called between fork and exec: it only makes
+    /// Confines the calling process irrevocably. Call it between fork and exec: it only makes
     /// system calls and does not allocate.
     #[allow(unsafe_code)]
     pub(crate) fn enter(&self) -> io::Result<()> {
@@ -92,7 +93,7 @@ impl Confinement {
         }
         rustix::thread::set_no_new_privs(true)?;
         super::drop_capabilities()?;
-        // SAFETY: the call takes two numbers, and the descriptor is open as long as `self` lives.
+        // SAFETY: the call takes two numbers, and the descriptor is open while `self` lives.
         let done = unsafe {
             libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0_u32)
         };

@@ -1,4 +1,4 @@
-//! What agents and tool children see of our environment: what programs need, and no secrets.
+//! The environment of agents and tool processes: what programs need, without secrets.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use std::{fs, io};
 use super::home::has_user_in_address;
 use crate::test_hooks::is_hook;
 
-/// Who gets the environment.
+/// The receiver of an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildKind {
-    /// An agent: it reads our configuration, so it gets `G3_…` too.
+    /// An agent: it reads the configuration, so it gets `G3_…` as well.
     Agent,
-    /// A child of a tool, a check or a setup command: no configuration.
+    /// A process of a tool, a check or a setup command: no configuration.
     Tool,
 }
 
-/// Variables that pass by name.
+/// Variables that are passed by name.
 const NAMES: &[&str] = &[
     "PATH",
     "HOME",
@@ -77,7 +77,7 @@ const NAMES: &[&str] = &[
     "GIT_CONFIG_NOSYSTEM",
 ];
 
-/// Variables that pass by the beginning of their name.
+/// Variables that are passed by prefix.
 const BEGINNINGS: &[&str] = &[
     "LC_",
     "XDG_",
@@ -107,11 +107,11 @@ const BEGINNINGS: &[&str] = &[
     "G3_",
 ];
 
-/// Withheld although their beginning passes: where the user's session services listen, and what
-/// holds for the build that started us only.
+/// Variables that are withheld although their prefix is passed: the sockets of the user's session
+/// services, and settings that apply only to the build that started this process.
 const WITHHELD: &[&str] = &["XDG_RUNTIME_DIR", "CARGO_TARGET_DIR", "CARGO_MAKEFLAGS"];
 
-/// Words that make a name a secret's.
+/// Words that mark a variable's name as a secret.
 const SECRET_WORDS: &[&str] = &[
     "KEY",
     "TOKEN",
@@ -126,7 +126,7 @@ const SECRET_WORDS: &[&str] = &[
     "SESSION",
 ];
 
-/// The owners of keys.
+/// Prefixes of variables of services with API keys.
 const SECRET_OWNERS: &[&str] = &[
     "ANTHROPIC_",
     "OPENAI_",
@@ -146,9 +146,9 @@ const SECRET_OWNERS: &[&str] = &[
     "OPENROUTER_",
 ];
 
-/// The variables that a child gets: what programs need, without secrets, and in any case what is
-/// named (an agent's row names its own key). Names compare without case, since `http_proxy` is
-/// usual.
+/// Returns the variables for a child: what programs need, without secrets, plus the `named` ones
+/// (an agent's entry names its own API key). Names are compared case-insensitively, since
+/// `http_proxy` is common.
 pub fn child_env(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     named: &[String],
@@ -173,12 +173,13 @@ fn is_needed(name: &str, child: ChildKind) -> bool {
     NAMES.contains(&upper.as_str()) || BEGINNINGS.iter().any(|begin| upper.starts_with(begin))
 }
 
-/// Whether a variable holds an address with a password in it. Those of proxies are needed.
+/// Returns whether a variable contains a URL with a password. Those of proxies are needed and do
+/// not count.
 pub fn holds_password(name: &str, value: &str) -> bool {
     has_user_in_address(value) && !name.to_ascii_uppercase().ends_with("_PROXY")
 }
 
-/// Whether a variable's name says that it holds a secret.
+/// Returns whether a variable's name marks a secret.
 pub fn is_secret(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let mut words = upper.split(['_', '-', '.']);
@@ -189,8 +190,8 @@ pub fn is_secret(name: &str) -> bool {
         })
 }
 
-/// The variables that point build tools to studio's caches, which boxes may write. The
-/// directories are made, and cargo's own configuration is copied when it holds no login.
+/// Returns the variables that point build tools to studio's caches, which sandboxes may write.
+/// Creates the directories, and copies cargo's configuration if it contains no login.
 pub fn cache_env(cache: &Path, home: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let all = [
         ("CARGO_HOME", "cargo"),
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_need_passes_and_secrets_do_not() {
+    fn needed_variables_are_passed_and_secrets_are_not() {
         let all =
             ["PATH", "LC_ALL", "http_proxy", "CARGO_TERM_COLOR", "GOFLAGS", "G3_AGENT__MAX_TURNS"];
         assert_eq!(passing(&all, &[], ChildKind::Agent), all);
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agents_row_names_its_own_key_and_tools_get_no_configuration() {
+    fn an_agent_gets_its_named_key_and_tools_get_no_configuration() {
         let all = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "G3_AGENT__MAX_TURNS", "G3_TEST_NOW"];
         let agent = ["ANTHROPIC_API_KEY", "G3_AGENT__MAX_TURNS", "G3_TEST_NOW"];
         assert_eq!(passing(&all, &["ANTHROPIC_API_KEY"], ChildKind::Agent), agent);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_are_made_and_a_login_is_not_copied_into_them() {
+    fn caches_are_created_without_copies_of_a_login() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(".cargo")).unwrap();
         let own = dir.path().join(".cargo/config.toml");

@@ -1,25 +1,25 @@
-//! The git directory of a working tree, as a box sees it: commits may be made, and what git runs
-//! or obeys (its configuration, its hooks) stays as it is.
+//! The git directories of a working tree in a sandbox: commits are possible, but what git runs or
+//! obeys (its configuration, its hooks) is read-only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where studio keeps its sessions in a git directory.
+/// The directory of studio's sessions in a git directory.
 pub const STUDIO: &str = "studio";
-/// How much of a `.git` file is read.
+/// The maximum size of a `.git` file that is read, in bytes.
 const POINTER: u64 = 8 << 10;
 
 /// The git directories of a working tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GitDirs {
-    /// What may be written.
+    /// The writable paths.
     pub write: Vec<PathBuf>,
-    /// What in there is not changed.
+    /// The paths below them that stay read-only.
     pub fixed: Vec<PathBuf>,
 }
 
-/// The git directories of the working tree at `root`; none outside of git, or where its
-/// `.git` file leads to a directory that does not point back. Nothing of git runs.
+/// Returns the git directories of the working tree at `root`; none outside of git, or if its `.git`
+/// file refers to a directory that does not point back. Runs no git.
 pub fn of(root: &Path) -> GitDirs {
     let pointer = root.join(".git");
     let Ok(meta) = fs::symlink_metadata(&pointer) else { return GitDirs::default() };
@@ -39,9 +39,9 @@ pub fn of(root: &Path) -> GitDirs {
     }
 }
 
-/// A git directory, and those of its submodules.
+/// Returns a git directory and those of its submodules.
 fn around(git: &Path, more: Vec<PathBuf>) -> GitDirs {
-    // What is not there could be made.
+    // A missing path could be created by the sandboxed process.
     let _ = fs::create_dir(git.join("hooks"));
     let mut fixed = more;
     fixed.extend(["config", "config.worktree", "hooks", STUDIO].map(|name| git.join(name)));
@@ -53,20 +53,20 @@ fn around(git: &Path, more: Vec<PathBuf>) -> GitDirs {
     GitDirs { write: vec![git.to_owned()], fixed }
 }
 
-/// Where a `.git` file leads.
+/// Returns the target of a `.git` file.
 fn target(pointer: &Path) -> Option<PathBuf> {
     let text = line(pointer)?;
     let named = text.strip_prefix("gitdir:")?.trim();
     pointer.parent()?.join(named).canonicalize().ok().filter(|dir| dir.join("HEAD").is_file())
 }
 
-/// The common directory of a linked working tree's own.
+/// Returns the common directory of a linked working tree's git directory.
 fn common(own: &Path) -> Option<PathBuf> {
     let common = own.join(line(&own.join("commondir"))?).canonicalize().ok()?;
     (common.join("objects").is_dir() && own.starts_with(common.join("worktrees"))).then_some(common)
 }
 
-/// Whether a linked working tree's directory names this `.git` file as its own.
+/// Returns whether a linked working tree's git directory names this `.git` file.
 fn points_back(own: &Path, pointer: &Path) -> bool {
     let named = line(&own.join("gitdir")).map(|text| own.join(text));
     let (named, pointer) =
@@ -74,7 +74,7 @@ fn points_back(own: &Path, pointer: &Path) -> bool {
     named.is_some() && named == pointer.ok()
 }
 
-/// Whether a submodule's directory has this working tree.
+/// Returns whether a submodule's git directory has this working tree.
 fn holds_worktree(own: &Path, root: &Path) -> bool {
     let config = fs::read_to_string(own.join("config")).unwrap_or_default();
     let named = config.lines().find_map(|line| {
@@ -85,7 +85,7 @@ fn holds_worktree(own: &Path, root: &Path) -> bool {
     named.is_some() && named == root.canonicalize().ok()
 }
 
-/// The only line of a small file.
+/// Returns the only line of a small file.
 fn line(file: &Path) -> Option<String> {
     let small = fs::symlink_metadata(file).is_ok_and(|it| it.is_file() && it.len() < POINTER);
     let text = small.then(|| fs::read_to_string(file).ok()).flatten()?;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_to_what_does_not_point_back_opens_nothing() {
+    fn a_git_directory_that_does_not_point_back_is_not_opened() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().canonicalize().unwrap();
         git_dir(&at.join("victim/.git"));

@@ -1,14 +1,14 @@
-//! The rules that every box starts from: everything may be read but secrets, nothing written but
-//! devices without memory. The kernel's rules only allow, so a directory with a secret in it is
-//! opened entry by entry.
+//! The base rules of every sandbox: everything is readable except secrets, nothing is writable
+//! except stateless devices. The kernel's rules can only allow, so a directory that contains a
+//! secret is opened entry by entry.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::sandbox::SandboxRules;
 
-/// Secrets below the home directory: keys, logins of command-line tools, other agents' accounts,
-/// browser profiles, password stores, wallets, messengers, histories of shells.
+/// Secrets below the home directory: keys, logins of command-line tools, accounts of other agents,
+/// browser profiles, password stores, wallets, messengers, shell histories.
 const SECRETS: &[&str] = &[
     ".ssh",
     ".gnupg",
@@ -111,7 +111,7 @@ const SECRETS: &[&str] = &[
     ".viminfo",
 ];
 
-/// Files of tools that are configuration for most and hold a login for some.
+/// Configuration files of tools, which contain a login for some users.
 const MAYBE: &[&str] = &[
     ".npmrc",
     ".yarnrc.yml",
@@ -127,24 +127,24 @@ const MAYBE: &[&str] = &[
     ".wgetrc",
 ];
 
-/// Words that tell a login in such a file.
+/// Words that indicate a login in such a file.
 const LOGINS: &[&str] = &["_authtoken", "_password", "_auth=", "_auth =", "token", "password"];
 
-/// What is never opened at the root: temporary directories (each box has its own), devices (named
-/// below), and what system services keep for each other.
+/// Paths that are never opened at the root: temporary directories (each sandbox has its own),
+/// devices (listed below), and private data of system services.
 const CLOSED: &[&str] =
     &["/tmp", "/var/tmp", "/dev", "/run/user", "/run/secrets", "/run/credentials", "/lost+found"];
 
-/// What only root could read anyway; closed by name when we are root.
+/// Files that only root can read; closed by name when running as root.
 const ROOTS: &[&str] = &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private"];
 
-/// Directories of the system, which are not written although a working tree holds them.
+/// System directories, which are not writable even if a working tree contains them.
 const SYSTEM: &[&str] = &[
     "/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/srv", "/sys", "/usr",
     "/var",
 ];
 
-/// Devices that hold nothing and lead nowhere but to their own process.
+/// Devices that store nothing and reach only their own process.
 const DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",
@@ -157,15 +157,15 @@ const DEVICES: &[&str] = &[
     "/dev/shm",
 ];
 
-/// The rules for a home directory: everything outside it and everything in it that is no secret
-/// may be read. `closed` names further trees that stay shut (a repository's sessions, say); what a
-/// box needs inside them is added by its caller.
+/// Returns the rules for a home directory: everything outside it and everything in it that is not a
+/// secret is readable. `closed` names additional closed trees (a repository's sessions, for
+/// example); the caller adds what a sandbox needs inside them.
 pub fn home_rules(home: &Path, closed: &[PathBuf]) -> SandboxRules {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let mut shut = secrets(&home, closed);
     let system = CLOSED.iter().map(PathBuf::from);
     let mut read = Vec::new();
-    // The home directory itself may lie in a closed place, as those of tests do.
+    // The home directory itself may be in a closed path, as those of tests are.
     shut.extend(system.clone().filter(|closed| !home.starts_with(closed)));
     open_around(&home, &shut, &mut read);
     shut.extend(system);
@@ -174,15 +174,16 @@ pub fn home_rules(home: &Path, closed: &[PathBuf]) -> SandboxRules {
     SandboxRules { read, write: DEVICES.iter().map(PathBuf::from).collect(), fixed: Vec::new() }
 }
 
-/// What of a tree may be written without reaching a secret: all of it, or its entries around the
-/// secrets. Of a tree that holds the home directory, or is it, the hidden files of the home stay
-/// closed as well: shells and other programs run them.
+/// Returns the parts of a tree that may be writable without reaching a secret: all of it, or its
+/// entries around the secrets. If the tree is or contains the home directory, the hidden files of
+/// the home stay closed as well, because shells and other programs run them.
 pub fn writable(tree: &Path, home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let tree = tree.canonicalize().unwrap_or_else(|_| tree.to_owned());
     let mut shut = secrets(&home, closed);
-    // What holds the working tree itself does not close it. Nor does what studio keeps in its git
-    // directory, which stays as it is (`git_dirs`): around that, nothing could be made in the tree.
+    // A closed path that contains the working tree does not close it. Neither does studio's data in
+    // its git directory, which stays read-only (`git_dirs`): around it, nothing could be created in
+    // the tree.
     let git = tree.join(".git");
     shut.retain(|secret| !tree.starts_with(secret) && !secret.starts_with(&git));
     if home.starts_with(&tree) {
@@ -196,7 +197,7 @@ pub fn writable(tree: &Path, home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
     write
 }
 
-/// Everything that stays shut for a home directory.
+/// Returns all closed paths for a home directory.
 fn secrets(home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
     let mut shut: Vec<PathBuf> = closed.to_vec();
     shut.extend(SECRETS.iter().map(|secret| home.join(secret)));
@@ -206,13 +207,13 @@ fn secrets(home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
     if rustix::process::geteuid().is_root() {
         shut.extend(ROOTS.iter().map(PathBuf::from));
     }
-    // A secret may be a link to where it really lies.
+    // A secret may be a link to its real location.
     let real: Vec<PathBuf> = shut.iter().filter_map(|path| path.canonicalize().ok()).collect();
     shut.extend(real);
     shut
 }
 
-/// Opens a tree, around everything that is shut.
+/// Opens a tree around everything that is closed.
 fn open_around(path: &Path, shut: &[PathBuf], read: &mut Vec<PathBuf>) {
     if shut.iter().any(|closed| path.starts_with(closed)) {
         return;
@@ -223,7 +224,7 @@ fn open_around(path: &Path, shut: &[PathBuf], read: &mut Vec<PathBuf>) {
     }
     let Ok(entries) = fs::read_dir(path) else { return };
     for entry in entries.flatten() {
-        // The kernel looks at where a link leads, so links need no rule of their own.
+        // The kernel checks the target of a link, so links need no rules of their own.
         let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
         if !is_link && !looks_like_a_key(&entry.file_name().to_string_lossy()) {
             open_around(&entry.path(), shut, read);
@@ -231,7 +232,7 @@ fn open_around(path: &Path, shut: &[PathBuf], read: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether the path of a file, relative to its repository, looks like that of a secret.
+/// Returns whether the path of a file, relative to its repository, looks like a secret.
 pub fn looks_like_a_secret(path: &Path) -> bool {
     let words = ["secret", "credential", "password", "passwd", "private", "token"];
     path.iter().any(|part| {
@@ -242,7 +243,7 @@ pub fn looks_like_a_secret(path: &Path) -> bool {
     })
 }
 
-/// Key files that lie about in directories which are opened entry by entry.
+/// Returns whether a name looks like a key file, in directories that are opened entry by entry.
 fn looks_like_a_key(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let ends = [".pem", ".key", ".p12", ".pfx", ".kdbx", ".ppk", ".jks", ".keystore"];
@@ -261,7 +262,7 @@ fn holds_login(file: &Path) -> bool {
     })
 }
 
-/// `https://user:password@host`.
+/// Returns whether a text contains `https://user:password@host`.
 pub(crate) fn has_user_in_address(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
         let host = rest.split(['/', '"', '\'', '\n', ' ']).next().unwrap_or_default();
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_temporary_directories_stay_closed_whatever_the_home_is() {
+    fn devices_and_temporary_directories_are_closed_for_any_home() {
         for home in ["/", "/root", "/nonexistent"] {
             let rules = home_rules(Path::new(home), &[]);
             for shut in ["/tmp/x", "/dev/sda", "/run/secrets/key", "/var/tmp/x"] {
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_in_an_address_is_seen() {
+    fn a_login_in_a_url_is_detected() {
         assert!(has_user_in_address("index-url = https://u:p@pypi.example/simple"));
         assert!(!has_user_in_address("url = https://example.org/a@b:c"));
     }

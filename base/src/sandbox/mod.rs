@@ -1,4 +1,4 @@
-//! The box: which files a process and its children may read and write, held by the kernel.
+//! The sandbox: which files a process and its children may read and write, enforced by the kernel.
 
 pub mod caches;
 mod confinement;
@@ -17,42 +17,43 @@ pub use confinement::{ClosedScope, Confinement};
 #[cfg(target_os = "linux")]
 pub(crate) use namespace::are_possible as namespaces_are_possible;
 
-/// What may be read and written; whole trees, and nothing else. Paths that do not exist are
-/// skipped, so a missing one cannot be made either.
+/// The readable and writable trees; everything else is closed. Paths that do not exist are skipped,
+/// so they cannot be created either.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxRules {
     /// Trees and files that may be read and executed.
     pub read: Vec<PathBuf>,
-    /// Trees and files that may be changed as well; renames between them work.
+    /// Trees and files that may also be changed; renames between them work.
     pub write: Vec<PathBuf>,
-    /// Files and directories below those that stay as they are, where the kernel has mount
-    /// namespaces for us ([`namespaces_are_possible`]). Only a [`Confinement`] looks at them.
+    /// Files and directories below the writable ones that stay read-only, if the kernel supports
+    /// mount namespaces for this user ([`namespaces_are_possible`]). Only a [`Confinement`] uses
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fixed: Vec<PathBuf>,
 }
 
-/// Set by studio for an agent in its box: the file (JSON of [`Rules`]) that says what the commands
-/// of the agent may reach. It is less than the agent may: not its configuration, not its login. An
-/// agent cannot make such rules in there itself, because nothing in a box can list the root.
+/// Set by studio for a sandboxed agent: the file (JSON of [`SandboxRules`]) with the rules for the
+/// agent's commands. They allow less than the agent's own: not its configuration, not its login. An
+/// agent cannot make such rules itself, because nothing in a sandbox can list the root.
 pub const COMMANDS: &str = "STUDIO_COMMAND_RULES";
 
-/// How much of the rules the kernel holds.
+/// How much of the rules the kernel enforces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Enforced {
-    /// What this kernel cannot do, one sentence each; empty when the box is whole.
+    /// What this kernel does not support, one sentence each; empty if the sandbox is complete.
     pub lacks: Vec<String>,
 }
 
-/// Confines the calling thread, and every process and thread that it starts from now on, for
-/// good. Other threads stay as they are. What the kernel cannot do is reported, not refused.
+/// Confines the calling thread, and all processes and threads that it starts from now on,
+/// irrevocably. Other threads are not confined. Unsupported features are reported, not refused.
 #[cfg(target_os = "linux")]
 pub fn enter(rules: &SandboxRules) -> io::Result<Enforced> {
     use landlock::{Access, Scope};
     confine(rules, Some(Scope::from_all(KNOWN)))
 }
 
-/// What this program knows of Landlock.
+/// The newest Landlock version that this program uses.
 #[cfg(target_os = "linux")]
 const KNOWN: landlock::ABI = landlock::ABI::V7;
 
@@ -72,7 +73,7 @@ fn failed(error: &dyn std::error::Error) -> io::Error {
     io::Error::other(format!("sandbox: {error}"))
 }
 
-/// The rules as the kernel takes them.
+/// Returns the rules in the kernel's form.
 #[cfg(target_os = "linux")]
 fn ruleset(
     rules: &SandboxRules,
@@ -93,7 +94,7 @@ fn ruleset(
         .and_then(Ruleset::create)
         .map_err(|e| failed(&e))?;
     let read = rules.read.iter().map(|path| (path, AccessFs::from_read(KNOWN)));
-    // A disk's device node, made in the worktree by root, would be a way around every rule.
+    // A device node of a disk, created in the worktree by root, would bypass every rule.
     let all = AccessFs::from_all(KNOWN) & !(AccessFs::MakeBlock | AccessFs::MakeChar);
     let write = rules.write.iter().map(|path| (path, all));
     for (path, access) in read.chain(write) {
@@ -104,7 +105,7 @@ fn ruleset(
             FileType::RegularFile | FileType::CharacterDevice => {
                 access & AccessFs::from_file(KNOWN)
             }
-            // The kernel takes no rules for pipes, and sockets are not opened.
+            // The kernel has no rules for pipes, and sockets are not opened.
             _ => continue,
         };
         ruleset = ruleset.add_rule(PathBeneath::new(fd, access)).map_err(|e| failed(&e))?;
@@ -112,9 +113,9 @@ fn ruleset(
     Ok(ruleset)
 }
 
-/// What root may do to processes, devices and the kernel behind the rules' back (reading
-/// `/proc/PID/environ` of others is one: CAP_PERFMON is enough for it). Lost for good, because a
-/// confined thread gains no privileges.
+/// Drops the capabilities that would let root bypass the rules through processes, devices or the
+/// kernel (for example read `/proc/PID/environ` of others, for which CAP_PERFMON is enough). This
+/// is irrevocable, because a confined thread gains no privileges.
 #[cfg(target_os = "linux")]
 fn drop_capabilities() -> io::Result<()> {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -144,23 +145,24 @@ pub fn enter(_rules: &SandboxRules) -> io::Result<Enforced> {
     Ok(Enforced { lacks: lacking() })
 }
 
-/// What the box cannot do on this machine, one sentence each; empty when it is whole.
+/// Returns what the sandbox cannot enforce on this machine, one sentence each; empty if it is
+/// complete.
 #[cfg(target_os = "linux")]
 pub fn lacking() -> Vec<String> {
-    // A thread that confines itself and ends is the way to ask the kernel without harm.
+    // A thread that confines itself and exits tests the kernel without side effects.
     std::thread::spawn(|| enter(&SandboxRules::default()).map(|enforced| enforced.lacks))
         .join()
         .unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be tested")))
         .unwrap_or_else(|error| vec![error.to_string()])
 }
 
-/// Whether the kernel holds what a command may write, which is the least that a box needs; else
-/// why not.
+/// Checks that the kernel enforces write access to files, which is the minimum for a sandbox; the
+/// error says what is missing.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub fn holds_files() -> Result<(), String> {
     let null = std::ptr::null::<libc::c_void>();
-    // SAFETY: asked for its version, the call reads nothing (landlock_create_ruleset(2)).
+    // SAFETY: as a version query the call reads no memory (landlock_create_ruleset(2)).
     let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, null, 0_usize, 1_u32) };
     match version {
         3.. => Ok(()),
@@ -169,7 +171,7 @@ pub fn holds_files() -> Result<(), String> {
     }
 }
 
-/// Whether the kernel holds what a command may write.
+/// Fails: the sandbox is not supported on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn holds_files() -> Result<(), String> {
     Err("the sandbox is not supported on it".into())
@@ -194,7 +196,7 @@ fn missing(status: &landlock::LandlockStatus) -> Vec<String> {
     since.iter().filter(|(needed, _)| abi < *needed).map(|(_, what)| format!("no {what}")).collect()
 }
 
-/// What the box cannot do on this machine: everything.
+/// Returns what the sandbox cannot enforce on this machine: everything.
 #[cfg(not(target_os = "linux"))]
 pub fn lacking() -> Vec<String> {
     vec!["the sandbox is not supported on this system".into()]

@@ -1,5 +1,5 @@
-//! A mount namespace in which some files and directories cannot be changed: Landlock opens whole
-//! trees and cannot close a part of one.
+//! A mount namespace in which some files and directories are read-only: Landlock opens whole trees
+//! and cannot close a part of one.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{Namespace, are_possible};
@@ -12,17 +12,17 @@ mod linux {
     use std::path::PathBuf;
     use std::sync::OnceLock;
 
-    /// A namespace to be entered by a child. Everything that a system call needs is made before.
+    /// A namespace for a child to enter. Everything that the system calls need is prepared before.
     #[derive(Debug)]
     pub(crate) struct Namespace {
-        /// Mounted on themselves, so that they cannot be changed or renamed.
+        /// Paths that are bind-mounted on themselves, so that they cannot be changed or renamed.
         fixed: Vec<CString>,
-        /// The directories around them, which cannot be renamed then either.
+        /// Their parent directories, which cannot be renamed either.
         around: Vec<CString>,
         user: Option<Maps>,
     }
 
-    /// The user of a namespace that is made without privileges: ourselves.
+    /// The id maps of a namespace that is created without privileges: the current user.
     #[derive(Debug)]
     struct Maps {
         user: Vec<u8>,
@@ -39,13 +39,13 @@ mod linux {
     }
 
     impl Namespace {
-        /// A namespace that keeps these paths as they are.
+        /// Prepares a namespace in which these paths are read-only.
         pub(crate) fn new(fixed: &[&PathBuf]) -> io::Result<Namespace> {
             let text = |path: &std::path::Path| {
                 CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
             };
-            // The directory that holds a fixed file: what is mounted on cannot be renamed, so the
-            // file cannot be moved away together with its directory.
+            // The parent directories of fixed files: a mount point cannot be renamed, so the file
+            // cannot be moved away together with its directory.
             let mut around: Vec<&std::path::Path> =
                 fixed.iter().filter_map(|path| path.parent()).collect();
             around.sort();
@@ -58,7 +58,7 @@ mod linux {
             })
         }
 
-        /// Enters it. System calls only.
+        /// Enters the namespace. Makes only system calls.
         pub(crate) fn enter(&self) -> io::Result<()> {
             unshare(self.user.as_ref())?;
             mount(None, c"/", libc::MS_REC | libc::MS_PRIVATE)?;
@@ -83,30 +83,30 @@ mod linux {
         }
     }
 
-    /// Whether we may mount as we are.
+    /// Returns whether this process may mount without a user namespace.
     fn may_mount() -> bool {
         use rustix::thread::{CapabilitySet, capabilities};
         let effective = capabilities(None).map(|sets| sets.effective);
         effective.is_ok_and(|sets| sets.contains(CapabilitySet::SYS_ADMIN))
     }
 
-    /// Whether this system gives us mount namespaces; tried once, in a child.
+    /// Returns whether mount namespaces are available; tested once, in a child.
     #[allow(unsafe_code)]
     pub(crate) fn are_possible() -> bool {
         static POSSIBLE: OnceLock<bool> = OnceLock::new();
         *POSSIBLE.get_or_init(|| {
             let Ok(namespace) = Namespace::new(&[]) else { return false };
-            // SAFETY: the child makes system calls on memory that is there already, and ends.
+            // SAFETY: the child makes system calls on memory that exists already, and exits.
             match unsafe { libc::fork() } {
                 -1 => false,
                 0 => {
                     let code = i32::from(namespace.enter().is_err());
-                    // SAFETY: it ends the child at once, without running anything of ours.
+                    // SAFETY: it ends the child immediately, without running exit handlers.
                     unsafe { libc::_exit(code) }
                 }
                 child => {
                     let mut status = 0;
-                    // SAFETY: the kernel writes one number to where the pointer leads.
+                    // SAFETY: the kernel writes one number to the pointer's target.
                     while unsafe { libc::waitpid(child, &raw mut status, 0) } == -1 {
                         if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
                             return false;
@@ -122,9 +122,8 @@ mod linux {
     fn unshare(user: Option<&Maps>) -> io::Result<()> {
         let more = if user.is_some() { libc::CLONE_NEWUSER } else { 0 };
         if user.is_some() {
-            // A process that cannot be traced does not own its files in `/proc`; the program that the
-            // child becomes can be traced again in any case.
-            // SAFETY: the call takes numbers.
+            // A process that is not dumpable does not own its files in `/proc`; the program that
+            // the child executes is dumpable in any case. SAFETY: the call takes only numbers.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
         }
         // SAFETY: the call takes a number; the process has one thread after a fork.

@@ -1,21 +1,21 @@
-//! Text without the secrets of the environment.
+//! Removes the secrets of the environment from text.
 
 use super::environment::is_secret;
 use super::home::has_user_in_address;
 
-/// What stands in the place of a secret.
+/// The replacement for a secret.
 const GONE: &str = "[secret]";
-/// Shorter values stand in too many words to be taken out of them.
+/// The minimum length of a secret: shorter values occur in too many words.
 const SHORTEST: usize = 8;
 
-/// Knows the values that are taken out.
+/// The secrets to replace.
 #[derive(Clone, Default)]
 pub struct Redactor {
     secrets: Vec<String>,
 }
 
 impl Redactor {
-    /// Takes out what the variables of this process hold whose names say that it is a secret.
+    /// Collects the values of this process's variables whose names mark a secret.
     pub fn from_env() -> Redactor {
         let texts = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -23,7 +23,7 @@ impl Redactor {
         Redactor::of(texts)
     }
 
-    /// As [`Redactor::from_env`], of these variables.
+    /// Like [`Redactor::from_env`], for these variables.
     fn of(variables: impl IntoIterator<Item = (String, String)>) -> Redactor {
         let mut secrets: Vec<String> = variables
             .into_iter()
@@ -33,12 +33,12 @@ impl Redactor {
             })
             .map(|(_, value)| value)
             .collect();
-        // One that holds another goes first, or its rest would stay.
+        // A secret that contains another one goes first, or its rest would remain.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         Redactor { secrets }
     }
 
-    /// The text without them.
+    /// Returns the text without the secrets.
     pub fn clean(&self, text: &str) -> String {
         let take_out = |text: String, secret: &String| text.replace(secret, GONE);
         self.secrets.iter().fold(text.to_owned(), take_out)
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_that_holds_another_is_taken_out_whole() {
+    fn a_secret_that_contains_another_is_replaced_whole() {
         let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let redactor = Redactor::of([
             variable("MY_TOKEN", "plum-tree"),

@@ -1,4 +1,4 @@
-//! Layers, origins, errors, and what is shown.
+//! Layers, origins, errors, and display of the configuration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use base::config::{self, ConfigSources, ValueOrigin, show};
 use crate::setting::Env;
 
 #[test]
-fn without_any_source_the_defaults_hold() {
+fn without_any_source_the_defaults_apply() {
     let loaded = config::load(&ConfigSources::default()).unwrap();
     assert_eq!(loaded.config, config::Config::default());
     assert_eq!(loaded.config.agent.timeout_seconds, 120);
@@ -83,7 +83,7 @@ fn variables_reach_every_kind_of_value_and_names_with_hyphens() {
 }
 
 #[test]
-fn variables_that_are_no_configuration_are_left_alone() {
+fn variables_outside_the_configuration_are_ignored() {
     let env = Env::new("", "")
         .environment("G3_TEST_NOW", "x")
         .environment("G3_MODEL_HOST_FD", "5")
@@ -97,7 +97,7 @@ fn variables_that_are_no_configuration_are_left_alone() {
 }
 
 #[test]
-fn a_file_given_by_name_stands_for_both_and_must_exist() {
+fn a_config_flag_replaces_both_files_and_its_file_must_exist() {
     let mut env = Env::new("[agent]\nmax_turns = 1", "[agent]\nmax_turns = 2");
     let only = env.home.path().join("mine.toml");
     env.sources.only = Some(only.clone());
@@ -111,7 +111,7 @@ fn a_file_given_by_name_stands_for_both_and_must_exist() {
 }
 
 #[test]
-fn an_unknown_key_names_the_file_and_the_nearest_key() {
+fn an_unknown_key_error_names_the_file_and_the_nearest_key() {
     let env = Env::new("[providers.anthropic.main]\nmodle = \"x\"", "");
     assert_eq!(
         env.failure(),
@@ -130,7 +130,7 @@ fn an_unknown_key_names_the_file_and_the_nearest_key() {
 }
 
 #[test]
-fn a_wrong_type_names_the_file_the_key_and_the_wanted_type() {
+fn a_type_error_names_the_file_the_key_and_the_expected_type() {
     let env = Env::new("[agent]\nmax_turns = \"many\"", "");
     assert_eq!(
         env.failure(),
@@ -163,7 +163,7 @@ fn the_old_flat_format_is_explained() {
 }
 
 #[test]
-fn references_are_checked_and_the_older_name_of_openai_is_understood() {
+fn references_are_checked_and_the_older_name_of_openai_is_accepted() {
     let user = "[providers]\ndefault_provider = \"openai_compatible.groq\"\nplanner = \"anthropic\"\n\
                 [providers.openai_compatible.groq]\nmodel = \"m\"\napi_key_command = [\"pass\", \"x\"]";
     let providers = Env::new(user, "").load().config.providers;
@@ -179,7 +179,7 @@ fn references_are_checked_and_the_older_name_of_openai_is_understood() {
 }
 
 #[test]
-fn secrets_are_shown_as_dots_and_every_value_with_its_origin() {
+fn secrets_are_displayed_as_dots_and_every_value_with_its_origin() {
     let user = "[providers.anthropic.main]\napi_key = \"sk-canary\"\nmodel = \"m\"\n\
                 [tools.codesearch]\napi_key = \"canary-2\"";
     let env = Env::new(user, "").environment("G3_PROVIDERS__DATABRICKS__W__TOKEN", "canary-3");
@@ -200,7 +200,7 @@ fn secrets_are_shown_as_dots_and_every_value_with_its_origin() {
 }
 
 #[test]
-fn a_broken_file_is_named_with_its_line_and_without_its_text() {
+fn an_invalid_file_is_reported_with_its_line_and_without_its_text() {
     let env = Env::new("[agent]\n\n[providers.anthropic.main]\napi_key = \"sk-canary", "");
     let failure = env.failure();
     assert!(failure.starts_with("error: cannot read ~/.config/g3/config.toml"), "{failure}");
@@ -225,11 +225,11 @@ fn the_repositorys_file_is_the_nearest_one_up_to_its_root() {
 }
 
 #[test]
-fn the_users_file_lies_under_xdg_config_home_and_variables_come_from_the_process() {
+fn the_users_file_is_below_xdg_config_home_and_variables_come_from_the_process() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("g3")).unwrap();
     fs::write(dir.path().join("g3/config.toml"), "[agent]\nmax_turns = 7").unwrap();
-    // The environment belongs to the whole process, so the test looks from a child of its own.
+    // The environment belongs to the whole process, so the test checks it in a child process.
     if std::env::var_os("G3_TEST_CHILD").is_some() {
         let sources = ConfigSources::from_env(Path::new("/"));
         let loaded = config::load(&sources).unwrap();
@@ -246,7 +246,7 @@ fn the_users_file_lies_under_xdg_config_home_and_variables_come_from_the_process
     let output = base::process::Command::new(std::env::current_exe().unwrap(), "/")
         .args([
             "--exact",
-            "layers::the_users_file_lies_under_xdg_config_home_and_variables_come_from_the_process",
+            "layers::the_users_file_is_below_xdg_config_home_and_variables_come_from_the_process",
         ])
         .env("G3_TEST_CHILD", "1")
         .env("XDG_CONFIG_HOME", dir.path())

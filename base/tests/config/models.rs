@@ -1,11 +1,11 @@
-//! What the user says about models.
+//! `[[models]]`: properties of models that the user sets.
 
 use base::config::show;
 
 use crate::setting::Env;
 
 #[test]
-fn a_model_has_a_name_and_what_is_known_about_it() {
+fn a_model_entry_has_a_name_and_its_properties() {
     let file = "[[models]]\nname = \"mine-\"\ncontext = 64000\n\n\
                 [[models]]\nname = \"gpt-9\"\nprice = { input = 2, output = 8.5, cache_read = 0.2 }\n";
     let loaded = Env::new(file, "").load();
@@ -22,7 +22,7 @@ fn a_model_has_a_name_and_what_is_known_about_it() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name() {
+fn an_invalid_model_is_rejected_by_name() {
     for wrong in [
         "context = 1",
         "name = \"\"",
@@ -37,7 +37,7 @@ fn what_cannot_be_is_refused_by_name() {
 }
 
 #[test]
-fn half_a_price_is_no_price() {
+fn half_a_price_is_rejected() {
     let file = "[providers.anthropic.main]\nprice = { input = 3.0 }\n";
     let failure = Env::new(file, "").failure();
     assert!(failure.contains("`providers.anthropic.main.price` has no `output`"), "{failure}");

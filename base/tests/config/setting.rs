@@ -1,4 +1,4 @@
-//! A home and a repository with configuration files.
+//! The environment of configuration tests: a home and a repository with configuration files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use base::clock::Clock;
 use base::config::{self, ConfigSources, LoadedConfig, trust};
 use base::failure::FailureKind;
 
-/// A home with a user's file and a repository with its own.
+/// A home with the user's file and a repository with its own file.
 pub struct Env {
     /// The home directory.
     pub home: tempfile::TempDir,
-    /// Where its configuration comes from.
+    /// The sources of the configuration.
     pub sources: ConfigSources,
 }
 
 impl Env {
-    /// A home and a repository with these files.
+    /// Creates a home and a repository with these files.
     pub fn new(user: &str, repository: &str) -> Env {
         let home = tempfile::tempdir().unwrap();
         let (config, root) = (home.path().join(".config/g3"), home.path().join("repo"));
@@ -33,22 +33,22 @@ impl Env {
         env
     }
 
-    /// The user's file.
+    /// Returns the path of the user's file.
     pub fn user(&self) -> &Path {
         self.sources.user.as_deref().unwrap()
     }
 
-    /// The repository's file.
+    /// Returns the path of the repository's file.
     pub fn repository(&self) -> &Path {
         self.sources.repository.as_deref().unwrap()
     }
 
-    /// The trust store.
+    /// Returns the path of the trust store.
     pub fn store(&self) -> PathBuf {
         self.sources.trust_store().unwrap()
     }
 
-    /// Trusts the repository's file as it is.
+    /// Trusts the current content of the repository's file.
     pub fn accept(&self) {
         let content = fs::read(self.repository()).unwrap();
         trust::accept(&self.store(), self.repository(), &content, &Clock::from_env()).unwrap();
@@ -66,12 +66,12 @@ impl Env {
         self
     }
 
-    /// What comes of it.
+    /// Loads the configuration.
     pub fn load(&self) -> LoadedConfig {
         config::load(&self.sources).unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// The failure's text with the home directory as `~`.
+    /// Returns the failure's text, with the home directory as `~`.
     pub fn failure(&self) -> String {
         let failure = config::load(&self.sources).expect_err("this was accepted");
         assert_eq!(failure.kind, FailureKind::Usage, "{failure}");

@@ -1,4 +1,4 @@
-//! What a repository's own file may do before and after the user trusts it.
+//! Settings of a repository's file before and after the user trusts it.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use base::config::{ValueOrigin, trust};
 
 use crate::setting::Env;
 
-/// Every line that would give a repository power, alone in its file.
+/// Every setting that would give a repository power, each alone in a file.
 const WIDENING: &[(&str, &str)] = &[
     ("providers.anthropic.main.base_url", "\"http://evil\""),
     ("providers.anthropic.main.api_key", "\"k\""),
@@ -54,7 +54,7 @@ const USER: &str = "[providers]\ndefault_provider = \"anthropic.main\"\n\
                     [agent]\nmax_turns = 9\nmax_context_length = 8000";
 
 #[test]
-fn an_untrusted_repository_cannot_widen_anything_and_each_key_is_named() {
+fn an_untrusted_repository_cannot_widen_any_setting_and_each_ignored_key_is_named() {
     let alone = Env::new(USER, "").load().config;
     for (key, value) in WIDENING {
         let env = Env::new(USER, &format!("{key} = {value}\n"));
@@ -67,7 +67,7 @@ fn an_untrusted_repository_cannot_widen_anything_and_each_key_is_named() {
 }
 
 #[test]
-fn a_trusted_content_has_every_effect_and_a_changed_one_none() {
+fn a_trusted_content_takes_full_effect_and_a_changed_one_none() {
     for (key, value) in WIDENING.iter().filter(|(key, _)| *key != "providers.default_provider") {
         let env = Env::new(USER, &format!("{key} = {value}\n"));
         env.accept();
@@ -86,7 +86,7 @@ fn a_trusted_content_has_every_effect_and_a_changed_one_none() {
 }
 
 #[test]
-fn an_untrusted_repository_may_choose_lower_and_switch_off() {
+fn an_untrusted_repository_may_select_lower_and_disable() {
     let repository = "[providers]\ndefault_provider = \"anthropic.small\"\n\
                       [agent]\nmax_turns = 3\ntimeout_seconds = 60\n\
                       [studio]\njobs = 1\nlimits.budget_usd = 0.5\nlimits.max_tokens = 1000\n\
@@ -102,7 +102,7 @@ fn an_untrusted_repository_may_choose_lower_and_switch_off() {
 }
 
 #[test]
-fn without_a_limit_of_the_user_turns_are_lowered_from_the_default_of_a_run() {
+fn turns_are_lowered_from_the_default_without_a_user_limit() {
     let of = |turns: u32| Env::new("", &format!("[agent]\nmax_turns = {turns}\n")).load();
     assert_eq!(of(7).config.agent.max_turns, Some(7));
     assert_eq!((of(400).notices.len(), of(401).notices.len()), (0, 1));
@@ -110,7 +110,7 @@ fn without_a_limit_of_the_user_turns_are_lowered_from_the_default_of_a_run() {
 }
 
 #[test]
-fn a_worktree_of_the_repository_has_its_trust_and_another_repository_has_not() {
+fn trust_applies_to_worktrees_of_the_repository_and_not_to_other_repositories() {
     let mut env = Env::new(USER, "studio.checks = \"make\"\n");
     let git = env.repository().with_file_name(".git");
     fs::create_dir_all(git.join("objects")).unwrap();

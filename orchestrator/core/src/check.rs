@@ -1,4 +1,4 @@
-//! Checks: commands that must pass, run by studio itself in a session's room.
+//! Checks: commands that must pass, run by studio in a session's sandbox.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::exec::runner::SandboxedRunner;
 use crate::path_dependencies;
 use crate::session::journal::CheckResult;
 
-/// Runs every check, also after one failed: a person wants to see all that is wrong.
+/// Runs all checks, even after one failed, so that the user sees all failures.
 pub async fn run(room: &SandboxedRunner, checks: &[String], most: Duration) -> Vec<CheckResult> {
     let mut results = Vec::new();
     for command in checks {
@@ -15,7 +15,7 @@ pub async fn run(room: &SandboxedRunner, checks: &[String], most: Duration) -> V
     results
 }
 
-/// The result of a check that could not be run, which is red.
+/// Returns a failed result for a check that could not be run.
 pub(crate) fn not_run(command: String, why: String) -> CheckResult {
     CheckResult { command, ok: false, exit: 127, ms: 0, tail: why, hint: None, fails_on: None }
 }

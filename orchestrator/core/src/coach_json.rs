@@ -1,4 +1,4 @@
-//! What scripts and receipts are told of a session's player and coach.
+//! The state of a session's player and coach as JSON, for scripts and receipts.
 
 use base::text::head;
 use planner::verdict::{Disagreement, RequirementVerdict};
@@ -8,12 +8,12 @@ use crate::session::coach::CoachSummary;
 use crate::session::journal::CheckResult;
 use crate::session::summary::JournalSummary;
 
-/// Bytes of evidence, and of feedback, that are passed on; the journal has all of it.
+/// Maximum number of bytes of evidence, and of feedback; the journal has all of it.
 const MOST: usize = 1_000;
-/// How many requirements are.
+/// Maximum number of requirements.
 const FEW: usize = 500;
 
-/// The object `coach` of a session; null where it has none.
+/// Returns the object `coach` of a session; null if it has none.
 pub fn json(story: &JournalSummary) -> Value {
     let Some(coach) = &story.coach else { return Value::Null };
     let (verdict, cost, last) = (coach.verdict(), coach.cost(), coach.last.as_ref());
@@ -31,8 +31,8 @@ pub fn json(story: &JournalSummary) -> Value {
     })
 }
 
-/// What a receipt says of the coach, given the commit of the work that landed and how its checks
-/// went on the merged tree. A verdict on another state of the work is left out, and that is said.
+/// Returns the coach's part of a receipt, given the commit of the landed work and the results of
+/// its checks on the merged tree. A verdict on another state of the work is omitted, with a remark.
 pub(crate) fn noted(story: &JournalSummary, work: &str, checks: &[CheckResult]) -> Value {
     let coach = story.coach.as_ref();
     let of_this = coach.filter(|coach| coach.is_of(work)).map(|coach| {
@@ -54,7 +54,7 @@ pub(crate) fn noted(story: &JournalSummary, work: &str, checks: &[CheckResult]) 
     })
 }
 
-/// The verdict on each requirement, long evidence cut.
+/// Returns the verdict on each requirement, with long evidence truncated.
 fn judged(all: &[RequirementVerdict]) -> Vec<RequirementVerdict> {
     let cut = |it: &RequirementVerdict| RequirementVerdict {
         evidence: head(&it.evidence, MOST).to_owned(),

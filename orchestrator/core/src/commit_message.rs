@@ -1,5 +1,5 @@
-//! Commit messages: written by a model through `g3 complete`, checked, and replaced by a plain one
-//! when the model fails.
+//! Commit messages: written by a model through `g3 complete`, validated, and replaced by a plain
+//! one if the model fails.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,34 +13,34 @@ use crate::redact::redacted;
 use crate::session::record::SessionRecord;
 use studio_git::merge::CommitMessage;
 
-/// How long a model may take.
+/// Timeout of the model.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Bytes of a diff that are sent whole; a larger one is summed up by file.
+/// Maximum number of bytes of a diff that are sent; a larger one is summarized by file.
 const DIFF: usize = 24_000;
 
-/// A message and who wrote it.
+/// A message and its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrittenMessage {
     /// The message, trailers included.
     pub message: CommitMessage,
-    /// `model`, `plain` or `user`.
+    /// The author: `model`, `plain` or `user`.
     pub by: &'static str,
-    /// Why no model wrote it.
+    /// Why the model did not write it.
     pub note: Option<String>,
 }
 
-/// What lands, as far as a message is concerned.
+/// The work that a message describes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     /// The session.
     pub record: &'a SessionRecord,
-    /// One line per file.
+    /// The diffstat, one line per file.
     pub stat: &'a str,
-    /// The whole difference.
+    /// The whole diff.
     pub patch: &'a str,
 }
 
-/// How to ask a model.
+/// Asks a model for messages.
 #[derive(Clone, Debug)]
 pub(crate) struct MessageWriter {
     /// Program and arguments, `g3 complete`.
@@ -48,7 +48,7 @@ pub(crate) struct MessageWriter {
 }
 
 impl MessageWriter {
-    /// Asks for a message; a plain one takes its place when the model fails.
+    /// Asks for a message; returns a plain one if the model fails.
     pub(crate) async fn write(&self, subject: &Subject<'_>, directory: &Path) -> WrittenMessage {
         let asked = self
             .ask(&prompt(subject), directory)
@@ -86,11 +86,11 @@ impl MessageWriter {
     }
 }
 
-/// The trailers that studio writes: what they say is evidence.
+/// The trailers that studio writes, which serve as evidence.
 const TRAILERS: &[&str] = &["requirement:", "session:", "task:", "co-authored-by:"];
 
-/// A model's text without lines that would pass for trailers of ours: the model has read what an
-/// agent wrote. The subject stays as it is.
+/// Removes lines that look like studio's trailers from a model's text: the model has read an
+/// agent's work. The subject is unchanged.
 fn without_trailers(text: &str) -> String {
     let is_ours = |line: &str| {
         let line = line.trim_start().to_ascii_lowercase();
@@ -100,12 +100,12 @@ fn without_trailers(text: &str) -> String {
     lines.filter(|(n, line)| *n == 0 || !is_ours(line)).map(|(_, line)| line).collect()
 }
 
-/// A message that the user typed.
+/// Returns a message that the user typed.
 pub(crate) fn by_user(record: &SessionRecord, text: &str) -> WrittenMessage {
     WrittenMessage { message: signed(record, text.to_owned()), by: "user", note: None }
 }
 
-/// The question. Secrets in task and diff are left out.
+/// Returns the prompt, with secrets in task and diff redacted.
 fn prompt(subject: &Subject<'_>) -> String {
     let diff = match subject.patch.len() <= DIFF {
         true => subject.patch.to_owned(),
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_claims_no_requirement_and_no_session() {
+    fn a_model_cannot_write_trailers_of_studio() {
         let text =
             "Session: keep it\n\nLong words that wrap into\nRequirement: R9\n  task: x\nEnd\n";
         assert_eq!(without_trailers(text), "Session: keep it\n\nLong words that wrap into\nEnd\n");

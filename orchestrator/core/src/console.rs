@@ -1,4 +1,4 @@
-//! The person at the terminal, as far as sessions and landings speak with one.
+//! Interaction with the user during sessions and landings.
 
 use std::any::Any;
 use std::path::Path;
@@ -8,19 +8,21 @@ use base::id::Id;
 
 use crate::interrupt::Interrupt;
 
-/// Tells and asks a person. The program implements it; [`Silent`] is for supervisors and scripts.
+/// Messages and questions for the user. The program implements it; [`Silent`] is for supervisors
+/// and scripts.
 pub trait Console: Send + Sync {
-    /// One sentence.
+    /// Shows one sentence.
     fn note(&self, text: &str);
-    /// A yes or a no; none where nobody can be asked.
+    /// Asks a yes/no question; `None` in a non-interactive run.
     fn confirm(&self, question: &str) -> Option<bool>;
-    /// Shows a step of a session until the result is dropped.
+    /// Shows a step of a session until the returned value is dropped.
     fn step(&self, id: &Id, what: &str) -> Box<dyn Any>;
-    /// Lets the person edit a text; the editor starts in this directory.
+    /// Opens a text in the user's editor, which starts in this directory, and returns the edited
+    /// text.
     fn edit(&self, directory: &Path, interrupt: &Interrupt, text: &str) -> Result<String>;
 }
 
-/// Where no person reads.
+/// A console without a user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silent;
 

@@ -1,4 +1,4 @@
-//! Making a session: everything is decided here and written down once.
+//! Creates sessions: every setting is resolved here and recorded once.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::session::record::{RunLimits, SCHEMA, SessionRecord, Templates};
 use crate::session::spec::SessionSpec;
 use studio_git::{checkout, worktree};
 
-/// Ids that are tried before giving up; each is one of 810,000 for its slug.
+/// Maximum number of ids to try; there are 810,000 for each slug.
 const TRIES: u32 = 200;
 
-/// Writes new sessions down, each after those that it waits for. They start when the scheduler
-/// finds a place for them.
+/// Records new sessions, each after its dependencies. The scheduler starts them when a job slot is
+/// free.
 pub fn create(project: &Project, orders: &[SessionSpec]) -> Result<Vec<Id>> {
     let mut named: BTreeMap<&str, Id> = BTreeMap::new();
     let mut ids = Vec::with_capacity(orders.len());
@@ -47,7 +47,7 @@ fn create_one(project: &Project, order: &SessionSpec, after: Vec<Id>) -> Result<
     Err(Failure::refused("no free id was found for this task").hint("studio gc"))
 }
 
-/// The record of a session, but for the id that it gets. Refuses what could not be started.
+/// Returns the record of a session, except its id. Fails for a session that could not be started.
 pub fn draft(project: &Project, order: &SessionSpec) -> Result<SessionRecord> {
     let settings = &project.config.studio;
     let base = project.repository.base(order.base.as_deref())?;
@@ -92,7 +92,7 @@ pub fn draft(project: &Project, order: &SessionSpec) -> Result<SessionRecord> {
     })
 }
 
-/// The flags, then the configuration, then the floor that the disk needs (512 MiB).
+/// Returns the limits of the flags, else of the configuration; the default disk floor is 512 MiB.
 fn limits(flags: &RunLimits, configured: &SessionLimits) -> RunLimits {
     RunLimits {
         seconds: flags.seconds.or(configured.timeout_seconds),

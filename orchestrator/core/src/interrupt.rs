@@ -1,4 +1,4 @@
-//! Ctrl-C while a command works: it is heard, and the command ends in order.
+//! Ctrl-C during a command: the command ends in an orderly way.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use base::failure::{Failure, FailureKind, OrFail, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Whether the user asked the command to end. Clones belong to the same command.
+/// Whether the user interrupted the command. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     token: CancellationToken,
-    /// The keys belong to another program on the terminal.
+    /// Whether another program on the terminal handles the keys.
     ignored: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Hears Ctrl-C and the request to end from now on. The second one ends the program at once.
+    /// Starts to listen for Ctrl-C and SIGTERM. The second signal ends the program immediately.
     pub fn listen() -> Result<Interrupt> {
         let interrupt = Interrupt::default();
         let heard = interrupt.clone();
@@ -48,12 +48,12 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// An interrupt that comes when a token is cancelled.
+    /// Creates an interrupt that is triggered when a token is cancelled.
     pub(crate) fn with(token: CancellationToken) -> Interrupt {
         Interrupt { token, ..Interrupt::default() }
     }
 
-    /// Runs something to which the keys of the terminal belong, e.g. an editor.
+    /// Runs a program that handles the terminal's keys itself, e.g. an editor.
     pub fn ignored_while<T>(&self, run: impl FnOnce() -> T) -> T {
         self.ignored.store(true, Ordering::Relaxed);
         let done = run();
@@ -61,12 +61,12 @@ impl Interrupt {
         done
     }
 
-    /// Fails (130) when Ctrl-C was heard.
+    /// Fails (130) after Ctrl-C.
     pub(crate) fn check(&self) -> Result<()> {
         if self.token.is_cancelled() { Err(interrupted()) } else { Ok(()) }
     }
 
-    /// Waits for something; fails (130), and drops it, when Ctrl-C comes first.
+    /// Awaits a future; on Ctrl-C drops it and fails (130).
     pub async fn or<T>(&self, what: impl Future<Output = T>) -> Result<T> {
         self.token.run_until_cancelled(what).await.ok_or_else(interrupted)
     }

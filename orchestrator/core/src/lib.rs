@@ -1,5 +1,5 @@
-//! Sessions of coding agents on one git repository: how they are made, started, supervised, checked
-//! and landed. What a person is told and asked goes through [`console::Console`].
+//! Sessions of coding agents on one git repository: creates, starts, supervises, checks and lands
+//! them. Messages and questions for the user go through [`console::Console`].
 
 pub mod check;
 pub mod coach_json;

@@ -1,31 +1,31 @@
-//! Dependencies on directories beside the repository (`../sibling`): the reason of many a check that
-//! passes in the main checkout and fails in a worktree, where that path leads somewhere else.
+//! Dependencies on directories beside the repository (`../sibling`): a common reason why a check
+//! passes in the main checkout and fails in a worktree, where the path refers to another location.
 
 use std::path::{Component, Path};
 
 use studio_git::safe_open::SafeDir;
 
-/// Bytes of a manifest that are read.
+/// Maximum size of a manifest that is read, in bytes.
 const LARGEST: u64 = 4 << 20;
-/// How many directories are searched for manifests, and how deep.
+/// Maximum number and depth of directories that are searched for manifests.
 const MOST: usize = 2000;
 const DEEPEST: usize = 4;
-/// Directories that hold the manifests of others.
+/// Directories that contain manifests of other packages.
 const PASSED_OVER: &[&str] = &["node_modules", "target", ".git", ".venv", "venv", "vendor"];
 
-/// A dependency that leads out of the worktree to a directory that is not there.
+/// A dependency on a missing directory outside the worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MissingDependency {
-    /// The file that names it, relative to the worktree.
+    /// The manifest, relative to the worktree.
     manifest: String,
-    /// The path as it is written there.
+    /// The path, as written in the manifest.
     path: String,
 }
 
-/// Reads the paths that a manifest names.
+/// Returns the paths that a manifest names.
 type Reader = fn(&str) -> Vec<String>;
 
-/// The manifests that can name directories.
+/// The manifests that can contain paths.
 const MANIFESTS: &[(&str, Reader)] = &[
     ("Cargo.toml", in_toml),
     ("pyproject.toml", in_toml),
@@ -34,7 +34,7 @@ const MANIFESTS: &[(&str, Reader)] = &[
     ("go.mod", in_go_mod),
 ];
 
-/// Text of the message of a check that failed in a worktree; none when nothing is missing.
+/// Returns the hint for a check that failed in a worktree; `None` if no dependency is missing.
 pub(crate) fn hint(worktree: &Path) -> Option<String> {
     let missing = missing(worktree);
     let first = missing.first()?;
@@ -50,8 +50,8 @@ pub(crate) fn hint(worktree: &Path) -> Option<String> {
     )))
 }
 
-/// The dependencies that are not there. Agents write these files: nothing is followed out of the
-/// worktree to read them.
+/// Returns the missing dependencies. Agents write these files, so links out of the worktree are not
+/// followed.
 fn missing(worktree: &Path) -> Vec<MissingDependency> {
     let mut found = Vec::new();
     let mut left = MOST;
@@ -96,7 +96,7 @@ fn search(
     }
 }
 
-/// A path without `..`, by its text.
+/// Removes `..` from a path lexically.
 fn normalized(path: &Path) -> std::path::PathBuf {
     let mut normal = std::path::PathBuf::new();
     for part in path.components() {
@@ -111,7 +111,7 @@ fn normalized(path: &Path) -> std::path::PathBuf {
     normal
 }
 
-/// Every `path = "../…"`, wherever it is: cargo, poetry and uv have several tables for it.
+/// Returns the value of every `path = "../…"`, in any table: cargo, poetry and uv use several.
 fn in_toml(text: &str) -> Vec<String> {
     let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
     let mut found = Vec::new();
@@ -138,7 +138,7 @@ fn in_value(value: &toml::Value, found: &mut Vec<String>) {
     }
 }
 
-/// `"dep": "file:../…"` and `"link:../…"`.
+/// Returns the paths of `"dep": "file:../…"` and `"link:../…"`.
 fn in_package_json(text: &str) -> Vec<String> {
     let Ok(package) = serde_json::from_str::<serde_json::Value>(text) else { return Vec::new() };
     let groups = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"];
@@ -149,7 +149,7 @@ fn in_package_json(text: &str) -> Vec<String> {
     local.filter_map(upward).collect()
 }
 
-/// `-e ../…`, `../…`, `name @ file:../…`.
+/// Returns the paths of `-e ../…`, `../…`, `name @ file:../…`.
 fn in_requirements(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
     let path = |line: &str| {
@@ -162,12 +162,12 @@ fn in_requirements(text: &str) -> Vec<String> {
     lines.filter_map(path).collect()
 }
 
-/// `replace module => ../…`.
+/// Returns the paths of `replace module => ../…`.
 fn in_go_mod(text: &str) -> Vec<String> {
     text.lines().filter_map(|line| upward(line.split_once("=>")?.1.trim())).collect()
 }
 
-/// A path that begins by going up, as far as it is one.
+/// Returns the path at the start of a text, if it starts with `../`.
 fn upward(path: &str) -> Option<String> {
     let path = path.split(['[', ';', ' ']).next()?;
     path.starts_with("../").then(|| path.to_owned())
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leads_out_of_the_worktree_and_is_not_there_is_named() {
+    fn missing_directories_outside_the_worktree_are_named() {
         let temp = tempfile::tempdir().unwrap();
         let top = temp.path().join("work");
         let write = |path: &str, text: &str| {

@@ -1,4 +1,4 @@
-//! What every command begins with: the repository, its sessions, the configuration, the clock.
+//! The context of every command: the repository, its sessions, the configuration, the clock.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -26,39 +26,39 @@ use crate::session_view::SessionView;
 use studio_git::repo::Repository;
 use studio_git::snapshot::SnapshotLimits;
 
-/// How long to wait for a command that only looks at a session.
+/// How long to wait for a command that only reads a session.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a supervisor may take after its last line: it waits for the processes of its boxes, and
-/// removes their temporary files.
+/// How long a supervisor may take after its exit line: it waits for the processes of its sandboxes,
+/// and removes their temporary files.
 const ENDING: Duration = Duration::from_secs(30);
-/// Fewer sessions than this are looked at one after the other.
+/// The minimum number of sessions for reading them on several threads.
 const WORTH_A_THREAD: usize = 100;
 
-/// What every command begins with.
+/// The context of every command.
 pub struct Project {
-    /// The repository that the command is about.
+    /// The repository of the command.
     pub repository: Repository,
     /// Its sessions.
     pub store: SessionStore,
     /// The configuration.
     pub config: Config,
-    /// The file that was given instead of the usual ones; absolute.
+    /// The file given with `--config`; absolute.
     pub config_file: Option<PathBuf>,
     /// The directory whose `g3.toml` was read.
     pub directory: Option<PathBuf>,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// Where a person is told and asked.
+    /// Messages and questions for the user.
     pub console: Arc<dyn Console>,
-    /// Whether the user asked the command to end.
+    /// Whether the user interrupted the command.
     pub interrupt: Interrupt,
 }
 
-/// A session that cannot be read, and why.
+/// A session that cannot be read, and the reason.
 pub(crate) type DamagedSession = (Id, Failure);
 
 impl Project {
-    /// The studio for a repository and a configuration.
+    /// Creates a project for a repository and a configuration.
     pub fn with(repository: Repository, config: Config) -> Project {
         let store = SessionStore::at(&repository.common_dir);
         Project {
@@ -73,18 +73,18 @@ impl Project {
         }
     }
 
-    /// What the operations log says became of the sessions.
+    /// Reads the dispositions of sessions from the operation log.
     pub fn fates(&self) -> Result<Dispositions> {
         disposition::read(&self.repository)
     }
 
-    /// Starts what may start.
+    /// Starts the sessions that can start.
     pub fn schedule(&self) -> Result<Vec<Id>> {
         crate::schedule::step(&self.repository, &self.fates()?)
     }
 
-    /// Takes a session's lock. A command that only looks at a session lets go of it in a moment; a
-    /// supervisor that has written its last line may take longer, on a busy machine above all.
+    /// Takes a session's lock. A command that only reads a session releases it quickly; a
+    /// supervisor that has written its exit line may take longer, especially on a busy machine.
     pub fn lock_soon(&self, id: &Id) -> Result<Option<Lock>> {
         let begin = Instant::now();
         let mut is_told = false;
@@ -109,16 +109,16 @@ impl Project {
         }
     }
 
-    /// One session as it is now.
+    /// Returns the current state of a session.
     pub fn view(&self, id: &Id) -> Result<SessionView> {
         self.view_with(id, &self.fates()?)
     }
 
-    /// One session as it is now, where the fates are known.
+    /// Returns the current state of a session, with known dispositions.
     pub fn view_with(&self, id: &Id, fates: &Dispositions) -> Result<SessionView> {
         let record = self.store.load(id)?.located(&self.repository)?;
         fates.refuse_doubt(id)?;
-        // The lock is looked at first: a run that ends in between has its exit line then.
+        // The lock is checked first: if a run ends after that, its exit line is read below.
         let locked = self.store.is_locked(id);
         let story = self.store.story(id)?;
         let fate = fates.of(id).clone();
@@ -129,7 +129,8 @@ impl Project {
         Ok(view)
     }
 
-    /// The refusal of a session that was landed or dropped, with the way back where there is one.
+    /// Returns the refusal for a session that is accepted or discarded, with the operation that
+    /// reverts it if there is one.
     pub fn is_over(view: &SessionView) -> Failure {
         let what = format!("session `{}` is already {}", view.record.id, view.state.name());
         match &view.way_back {
@@ -140,7 +141,7 @@ impl Project {
         }
     }
 
-    /// Every session as it is now, oldest first, and what is wrong with those that cannot be read.
+    /// Returns the current state of all sessions, oldest first, and the errors of unreadable ones.
     pub fn sessions(&self) -> Result<(Vec<SessionView>, Vec<DamagedSession>)> {
         let fates = self.fates()?;
         let ids = self.store.ids()?;
@@ -167,7 +168,7 @@ impl Project {
         for id in ids {
             match self.view_with(id, fates) {
                 Ok(view) => views.push(view),
-                // It may have been taken away since its name was read.
+                // It may have been removed after its name was read.
                 Err(_) if !self.store.dir(id).exists() => {}
                 Err(failure) => unreadable.push((id.clone(), failure)),
             }
@@ -175,8 +176,8 @@ impl Project {
         (views, unreadable)
     }
 
-    /// The session with its work brought home, when it crashed in a turn whose work nobody has
-    /// looked at: so its numbers can be shown. Anything that stands in the way changes nothing.
+    /// Collects the work of a session that crashed within a turn, if it was not collected yet, so
+    /// that its numbers can be shown. On any error the session is returned unchanged.
     pub fn salvaged(&self, view: SessionView) -> SessionView {
         if view.state != SessionState::Crashed || !view.facts.story.in_turn {
             return view;
@@ -200,8 +201,8 @@ impl Project {
         salvage().unwrap_or(view)
     }
 
-    /// The session with what its worktree holds now, when its agent changed nothing: somebody may
-    /// have changed or committed files there by hand. Anything in the way changes nothing.
+    /// Collects the current content of the worktree if the agent changed nothing: the user may have
+    /// changed or committed files there. On any error the session is returned unchanged.
     pub fn refreshed(&self, view: SessionView) -> SessionView {
         let is_empty = view.facts.story.phase == (Phase::Ended { outcome: SessionOutcome::Empty });
         if !is_empty || view.state.is_over() {
@@ -217,7 +218,7 @@ impl Project {
         refresh().unwrap_or(view)
     }
 
-    /// As [`Project::refreshed`], for a session whose lock the caller holds.
+    /// Like [`Project::refreshed`], for a session whose lock the caller holds.
     pub(crate) fn refresh(&self, id: &Id) -> Result<SessionView> {
         let view = self.view(id)?;
         let is_empty = view.facts.story.phase == (Phase::Ended { outcome: SessionOutcome::Empty });
@@ -233,13 +234,13 @@ impl Project {
         self.view(id)
     }
 
-    /// Every session that can be read, oldest first.
+    /// Returns all readable sessions, oldest first.
     pub fn views(&self) -> Result<Vec<SessionView>> {
         Ok(self.sessions()?.0)
     }
 
-    /// The session that was typed: whole id, unique prefix, `@latest`; when nothing was typed the
-    /// one whose worktree we stand in, or the only one that fits.
+    /// Returns the session that the user named: by its id, a unique prefix, or `@latest`; without a
+    /// name, the session whose worktree contains the current directory, or the only one that fits.
     pub fn find(
         &self,
         typed: Option<&str>,
@@ -267,7 +268,8 @@ impl Project {
         self.view(&id)
     }
 
-    /// Every session that was typed, each once; without any, the only one that fits.
+    /// Returns all sessions that the user named, without duplicates; without names, the only one
+    /// that fits.
     pub fn find_all(
         &self,
         typed: &[String],
@@ -287,7 +289,7 @@ impl Project {
     }
 }
 
-/// A short wait between two looks at another process.
+/// Waits briefly between two polls of another process.
 pub fn pause() {
     let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     let _ = rustix::event::poll(&mut [], Some(&time));

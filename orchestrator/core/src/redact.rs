@@ -1,8 +1,8 @@
-//! Secrets taken out of text that goes to a model.
+//! Redacts secrets in text for a model.
 
-/// What stands in the place of a secret.
+/// The replacement for a secret.
 const GONE: &str = "[secret]";
-/// How well-known keys begin.
+/// The prefixes of well-known API keys.
 const PREFIXES: &[&str] = &[
     "sk-",
     "sk_live_",
@@ -25,7 +25,7 @@ const PREFIXES: &[&str] = &[
 const NAMES: &[&str] =
     &["password", "passwd", "secret", "api_key", "apikey", "access_key", "private_key", "token"];
 
-/// The text without keys, passwords and private keys.
+/// Returns the text without API keys, passwords and private keys.
 pub(crate) fn redacted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_key = false;
@@ -49,7 +49,7 @@ fn of_line(line: &str) -> String {
     without_keys(&without_values(line))
 }
 
-/// Words that begin as a key and are as long as one.
+/// Redacts words with the prefix and the length of a key.
 fn without_keys(line: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let mut out = String::with_capacity(line.len());
@@ -67,7 +67,7 @@ fn without_keys(line: &str) -> String {
     out
 }
 
-/// What is assigned to a secret's name, when it is a literal and not code.
+/// Redacts values that are assigned to the name of a secret, if they are literals and not code.
 fn without_values(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_passwords_do_not_leave() {
+    fn keys_and_passwords_are_redacted() {
         let key = format!("sk-ant-{}", "a1".repeat(20));
         let text = format!(
             "+ANTHROPIC = \"{key}\"\n+password: hunter2hunter2\n+url = x; token='abcdefgh'\n\
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn code_stays_as_it_is() {
+    fn code_is_unchanged() {
         for line in ["let token = parse(input);\n", "desk-topping is no key\n", "größe: 5\n"] {
             assert_eq!(redacted(line), line);
         }

@@ -1,5 +1,5 @@
-//! Who may start: an idempotent step under the repository's scheduler lock, called by whoever
-//! changes something. There is no daemon.
+//! The scheduler: an idempotent step under the repository's scheduler lock, called by every command
+//! that changes something. There is no daemon.
 
 use base::failure::{OrFail, Result};
 use base::id::Id;
@@ -13,7 +13,7 @@ use crate::supervisor::spawn;
 use studio_git::repo::Repository;
 use studio_git::worktree;
 
-/// Starts every queued session for which there is a free place; gives those that were started.
+/// Starts queued sessions while job slots are free; returns those that were started.
 pub(crate) fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<Id>> {
     let store = SessionStore::at(&repository.common_dir);
     let _lock = lock(repository)?;
@@ -21,7 +21,7 @@ pub(crate) fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<
     let (mut active, mut busy) = (0u32, Vec::new());
     for id in store.ids()? {
         let locked = store.is_locked(&id);
-        // A damaged session stops nobody else; `list` and `doctor` speak of it.
+        // A damaged session does not block others; `list` and `doctor` report it.
         let Ok(story) = store.story(&id) else {
             active += u32::from(locked);
             continue;
@@ -36,7 +36,8 @@ pub(crate) fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<
             | Phase::Waiting { .. }
             | Phase::Checking => active += u32::from(locked),
         }
-        // Also one that lands: until then its work is nowhere to start from.
+        // Includes a session that is landing: until it has landed, others cannot start from its
+        // work.
         busy.extend(locked.then_some(id));
     }
     queue.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
@@ -47,7 +48,7 @@ pub(crate) fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<
             continue;
         }
         let Some(lock) = store.lock(&record.id)? else { continue };
-        // Somebody may have stopped it between our look and our lock.
+        // It may have been stopped before the lock was taken.
         if store.story(&record.id)?.phase != Phase::Queued {
             continue;
         }
@@ -62,7 +63,7 @@ pub(crate) fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<
     Ok(started)
 }
 
-/// The lock without which nobody starts a session.
+/// Takes the scheduler lock, which is required to start a session.
 pub fn lock(repository: &Repository) -> Result<Lock> {
     let path = repository.studio_dir()?.join("scheduler.lock");
     Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
@@ -72,7 +73,7 @@ fn is_open(fates: &Dispositions, id: &Id) -> bool {
     *fates.of(id) == Disposition::Open
 }
 
-/// Whether a session is at work whose paths meet those of this one.
+/// Returns whether a running session has paths that overlap with this one's.
 fn is_in_the_way(store: &SessionStore, busy: &[Id], record: &SessionRecord) -> bool {
     let paths = &record.part.paths;
     !paths.is_empty()
@@ -81,7 +82,8 @@ fn is_in_the_way(store: &SessionStore, busy: &[Id], record: &SessionRecord) -> b
         })
 }
 
-/// Lets a session that waited start from its branch as it is now, if that is still there.
+/// Updates the base of a session that waited to the current tip of its branch, if the branch still
+/// exists.
 fn from_the_tip(
     repository: &Repository,
     store: &SessionStore,
@@ -95,8 +97,8 @@ fn from_the_tip(
     store.rewrite(record)
 }
 
-/// Maximum number of sessions that run at the same time unless the user says otherwise: agents mostly wait for a model,
-/// so twice the cores, but no more than there is memory for (512 MiB each).
+/// Returns the default maximum number of concurrent sessions: agents mostly wait for a model, so
+/// twice the number of cores, limited by memory (512 MiB each).
 pub(crate) fn default_jobs() -> u32 {
     let cores = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);
     #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! A session as scripts see it, with the exact fields of the contract; absent facts are null.
+//! A session as JSON for scripts, with the exact fields of the contract; absent values are null.
 
 use base::event::Usage;
 use serde_json::{Value, json};
@@ -10,58 +10,58 @@ use crate::session::record::SessionRecord;
 use crate::session::state::{SessionState, state, why};
 use crate::session::summary::SessionFacts;
 
-/// Everything that is shown of one session.
+/// A session with everything that is displayed about it.
 #[derive(Clone, Debug)]
 pub struct SessionView {
-    /// What was written down when it was made.
+    /// The record of its creation.
     pub record: SessionRecord,
-    /// What is known about it now.
+    /// The current facts.
     pub facts: SessionFacts,
-    /// What follows from that.
+    /// The state that follows from the facts.
     pub state: SessionState,
-    /// How the work stands to its branch; absent when nobody looked.
+    /// The relation of the work to its branch; `None` if it was not determined.
     pub standing: Option<BranchStanding>,
-    /// The operation that can be undone to have it back.
+    /// The operation to undo in order to reopen it.
     pub way_back: Option<String>,
-    /// What the agent changed of its git, so that plain git in the worktree would obey it; absent
-    /// when it changed nothing or when it was not looked at.
+    /// The agent's changes to its git directory that plain git in the worktree would obey; `None`
+    /// if there are none or they were not checked for.
     pub tampered: Option<String>,
 }
 
 impl SessionView {
-    /// A session as its record and facts tell it.
+    /// Creates a view from record and facts.
     pub(crate) fn new(record: SessionRecord, facts: SessionFacts) -> SessionView {
         let state = state(&facts);
         let way_back = facts.fate.operation().map(str::to_owned);
         SessionView { record, facts, state, standing: None, way_back, tampered: None }
     }
 
-    /// Why it is in its state.
+    /// Explains its state.
     pub fn why(&self) -> Option<String> {
         why(&self.facts, &self.state)
     }
 
-    /// Whether it waits for sessions that have not landed.
+    /// Returns whether it waits for dependencies that have not landed.
     pub fn is_held(&self) -> bool {
         self.state == SessionState::Queued && !self.facts.holds.is_empty()
     }
 
-    /// What the session holds, as far as it was brought home.
+    /// Returns the collected work.
     pub fn work(&self) -> Option<&WorkSummary> {
         self.facts.story.work.as_ref()
     }
 
-    /// The number of the first permission request without an answer.
+    /// Returns the number of the first open permission request.
     pub fn open_request(&self) -> Option<u32> {
         self.facts.story.asks.keys().next().copied()
     }
 
-    /// The commands that make sense now, the likeliest first.
+    /// Returns the suggested commands, most likely first.
     pub fn next(&self) -> Vec<String> {
         self.next_for(self.record.id.as_str())
     }
 
-    /// As [`SessionView::next`], with the session named in this way.
+    /// Like [`SessionView::next`], with this name for the session.
     pub fn next_for(&self, id: &str) -> Vec<String> {
         if self.is_held() {
             let waited_for =
@@ -97,7 +97,7 @@ impl SessionView {
         verbs.iter().map(|verb| self.command(verb, id)).collect()
     }
 
-    /// The first file that is left out for its size, or among too many.
+    /// Returns the first file that is excluded because of its size or number.
     fn left_out(&self) -> Option<&String> {
         self.work().and_then(|work| work.left_out.first())
     }
@@ -121,7 +121,7 @@ impl SessionView {
         }
     }
 
-    /// The object S of the contract.
+    /// Returns the session object of the contract.
     pub fn json(&self) -> Value {
         let (record, story) = (&self.record, &self.facts.story);
         let work = self.work();
@@ -156,8 +156,8 @@ impl SessionView {
     }
 }
 
-/// Check results, `[{command, ok, exit, ms}]`, and `fails_on`, the branch on which a check fails as
-/// well, where there is one.
+/// Returns check results as `[{command, ok, exit, ms}]`, with `fails_on`, the branch on which a
+/// check fails as well, if there is one.
 pub fn checks_json(results: &[CheckResult]) -> Value {
     let one = |r: &CheckResult| {
         let mut one = json!({"command": r.command, "ok": r.ok, "exit": r.exit, "ms": r.ms});

@@ -1,4 +1,4 @@
-//! The hidden command behind every running session: one supervisor.
+//! The hidden command that runs a session's supervisor.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::supervisor::run::SupervisorConfig;
 use crate::supervisor::spawn::{COMMAND, inherited_lock};
 use studio_git::repo::Repository;
 
-/// The command line of a supervisor.
+/// The arguments of a supervisor.
 #[derive(Clone, Debug)]
 pub struct Args {
     /// The repository's common git directory.
@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Reads `__supervise COMMON ID`, which studio types itself; nothing when it is another command.
+    /// Parses `__supervise COMMON ID`, which studio itself runs; returns `None` for other commands.
     pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Args> {
         if args.next()? != COMMAND {
             return None;
@@ -43,7 +43,7 @@ impl Args {
     }
 }
 
-/// Runs it.
+/// Runs the supervisor.
 pub fn run(args: &Args) -> Result<u8> {
     let id = Id::parse(&args.id).map_err(|e| Failure::usage(e.to_string()))?;
     let store = SessionStore::at(&args.common);
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let ended = runtime.block_on(crate::supervisor::run::run(config));
-    // Waits for what still reads or writes the session, before anybody else may.
+    // Waits for everything that still reads or writes the session, before others may.
     drop(runtime);
     let ended = ended?;
     if ended == SessionOutcome::Ready && project.store.load(&id)?.manner.accept {
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Result<u8> {
         }
     }
     BuildCaches::of(&project.repository, &id).remove_checks();
-    // What the agent and the checks left in their temporary directory is of no use to anybody.
+    // The files of the agent and the checks in their temporary directory are no longer needed.
     if let Ok(_shut) = project.store.without_shell(&id) {
         let _ = std::fs::remove_dir_all(project.store.file(&id, "tmp"));
     }
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// Ends a run that could not begin.
+/// Records the failure of a run that could not start.
 fn end(store: &SessionStore, id: &Id, failure: &Failure) -> Result<u8> {
     let mut writer = store.writer(id, Clock::from_env())?;
     let outcome = SessionOutcome::Failed { why: failure.in_full() };
@@ -97,7 +97,7 @@ fn end(store: &SessionStore, id: &Id, failure: &Failure) -> Result<u8> {
 fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, SupervisorConfig)> {
     let only = record.manner.config.clone();
     let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
-    // Where it was asked for may be gone: a repository is moved, a linked worktree removed.
+    // The directory may be gone: repositories are moved, linked worktrees removed.
     let asked = record.manner.directory.as_deref().filter(|directory| directory.is_dir());
     let loaded = base::config::load(&ConfigSources {
         only,
@@ -108,7 +108,7 @@ fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, S
     Ok((project, config))
 }
 
-/// What the supervisor needs to know.
+/// Returns the parameters of the supervisor.
 fn supervisor_config(project: &Project, record: &SessionRecord) -> Result<SupervisorConfig> {
     let options = requirements::AgentOptions {
         persona: record.persona.as_deref(),

@@ -1,5 +1,5 @@
-//! What checks leave in a worktree (reports, caches, rewritten files): it is not the agent's work,
-//! so it is noted when the checks ended, and not counted, shown or landed.
+//! Files that checks leave in a worktree (reports, caches, rewritten files): they are not the
+//! agent's work, so they are recorded after the checks, and not counted, shown or landed.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -15,44 +15,44 @@ use crate::session_repo::SessionRepo;
 use crate::snapshot::{self, Omission, SnapshotLimits, WorktreeContent};
 use crate::{checkout_update, import, object_quarantine};
 
-/// What the message of such a commit begins with.
+/// The prefix of the message of such a commit.
 const MESSAGE: &str = "What checks left\n\n";
 
-/// What the last checks left in a worktree.
+/// The leftovers of the last checks in a worktree.
 #[derive(Clone, Debug, Default)]
 pub struct Leftover {
-    /// What they changed, path by path.
+    /// The changes, by path.
     pub changes: Vec<FileChange>,
-    /// Files that are no part of a snapshot: too large, or too many.
+    /// Files that a snapshot excludes: too large, or too many.
     pub beside: Vec<UntrackedFile>,
 }
 
-/// A file that is no part of a snapshot, as it was when the checks ended.
+/// A file that a snapshot excludes, as it was after the checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UntrackedFile {
     path: String,
     bytes: u64,
-    /// Seconds and nanoseconds.
+    /// The modification time: seconds and nanoseconds.
     modified: (i64, i64),
 }
 
-/// What a session's work was before the checks.
+/// A session's work before the checks.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkBeforeChecks<'a> {
-    /// The commit that holds it.
+    /// The commit with the work.
     pub work: &'a str,
-    /// The paths that it left out.
+    /// The excluded paths.
     pub left_out: &'a [String],
 }
 
-/// The commit with the worktree as the checks left it; its parent is the work as it was before,
-/// and its message ends with what is no part of the tree.
+/// Returns the ref of the commit with the worktree after the checks; its parent is the work before
+/// them, and its message ends with the list of excluded files.
 fn name(id: &Id) -> String {
     format!("{}checked", snapshot::prefix(id))
 }
 
-/// Notes what differs in a worktree from the work as it was before the checks. Their commits, if
-/// they made any, count as the session's.
+/// Records how a worktree differs from the work before the checks. Commits made by the checks count
+/// as the session's.
 pub fn note(
     repository: &Repository,
     place: &SessionRepo,
@@ -97,19 +97,19 @@ pub fn note(
     Ok(())
 }
 
-/// What the last checks left.
+/// Returns the leftovers of the last checks.
 pub fn of(repo: &git2::Repository, id: &Id) -> Result<Leftover> {
     let Some(left) = refs::read(repo, &name(id))? else { return Ok(Leftover::default()) };
     let commit = repo.find_commit(refs::oid(&left)?).or_fail(cannot)?;
     let before = commit.parent_id(0).or_fail(cannot)?.to_string();
     let noted = commit.message().ok().and_then(|text| text.strip_prefix(MESSAGE));
-    // An earlier studio wrote no list.
+    // Earlier versions wrote no list.
     let beside = noted.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     Ok(Leftover { changes: checkout::changes(repo, &before, &left)?, beside })
 }
 
 impl Leftover {
-    /// Whether a path that a snapshot leaves out is still as the checks left it.
+    /// Returns whether a path that a snapshot excludes is unchanged since the checks.
     pub(crate) fn holds(&self, place: &SessionRepo, left_out: &Omission) -> bool {
         let known = self.beside.iter().find(|beside| beside.path == left_out.path);
         known.is_some_and(|known| UntrackedFile::of(place, left_out).as_ref() == Some(known))
@@ -117,7 +117,7 @@ impl Leftover {
 }
 
 impl UntrackedFile {
-    /// None for a directory: whether something in it has changed could not be told.
+    /// Returns `None` for a directory, because changes inside it would not be detected.
     fn of(place: &SessionRepo, left: &Omission) -> Option<UntrackedFile> {
         let found = place.worktree.join(&left.path).symlink_metadata().ok()?;
         let modified = (found.mtime(), found.mtime_nsec());
@@ -129,13 +129,13 @@ impl UntrackedFile {
     }
 }
 
-/// Those that nobody staged since.
+/// Returns the changes that have not been staged since.
 pub(crate) fn unstaged<'a>(index: &git2::Index, left: &'a [FileChange]) -> Vec<&'a FileChange> {
     left.iter().filter(|change| entry(index, change) != change.after).collect()
 }
 
-/// Puts back, in an index with all that a worktree holds, what is still as the checks left it. Gives
-/// the paths.
+/// Removes the leftovers from an index of the whole worktree, if they are unchanged since the
+/// checks. Returns their paths.
 pub(crate) fn take_out(index: &mut git2::Index, left: &[&FileChange]) -> Result<Vec<String>> {
     let mut taken = Vec::new();
     for change in left {

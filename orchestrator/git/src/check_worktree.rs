@@ -1,5 +1,5 @@
-//! Worktrees in which merged work is checked: made like a session's, without a branch. Files and
-//! git directory are made for each use, because earlier checks could write both.
+//! Worktrees for checking merged work: like a session's, without a branch. Files and git directory
+//! are recreated for each use, because earlier checks could write both.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,23 +18,23 @@ use crate::safe_open::SafeDir;
 use crate::session_repo::{self, Originals, SessionRepo};
 use crate::{gc, worktree, worktreeinclude};
 
-/// How many may be in use at the same time.
+/// Maximum number of check worktrees in use at the same time.
 const MOST: u32 = 64;
-/// The file that names the worktree of a slot: what is there is ours to remove.
+/// The file that records the worktree of a slot; studio may remove that path.
 const MADE: &str = "worktree";
-/// What checks of a slot may write besides the worktree, in the slot's directory.
+/// The directories of a slot, besides the worktree, that its checks may write.
 const WRITABLE: [&str; 3] = ["git", "tmp", "cache"];
 
-/// A check worktree that is ours until this is dropped.
+/// A check worktree that is reserved until this value is dropped.
 #[derive(Debug)]
 pub struct CheckWorktree {
-    /// Where its parts are; id and branch belong to no session.
+    /// Its paths; id and branch belong to no session.
     pub place: SessionRepo,
-    /// The temporary directory of its checks; not made yet.
+    /// The temporary directory of its checks; not created yet.
     pub temporary: PathBuf,
-    /// The build caches of its checks; not made yet.
+    /// The build caches of its checks; not created yet.
     pub caches: PathBuf,
-    /// Files that `.worktreeinclude` names and that were not copied, relative paths.
+    /// Files that `.worktreeinclude` names and that were not copied, as relative paths.
     pub withheld: Vec<PathBuf>,
     removal: Option<JoinHandle<()>>,
     _lock: Lock,
@@ -42,19 +42,19 @@ pub struct CheckWorktree {
 
 impl Drop for CheckWorktree {
     fn drop(&mut self) {
-        // What is left of the removal is removed by the next use of the slot.
+        // If the removal is incomplete, the next use of the slot finishes it.
         let _ = self.removal.take().map(JoinHandle::join);
     }
 }
 
-/// What an earlier use of a slot left, renamed out of the way.
+/// The remains of an earlier use of a slot, renamed.
 struct StaleWorktree {
     worktree: PathBuf,
     writable: Vec<PathBuf>,
 }
 
-/// Directories that git ignores and that stay from one check to the next: the value of `[studio]
-/// check_caches`. Paths that could lead out of the worktree are refused (2).
+/// Parses the value of `[studio] check_caches`: ignored directories that are kept between check
+/// runs. Paths that could lead out of the worktree are refused (2).
 pub fn kept_paths(listed: &[String]) -> Result<Vec<PathBuf>> {
     let parse = |text: &String| {
         let path = PathBuf::from(text.trim_end_matches('/'));
@@ -75,8 +75,8 @@ pub fn kept_paths(listed: &[String]) -> Result<Vec<PathBuf>> {
     listed.iter().map(parse).collect()
 }
 
-/// A free check worktree with exactly the files of a commit, what `.worktreeinclude` names, and
-/// the caches at the `kept` paths. The commit must be in the repository.
+/// Prepares a free check worktree with exactly the files of a commit, those that `.worktreeinclude`
+/// names, and the caches at the `kept` paths. The commit must be in the repository.
 pub fn prepare(
     repository: &Repository,
     worktrees: &WorktreeTemplate,
@@ -124,7 +124,7 @@ pub fn prepare(
     })
 }
 
-/// Every check worktree that there is.
+/// Returns all existing check worktrees.
 pub fn all(repository: &Repository) -> Vec<PathBuf> {
     let slots = std::fs::read_dir(repository.common_dir.join("studio/checks"));
     let made = slots.into_iter().flatten().flatten().filter_map(|slot| {
@@ -134,7 +134,8 @@ pub fn all(repository: &Repository) -> Vec<PathBuf> {
     made.filter(|path| path.is_absolute()).collect()
 }
 
-/// Renames what an earlier use left. Nothing of it is opened: checks could put links there.
+/// Renames the remains of an earlier use. Nothing in them is opened, because checks could have
+/// placed links there.
 fn put_aside(
     repository: &Repository,
     top: &Path,
@@ -179,7 +180,7 @@ fn put_aside(
     Ok(old)
 }
 
-/// A name for what is put aside, after what an interrupted removal left is removed.
+/// Returns a name for a renamed directory, after removing the remains of an interrupted removal.
 fn aside(dir: &Path, name: &str) -> PathBuf {
     let begin = format!("{name}.");
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -188,7 +189,7 @@ fn aside(dir: &Path, name: &str) -> PathBuf {
             gc::remove(&entry.path());
         }
     }
-    // What cannot be removed keeps its name and stops nothing.
+    // A directory that cannot be removed keeps its name and blocks nothing.
     let mut names = (0..).map(|n| dir.join(format!("{begin}{n}{}", gc::EMPTIED)));
     names.find(|path| path.symlink_metadata().is_err()).expect("numbers do not end")
 }
@@ -202,8 +203,8 @@ impl StaleWorktree {
     }
 }
 
-/// Moves a directory from the old worktree into the new one, unless the commit has something in
-/// its place. No symlink is followed on either side.
+/// Moves a directory from the old worktree to the new one, unless the commit has something at its
+/// path. Follows no symlink on either side.
 fn keep(old: &Path, new: &Path, path: &Path) -> io::Result<()> {
     if old.symlink_metadata().is_err() {
         return Ok(());

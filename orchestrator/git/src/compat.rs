@@ -1,4 +1,5 @@
-//! What git users are used to and studio does otherwise: hooks and signatures. It is said, not hidden.
+//! Features of git that studio does not support, such as hooks and signatures, with notes that say
+//! so.
 
 use base::config::studio::StudioConfig;
 use base::failure::{Failure, Result};
@@ -7,7 +8,7 @@ use git2::{AttrCheckFlags, AttrValue};
 use crate::checkout::{self, FileChange};
 use crate::repo::Repository;
 
-/// The hooks that a commit or merge by hand would run.
+/// The hooks that a manual commit or merge would run.
 const HOOKS: &[&str] = &[
     "pre-commit",
     "prepare-commit-msg",
@@ -18,7 +19,7 @@ const HOOKS: &[&str] = &[
     "post-checkout",
 ];
 
-/// Refuses settings that would be ignored otherwise.
+/// Refuses settings that would otherwise be ignored.
 pub fn check_supported(settings: &StudioConfig) -> Result<()> {
     let asked = [("sign", settings.sign), ("hooks", settings.hooks)];
     let Some((key, _)) = asked.into_iter().find(|(_, on)| *on) else { return Ok(()) };
@@ -27,8 +28,8 @@ pub fn check_supported(settings: &StudioConfig) -> Result<()> {
         .hint(format!("remove `{key}` from the configuration; use checks instead of hooks")))
 }
 
-/// The landed paths that the user's git would have filtered (LFS, encryption), a sentence for all.
-/// Filters do not run: agents write both files and attributes.
+/// Describes the landed paths that the user's git would have filtered (LFS, encryption), in one
+/// sentence. Filters do not run, because agents write both files and attributes.
 pub fn unfiltered(repository: &Repository, before: &str, after: &str) -> Option<String> {
     let repo = repository.open().ok()?;
     if !has_filter(&repo) {
@@ -53,7 +54,7 @@ pub fn unfiltered(repository: &Repository, before: &str, after: &str) -> Option<
     ))
 }
 
-/// Whether the user's git has any filter: one that is only named in attributes does nothing.
+/// Returns whether the user's git has any filter: one that only attributes name has no effect.
 fn has_filter(repo: &git2::Repository) -> bool {
     let config = repo.config().and_then(|mut config| config.snapshot());
     let Ok(config) = config else { return true };
@@ -61,7 +62,7 @@ fn has_filter(repo: &git2::Repository) -> bool {
     entries.map_or(true, |mut entries| entries.next().is_some())
 }
 
-/// The customs of this repository that a landing did not follow, a sentence each.
+/// Returns the features of this repository that a landing did not apply, one sentence each.
 pub fn not_followed(repository: &Repository) -> Vec<String> {
     let mut notes = Vec::new();
     let hooks = repository.common_dir.join("hooks");

@@ -1,5 +1,5 @@
-//! Work on files that an agent can change while we look: done by a thread that the kernel lets read
-//! the named trees and nothing else, so that a symlink in the place of a directory leads nowhere.
+//! Reads files that an agent may change at the same time: on a thread that the kernel lets read the
+//! named trees only, so that a symlink in place of a directory leads nowhere.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,7 +9,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::process::find_program;
 use base::sandbox::{self, SandboxRules};
 
-/// What the git program needs to start, wherever it is installed.
+/// Paths that the git program needs, wherever it is installed.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -23,14 +23,14 @@ const SYSTEM: &[&str] = &[
     "/etc/ld.so.cache",
     "/etc/ld.so.preload",
 ];
-/// Enough for libgit2 in deep directories.
+/// Stack size that suffices for libgit2 in deep directories.
 const STACK_BYTES: usize = 16 << 20;
-/// The most alternates that are followed, as in git.
+/// Maximum depth of alternates, as in git.
 const ALTERNATES_DEPTH: usize = 5;
-/// The largest `objects/info/alternates` of a repository that is read.
+/// Maximum size of a repository's `objects/info/alternates` that is read, in bytes.
 const ALTERNATES_BYTES: u64 = 1 << 20;
 
-/// Rules that open nothing but these trees and what it takes to run git.
+/// Returns rules that open only these trees and what git needs to run.
 pub(crate) fn rules(read: Vec<PathBuf>, write: Vec<PathBuf>) -> SandboxRules {
     let mut rules = SandboxRules { read, write, ..SandboxRules::default() };
     rules.read.extend(SYSTEM.iter().map(PathBuf::from));
@@ -39,9 +39,9 @@ pub(crate) fn rules(read: Vec<PathBuf>, write: Vec<PathBuf>) -> SandboxRules {
     rules
 }
 
-/// Does some work on a thread of its own under these rules; what the thread starts is under them
-/// too. Gives up after `longest`, so that no file can hold us for ever: the thread is left behind
-/// then and ends with this process.
+/// Runs a function on a separate thread under these rules, which also apply to what the thread
+/// starts. Fails after `longest`, so that no file can block forever: the thread is then abandoned
+/// and ends with this process.
 pub(crate) fn run<T: Send + 'static>(
     rules: SandboxRules,
     longest: Duration,
@@ -60,12 +60,12 @@ pub(crate) fn run<T: Send + 'static>(
         let why = format!("timed out after {} s", longest.as_secs());
         return Err(Failure::failed(what).because(why));
     }
-    // Its rules hold on to the files that they name until it has ended.
+    // Its rules keep the files that they name open until it has ended.
     let _ = handle.join();
     received.unwrap_or_else(|_| Err(Failure::failed(what).because("its thread panicked")))
 }
 
-/// The object directories that a repository reads: its own and those it borrows from.
+/// Returns the object directories of a repository: its own and its alternates.
 pub(crate) fn object_directories(common_dir: &Path) -> Vec<PathBuf> {
     let mut found = vec![common_dir.join("objects")];
     let mut next = found.clone();
@@ -87,7 +87,7 @@ fn alternates(objects: &Path) -> Vec<PathBuf> {
     paths.map(|line| objects.join(std::ffi::OsStr::from_bytes(line))).collect()
 }
 
-/// The git program and its libraries, where they are not in a system directory.
+/// Returns the git program and its libraries, if they are not in a system directory.
 fn git_installation() -> Vec<PathBuf> {
     let Some(git) = find_program("git").and_then(|path| path.canonicalize().ok()) else {
         return Vec::new();
@@ -108,7 +108,7 @@ mod tests {
     use base::process::{Command, OutputLimits};
 
     #[test]
-    fn a_confined_thread_and_its_children_read_what_is_named_and_nothing_else() {
+    fn a_confined_thread_and_its_children_read_only_the_named_trees() {
         let temp = tempfile::tempdir().unwrap();
         let (open, closed) = (temp.path().join("open"), temp.path().join("closed"));
         std::fs::write(&open, "seen").unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_never_ends_is_given_up() {
+    fn work_that_never_ends_times_out() {
         let (_tx, rx) = mpsc::channel::<()>();
         let stuck = move || rx.recv().or_fail(|| "it ended");
         let given_up = run(SandboxRules::default(), Duration::from_millis(1), "cannot look", stuck);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn borrowed_objects_are_found_through_their_alternates() {
+    fn object_directories_include_alternates() {
         let temp = tempfile::tempdir().unwrap();
         for (name, borrowed) in [("a", "../../b/objects\n"), ("b", "# none\n")] {
             let info = temp.path().join(name).join("objects/info");

@@ -1,4 +1,4 @@
-//! Conflicts of a merge in memory: which files, and the hunks as a person would see them.
+//! Conflicts of an in-memory merge: the files, and the hunks with conflict markers.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,23 +7,24 @@ use std::path::Path;
 use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 
-/// The file whose two sides are both kept: notes that agents append to.
+/// The file that is merged by union: notes that agents append to.
 const MEMORY: &str = "analysis/memory.md";
-/// The most bytes of hunks that are shown for one file.
+/// Maximum number of bytes of hunks per file.
 const SHOWN: usize = 8192;
-/// Lines around a hunk.
+/// Number of context lines around a hunk.
 const AROUND: usize = 3;
 
-/// A file that two sides changed in ways that do not fit.
+/// A file with conflicting changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conflict {
-    /// The file; bytes that are not UTF-8 are replaced.
+    /// The path; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// The hunks with conflict markers, or a sentence where there are none.
+    /// The hunks with conflict markers, or a sentence if there are none.
     pub hunks: String,
 }
 
-/// Settles what can be settled without asking (workspace memory, by union), and lists the rest.
+/// Resolves what can be resolved automatically (workspace memory, by union), and returns the other
+/// conflicts.
 pub fn settle(repo: &git2::Repository, index: &mut git2::Index) -> Result<Vec<Conflict>> {
     if !index.has_conflicts() {
         return Ok(Vec::new());
@@ -52,7 +53,7 @@ fn path_of(conflict: &git2::IndexConflict) -> &Path {
     Path::new(OsStr::from_bytes(entry.map_or(b"", |entry| &entry.path)))
 }
 
-/// Takes the lines of both sides.
+/// Resolves a conflict by keeping the lines of both sides.
 fn unite(
     repo: &git2::Repository,
     index: &mut git2::Index,
@@ -88,7 +89,7 @@ fn hunks(repo: &git2::Repository, conflict: &git2::IndexConflict) -> Result<Stri
     Ok(marked(&String::from_utf8_lossy(&merged)))
 }
 
-/// The two sides merged as text; none when one of them is not text.
+/// Merges the two sides as text; `None` if one of them is not text.
 fn merged(
     repo: &git2::Repository,
     conflict: &git2::IndexConflict,
@@ -113,7 +114,7 @@ fn merged(
     Ok(Some(result.content().to_vec()))
 }
 
-/// The parts of a merged text between conflict markers, with some lines around them.
+/// Returns the hunks between conflict markers of a merged text, with context lines.
 fn marked(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut wanted = vec![false; lines.len()];
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_hunks_and_their_surroundings_are_shown() {
+    fn only_hunks_and_their_context_are_shown() {
         let body: String = (0..20).map(|n| format!("line {n}\n")).collect();
         let text = format!("{body}<<<<<<< target\na\n=======\nb\n>>>>>>> session\n{body}");
         let shown = marked(&text);

@@ -1,4 +1,5 @@
-//! What differs between two commits, in numbers and as text. Nothing a repository names is run.
+//! The difference between two commits, as numbers and as text. Runs no program that a repository
+//! names.
 
 use std::path::Path;
 
@@ -9,34 +10,34 @@ use crate::refs;
 use crate::repo::Repository;
 use crate::stage::is_g3s_own;
 
-/// How much differs.
+/// The size of a difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffStats {
-    /// Files that differ.
+    /// The number of changed files.
     pub files: usize,
-    /// Lines that were added.
+    /// The number of inserted lines.
     pub insertions: usize,
-    /// Lines that were taken away.
+    /// The number of deleted lines.
     pub deletions: usize,
-    /// The files, relative paths; bytes that are not UTF-8 are replaced.
+    /// The changed files, as relative paths; bytes that are not UTF-8 are replaced.
     pub paths: Vec<String>,
 }
 
-/// How many commits two commits are apart.
+/// The distance between two commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitDistance {
-    /// Commits only in the first.
+    /// Number of commits that only the first one has.
     pub ahead: usize,
-    /// Commits only in the second.
+    /// Number of commits that only the second one has.
     pub behind: usize,
 }
 
-/// How much differs between two commits.
+/// Returns the size of the difference between two commits.
 pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<DiffStats> {
     stats_in(&repository.open()?, from, to)
 }
 
-/// How much differs between two commits or trees, read from a given repository.
+/// Returns the size of the difference between two commits or trees, read from a given repository.
 pub fn stats_in(repo: &git2::Repository, from: &str, to: &str) -> Result<DiffStats> {
     let mut stats = DiffStats::default();
     let diff = between(repo, from, to)?;
@@ -61,7 +62,7 @@ pub fn stats_in(repo: &git2::Repository, from: &str, to: &str) -> Result<DiffSta
     Ok(stats)
 }
 
-/// The difference as a patch for a model to read; bytes that are not UTF-8 are replaced.
+/// Returns the difference as a patch for a model; bytes that are not UTF-8 are replaced.
 pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
     let repo = repository.open()?;
     let diff = between(&repo, from, to)?;
@@ -79,19 +80,20 @@ pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// How many commits the first is ahead of and behind the second.
+/// Returns how many commits the first is ahead of and behind the second.
 pub fn apart(repository: &Repository, one: &str, other: &str) -> Result<CommitDistance> {
     apart_in(&repository.open()?, one, other)
 }
 
-/// How many commits the first is ahead of and behind the second, read from a given repository.
+/// Returns how many commits the first is ahead of and behind the second, read from a given
+/// repository.
 pub fn apart_in(repo: &git2::Repository, one: &str, other: &str) -> Result<CommitDistance> {
     let (ahead, behind) =
         repo.graph_ahead_behind(refs::oid(one)?, refs::oid(other)?).or_fail(cannot)?;
     Ok(CommitDistance { ahead, behind })
 }
 
-/// The difference, with renames found.
+/// Returns the difference, with rename detection.
 fn between<'repo>(
     repo: &'repo git2::Repository,
     from: &str,

@@ -1,5 +1,5 @@
-//! Emptying the trash: the only place where dropped work is deleted, after it has lain for long
-//! enough or when there is too much of it.
+//! Empties the trash: the only code that deletes discarded work, after the retention time or when
+//! there is too much.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::repo::Repository;
 use crate::transaction;
 use crate::{keepalive_refs, snapshot, trash};
 
-/// How long and how much is kept.
+/// How long and how much discarded work is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// Days that dropped work is kept.
+    /// Days that discarded work is kept.
     pub days: i64,
-    /// Bytes on disk that the trash may take; past that, the oldest goes first.
+    /// Maximum disk usage of the trash in bytes; beyond that, the oldest is deleted first.
     pub bytes: u64,
 }
 
@@ -31,16 +31,16 @@ impl Default for RetentionPolicy {
     }
 }
 
-/// What was deleted.
+/// The result of emptying the trash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcReport {
     /// Operations that can no longer be undone.
     pub operations: Vec<String>,
-    /// Bytes on disk.
+    /// Freed disk space in bytes.
     pub bytes: u64,
 }
 
-/// What an operation has in the trash.
+/// The parts of an operation in the trash.
 struct TrashEntry {
     intent: Intent,
     directories: Vec<PathBuf>,
@@ -49,8 +49,8 @@ struct TrashEntry {
     is_old: bool,
 }
 
-/// Deletes what is older than the limit, and then the oldest while there is too much. Nothing but
-/// trash is touched.
+/// Deletes what is older than the limit, then the oldest while there is too much. Deletes nothing
+/// but trash.
 pub fn empty(
     repository: &Repository,
     keep: RetentionPolicy,
@@ -67,7 +67,7 @@ pub fn empty(
     Ok(freed)
 }
 
-/// What [`empty`] would delete.
+/// Returns what [`empty`] would delete.
 pub fn planned(
     repository: &Repository,
     keep: RetentionPolicy,
@@ -88,7 +88,7 @@ impl GcReport {
     }
 }
 
-/// What is to be deleted, oldest first.
+/// Returns the entries to delete, oldest first.
 fn heaps(
     repository: &Repository,
     log: &OperationLog,
@@ -118,7 +118,7 @@ fn heaps(
     Ok(heaps)
 }
 
-/// The directories of an operation in the trash, of those that are there.
+/// Returns the existing directories of an operation in the trash.
 fn directories(repository: &Repository, intent: &Intent) -> Vec<PathBuf> {
     let mut found = vec![trash::private_trash(repository, &intent.id)];
     found.extend(trash_of_worktrees(intent));
@@ -128,7 +128,8 @@ fn directories(repository: &Repository, intent: &Intent) -> Vec<PathBuf> {
     found
 }
 
-/// Where an operation put worktrees: directories that bear its name and hold one per session.
+/// Returns the directories in which an operation put worktrees: they have its name and one entry
+/// per session.
 fn trash_of_worktrees(intent: &Intent) -> impl Iterator<Item = PathBuf> {
     intent.moves.iter().filter_map(|moving| {
         let of_operation = moving.to.parent()?;
@@ -140,7 +141,8 @@ fn trash_of_worktrees(intent: &Intent) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Renames first, so that an interrupted deletion is never taken for something to undo.
+/// Deletes an entry. Renames it first, so that an interrupted deletion cannot be mistaken for
+/// something to undo.
 fn delete(repository: &Repository, heap: &TrashEntry) -> Result<()> {
     for dir in &heap.directories {
         step("gc.rename");
@@ -165,10 +167,10 @@ fn delete(repository: &Repository, heap: &TrashEntry) -> Result<()> {
     refs::update_own(repository, &changes, "studio: gc")
 }
 
-/// The end of the name of a directory that is being deleted.
+/// The suffix of a directory that is being deleted.
 pub(crate) const EMPTIED: &str = ".emptied";
 
-/// Deletes what an interrupted deletion left.
+/// Deletes the remains of an interrupted deletion.
 fn sweep(repository: &Repository, log: &OperationLog) {
     let mut parents = vec![repository.common_dir.join("studio/trash")];
     let trashes = log.intents().flat_map(trash_of_worktrees);
@@ -182,7 +184,7 @@ fn sweep(repository: &Repository, log: &OperationLog) {
     }
 }
 
-/// Removes a directory, read-only parts included; what cannot be removed is tried again next time.
+/// Removes a directory, including read-only parts; what cannot be removed is retried next time.
 pub fn remove(dir: &Path) {
     if fs::remove_dir_all(dir).is_err() {
         make_writable(dir);
@@ -199,7 +201,7 @@ fn make_writable(dir: &Path) {
     }
 }
 
-/// Bytes on disk of a directory and all in it.
+/// Returns the disk usage of a directory and its contents, in bytes.
 fn size(dir: &Path) -> u64 {
     let own = dir.symlink_metadata().map_or(0, |found| found.blocks() * 512);
     let entries = match dir.symlink_metadata() {

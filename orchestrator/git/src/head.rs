@@ -1,5 +1,5 @@
-//! HEAD of a private git directory, read without running or trusting anything in it: an agent may
-//! have packed its refs, switched branches, detached its head or put symlinks everywhere.
+//! Reads HEAD of a private git directory without running or trusting anything in it: an agent may
+//! have packed its refs, switched branches, detached HEAD or created symlinks anywhere.
 
 use std::path::Path;
 
@@ -7,25 +7,25 @@ use base::failure::{Failure, OrFail, Result};
 
 use crate::safe_open::SafeDir;
 
-/// The most symbolic refs that are followed, as in git.
+/// Maximum depth of symbolic refs, as in git.
 const DEPTH: usize = 5;
-/// A ref is one line.
+/// Maximum size of a ref, in bytes.
 const REF_BYTES: u64 = 4096;
-/// The largest `packed-refs` that is read.
+/// Maximum size of `packed-refs`, in bytes.
 const PACKED_BYTES: u64 = 256 << 20;
 
-/// Where an agent's HEAD is.
+/// The state of an agent's HEAD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadState {
-    /// The branch without `refs/heads/`; none when detached.
+    /// The branch without `refs/heads/`; `None` for a detached HEAD.
     pub branch: Option<String>,
-    /// The commit; none for a branch that has none yet.
+    /// The commit; `None` for an unborn branch.
     pub commit: Option<String>,
-    /// What is under way: "rebase", "merge", "cherry-pick", "revert", "bisect".
+    /// The operation in progress: "rebase", "merge", "cherry-pick", "revert", "bisect".
     pub busy: Option<String>,
 }
 
-/// Reads HEAD, loose or packed.
+/// Reads HEAD, whether its ref is loose or packed.
 pub fn read(git_dir: &Path) -> Result<HeadState> {
     let fail = || format!("cannot read HEAD in {}", git_dir.display());
     let top = SafeDir::open(git_dir).or_fail(fail)?;
@@ -56,7 +56,7 @@ fn unreadable(git_dir: &Path) -> Failure {
         .hint("repair it with git in the session's worktree, e.g. `git checkout -B BRANCH COMMIT`")
 }
 
-/// A ref's text: its own file, else its line in `packed-refs`.
+/// Returns the text of a ref: its own file, else its line in `packed-refs`.
 fn resolve(top: &SafeDir, name: &str) -> std::io::Result<Option<Vec<u8>>> {
     let (dirs, file) = name.rsplit_once('/').unwrap_or(("", name));
     let mut at = Some(None::<SafeDir>);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loose_ref_beats_a_packed_one() {
+    fn a_loose_ref_overrides_a_packed_one() {
         let temp = dir("ref: refs/heads/studio/x\n");
         let packed = format!("# pack-refs with: peeled \n{A} refs/heads/studio/x\n^{B}\n");
         fs::write(temp.path().join("packed-refs"), packed).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_head_an_unborn_branch_and_a_rebase_are_told_apart() {
+    fn a_detached_head_an_unborn_branch_and_a_rebase_are_distinguished() {
         let temp = dir(A);
         fs::create_dir(temp.path().join("rebase-merge")).unwrap();
         let head = read(temp.path()).unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_is_read_and_loops_end() {
+    fn nothing_outside_is_read_and_loops_terminate() {
         for bad in ["ref: ../../secret", "ref: /etc/passwd", "secret", "ref: refs/heads/../../x"] {
             let failure = read(dir(bad).path()).unwrap_err().to_string();
             assert!(!failure.contains("secret"), "{failure}");

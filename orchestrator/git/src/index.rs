@@ -1,4 +1,4 @@
-//! An agent's index, read as it is or, where libgit2 cannot, rewritten on a copy by git.
+//! Reads a copy of an agent's index; git rewrites the copy if libgit2 cannot read it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,19 +9,20 @@ use base::process::OutputLimits;
 use crate::object_quarantine::Quarantine;
 use crate::safe_open::SafeDir;
 
-/// git's `CE_VALID` (assume-unchanged) among an entry's flags.
+/// git's `CE_VALID` (assume-unchanged) in an entry's flags.
 const ASSUME_UNCHANGED: u16 = 0x8000;
-/// git's `CE_SKIP_WORKTREE` among an entry's extended flags.
+/// git's `CE_SKIP_WORKTREE` in an entry's extended flags.
 const SKIP_WORKTREE: u16 = 1 << 14;
 
-/// The largest index that is read; one of a million files has about a tenth of it.
+/// Maximum size of an index that is read, in bytes; an index of a million files has about a tenth
+/// of it.
 const INDEX_BYTES: u64 = 1 << 30;
-/// The most parts of a split index that are copied: git keeps one or two.
+/// Maximum number of copied parts of a split index: git keeps one or two.
 const SHARED_PARTS: usize = 8;
 
-/// Copies the index of a private git directory into a scratch directory, so that nothing the agent
-/// does reaches what is read. One that is missing, not a regular file or larger than any
-/// repository needs is not copied.
+/// Copies the index of a private git directory to a scratch directory, so that the agent cannot
+/// change what is read. A missing index, one that is not a regular file, and one that is larger
+/// than any repository needs are not copied.
 pub(crate) fn copy(scratch: &Quarantine, git_dir: &Path) -> Result<()> {
     let copy = || -> std::io::Result<()> {
         let top = SafeDir::open(git_dir)?;
@@ -38,7 +39,7 @@ pub(crate) fn copy(scratch: &Quarantine, git_dir: &Path) -> Result<()> {
     copy().or_fail(cannot)
 }
 
-/// The copied index, and the file that git finds it in. A missing one is taken as that of the head.
+/// Opens the copied index. A missing one is replaced by that of HEAD.
 pub(crate) fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Index> {
     let path = scratch.join("index");
     if !path.exists() {
@@ -53,7 +54,8 @@ pub(crate) fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Inde
     }
 }
 
-/// The copy in a form that libgit2 reads: an index may be split or have unknown extensions.
+/// Rewrites the copy in a form that libgit2 reads: an index may be split or have unknown
+/// extensions.
 fn rewritten(scratch: &Path, path: &Path) -> Result<git2::Index> {
     let args = ["-c", "core.splitIndex=false", "-c", "index.skipHash=false", "update-index"];
     let args = args.into_iter().chain(["--no-split-index", "--force-write-index"]);
@@ -69,13 +71,13 @@ fn rewritten(scratch: &Path, path: &Path) -> Result<git2::Index> {
     git2::Index::open(path).or_fail(cannot)
 }
 
-/// What is staged, as a tree; none while a merge has left conflicts in it. Flags that hide changes
-/// are taken off entries whose file is there.
+/// Returns the staged content as a tree; `None` during a merge with conflicts. Clears flags that
+/// hide changes from entries whose file exists.
 pub(crate) fn staged_tree(
     repo: &git2::Repository,
     index: &mut git2::Index,
 ) -> Result<Option<git2::Oid>> {
-    // Intent-to-add entries name the empty blob, which nobody may have written yet.
+    // Intent-to-add entries name the empty blob, which may not exist yet.
     repo.blob(b"").or_fail(cannot)?;
     if index.has_conflicts() {
         return Ok(None);
@@ -83,8 +85,7 @@ pub(crate) fn staged_tree(
     index.write_tree_to(repo).map(Some).or_fail(cannot)
 }
 
-/// Takes the flags off entries that the agent told its git not to look at and whose file is there.
-/// Gives their paths.
+/// Clears the flags by which the agent hid existing files from its git, and returns their paths.
 pub(crate) fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<PathBuf>> {
     use std::os::unix::ffi::OsStrExt;
     let hidden: Vec<git2::IndexEntry> = index
@@ -106,19 +107,19 @@ pub(crate) fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<Pat
     Ok(found)
 }
 
-/// Whether a path is left out of a sparse checkout: its entry says so, and no file is there. Only
-/// the entry changes when it lands.
+/// Returns whether a path is excluded from a sparse checkout: its entry says so, and the file does
+/// not exist. Landing changes only the entry.
 pub(crate) fn is_left_out(index: &git2::Index, worktree: &Path, path: &Path) -> bool {
     let skipped = |entry: git2::IndexEntry| entry.flags_extended & SKIP_WORKTREE != 0;
     index.get_path(path, 0).is_some_and(skipped) && worktree.join(path).symlink_metadata().is_err()
 }
 
-/// Marks an entry as left out of a sparse checkout.
+/// Marks an entry as excluded from a sparse checkout.
 pub(crate) fn leave_out(entry: &mut git2::IndexEntry) {
     entry.flags_extended |= SKIP_WORKTREE;
 }
 
-/// Whether an entry is one that git is told not to look at.
+/// Returns whether git is told to ignore changes of an entry.
 pub(crate) fn is_hidden(entry: &git2::IndexEntry) -> bool {
     entry.flags & ASSUME_UNCHANGED != 0 || entry.flags_extended & SKIP_WORKTREE != 0
 }

@@ -1,5 +1,5 @@
-//! Pins: a commit per session whose ancestors are all that the session borrows from the
-//! repository, so that nobody's `git gc` takes it away.
+//! Keepalive refs ("pins"): one commit per session whose ancestors are all objects that the session
+//! borrows from the repository, so that no `git gc` removes them.
 
 use base::failure::{OrFail, Result};
 use base::id::Id;
@@ -9,12 +9,12 @@ use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 
-/// The ref that holds a session's pins.
+/// Returns the keepalive ref of a session.
 pub(crate) fn name(id: &Id) -> String {
     format!("refs/studio/pins/{id}")
 }
 
-/// Pins what a new session borrows: its base and the copied tips.
+/// Pins what a new session borrows: its base and the copied branch tips.
 pub(crate) fn start(repository: &Repository, place: &SessionRepo, tips: &[String]) -> Result<()> {
     let scratch = Quarantine::open(repository)?;
     let mut parents = vec![place.base.clone()];
@@ -30,8 +30,7 @@ pub(crate) fn start(repository: &Repository, place: &SessionRepo, tips: &[String
     Ok(())
 }
 
-/// Whether a session's pins end in this very commit: then it was pinned last, by an import that a
-/// crash interrupted.
+/// Returns whether a pin ends in this commit: then an interrupted import has pinned it.
 pub(crate) fn end_in(repo: &git2::Repository, pinned: &str, head: &str) -> bool {
     let last = || -> std::result::Result<git2::Oid, git2::Error> {
         let commit = repo.find_commit(git2::Oid::from_str(pinned)?)?;
@@ -40,8 +39,7 @@ pub(crate) fn end_in(repo: &git2::Repository, pinned: &str, head: &str) -> bool 
     last().is_ok_and(|last| last.to_string() == head)
 }
 
-/// A commit whose parents are pinned by it. It says nothing else. The parents need not be there yet,
-/// and are not read.
+/// Creates a commit that pins its parents. The parents need not exist yet, and are not read.
 pub(crate) fn commit(repo: &git2::Repository, parents: &[String]) -> Result<String> {
     let make = || -> std::result::Result<git2::Oid, git2::Error> {
         let mut text = format!("tree {}\n", repo.treebuilder(None)?.write()?);

@@ -1,5 +1,5 @@
-//! Landing: the target branch moves to the new commit, its checkouts come along, the session goes
-//! to the trash. All of it or nothing.
+//! Landing: moves the target branch to the new commit, updates its checkouts, and moves the session
+//! to the trash, all or nothing.
 
 use base::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
@@ -14,37 +14,38 @@ use crate::session_repo::SessionRepo;
 use crate::transaction::{self, TransactionResult};
 use crate::{checkout_conflicts, patterns, trash, worktree};
 
-/// What is to land.
+/// A landing.
 #[derive(Debug)]
 pub struct LandRequest {
     /// The session.
     pub place: SessionRepo,
     /// Its merged and checked work.
     pub candidate: Candidate,
-    /// What [`merge::commit`] gave.
+    /// The result of [`merge::commit`].
     pub committed: LandingCommit,
-    /// What is noted at the commit in `refs/notes/studio`.
+    /// The receipt, stored as a note of the commit in `refs/notes/studio`.
     pub receipt: Option<String>,
-    /// When, as RFC 3339.
+    /// The time, RFC 3339.
     pub time: String,
 }
 
-/// How it went.
+/// The result of a landing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LandResult {
-    /// The target holds the commit.
+    /// The target is at the commit.
     Landed {
         /// The operation, for `studio undo`.
         operation: String,
-        /// Checkouts that came along.
+        /// Number of updated checkouts.
         checkouts: usize,
     },
-    /// The target moved meanwhile and nothing was changed: merge again with its new tip.
+    /// The target moved and nothing was changed: the work must be merged with its new tip.
     TargetMoved,
 }
 
-/// Lands. Refuses (3), naming paths and reasons, when anything of the user's is in the way.
+/// Lands the work. Refuses (3), naming paths and reasons, if any of the user's files are in the
+/// way.
 pub fn accept(repository: &Repository, order: &LandRequest) -> Result<LandResult> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
@@ -84,7 +85,7 @@ pub fn accept(repository: &Repository, order: &LandRequest) -> Result<LandResult
     }
 }
 
-/// Refuses as [`accept`] would, without taking a lock or changing anything.
+/// Makes the checks of [`accept`], without taking a lock or changing anything.
 pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
     refuse_session_branch(repository, &candidate.target)?;
     let repo = repository.open()?;
@@ -101,7 +102,7 @@ pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
     Ok(())
 }
 
-/// Refuses (3) patterns that would hold every later look at the checkout for years.
+/// Refuses (3) patterns that would make every later status of the checkout take years.
 fn refuse_endless_patterns(repo: &git2::Repository, changes: &[FileChange]) -> Result<()> {
     for change in changes {
         let name = change.path.file_name().unwrap_or_default();
@@ -119,7 +120,7 @@ fn refuse_endless_patterns(repo: &git2::Repository, changes: &[FileChange]) -> R
     Ok(())
 }
 
-/// A session's branch is moved by its agent only.
+/// Refuses the branch of a session as target: only the agent may move it.
 fn refuse_session_branch(repository: &Repository, target: &BranchName) -> Result<()> {
     let sessions = repository.common_dir.join("studio/sessions");
     for admin in worktree::admin_dirs(repository)? {

@@ -1,4 +1,4 @@
-//! What has landed, read from history: commits that name requirements, and their receipts.
+//! The landed work in the history: commits that name requirements, and their receipts.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use serde::Deserialize;
 use crate::receipt::NOTES;
 use crate::repo::Repository;
 
-/// The trailer that names a requirement.
+/// The trailer for a requirement.
 const TRAILER: &str = "Requirement: ";
 
-/// A commit that serves requirements, or that has a receipt.
+/// A commit that names requirements or has a receipt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Landing {
     /// The commit.
@@ -22,39 +22,39 @@ pub struct Landing {
     pub tree: String,
     /// The first line of its message.
     pub subject: String,
-    /// Ids of the requirements that it names.
+    /// The ids of the requirements that it names.
     pub requirements: Vec<String>,
-    /// Its receipt; none where the commit was made anew, e.g. by a rebase.
+    /// Its receipt; `None` if the commit was rewritten, e.g. by a rebase.
     pub receipt: Option<Receipt>,
 }
 
-/// What a receipt says, as far as it is asked here.
+/// The fields of a receipt that are used here.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Receipt {
     /// The session.
     pub session: String,
-    /// Ids of its requirements; none in receipts of a studio that did not note them.
+    /// The ids of its requirements; `None` in receipts of versions that did not record them.
     pub requirements: Option<Vec<String>>,
     /// The tree that landed.
     pub tree: Option<String>,
     /// The checks of the landed tree.
     pub checks: Vec<ReceiptCheck>,
-    /// What the coach said of each requirement.
+    /// The coach's verdict on each requirement.
     pub verdict: Option<Vec<RequirementVerdict>>,
     /// Whether the coach judged another state of the work, so that there is no verdict here.
     pub judged_earlier: bool,
-    /// Rounds of player and coach.
+    /// Number of rounds of player and coach.
     pub rounds: Option<u32>,
-    /// Replies of models.
+    /// Number of model replies.
     pub turns: Option<u32>,
-    /// Tokens and money.
+    /// Tokens and cost.
     pub usage: Option<Usage>,
-    /// Where coach and checks disagreed.
+    /// The disagreements of coach and checks.
     pub disagreements: Vec<Disagreement>,
 }
 
-/// A check as it ended where the work landed.
+/// The result of a check at landing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ReceiptCheck {
@@ -64,8 +64,8 @@ pub struct ReceiptCheck {
     pub ok: bool,
 }
 
-/// The commits in the history of `from`, without those of `since`, that name requirements or have
-/// a receipt, oldest first.
+/// Returns the commits reachable from `from` and not from `since` that name requirements or have a
+/// receipt, oldest first.
 pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<Vec<Landing>> {
     let repo = repository.open()?;
     let commit = |name: &str| named(&repo, name).map(|commit| commit.id());
@@ -83,7 +83,7 @@ pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<
         let commit = repo.find_commit(id).or_fail(cannot)?;
         let message = String::from_utf8_lossy(commit.message_bytes()).into_owned();
         let receipt = receipts.remove(&id);
-        // Where there is a receipt, it says what was served: the message may be an agent's own.
+        // The receipt has precedence, because an agent may have written the message.
         let noted = receipt.as_ref().and_then(|receipt| receipt.requirements.clone());
         let requirements = noted.unwrap_or_else(|| named_in(&message));
         if !requirements.is_empty() || receipt.is_some() {
@@ -95,7 +95,7 @@ pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<
     Ok(landings)
 }
 
-/// The requirements that the trailers of a message name, each once.
+/// Returns the requirements that the trailers of a message name, without duplicates.
 fn named_in(message: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let trailers = message.trim_end().rsplit("\n\n").next().unwrap_or_default();
@@ -107,7 +107,7 @@ fn named_in(message: &str) -> Vec<String> {
     found
 }
 
-/// A commit by any name of it, and its tree.
+/// Resolves a revision to a commit and its tree.
 pub fn commit(repository: &Repository, name: &str) -> Result<(String, String)> {
     let repo = repository.open()?;
     let commit = named(&repo, name)?;
@@ -122,7 +122,7 @@ fn named<'a>(repo: &'a git2::Repository, name: &str) -> Result<git2::Commit<'a>>
     })
 }
 
-/// Every receipt by its commit; notes that are none are passed over.
+/// Returns all receipts by commit; other notes are skipped.
 fn receipts(
     repo: &git2::Repository,
 ) -> std::result::Result<BTreeMap<git2::Oid, Receipt>, git2::Error> {

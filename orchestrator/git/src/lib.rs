@@ -1,11 +1,11 @@
-//! All that studio does with git: sessions' worktrees, bringing work home, snapshots, merging,
-//! landing, dropping and undoing. Plain data in, plain data out; nothing here knows a session's
-//! journal or prints.
+//! The git operations of studio: worktrees of sessions, import, snapshots, merging, landing,
+//! discarding and undoing. Its interface is plain data; it knows nothing about journals and prints
+//! nothing.
 //!
-//! The life of a session through these modules: [`repo::Repository::discover`] →
-//! [`worktree::make`] → (the agent works) → `import::import` → `snapshot::take` →
-//! `merge::prepare` → `merge::commit` → `land::accept`, or `trash::discard`, and
-//! `trash::undo` back. `transaction::recover` comes before all that changes something.
+//! A session passes through these modules: [`repo::Repository::discover`] → [`worktree::make`] →
+//! (the agent works) → `import::import` → `snapshot::take` → `merge::prepare` → `merge::commit` →
+//! `land::accept`, or `trash::discard`, and `trash::undo` back. Everything that changes something
+//! calls `transaction::recover` first.
 
 pub mod check_leftovers;
 pub mod check_worktree;

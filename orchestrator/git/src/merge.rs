@@ -1,5 +1,5 @@
-//! A session's work merged, in memory, with the current tip of its target, and made a commit.
-//! Nothing that anybody sees moves here.
+//! Merges a session's work in memory with the current tip of its target, and commits the result. No
+//! visible ref moves.
 
 use base::failure::{Failure, OrFail, Result};
 use base::files::step;
@@ -29,25 +29,25 @@ pub enum MergeStrategy {
     Ff,
 }
 
-/// What landing would bring about.
+/// The result of preparing a merge.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PreparedMerge {
-    /// The target has it all already.
+    /// The target already contains all of the work.
     Nothing,
-    /// Both sides changed the same.
+    /// Both sides changed the same lines.
     Conflicts(Vec<Conflict>),
-    /// It fits.
+    /// The work can be merged.
     Ready(Box<Candidate>),
 }
 
-/// Merged work that waits for its checks and its message.
+/// Merged work, to be checked and committed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where it is to land.
+    /// The target branch.
     pub target: BranchName,
     /// The commit of the target that it was merged with.
     pub target_tip: String,
-    /// How.
+    /// The merge strategy.
     pub strategy: MergeStrategy,
     /// A commit with the merged tree, for checks and diffs; it never lands itself.
     pub merged: String,
@@ -55,24 +55,24 @@ pub struct Candidate {
     pub tree: String,
     /// The agent's head.
     pub head: String,
-    /// The commit that holds all the work.
+    /// The commit with all of the work.
     pub work: String,
-    /// The parents of the commit to be made; without a message, the first of them lands.
+    /// The parents of the new commit; without a message, the first one lands.
     pub parents: Vec<String>,
-    /// Whether a commit is made, which needs a message.
+    /// Whether a new commit is made, which needs a message.
     pub needs_message: bool,
-    /// Its objects: in the repository, and safe from everybody's `git gc` as long as this lives.
+    /// Protects its objects in the repository from `git gc` while this value exists.
     pub kept: Option<KeepFiles>,
 }
 
-/// The commit that is to land.
+/// The commit to land.
 #[derive(Debug)]
 pub struct LandingCommit {
     /// Its id.
     pub commit: String,
-    /// The ref of the receipts with the commit's own, when it was made along with it.
+    /// The change of the receipts' ref, if the receipt was created together with the commit.
     pub note: Option<RefChange>,
-    /// As [`Candidate::kept`].
+    /// See [`Candidate::kept`].
     pub kept: Option<KeepFiles>,
 }
 
@@ -81,17 +81,17 @@ pub struct LandingCommit {
 pub struct CommitMessage {
     /// Subject and body.
     pub text: String,
-    /// Trailers, e.g. `Task`; their values are put on one line.
+    /// Trailers, e.g. `Task`; their values are joined to one line.
     pub trailers: Vec<(String, String)>,
 }
 
-/// The ref by which an earlier studio held a session's work while it was landing.
+/// Returns the ref by which earlier versions kept a session's work during landing.
 pub fn ref_name(place: &SessionRepo) -> String {
     format!("refs/studio/landing/{}", place.id)
 }
 
-/// Merges a session's work with the current tip of the target. Exit code 5 when there is no such
-/// branch, 3 when the strategy cannot work.
+/// Merges a session's work with the current tip of the target. Fails with exit code 5 if the branch
+/// does not exist, and 3 if the strategy is impossible.
 pub fn prepare(
     repository: &Repository,
     place: &SessionRepo,
@@ -159,7 +159,7 @@ pub fn prepare(
     Ok(PreparedMerge::Ready(Box::new(candidate)))
 }
 
-/// Makes the commit that is to land, and its receipt.
+/// Creates the commit to land, and its receipt.
 pub fn commit(
     repository: &Repository,
     place: &SessionRepo,
@@ -188,7 +188,7 @@ pub fn commit(
     Ok(LandingCommit { commit, note, kept: Some(kept) })
 }
 
-/// Lets go of what an earlier studio held.
+/// Deletes the ref of an earlier version.
 pub fn release(repository: &Repository, place: &SessionRepo) -> Result<()> {
     let name = ref_name(place);
     let held = refs::read(&repository.open()?, &name)?;
@@ -196,7 +196,7 @@ pub fn release(repository: &Repository, place: &SessionRepo) -> Result<()> {
 }
 
 impl CommitMessage {
-    /// Text and trailers as git stores them.
+    /// Returns text and trailers as git stores them.
     fn full(&self) -> Result<String> {
         let text = self.text.replace('\0', "");
         let mut full = git2::message_prettify(text, None).or_fail(|| "cannot use the message")?;
@@ -215,7 +215,7 @@ impl CommitMessage {
     }
 }
 
-/// All the work at once, merged with the target.
+/// Merges all of the work at once with the target.
 fn whole(
     repo: &git2::Repository,
     ours: &git2::Commit<'_>,
@@ -230,7 +230,7 @@ fn whole(
     index.write_tree_to(repo).map(Ok).or_fail(cannot)
 }
 
-/// The second parent of a merge commit: the agent's commits, and what it left uncommitted.
+/// Creates the second parent of a merge commit: the agent's commits and its uncommitted changes.
 fn side(
     repo: &git2::Repository,
     place: &SessionRepo,

@@ -1,4 +1,4 @@
-//! Moving sessions' worktrees to another directory: of sessions that an earlier version made inside
+//! Moves worktrees of sessions to another directory: those that an earlier version created inside
 //! the main checkout.
 
 use std::fs;
@@ -12,20 +12,20 @@ use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::{moved_repository, transaction, worktree};
 
-/// The file, in a session's directory, with its place since its worktree was moved.
+/// The file in a session's directory with its paths after a move of its worktree.
 pub const PLACE: &str = "place.json";
 
-/// A session's worktree, and where it goes.
+/// A move of a session's worktree.
 #[derive(Clone, Debug)]
 pub struct Relocation {
-    /// Where the session is.
+    /// The current paths of the session.
     pub place: SessionRepo,
     /// The new path of its worktree.
     pub to: PathBuf,
 }
 
-/// Moves worktrees, in one operation. The caller holds the locks of their sessions. Gives the
-/// operation's id.
+/// Moves worktrees in one operation and returns its id. The caller holds the locks of their
+/// sessions.
 pub fn relocate(repository: &Repository, wanted: &[Relocation], time: &str) -> Result<String> {
     for relocation in wanted {
         refuse(relocation)?;
@@ -44,7 +44,7 @@ pub fn relocate(repository: &Repository, wanted: &[Relocation], time: &str) -> R
     Ok(intent.id)
 }
 
-/// Writes down where a session is now and registers its worktree there. Can be done twice.
+/// Records the new paths of a session and registers its worktree there. Idempotent.
 pub(crate) fn settle(repository: &Repository, place: &SessionRepo) -> Result<()> {
     let file = repository.session_dir(&place.id).join(PLACE);
     base::files::replace_json(&file, place)
@@ -52,7 +52,7 @@ pub(crate) fn settle(repository: &Repository, place: &SessionRepo) -> Result<()>
     moved_repository::repair(repository, place).map(drop)
 }
 
-/// Refuses (3) what could not be renamed.
+/// Refuses (3) worktrees that could not be renamed.
 fn refuse(relocation: &Relocation) -> Result<()> {
     let (from, to) = (&relocation.place.worktree, &relocation.to);
     let what = || format!("cannot move {} to {}", from.display(), to.display());

@@ -1,4 +1,4 @@
-//! After a repository was moved or renamed: its sessions are found again at their new place.
+//! Finds the sessions of a repository that was moved or renamed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,8 +12,8 @@ use crate::repo::Repository;
 use crate::session_repo::{self, Originals, SessionRepo};
 use crate::worktree;
 
-/// Where a session's parts are now. A record keeps absolute paths; when the repository was moved,
-/// what lay in or beside it moved along.
+/// Returns the current paths of a session. A record has absolute paths; if the repository was
+/// moved, everything in or beside it moved, too.
 pub fn place_now(common_dir: &Path, place: &SessionRepo) -> SessionRepo {
     let now = common_dir.join("studio/sessions").join(place.id.as_str()).join("git");
     let Some(old_common) = place.git_dir.ancestors().nth(4) else { return place.clone() };
@@ -27,8 +27,8 @@ pub fn place_now(common_dir: &Path, place: &SessionRepo) -> SessionRepo {
     SessionRepo { worktree, git_dir: now, ..place.clone() }
 }
 
-/// Whether files stayed where they were when the repository was moved: worktrees beside it are
-/// directories of their own. In a copy of a repository they are the original's.
+/// Returns whether files stayed at their paths when the repository was moved: worktrees beside it
+/// are separate directories. In a copy of a repository they belong to the original.
 fn stays(old: &Path, new: &Path, paths: &[&Path]) -> bool {
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     !is_there(&old.join("studio"))
@@ -36,8 +36,7 @@ fn stays(old: &Path, new: &Path, paths: &[&Path]) -> bool {
         && paths.iter().any(|path| is_there(path))
 }
 
-/// An operation as it would be written now: what it dropped, and where, moved along with the
-/// repository.
+/// Updates an operation to the current location of the repository.
 pub fn intent_now(common_dir: &Path, intent: &mut Intent) {
     let old = intent.sessions.first().and_then(|place| place.git_dir.ancestors().nth(4));
     let Some(old) = old.map(Path::to_owned).filter(|old| old != common_dir) else { return };
@@ -62,10 +61,11 @@ pub fn intent_now(common_dir: &Path, intent: &mut Intent) {
     }
 }
 
-/// A path that lay near the old directory, near the new one.
+/// Converts a path near the old directory to the same path near the new one.
 fn moved(old: &Path, new: &Path, path: &Path) -> PathBuf {
     let inside = |old: &Path, new: &Path| path.strip_prefix(old).ok().map(|rest| new.join(rest));
-    // What lies beside a `.git` is its checkout; what lies beside a bare repository is not its own.
+    // The parent of a `.git` directory is its checkout; the parent of a bare repository is
+    // unrelated.
     let above = || inside(old.parent().filter(|_| old.ends_with(".git"))?, new.parent()?);
     let beside = || {
         // `<checkout>.worktrees`, or `<bare>.worktrees`
@@ -77,9 +77,9 @@ fn moved(old: &Path, new: &Path, path: &Path) -> PathBuf {
     inside(old, new).or_else(beside).or_else(above).unwrap_or_else(|| path.to_owned())
 }
 
-/// Puts a session's registration and `.git` file right, for `studio doctor`: after a move of the
-/// repository, or after `git worktree repair` or `prune` took them away. Gives what it did, one
-/// sentence each. A `.git` file that an agent changed is not touched.
+/// Repairs a session's registration and `.git` file, for `studio doctor`: after a move of the
+/// repository, or after `git worktree repair` or `prune` removed them. Returns what was done, one
+/// sentence each. A `.git` file that an agent changed is not modified.
 pub fn repair(repository: &Repository, place: &SessionRepo) -> Result<Vec<String>> {
     let mut did = Vec::new();
     if !place.worktree.is_dir() || !place.git_dir.is_dir() {
@@ -112,8 +112,8 @@ pub fn repair(repository: &Repository, place: &SessionRepo) -> Result<Vec<String
     Ok(did)
 }
 
-/// A worktree that lies at a place of its own does not move with the repository: its `.git` file
-/// leads nowhere then, and is written anew.
+/// Rewrites the `.git` file of a worktree that did not move with its repository, and so refers to a
+/// missing directory.
 fn repoint(place: &SessionRepo, pointer: &Path, did: &mut Vec<String>) -> Result<()> {
     let mut originals = Originals::load(&place.git_dir)?;
     let wanted = session_repo::pointer(place);
@@ -121,7 +121,7 @@ fn repoint(place: &SessionRepo, pointer: &Path, did: &mut Vec<String>) -> Result
         return Ok(());
     }
     let was = std::mem::replace(&mut originals.pointer, wanted);
-    // The record last: as long as it leads nowhere, the next call begins anew.
+    // The record comes last: until it is updated, the next call starts over.
     if worktree::pointer_in(&place.worktree).is_some_and(|found| found == was) {
         base::files::replace_with_mode(pointer, &originals.pointer, 0o644)
             .or_fail(|| format!("cannot write {}", pointer.display()))?;
@@ -133,14 +133,14 @@ fn repoint(place: &SessionRepo, pointer: &Path, did: &mut Vec<String>) -> Result
     Ok(())
 }
 
-/// The directory that a `.git` file leads to, when it is there.
+/// Returns the target directory of a `.git` file, if it exists.
 pub(crate) fn target_of(place: &SessionRepo, pointer: &[u8]) -> Option<PathBuf> {
     let target = pointer.trim_ascii_end().strip_prefix(b"gitdir: ")?;
     place.worktree.join(OsStr::from_bytes(target)).canonicalize().ok()
 }
 
-/// Refuses (3) to put away the worktree of another repository's session: in a copy of a repository,
-/// worktrees at a place of their own still are the original's.
+/// Refuses (3) to move the worktree of another repository's session: in a copy of a repository,
+/// worktrees outside it still belong to the original.
 pub(crate) fn refuse_another(place: &SessionRepo) -> Result<()> {
     let pointer = worktree::pointer_in(&place.worktree).unwrap_or_default();
     let ours = place.git_dir.canonicalize().ok();

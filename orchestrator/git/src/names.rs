@@ -1,4 +1,4 @@
-//! Names that git and the file system will accept: branches and the two templates.
+//! Names that git and the file system accept: branches and the two templates.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::repo::Repository;
 
-/// A local branch, without `refs/heads/`. The only way in is `parse`.
+/// A local branch, without `refs/heads/`. It is created by `parse` only.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct BranchName(String);
 
 impl BranchName {
-    /// Reads a branch name by git's own rules (gitrevisions, `git check-ref-format`), and refuses
-    /// what git would read as an option.
+    /// Parses a branch name by git's rules (gitrevisions, `git check-ref-format`); rejects names
+    /// that git would read as an option.
     pub fn parse(text: &str) -> Result<BranchName> {
         let full = format!("refs/heads/{text}");
         let good =
@@ -30,12 +30,12 @@ impl BranchName {
             .because("git forbids spaces, `..`, `~^:?*[\\`, a leading `-` and a trailing `.lock`"))
     }
 
-    /// The name as people write it.
+    /// Returns the short name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The full name of the ref.
+    /// Returns the full name of the ref.
     pub fn full(&self) -> String {
         format!("refs/heads/{}", self.0)
     }
@@ -60,7 +60,7 @@ impl From<BranchName> for String {
     }
 }
 
-/// How sessions' branches are called: a branch name with `{id}` in it.
+/// The template of sessions' branch names: a branch name with `{id}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchTemplate(String);
 
@@ -71,7 +71,7 @@ impl Default for BranchTemplate {
 }
 
 impl BranchTemplate {
-    /// Reads a template, the value of `[studio] branch`.
+    /// Parses a template, the value of `[studio] branch`.
     pub fn parse(text: &str) -> Result<BranchTemplate> {
         if text.matches("{id}").count() != 1 {
             return Err(Failure::usage(format!("invalid `[studio] branch`: `{text}`"))
@@ -82,12 +82,13 @@ impl BranchTemplate {
         Ok(BranchTemplate(text.to_owned()))
     }
 
-    /// The branch of a session.
+    /// Returns the branch of a session.
     pub(crate) fn branch(&self, id: &Id) -> Result<BranchName> {
         BranchName::parse(&self.0.replace("{id}", id.as_str()))
     }
 
-    /// Whether a branch could be one of ours: those are not copied into other sessions.
+    /// Returns whether a branch may belong to a session: such branches are not copied to other
+    /// sessions.
     pub(crate) fn matches(&self, branch: &str) -> bool {
         let (before, after) = self.0.split_once("{id}").unwrap_or((&self.0, ""));
         branch
@@ -97,11 +98,11 @@ impl BranchTemplate {
     }
 }
 
-/// Where sessions' worktrees are: a path whose last part holds `{id}`.
+/// The template of sessions' worktree paths: its last component contains `{id}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorktreeTemplate(String);
 
-/// In the main checkout, where earlier versions put all worktrees.
+/// The location in the main checkout that earlier versions used.
 const INSIDE: &str = ".worktrees/{id}";
 
 impl Default for WorktreeTemplate {
@@ -111,7 +112,7 @@ impl Default for WorktreeTemplate {
 }
 
 impl WorktreeTemplate {
-    /// Reads a template, the value of `[studio] worktree`.
+    /// Parses a template, the value of `[studio] worktree`.
     pub fn parse(text: &str) -> Result<WorktreeTemplate> {
         let path = Path::new(text);
         let last = path.file_name().and_then(|name| name.to_str());
@@ -126,18 +127,18 @@ impl WorktreeTemplate {
             .hint(format!("worktree = \"{DEFAULT_WORKTREE}\"")))
     }
 
-    /// Whether the user chose no other place.
+    /// Returns whether it is the default template.
     pub(crate) fn is_default(&self) -> bool {
         self.0 == DEFAULT_WORKTREE
     }
 
-    /// Whether it names a place in the main checkout, wherever that is.
+    /// Returns whether it is relative to the main checkout.
     pub fn is_relative(&self) -> bool {
         self.0 == INSIDE
     }
 
-    /// The directory that holds the worktrees of a repository. The default one is replaced by a
-    /// directory of the user's where it cannot be written.
+    /// Returns the parent directory of a repository's worktrees. The default one is replaced by a
+    /// directory of the user if it is not writable.
     pub fn parent(&self, repository: &Repository) -> PathBuf {
         let wanted = self.expanded(repository, "id");
         let wanted = wanted.parent().map(Path::to_owned).unwrap_or(wanted);
@@ -152,14 +153,15 @@ impl WorktreeTemplate {
         }
     }
 
-    /// The worktree of a session.
+    /// Returns the worktree of a session.
     pub fn worktree(&self, repository: &Repository, id: &Id) -> PathBuf {
         let wanted = self.expanded(repository, id.as_str());
         self.parent(repository).join(wanted.file_name().unwrap_or_default())
     }
 
-    /// The worktree in which merged work is checked. In a directory that may hold other things it
-    /// is named and placed as a session's, so that `../sibling` is the same directory for both.
+    /// Returns the worktree for checking merged work. In a directory that may contain other files
+    /// it has the name and depth of a session's, so that `../sibling` is the same directory for
+    /// both.
     pub(crate) fn check_worktree(&self, repository: &Repository, slot: u32) -> PathBuf {
         let parent = self.parent(repository);
         if is_for_worktrees(repository, &parent) {
@@ -169,7 +171,7 @@ impl WorktreeTemplate {
         parent.join(wanted.file_name().unwrap_or_default())
     }
 
-    /// The path with every placeholder replaced, in one pass.
+    /// Returns the path with all placeholders replaced, in one pass.
     fn expanded(&self, repository: &Repository, id: &str) -> PathBuf {
         let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
         let text = match (&repository.main_checkout, self.is_relative()) {
@@ -199,7 +201,7 @@ impl WorktreeTemplate {
             rest = &rest[name.len()..];
         }
         path.push_str(rest);
-        // `{parent}` of a checkout directly below the root ends in a slash already.
+        // `{parent}` of a checkout directly below the root already ends with a slash.
         PathBuf::from(path.replace("//", "/"))
     }
 }
@@ -207,7 +209,7 @@ impl WorktreeTemplate {
 /// The directory of the check worktrees, beside the sessions'.
 const CHECKS: &str = ".checks";
 
-/// Whether a directory holds the worktrees of this repository and nothing else.
+/// Returns whether a directory contains only worktrees of this repository.
 pub fn is_for_worktrees(repository: &Repository, directory: &Path) -> bool {
     let beside = WorktreeTemplate::default();
     let inside = WorktreeTemplate(INSIDE.to_owned());
@@ -217,8 +219,8 @@ pub fn is_for_worktrees(repository: &Repository, directory: &Path) -> bool {
     is_wanted(&beside) || is_wanted(&inside) || beside.parent(repository) == directory
 }
 
-/// Where the worktrees are put that an operation drops: in the directory that held them, so on
-/// their file system. Several repositories may share a directory that the user chose.
+/// Returns the trash directory for worktrees: in the directory that contained them, so that it is
+/// on the same file system. Several repositories may share a directory that the user chose.
 pub fn trash_of(repository: &Repository, worktrees: &Path) -> PathBuf {
     match is_for_worktrees(repository, worktrees) {
         true => worktrees.join(".trash"),
@@ -229,8 +231,8 @@ pub fn trash_of(repository: &Repository, worktrees: &Path) -> PathBuf {
     }
 }
 
-/// Whether files can be made in a directory, which itself may have to be made. A file or
-/// a link in its place is refused elsewhere.
+/// Returns whether files can be created in a directory, which may not exist yet. A file or a link
+/// at its path is rejected elsewhere.
 fn can_hold_files(directory: &Path) -> bool {
     use rustix::fs::Access;
     let at = match directory.symlink_metadata() {
@@ -246,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_git_or_a_command_line_would_misread_are_refused() {
+    fn ambiguous_branch_names_are_rejected() {
         for bad in ["", "-rf", "HEAD", "a b", "a..b", "x.lock", "a~1", "a\nb", "/a", "a/", "@{1}"] {
             assert!(BranchName::parse(bad).is_err(), "{bad:?} was accepted");
         }
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_makes_one_branch_per_session_and_knows_its_own() {
+    fn a_template_makes_one_branch_per_session_and_recognizes_it() {
         let template = BranchTemplate::parse("agents/{id}/work").unwrap();
         let id = Id::parse("fix-login-7k3f").unwrap();
         assert_eq!(template.branch(&id).unwrap().as_str(), "agents/fix-login-7k3f/work");
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_replaced_once_and_checks_are_as_deep_as_sessions() {
+    fn placeholders_are_replaced_once_and_check_worktrees_have_the_depth_of_sessions() {
         let at = |checkout: Option<&str>, common: &str| Repository {
             common_dir: common.into(),
             main_checkout: checkout.map(PathBuf::from),

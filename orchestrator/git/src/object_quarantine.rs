@@ -1,5 +1,5 @@
-//! New objects are made beside the repository and brought in as one kept pack, so that no
-//! `git gc --prune=now` can take them before a ref holds them.
+//! Creates new objects outside the repository and imports them as one kept pack, so that no `git gc
+//! --prune=now` can remove them before a ref points to them.
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -15,35 +15,35 @@ use crate::confined_thread;
 use crate::repo::Repository;
 use crate::session_repo::{Originals, config};
 
-/// The name git gives to a pack without objects (the SHA-1 of nothing, in a pack's form).
+/// The name that git gives to an empty pack (the SHA-1 of nothing, in a pack's form).
 const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
-/// How long one import may take.
+/// Timeout of one import.
 const LONGEST: Duration = Duration::from_secs(1800);
 
-/// A git directory of ours for making objects: it sees the repository's objects, has studio's
-/// configuration, and is removed at the end.
+/// A temporary git directory for creating objects: it sees the repository's objects, has studio's
+/// configuration, and is removed on drop.
 pub struct Quarantine {
     dir: tempfile::TempDir,
-    /// The directory, opened.
+    /// The opened repository.
     pub repo: git2::Repository,
 }
 
-/// Objects that came in as a kept pack. Dropped, the pack is left to git's usual care; by then a
-/// ref must hold what is worth keeping.
+/// A kept pack. On drop, the pack is subject to git's normal maintenance again; by then a ref must
+/// point to what is needed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeepFiles {
     keep: Option<PathBuf>,
 }
 
 impl Quarantine {
-    /// A scratch directory without a working tree.
+    /// Creates a scratch directory without a working tree.
     pub(crate) fn open(repository: &Repository) -> Result<Quarantine> {
         let real = repository.open()?;
         let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
         Quarantine::make(repository, config(&real)?.as_bytes(), shallow.as_deref())
     }
 
-    /// A scratch directory that sees a session's own objects, with the session's settings.
+    /// Creates a scratch directory that sees a session's objects, with the session's settings.
     pub(crate) fn for_session(repository: &Repository, git_dir: &Path) -> Result<Quarantine> {
         let originals = Originals::load(git_dir)?;
         let shallow = originals.shallow.as_deref();
@@ -62,7 +62,8 @@ impl Quarantine {
         Ok(scratch)
     }
 
-    /// `shallow` is where history ends in a shallow clone; libgit2 reads it when it opens.
+    /// Creates the directory. `shallow` is the boundary of a shallow clone's history; libgit2 reads
+    /// it when it opens the repository.
     fn make(repository: &Repository, config: &[u8], shallow: Option<&[u8]>) -> Result<Quarantine> {
         let parent = repository.studio_dir()?.join("scratch");
         std::fs::create_dir_all(&parent).or_fail(cannot_write)?;
@@ -90,12 +91,12 @@ impl Quarantine {
             .or_fail(|| format!("cannot read {}", objects.display()))
     }
 
-    /// Its own configuration and no other: that of the user may hold a login.
+    /// Returns its own configuration only: the user's may contain a login.
     pub(crate) fn config(&self) -> Result<git2::Config> {
         git2::Config::open(&self.path().join("config")).or_fail(cannot_write)
     }
 
-    /// Lets the user's own attributes file count here as in the repository.
+    /// Makes the user's attributes file apply here as in the repository.
     pub(crate) fn share_attributes(&self, real: &git2::Repository) -> Result<()> {
         let config = real.config().or_fail(cannot_write)?;
         let users = config.get_path("core.attributesfile").ok().or_else(|| {
@@ -110,19 +111,19 @@ impl Quarantine {
         config.set_str("core.attributesfile", &copy.to_string_lossy()).or_fail(cannot_write)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Where its objects are.
+    /// Returns its object directory.
     pub(crate) fn objects(&self) -> PathBuf {
         self.dir.path().join("objects")
     }
 }
 
 impl KeepFiles {
-    /// Lets git handle the pack as any other: called when refs hold what it brought.
+    /// Returns the pack to git's normal maintenance: called when refs point to its objects.
     pub(crate) fn release(mut self) {
         self.remove_keep();
     }
@@ -140,8 +141,8 @@ impl Drop for KeepFiles {
     }
 }
 
-/// Brings objects into the repository: all that `wanted` reaches and `had` does not, read from the
-/// given object directories beside the repository's own, checked on the way in.
+/// Imports objects into the repository: everything reachable from `wanted` and not from `had`, read
+/// from the given object directories and the repository's own, and verified.
 pub(crate) fn bring(
     repository: &Repository,
     from: &[PathBuf],
@@ -154,12 +155,13 @@ pub(crate) fn bring(
         .map(|id| format!("{id}\n"))
         .chain(had.iter().map(|id| format!("^{id}\n")))
         .collect();
-    // Indexed in a directory of its own: `git gc --prune=now` removes unfinished packs of others.
+    // Indexed in a separate directory: `git gc --prune=now` removes unfinished packs of other
+    // processes.
     let desk = Quarantine::make(repository, b"[core]\n\tbare = true\n", None)?;
     let packer = pack(repository, from)?;
     let keep = format!("--keep=studio-{id}");
-    // It sees what the repository has and nothing else: what a session forged, and what its objects
-    // lead to, must be in the pack.
+    // It sees only the repository's objects: forged objects of a session, and everything they refer
+    // to, must be in the pack.
     let seen = [repository.common_dir.join("objects")];
     let indexer = Git::at(desk.path())
         .job(["index-pack", "--stdin", "--strict", "--fix-thin", &keep])
@@ -172,12 +174,12 @@ pub(crate) fn bring(
         .or_fail(|| "cannot move a pack into the repository")
 }
 
-/// Starts packing what will be named on its stdin, on a confined thread: the directories that it
-/// reads from are in the hands of an agent.
+/// Starts to pack the objects that will be named on its stdin, on a confined thread, because an
+/// agent controls the directories that it reads.
 fn pack(repository: &Repository, from: &[PathBuf]) -> Result<Packer> {
     let errors = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
     let error_copy = errors.try_clone().or_fail(|| "cannot make a temporary file")?;
-    // In a directory of its own: the files beside the repository's objects come and go.
+    // In a separate directory: the files beside the repository's objects change.
     let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
     let desk = Quarantine::make(repository, b"[core]\n\tbare = true\n", shallow.as_deref())?;
     let mut seen = vec![repository.common_dir.join("objects")];
@@ -197,16 +199,16 @@ fn pack(repository: &Repository, from: &[PathBuf]) -> Result<Packer> {
     Ok(Packer { packing, errors, _desk: desk })
 }
 
-/// A `git pack-objects` at work, and where it complains.
+/// A running `git pack-objects`, and its stderr.
 struct Packer {
     packing: Running,
     errors: std::fs::File,
     _desk: Quarantine,
 }
 
-/// Moves a finished pack into the repository: its `.keep` first, its index, which makes git see
-/// it, last. The pack gets a name that no other has: two sessions may make the same objects at the
-/// same moment, and a `git gc` that knows the one must not remove the other.
+/// Moves a finished pack into the repository: its `.keep` first; its index, which makes git see it,
+/// last. The pack gets a unique name: two sessions may create the same objects at the same time,
+/// and a `git gc` that knows one pack must not remove the other.
 fn hand_over(from: &Path, to: &Path, name: &str) -> std::io::Result<KeepFiles> {
     use sha2::Digest as _;
     std::fs::create_dir_all(to)?;
@@ -230,7 +232,7 @@ fn hand_over(from: &Path, to: &Path, name: &str) -> std::io::Result<KeepFiles> {
     Ok(kept)
 }
 
-/// Runs one git into another; both must succeed. Gives the name of the pack.
+/// Pipes one git into another; both must succeed. Returns the name of the pack.
 fn pipe(packer: Packer, indexer: Command, input: Vec<u8>) -> Result<String> {
     let Packer { mut packing, errors, _desk } = packer;
     let stdout = packing.child.stdout.take().expect("its stdout is a pipe");
@@ -262,7 +264,8 @@ fn text_of(mut file: std::fs::File) -> String {
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
-/// The value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`: a path with a colon or a quote is C-quoted.
+/// Returns the value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`: paths with a colon or a quote are
+/// C-quoted.
 pub(crate) fn alternates(directories: &[PathBuf]) -> String {
     let quoted = directories.iter().map(|path| {
         let text = path.to_string_lossy();

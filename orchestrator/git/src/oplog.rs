@@ -1,4 +1,4 @@
-//! The operations log: what studio is about to change, written first, and how it ended. Everything
+//! The operation log: what studio is about to change, written first, and the result. Everything
 //! that can be undone, and everything that a crash interrupted, is found here.
 
 use std::collections::BTreeSet;
@@ -16,50 +16,51 @@ use crate::refs::RefChange;
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 
-/// What was done.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationKind {
     /// Work landed.
     Accept,
-    /// Sessions were dropped.
+    /// Sessions were discarded.
     Discard,
-    /// An operation was taken back.
+    /// An operation was undone.
     Undo,
     /// Worktrees were moved.
     Relocate,
 }
 
-/// What an operation is about to do. Enough to finish it, or to take it back, in another process.
+/// The plan of an operation, with enough data to finish it, or to roll it back, in another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// The operation's id, e.g. `op7`.
     pub id: String,
-    /// When, as RFC 3339.
+    /// The time, RFC 3339.
     pub time: String,
-    /// What.
+    /// The kind.
     pub kind: OperationKind,
-    /// The sessions that it is about.
+    /// The affected sessions.
     pub sessions: Vec<SessionRepo>,
-    /// The operation that this one takes back.
+    /// The operation that this one undoes.
     pub undoes: Option<String>,
-    /// The target branch that moves, with its checkouts.
+    /// The move of the target branch, with its checkouts.
     pub landing: Option<TargetUpdate>,
-    /// Refs that change before anything is moved.
+    /// Ref changes before directories are moved.
     pub refs_first: Vec<RefChange>,
-    /// Directories that are renamed, in this order.
+    /// Directory renames, in this order.
     pub moves: Vec<DirectoryMove>,
-    /// Refs that change when all is moved.
+    /// Ref changes after directories are moved.
     pub refs_last: Vec<RefChange>,
-    /// The receipt to be noted at the landed commit.
+    /// The receipt, to be stored as a note of the landed commit.
     pub receipt: Option<String>,
-    /// The ref of the receipts with that one, which moves with the target if nobody else moved it.
+    /// The change of the receipts' ref, which moves together with the target unless it moved
+    /// otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<RefChange>,
 }
 
 impl Intent {
-    /// An operation on these sessions that changes nothing yet.
+    /// Creates an intent for these sessions that changes nothing yet.
     pub(crate) fn new(
         id: String,
         time: &str,
@@ -82,34 +83,34 @@ impl Intent {
     }
 }
 
-/// A branch that moves together with the files of its checkouts.
+/// A move of a branch together with the files of its checkouts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetUpdate {
     /// The branch.
     pub target: BranchName,
-    /// Its commit before.
+    /// The commit before.
     pub before: String,
-    /// Its commit after.
+    /// The commit after.
     pub after: String,
-    /// Where it is checked out.
+    /// The checkouts of the branch.
     pub checkouts: Vec<Checkout>,
 }
 
-/// A directory that is renamed within its file system.
+/// A rename of a directory within its file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryMove {
-    /// From where, absolute.
+    /// The source, absolute.
     pub from: PathBuf,
-    /// Where to, absolute.
+    /// The destination, absolute.
     pub to: PathBuf,
 }
 
-/// How an operation ended.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationOutcome {
     /// The operation.
     pub id: String,
-    /// Done, or taken back before anything could be seen of it.
+    /// Whether it was done; otherwise it was rolled back before it had a visible effect.
     pub done: bool,
 }
 
@@ -117,36 +118,36 @@ pub struct OperationOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLine {
-    /// What is about to be done.
+    /// The plan of an operation.
     Intent(Box<Intent>),
-    /// How it ended.
+    /// The result of an operation.
     Outcome(OperationOutcome),
 }
 
-/// An operation as people see it.
+/// An operation, for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     /// Its id.
     pub id: String,
-    /// What was done.
+    /// The kind.
     pub kind: OperationKind,
     /// The ids of its sessions.
     pub sessions: Vec<base::id::Id>,
-    /// When, as RFC 3339.
+    /// The time, RFC 3339.
     pub time: String,
-    /// The operation that took it back.
+    /// The operation that undid it.
     pub undone_by: Option<String>,
 }
 
-/// The log as it is on disk.
+/// The content of the log.
 #[derive(Clone, Debug, Default)]
 pub struct LogEntries {
     lines: Vec<LogLine>,
     unreadable: Vec<UnreadableOperation>,
 }
 
-/// A line that cannot be read, and what it names: nothing is done about that until a person has
-/// looked at the line.
+/// An unreadable line, and the operations that it names: they are not touched until a person has
+/// examined the line.
 #[derive(Clone, Debug)]
 pub struct UnreadableOperation {
     line: UnreadableLine,
@@ -159,7 +160,7 @@ impl UnreadableOperation {
         UnreadableOperation { line, operations }
     }
 
-    /// Where it is and what is wrong with it, in one sentence.
+    /// Describes the location and the error in one sentence.
     pub fn sentence(&self) -> String {
         format!("line {} of studio/operations.jsonl is {}", self.line.number, self.line.why)
     }
@@ -169,19 +170,19 @@ impl UnreadableOperation {
     }
 }
 
-/// The numbers of the operations that a text names as `op7`.
+/// Returns the numbers of the operations that a text names as `op7`.
 fn numbers(text: &str) -> BTreeSet<u64> {
     let after = text.match_indices("op").map(|(at, _)| &text[at + 2..]);
     let digits = after.map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         &rest[..end]
     });
-    // Ids have never had more than a few digits: a longer number is something else.
+    // Ids have only a few digits: a longer number is something else.
     digits.filter(|digits| digits.len() < 10).filter_map(|digits| digits.parse().ok()).collect()
 }
 
 impl LogEntries {
-    /// Reads the log of a repository without waiting for a lock.
+    /// Reads the log of a repository without locking it.
     pub fn read(repository: &Repository) -> Result<LogEntries> {
         let path = repository.common_dir.join("studio/operations.jsonl");
         let (lines, unreadable) = read_lines(&path).or_fail(|| "cannot read the operations log")?;
@@ -191,17 +192,17 @@ impl LogEntries {
         })
     }
 
-    /// The lines that can be read.
+    /// Returns the readable lines.
     pub fn lines(&self) -> &[LogLine] {
         &self.lines
     }
 
-    /// The lines that cannot be read.
+    /// Returns the unreadable lines.
     pub fn unreadable(&self) -> &[UnreadableOperation] {
         &self.unreadable
     }
 
-    /// The id of the next operation: no line names it or one after it, readable or not.
+    /// Returns the id of the next operation: higher than any id in a line, readable or not.
     fn next_id(&self) -> String {
         let known = self.lines.iter().flat_map(|line| match line {
             LogLine::Intent(intent) => {
@@ -214,8 +215,8 @@ impl LogEntries {
         format!("op{}", known.chain(unreadable).max().unwrap_or(0) + 1)
     }
 
-    /// The line that leaves it open how an operation stands: one that names it, or, while it
-    /// has no outcome, a later one that names no operation at all.
+    /// Returns the unreadable line that leaves the result of an operation unknown: one that names
+    /// it, or, while it has no result, a later one that names no operation at all.
     fn doubt(&self, id: &str) -> Option<&UnreadableOperation> {
         let number = numbers(id).into_iter().next();
         let begun = self.lines.iter().position(|line| match line {
@@ -232,7 +233,7 @@ impl LogEntries {
         })
     }
 
-    /// The line that leaves it open what became of a session.
+    /// Returns the unreadable line that leaves the disposition of a session unknown.
     pub fn doubt_about(&self, session: &base::id::Id) -> Option<&UnreadableOperation> {
         let takes_part =
             |intent: &&Intent| intent.sessions.iter().any(|place| place.id == *session);
@@ -242,7 +243,7 @@ impl LogEntries {
     }
 }
 
-/// The refusal (3) to touch an operation that a line in doubt names.
+/// Returns the refusal (3) for an operation that an unreadable line names.
 fn in_doubt(id: &str, doubt: &UnreadableOperation) -> Failure {
     let shown = base::text::printable(id);
     Failure::refused(format!("`{shown}` cannot be undone"))
@@ -251,7 +252,7 @@ fn in_doubt(id: &str, doubt: &UnreadableOperation) -> Failure {
         .hint("a newer studio may be able to read it; repair or remove a damaged line by hand")
 }
 
-/// The log, locked: nobody else changes anything that is recorded in it.
+/// The locked log: no other process changes anything that it records.
 #[derive(Debug)]
 pub struct OperationLog {
     journal: Journal,
@@ -260,7 +261,7 @@ pub struct OperationLog {
 }
 
 impl OperationLog {
-    /// Takes the operation lock, waiting for whoever has it, and reads the log.
+    /// Takes the operation lock, waiting for it if necessary, and reads the log.
     pub fn open(repository: &Repository) -> Result<OperationLog> {
         let dir = repository.studio_dir()?;
         let fail = || format!("cannot write the operations log in {}", dir.display());
@@ -275,12 +276,12 @@ impl OperationLog {
         Ok(OperationLog { journal, entries, _lock: lock })
     }
 
-    /// The id of the next operation.
+    /// Returns the id of the next operation.
     pub(crate) fn next_id(&self) -> String {
         self.entries.next_id()
     }
 
-    /// Writes a line; it is on disk when this returns.
+    /// Appends a line and makes it durable.
     pub(crate) fn write(&mut self, line: LogLine) -> Result<()> {
         let mut write = || {
             self.journal.append(&line)?;
@@ -291,8 +292,8 @@ impl OperationLog {
         Ok(())
     }
 
-    /// Operations without an end: their process was killed. Those of which a line cannot be read are
-    /// not among them: they may have ended.
+    /// Returns the operations without a result: their process was killed. Operations with an
+    /// unreadable line are excluded: they may have a result.
     pub(crate) fn open_intents(&self) -> Vec<Intent> {
         let is_open = |intent: &&Intent| {
             self.outcome(&intent.id).is_none() && self.entries.doubt(&intent.id).is_none()
@@ -300,9 +301,9 @@ impl OperationLog {
         self.intents().filter(is_open).cloned().collect()
     }
 
-    /// An operation that was done, by id; without one, the last that can be undone: `is_kept` says
-    /// whether what it dropped is there. Refuses one that was undone already, and one of which a
-    /// line cannot be read.
+    /// Returns a completed operation by id; without an id, the last one that can be undone:
+    /// `is_kept` returns whether what it discarded still exists. Refuses operations that are
+    /// already undone or have an unreadable line.
     pub(crate) fn to_undo(
         &self,
         id: Option<&str>,
@@ -353,7 +354,7 @@ impl OperationLog {
         Err(Failure::refused(format!("`{id}` cannot be undone")).because(why))
     }
 
-    /// Refuses (3) to take an operation for the last one where a line after it cannot be read.
+    /// Refuses (3) to treat an operation as the last one if a line after it is unreadable.
     fn refuse_unsure_last(&self, last: &Intent) -> Result<()> {
         if let Some(doubt) = self.entries.doubt(&last.id) {
             return Err(in_doubt(&last.id, doubt));
@@ -369,23 +370,24 @@ impl OperationLog {
         }
     }
 
-    /// All intents, oldest first.
+    /// Returns all intents, oldest first.
     pub(crate) fn intents(&self) -> impl Iterator<Item = &Intent> {
         intents(&self.entries.lines)
     }
 
-    /// How an operation ended; none while it has not.
+    /// Returns whether an operation was done; `None` if it has no result yet.
     pub(crate) fn outcome(&self, id: &str) -> Option<bool> {
         outcome(&self.entries.lines, id)
     }
 }
 
-/// All operations that took effect, oldest first. Waits for nobody.
+/// Returns all operations that took effect, oldest first, without locking the log.
 pub fn list(repository: &Repository) -> Result<Vec<Operation>> {
     Ok(listed(&LogEntries::read(repository)?.lines))
 }
 
-/// The receipts of all landings that were begun here, oldest first. Waits for nobody.
+/// Returns the receipts of all landings that were started here, oldest first, without locking the
+/// log.
 pub fn receipts(repository: &Repository) -> Result<Vec<String>> {
     let entries = LogEntries::read(repository)?;
     Ok(intents(&entries.lines).filter_map(|intent| intent.receipt.clone()).collect())
@@ -460,10 +462,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever bytes of the log are damaged: the next id is that of no operation whose name can
-        /// still be found in it, and one whose line was damaged is not taken for open.
+        /// Whichever bytes of the log are damaged: the next id is not that of an operation whose
+        /// name is still readable, and an operation with a damaged line does not count as open.
         #[test]
-        fn damage_never_brings_an_id_back(
+        fn a_damaged_log_never_reuses_an_id(
             count in 1u64..8,
             damaged in 0usize..16,
             garbage in "[a-z{}\"]{0,12}",

@@ -1,5 +1,5 @@
-//! The difference between two states of the files as git writes it, streamed to where it is read.
-//! Nothing that a repository names is run, and no attribute of the files hides anything.
+//! The difference between two states of the files in git's format, as a stream. Runs no program
+//! that a repository names, and ignores attributes that would hide changes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -16,31 +16,31 @@ use crate::refs;
 use crate::repo::Repository;
 use crate::stage::is_g3s_own;
 
-/// Two states of the files, and where their objects are.
+/// Two states of the files, and the location of their objects.
 pub struct Comparison {
-    /// The commit that the work is compared with.
+    /// The commit to compare with.
     pub from: String,
     /// The commit or tree with the work.
     pub to: String,
     git_dir: PathBuf,
     objects: Vec<PathBuf>,
-    /// Holds the objects of a worktree that was looked at and not imported.
+    /// Keeps the objects of a worktree that was not imported.
     _scratch: Option<Quarantine>,
 }
 
-/// What is printed of a difference.
+/// The format of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchForm {
-    /// A patch that `git apply` takes, byte for byte: binary files with their data.
+    /// A patch for `git apply`, exact to the byte: with the data of binary files.
     Applicable,
-    /// A patch for people: of a binary file it only says that it differs.
+    /// A patch for people: binary files are only reported as different.
     Readable,
-    /// Print one line per file, in so many columns.
+    /// One line per file, in this many columns.
     Stat {
-        /// Columns.
+        /// The number of columns.
         width: u16,
     },
-    /// Print only the names of the changed files.
+    /// The names of the changed files only.
     Names,
     /// Changed words, marked as `[-old-]{+new+}`.
     Words,
@@ -49,7 +49,7 @@ pub enum PatchForm {
 }
 
 impl Comparison {
-    /// Two commits of the repository.
+    /// Compares two commits of the repository.
     pub fn of_commits(repository: &Repository, from: &str, to: &str) -> Comparison {
         Comparison {
             from: from.to_owned(),
@@ -60,8 +60,8 @@ impl Comparison {
         }
     }
 
-    /// A commit of the repository and a tree whose objects are in a scratch directory, or among
-    /// the objects that a session made.
+    /// Compares a commit of the repository with a tree whose objects are in a scratch directory, or
+    /// among the session's objects.
     pub fn of_worktree(
         repository: &Repository,
         session_git_dir: &Path,
@@ -78,13 +78,13 @@ impl Comparison {
         }
     }
 
-    /// The git command that prints the difference of these paths to its stdout; of all files when
-    /// there are none.
+    /// Returns the git command that prints the difference of these paths to its stdout; of all
+    /// files without paths.
     pub fn job(&self, form: PatchForm, paths: &[OsString]) -> Result<Command> {
         let mut args: Vec<OsString> = Vec::new();
         let readable = !matches!(form, PatchForm::Applicable);
         if readable {
-            // Names are made safe where they are shown, and stay readable otherwise.
+            // Names are escaped for display later, and stay readable otherwise.
             args.extend(["-c", "core.quotePath=false"].map(OsString::from));
         }
         args.extend(["diff-tree", "-r", "-M", "--no-color"].map(OsString::from));
@@ -106,7 +106,7 @@ impl Comparison {
         Ok(self.git(&args))
     }
 
-    /// Pathspecs that leave out g3's own files, where an agent committed some.
+    /// Returns pathspecs that exclude g3's own files, in case an agent committed some.
     fn without_g3s_own(&self) -> Result<Vec<OsString>> {
         let names = self.names(&[".g3".into()])?;
         let own = names.into_iter().filter(|name| is_g3s_own(Path::new(name)));
@@ -119,7 +119,7 @@ impl Comparison {
             .collect())
     }
 
-    /// The changed files, relative to the top; a renamed file by both its names.
+    /// Returns the changed files, relative to the root; a renamed file with both names.
     fn names(&self, paths: &[OsString]) -> Result<Vec<OsString>> {
         let mut args: Vec<OsString> =
             ["diff-tree", "-r", "--no-renames", "--name-only", "-z"].map(OsString::from).into();
@@ -144,7 +144,7 @@ impl Comparison {
     }
 
     /// Writes the changed files of both states below a directory, as `base/…` and `work/…`.
-    /// Symbolic links become files that hold their target.
+    /// Symlinks become files that contain their target.
     pub fn write_files(&self, paths: &[OsString], directory: &Path) -> Result<()> {
         let repo = git2::Repository::open(&self.git_dir).or_fail(cannot)?;
         let odb = repo.odb().or_fail(cannot)?;
@@ -180,7 +180,7 @@ impl Comparison {
     }
 }
 
-/// Whether a path of a tree names a file below the directory that it is joined to.
+/// Returns whether a path of a tree stays below the directory that it is joined to.
 fn stays_inside(path: &Path) -> bool {
     path.components().all(|part| match part {
         std::path::Component::Normal(name) => !name.eq_ignore_ascii_case(".git"),
@@ -188,7 +188,7 @@ fn stays_inside(path: &Path) -> bool {
     })
 }
 
-/// A path in the list of object directories, which git splits at colons unless it is quoted.
+/// Quotes a path for a list of object directories, which git splits at colons.
 fn quoted(path: &OsStr) -> Vec<u8> {
     let mut out = vec![b'"'];
     for byte in path.as_bytes() {
@@ -201,8 +201,8 @@ fn quoted(path: &OsStr) -> Vec<u8> {
     out
 }
 
-/// A pathspec as the user typed it, relative to a directory below the top, made relative to the
-/// top; pathspecs with magic (`:…`) stay as they are.
+/// Converts a pathspec that is relative to a directory below the root to one that is relative to
+/// the root; pathspecs with magic (`:…`) are unchanged.
 pub fn from_top(prefix: &Path, typed: &OsStr) -> Result<OsString> {
     if typed.as_bytes().starts_with(b":") {
         return Ok(typed.to_owned());

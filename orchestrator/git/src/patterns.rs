@@ -1,15 +1,15 @@
-//! Patterns of `.gitignore` and `.gitattributes` files that libgit2 would match for years: its time
-//! grows exponentially with the number of `*`. git has matched them quickly since 2.41.
+//! Detects patterns of `.gitignore` and `.gitattributes` that libgit2 would match for years: its
+//! time grows exponentially with the number of `*`. git has matched them quickly since 2.41.
 
-/// The most separate `*` in one pattern. Real ones have four or five.
+/// Maximum number of separate `*` in one pattern. Real ones have four or five.
 const STARS: usize = 12;
 
-/// The first line, counted from 1, whose pattern takes too long.
+/// Returns the first line, starting at 1, whose pattern takes too long.
 pub(crate) fn endless(text: &[u8]) -> Option<usize> {
     text.split(|byte| *byte == b'\n').position(|line| stars(line) > STARS).map(|at| at + 1)
 }
 
-/// Runs of `*` in a line that is not a comment.
+/// Returns the number of runs of `*` in a line that is not a comment.
 fn stars(line: &[u8]) -> usize {
     if line.starts_with(b"#") {
         return 0;

@@ -1,4 +1,4 @@
-//! A session's commits, one by one, on another commit, in memory.
+//! Rebases a session's commits, one by one, in memory.
 
 use base::failure::{OrFail, Result};
 
@@ -8,12 +8,11 @@ use crate::signature;
 use crate::snapshot::Snapshot;
 use crate::tree_limits;
 
-/// The tree of all the work, and the last of the replayed commits.
+/// The tree of all of the work, and the replayed commits.
 type ReplayedWork = (git2::Oid, Vec<git2::Oid>);
 
-/// Replays the commits of the session that the target does not have, oldest first, each with its
-/// author and message; merge commits and those that change nothing any more are left out. What is
-/// uncommitted comes last and is in the tree only.
+/// Replays the commits that the target does not have, oldest first, with author and message; merge
+/// commits and empty commits are skipped. Uncommitted changes come last and are in the tree only.
 pub(crate) fn replay(
     repo: &git2::Repository,
     onto: &git2::Commit<'_>,

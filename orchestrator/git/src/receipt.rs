@@ -11,7 +11,7 @@ use crate::signature;
 /// The ref of the notes; `git log --notes=studio` shows them.
 pub(crate) const NOTES: &str = "refs/notes/studio";
 
-/// Notes a text at a commit, in place of an earlier one.
+/// Sets the note of a commit, replacing an earlier one.
 pub(crate) fn write(repository: &Repository, commit: &str, text: &str) -> Result<()> {
     if read(repository, commit)?.is_some_and(|noted| noted.trim_end() == text.trim_end()) {
         return Ok(());
@@ -27,7 +27,8 @@ pub(crate) fn write(repository: &Repository, commit: &str, text: &str) -> Result
     Ok(())
 }
 
-/// Makes a note in a scratch directory, in place of an earlier one: how the ref of the notes changes.
+/// Creates a note in a scratch directory, replacing an earlier one, and returns the change of the
+/// notes' ref.
 pub(crate) fn note(
     real: &git2::Repository,
     scratch: &Quarantine,
@@ -50,7 +51,7 @@ pub(crate) fn note(
     Ok(RefChange::new(NOTES, before, Some(after)))
 }
 
-/// The note at a commit.
+/// Returns the note of a commit.
 pub fn read(repository: &Repository, commit: &str) -> Result<Option<String>> {
     let repo = repository.open()?;
     match repo.find_note(Some(NOTES), refs::oid(commit)?) {

@@ -1,5 +1,5 @@
-//! A session's worktree that somebody deleted, made anew: the files of the newest snapshot, on the
-//! session's own commits.
+//! Recreates a deleted worktree of a session: the files of the newest snapshot, on the session's
+//! own commits.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,11 @@ use crate::session_repo::{Originals, SessionRepo};
 use crate::snapshot::LastSeen;
 use crate::{moved_repository, snapshot, worktree, worktreeinclude};
 
-/// What the name of a half-made worktree begins with; the session's id follows.
+/// The prefix of the name of an incomplete worktree; the session's id follows.
 const DESK: &str = ".new-";
 
-/// Removes what a killed [`if_gone`] left of these sessions. Only while their locks are held.
+/// Removes the remains of an interrupted [`if_gone`] for these sessions, whose locks the caller
+/// holds.
 pub fn remove_leftovers(places: &[SessionRepo]) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for desk in places.iter().map(desk_of).filter(|desk| desk.symlink_metadata().is_ok()) {
@@ -28,25 +29,26 @@ pub fn remove_leftovers(places: &[SessionRepo]) -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// Where a session's worktree is made before it is renamed to its place.
+/// Returns the directory in which a session's worktree is created before it is renamed to its final
+/// path.
 fn desk_of(place: &SessionRepo) -> PathBuf {
     place.worktree.with_file_name(format!("{DESK}{}", place.id))
 }
 
-/// Whether a worktree was made anew.
+/// Whether a worktree was recreated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recreated {
-    /// It is there.
+    /// It exists.
     No,
-    /// It was gone.
+    /// It was missing.
     Yes {
-        /// What a person should know.
+        /// A note for the user.
         note: Option<String>,
     },
 }
 
-/// Makes the worktree of a session anew when it is gone, and registers it when it is not registered:
-/// somebody pruned, or a crash came between the two. What git ignored is lost, but for the files that
+/// Recreates the worktree of a session if it is missing, and registers it if it is not registered,
+/// after a prune or a crash between the two. Ignored files are lost, except those that
 /// `.worktreeinclude` names.
 pub fn if_gone(repository: &Repository, place: &SessionRepo) -> Result<Recreated> {
     if !worktree::is_finished(place) {
@@ -66,8 +68,8 @@ pub fn if_gone(repository: &Repository, place: &SessionRepo) -> Result<Recreated
     };
     let parent = place.worktree.parent().unwrap_or(&place.worktree);
     std::fs::create_dir_all(parent).or_fail(cannot)?;
-    // Made beside its place and renamed: a half-made one would pass for one whose files somebody
-    // deleted.
+    // Created beside its path and renamed: an incomplete worktree would look like one with deleted
+    // files.
     let desk = desk_of(place);
     let _ = std::fs::remove_dir_all(&desk);
     std::fs::create_dir(&desk).or_fail(cannot)?;

@@ -8,33 +8,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::repo::Repository;
 
-/// One ref before and after; none means that it does not exist.
+/// The change of one ref; `None` if the ref does not exist before or after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefChange {
     /// The full name.
     pub name: String,
-    /// What it holds before; the change happens only while it does.
+    /// The value before; the change is applied only if it matches.
     pub before: Option<String>,
-    /// What it holds after.
+    /// The value after.
     pub after: Option<String>,
 }
 
-/// How a transaction went.
+/// The result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SwapResult {
     /// All refs moved.
     Done,
-    /// None moved, because this one holds something else.
+    /// No ref moved, because this one has another value.
     Lost {
         /// The full name.
         name: String,
-        /// What it holds.
+        /// The actual value.
         found: Option<String>,
     },
 }
 
 impl RefChange {
-    /// A change of one ref.
+    /// Creates a change of one ref.
     pub(crate) fn new(
         name: impl Into<String>,
         before: Option<String>,
@@ -43,13 +43,13 @@ impl RefChange {
         RefChange { name: name.into(), before, after }
     }
 
-    /// The way back.
+    /// Returns the reverse change.
     pub(crate) fn reversed(&self) -> RefChange {
         RefChange::new(&self.name, self.after.clone(), self.before.clone())
     }
 }
 
-/// Moves all refs or none. Hooks do not run. Changes that change nothing are left out.
+/// Moves all refs or none. Hooks do not run. Changes without effect are skipped.
 pub(crate) fn update(
     repository: &Repository,
     changes: &[RefChange],
@@ -58,7 +58,7 @@ pub(crate) fn update(
     update_with(repository, &[], changes, why)
 }
 
-/// As [`update`]; the refs are on disk when this returns (git 2.36 and later: `core.fsync`).
+/// Like [`update`]; the refs are durable when this returns (git 2.36 and later: `core.fsync`).
 pub(crate) fn update_on_disk(
     repository: &Repository,
     changes: &[RefChange],
@@ -103,7 +103,7 @@ fn update_with(
     Err(Failure::failed("cannot move refs").because(output.error_text()))
 }
 
-/// As [`update`], where losing the swap means that something else works on our own refs.
+/// Like [`update`], for studio's own refs: a failed swap means that another process changes them.
 pub(crate) fn update_own(repository: &Repository, changes: &[RefChange], why: &str) -> Result<()> {
     match update(repository, changes, why)? {
         SwapResult::Done => Ok(()),
@@ -116,7 +116,7 @@ pub(crate) fn update_own(repository: &Repository, changes: &[RefChange], why: &s
     }
 }
 
-/// What a ref holds.
+/// Returns the value of a ref.
 pub fn read(repo: &git2::Repository, name: &str) -> Result<Option<String>> {
     match repo.refname_to_id(name) {
         Ok(id) => Ok(Some(id.to_string())),
@@ -125,7 +125,7 @@ pub fn read(repo: &git2::Repository, name: &str) -> Result<Option<String>> {
     }
 }
 
-/// All refs below a prefix, e.g. `refs/studio/kept/`, with what they hold.
+/// Returns all refs with a prefix, e.g. `refs/studio/kept/`, and their values.
 pub(crate) fn list(repo: &git2::Repository, prefix: &str) -> Result<BTreeMap<String, String>> {
     let all = repo.references_glob(&format!("{prefix}*")).or_fail(|| "cannot list refs")?;
     let mut found = BTreeMap::new();
@@ -138,7 +138,7 @@ pub(crate) fn list(repo: &git2::Repository, prefix: &str) -> Result<BTreeMap<Str
     Ok(found)
 }
 
-/// Reads an object id that we wrote ourselves.
+/// Parses an object id that studio wrote.
 pub fn oid(text: &str) -> Result<git2::Oid> {
     git2::Oid::from_str(text).or_fail(|| format!("`{text}` is not an object id"))
 }

@@ -1,4 +1,4 @@
-//! Which repository this is, whether studio can work in it, and what a session starts from.
+//! The repository: its discovery, whether studio supports it, and the base of a session.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -10,35 +10,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::BranchName;
 
-/// The file with the path of a main checkout that nothing else leads to.
+/// The file with the path of a main checkout that is not discoverable otherwise.
 const CHECKOUT: &str = "checkout";
 
-/// A repository that studio can work in. Plain data: absolute paths with symlinks resolved.
+/// A supported repository. Plain data: absolute paths with symlinks resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repository {
-    /// The git common directory: objects, refs, and studio's own state.
+    /// The git common directory: objects, refs, and studio's data.
     pub common_dir: PathBuf,
-    /// Where the user works; none for a bare repository.
+    /// The user's main checkout; `None` for a bare repository.
     pub main_checkout: Option<PathBuf>,
-    /// The git directory of the checkout that the search began in: its HEAD is the default base.
+    /// The git directory of the checkout in which the search started: its HEAD is the default base.
     pub here: PathBuf,
-    /// The session whose worktree the search began in.
+    /// The session in whose worktree the search started.
     pub session: Option<Id>,
 }
 
-/// What a session starts from.
+/// The base of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
-    /// The branch that work lands on by default; none for a detached base.
+    /// The branch that work lands on by default; `None` for a detached base.
     pub branch: Option<BranchName>,
     /// The commit, as 40 hex digits.
     pub commit: String,
 }
 
 impl Repository {
-    /// Finds the repository of a directory: also from a sub-directory, a linked worktree, a bare
-    /// repository, or a session's worktree (which leads home). Refuses by name what cannot be
-    /// handled: exit code 5 for no repository, 2 for one of the wrong kind.
+    /// Discovers the repository of a directory: also from a subdirectory, a linked worktree, a bare
+    /// repository, or a session's worktree (which belongs to its session's repository). Refuses
+    /// unsupported repositories by name: exit code 5 if there is none, 2 if its kind is not
+    /// supported.
     pub fn discover(from: &Path) -> Result<Repository> {
         base::git::version()?;
         let git_dir = find_git_dir(from)?;
@@ -59,7 +60,8 @@ impl Repository {
         Ok(Repository { common_dir, main_checkout, here: git_dir, session })
     }
 
-    /// The working tree of the checkout that the search began in; none for a bare repository.
+    /// Returns the working tree of the checkout in which the search started; `None` for a bare
+    /// repository.
     pub(crate) fn checkout_here(&self) -> Option<PathBuf> {
         if self.here == self.common_dir {
             return self.main_checkout.clone();
@@ -68,8 +70,8 @@ impl Repository {
         self.here.join(pointer.trim_end()).parent().map(Path::to_owned)
     }
 
-    /// Opens it with libgit2, for objects and refs. The user's index is none of its business: libgit2
-    /// would read it for every comparison, and cannot read every index.
+    /// Opens the repository with libgit2, for objects and refs, with an empty index: libgit2 would
+    /// read the user's index for every comparison, and cannot read every index.
     pub fn open(&self) -> Result<git2::Repository> {
         let repo = open_owned(&self.common_dir)?;
         let mut none = git2::Index::new().or_fail(|| "cannot make an index")?;
@@ -77,19 +79,19 @@ impl Repository {
         Ok(repo)
     }
 
-    /// The door for the git program, without a working tree.
+    /// Returns a handle for running git, without a working tree.
     pub(crate) fn door(&self) -> Git {
         Git::at(&self.common_dir)
     }
 
-    /// The name of the repository: that of its directory.
+    /// Returns the name of the repository: the name of its directory.
     pub fn name(&self) -> String {
         let dir = self.main_checkout.as_deref().unwrap_or(&self.common_dir);
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         name.strip_suffix(".git").map(str::to_owned).unwrap_or(name)
     }
 
-    /// The directory of studio's own state; made when it is not there.
+    /// Returns the directory of studio's data; creates it if it is missing.
     pub fn studio_dir(&self) -> Result<PathBuf> {
         let dir = self.common_dir.join("studio");
         std::fs::create_dir_all(&dir).or_fail(|| {
@@ -98,8 +100,8 @@ impl Repository {
         Ok(dir)
     }
 
-    /// Writes down where the main checkout is, where the git directory does not say so: supervisors
-    /// know nothing else.
+    /// Records the path of the main checkout if the git directory does not imply it: supervisors
+    /// have no other source.
     pub fn remember_checkout(&self) -> Result<()> {
         let Some(checkout) = &self.main_checkout else { return Ok(()) };
         if self.common_dir.parent() == Some(checkout) {
@@ -110,13 +112,14 @@ impl Repository {
             .or_fail(|| format!("cannot write {}", path.display()))
     }
 
-    /// The directory of a session's records. Ids are safe as names.
+    /// Returns the directory of a session. Ids are safe as names.
     pub fn session_dir(&self, id: &Id) -> PathBuf {
         self.common_dir.join("studio/sessions").join(id.as_str())
     }
 
-    /// What a session starts from: the given branch, tag or commit, else HEAD of the checkout that
-    /// the search began in. Exit code 5 for an unknown name, 3 for a repository without a commit.
+    /// Resolves the base of a session: the given branch, tag or commit, else HEAD of the checkout
+    /// in which the search started. Exit code 5 for an unknown name, 3 for a repository without
+    /// commits.
     pub fn base(&self, wanted: Option<&str>) -> Result<Base> {
         match wanted {
             Some(name) if name != "HEAD" => self.named_base(name),
@@ -166,7 +169,7 @@ impl Repository {
         }
     }
 
-    /// The commit a branch points at; none when there is no such branch.
+    /// Returns the tip of a branch; `None` if it does not exist.
     pub fn tip(&self, branch: &BranchName) -> Result<Option<String>> {
         crate::refs::read(&self.open()?, &branch.full())
     }
@@ -186,7 +189,7 @@ fn find_git_dir(from: &Path) -> Result<PathBuf> {
     canonical(&found)
 }
 
-/// The repository and the id behind `<common>/studio/sessions/<id>/git`.
+/// Splits `<common>/studio/sessions/<id>/git` into the common directory and the id.
 fn home_of_session(git_dir: &Path) -> Option<(PathBuf, Id)> {
     let session = git_dir.strip_prefix(git_dir.ancestors().nth(4)?).ok()?;
     let mut parts = session.iter().map(|part| part.to_str());
@@ -209,7 +212,7 @@ fn canonical(path: &Path) -> Result<PathBuf> {
     path.canonicalize().or_fail(|| format!("cannot find {}", path.display()))
 }
 
-/// Opens a repository whose owner is us or was allowed by the user.
+/// Opens a repository that the user owns or has allowed.
 fn open_owned(path: &Path) -> Result<git2::Repository> {
     git2::Repository::open(path).map_err(|why| {
         let shown = path.display();
@@ -223,7 +226,7 @@ fn open_owned(path: &Path) -> Result<git2::Repository> {
     })
 }
 
-/// Refuses by name the formats that are not supported yet, before libgit2 refuses them by riddle.
+/// Refuses unsupported formats by name, because libgit2's own error would be cryptic.
 fn refuse_formats(common_dir: &Path) -> Result<()> {
     let config = git2::Config::open(&common_dir.join("config"))
         .or_fail(|| "cannot read the configuration of the repository")?;
@@ -267,8 +270,8 @@ fn no_commit() -> Failure {
         .hint("git commit --allow-empty -m start")
 }
 
-/// The user's checkout. A bare repository has none; a separate git directory shows it only to
-/// those who start there, and to whom [`Repository::remember_checkout`] told it.
+/// Returns the user's main checkout. A bare repository has none; with a separate git directory it
+/// is known only if the search starts there, or from [`Repository::remember_checkout`].
 fn main_checkout(
     repo: &git2::Repository,
     common_dir: &Path,

@@ -9,19 +9,20 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// A directory held open. Everything in it is reached by name from here, one step at a time.
+/// An open directory. Everything in it is opened by name from here, one component at a time.
 #[derive(Debug)]
 pub struct SafeDir(OwnedFd);
 
 const OPEN: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl SafeDir {
-    /// Opens a directory that we know; its last part must not be a symlink.
+    /// Opens a known directory; its last component must not be a symlink.
     pub fn open(path: &Path) -> io::Result<SafeDir> {
         Ok(SafeDir(rustix::fs::open(path, OPEN | OFlags::RDONLY, Mode::empty())?))
     }
 
-    /// A directory in it. What stands there and is no directory is removed, what is missing made.
+    /// Opens a subdirectory. Creates it if it is missing, and replaces anything that is not a
+    /// directory.
     pub(crate) fn sub(&self, name: &str) -> io::Result<SafeDir> {
         match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
             Ok(fd) => return Ok(SafeDir(fd)),
@@ -38,7 +39,7 @@ impl SafeDir {
         Ok(SafeDir(rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty())?))
     }
 
-    /// A directory in it, when there is one.
+    /// Opens a subdirectory, if it exists.
     pub fn existing(&self, name: &str) -> io::Result<Option<SafeDir>> {
         match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
             Ok(fd) => Ok(Some(SafeDir(fd))),
@@ -47,7 +48,8 @@ impl SafeDir {
         }
     }
 
-    /// A directory in it, made when nothing has that name; none when something else has it.
+    /// Opens a subdirectory, creating it if the name is free; `None` if the name is taken by
+    /// something else.
     pub(crate) fn existing_or_made(&self, name: &str) -> io::Result<Option<SafeDir>> {
         match rustix::fs::mkdirat(&self.0, name, Mode::RWXU | Mode::RGRP | Mode::XGRP) {
             Ok(()) | Err(Errno::EXIST) => self.existing(name),
@@ -55,8 +57,7 @@ impl SafeDir {
         }
     }
 
-    /// Moves an entry into another directory of the same file system, unless one of that name is
-    /// there.
+    /// Moves an entry to another directory of the same file system, unless the name exists there.
     pub(crate) fn move_to(&self, name: &str, other: &SafeDir) -> io::Result<()> {
         if rustix::fs::statat(&other.0, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Ok(());
@@ -64,8 +65,8 @@ impl SafeDir {
         Ok(rustix::fs::renameat(&self.0, name, &other.0, name)?)
     }
 
-    /// The content of a regular file of at most `limit` bytes; none when it is missing or is
-    /// something else.
+    /// Returns the content of a regular file of at most `limit` bytes; `None` if it is missing or
+    /// not a regular file.
     pub fn read(&self, name: impl AsRef<OsStr>, limit: u64) -> io::Result<Option<Vec<u8>>> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
         let name = name.as_ref();
@@ -91,8 +92,8 @@ impl SafeDir {
         Ok(Some(bytes))
     }
 
-    /// Copies a regular file of at most `limit` bytes, its modification time included; `false` when
-    /// it is missing, is something else or is larger.
+    /// Copies a regular file of at most `limit` bytes with its modification time; returns `false`
+    /// if it is missing, larger, or not a regular file.
     pub(crate) fn copy(&self, name: impl AsRef<OsStr>, limit: u64, to: &Path) -> io::Result<bool> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
         let fd = match rustix::fs::openat(&self.0, name.as_ref(), flags, Mode::empty()) {
@@ -116,8 +117,8 @@ impl SafeDir {
         Ok(true)
     }
 
-    /// Removes everything below it, `depth` directories deep, that is neither a directory nor a
-    /// regular file: reading a pipe never ends, and a symlink leads somewhere else.
+    /// Removes everything below the directory, up to `depth` levels, that is neither a directory
+    /// nor a regular file: reading a pipe may never end, and a symlink leads elsewhere.
     pub(crate) fn remove_specials(&self, depth: u32) -> io::Result<()> {
         for entry in rustix::fs::Dir::read_from(&self.0)? {
             let entry = entry?;
@@ -151,7 +152,7 @@ impl SafeDir {
         Ok(())
     }
 
-    /// Replaces a file by rename, unless it has this content already.
+    /// Replaces a file by rename, unless it already has this content.
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
         if self
             .read(name, content.len() as u64)
@@ -171,7 +172,7 @@ impl SafeDir {
         Ok(rustix::fs::renameat(&self.0, &temp, &self.0, name)?)
     }
 
-    /// Removes a file, or a directory with what is in it. Symlinks are removed, not followed.
+    /// Removes a file, or a directory with its contents. Symlinks are removed, not followed.
     pub(crate) fn remove_all(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         let name = name.as_ref();
         match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
@@ -184,7 +185,7 @@ impl SafeDir {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Removes everything in it.
+    /// Removes all entries.
     pub(crate) fn empty(&self) -> io::Result<()> {
         for name in self.names()? {
             self.remove_all(&name)?;
@@ -192,7 +193,7 @@ impl SafeDir {
         Ok(())
     }
 
-    /// The names in it.
+    /// Returns the names of all entries.
     pub fn names(&self) -> io::Result<Vec<std::ffi::OsString>> {
         use std::os::unix::ffi::OsStrExt;
         let mut names = Vec::new();
@@ -207,13 +208,14 @@ impl SafeDir {
     }
 }
 
-/// The content of a regular file of at most `limit` bytes, by its path; none when it is missing or
-/// is something else (a symlink, a pipe, on which others would wait for ever).
+/// Returns the content of a regular file of at most `limit` bytes, by path; `None` if it is missing
+/// or not a regular file (a symlink, or a pipe, which would block forever).
 pub(crate) fn read_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::other("not the path of a file"));
     };
-    // The directory is ours or was checked by the caller; only its entry may be somebody else's.
+    // The directory belongs to studio or was checked by the caller; only its entry may be
+    // untrusted.
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let parent = match rustix::fs::open(parent, flags, Mode::empty()) {
         Ok(fd) => SafeDir(fd),
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn pipes_and_symlinks_are_neither_read_nor_kept() {
+    fn pipes_and_symlinks_are_neither_read_nor_preserved() {
         let temp = tempfile::tempdir().unwrap();
         let deep = temp.path().join("objects/ab");
         std::fs::create_dir_all(&deep).unwrap();
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn emptying_leaves_the_targets_of_symlinks() {
+    fn emptying_preserves_the_targets_of_symlinks() {
         let temp = tempfile::tempdir().unwrap();
         let (inside, outside) = (temp.path().join("in"), temp.path().join("out"));
         std::fs::create_dir_all(inside.join("a/b")).unwrap();

@@ -1,5 +1,5 @@
-//! Private keys and tokens among the lines that a landing adds. Few patterns, each of which names a
-//! secret with certainty: a false alarm would teach people to wave the true ones through.
+//! Private keys and tokens in the lines that a landing adds. Only a few patterns, each of which
+//! identifies a secret with certainty: false alarms would teach users to ignore true ones.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use crate::merge::{Candidate, MergeStrategy};
 use crate::refs;
 use crate::repo::Repository;
 
-/// The most commits of a session that are looked at one by one.
+/// Maximum number of a session's commits that are searched individually.
 const COMMITS: usize = 1000;
-/// The shortest run of base64 that is taken for the content of a private key.
+/// Minimum length of base64 that counts as the content of a private key.
 const KEY_CONTENT: usize = 40;
-/// The fewest different characters of a token: placeholders have one or two.
+/// Minimum number of distinct characters in a token: placeholders have one or two.
 const DIFFERENT: usize = 10;
 
-/// How well-known tokens begin, how many characters follow at least, and what they are.
+/// Well-known tokens: the prefix, the minimum number of characters after it, and a description.
 const TOKENS: &[(&str, usize, &str)] = &[
     ("AKIA", 16, "an AWS access key"),
     ("ASIA", 16, "an AWS access key"),
@@ -41,23 +41,23 @@ const TOKENS: &[(&str, usize, &str)] = &[
 /// A line that looks like a secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct FoundSecret {
-    /// The file; bytes that are not UTF-8 are replaced.
+    /// The path; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// Its line, counted from 1, in the commit that adds it.
+    /// The line number, starting at 1, in the commit that adds it.
     pub line: u32,
-    /// What it looks like.
+    /// The description of the secret.
     pub what: &'static str,
 }
 
 impl FoundSecret {
-    /// For people.
+    /// Returns the finding in one sentence.
     pub fn sentence(&self) -> String {
         format!("{}:{}: looks like {}", base::text::printable(&self.path), self.line, self.what)
     }
 }
 
-/// The secrets that a landing adds: in the merged tree, and in every commit of the session that
-/// becomes part of the target's history.
+/// Returns the secrets that a landing adds: in the merged tree, and in every commit of the session
+/// that becomes part of the target's history.
 pub fn added(repository: &Repository, candidate: &Candidate) -> Result<Vec<FoundSecret>> {
     let cannot = || "cannot look for secrets in the work";
     let repo = repository.open()?;
@@ -127,7 +127,8 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Whether a line begins a private key in PEM form; `true` when its content follows in the line.
+/// Returns whether a line starts a private key in PEM form; `true` if its content follows in the
+/// same line.
 fn private_key(line: &str) -> Option<bool> {
     let (_, rest) = line.split_once("-----BEGIN ")?;
     let (kind, rest) = rest.split_once("-----")?;
@@ -136,7 +137,8 @@ fn private_key(line: &str) -> Option<bool> {
     is_key.then(|| starts_with_key(rest))
 }
 
-/// Whether a text begins with base64 as long as a key has it, behind quotes, gaps and `\n`.
+/// Returns whether a text starts with base64 of the length of a key, after quotes, whitespace and
+/// `\n`.
 fn starts_with_key(text: &str) -> bool {
     let text = text.trim_start_matches(|c: char| c.is_whitespace() || "\"'+,`".contains(c));
     let text = text.trim_start_matches("\\r").trim_start_matches("\\n");
@@ -144,7 +146,7 @@ fn starts_with_key(text: &str) -> bool {
     content.count() >= KEY_CONTENT
 }
 
-/// The kind of token that a line holds.
+/// Returns the description of the token in a line.
 fn token(line: &str) -> Option<&'static str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     line.split(|c| !is_word(c)).find_map(|word| {
@@ -166,14 +168,14 @@ fn token(line: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// Built here, so that no scanner takes this file for a leak.
+    /// Assembled here, so that no scanner reports this file as a leak.
     fn made_up(prefix: &str, length: usize) -> String {
         let letters = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0u1V2w3X4y5Z6a7B8c9D0e1F2".chars();
         format!("{prefix}{}", letters.cycle().take(length).collect::<String>())
     }
 
     #[test]
-    fn tokens_are_told_from_placeholders_and_code() {
+    fn tokens_are_distinguished_from_placeholders_and_code() {
         for (prefix, length, what) in TOKENS {
             let token_text = match prefix.ends_with("IA") {
                 true => format!("{prefix}Q3EGWLTU7ZB2XK5M"),
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_key_needs_its_content() {
+    fn a_private_key_is_found_only_with_its_content() {
         let begin = "-----BEGIN RSA PRIVATE KEY-----";
         assert_eq!(private_key(begin), Some(false));
         let content = made_up("MII", 61);

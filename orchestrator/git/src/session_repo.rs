@@ -1,5 +1,5 @@
-//! A session's private git directory: what studio writes into it, and how it is put back after an
-//! agent had it. The originals lie beside it, where no agent can write.
+//! A session's private git directory: the files that studio writes to it, and how they are restored
+//! after an agent's turn. The originals are stored beside it, where no agent can write.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::worktree;
 
-/// Settings that the agent's git must share with the repository's, because they change what is
+/// Settings that the agent's git must share with the repository's, because they affect what is
 /// written to or read from the worktree.
 const SHARED: &[&str] = &[
     "core.filemode",
@@ -30,17 +30,17 @@ const SHARED: &[&str] = &[
     "user.email",
 ];
 
-/// How deep an object directory is: `ab/…`, `pack/…`, `info/commit-graphs/…`.
+/// The depth of an object directory: `ab/…`, `pack/…`, `info/commit-graphs/…`.
 const OBJECTS_DEPTH: u32 = 2;
 
-/// What the processes of an agent must not change in a session: its `.git` file, and what git obeys
-/// in the private directory behind it.
+/// Returns the paths that an agent must not change in a session: its `.git` file, and what git
+/// obeys in the private directory.
 pub fn fixed(worktree: &Path, git_dir: &Path) -> Vec<PathBuf> {
     let inside = ["config", "hooks", "info"].map(|name| git_dir.join(name));
     inside.into_iter().chain([worktree.join(".git")]).collect()
 }
 
-/// Where the parts of one session are. Plain data for the session's record.
+/// The paths of a session. Plain data for the session's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRepo {
     /// The session.
@@ -51,20 +51,20 @@ pub struct SessionRepo {
     pub git_dir: PathBuf,
     /// Its branch.
     pub branch: BranchName,
-    /// The commit it started from.
+    /// The commit that it started from.
     pub base: String,
 }
 
-/// The files that studio writes into a private git directory, and the worktree's `.git` file.
+/// The files that studio writes to a private git directory, and the worktree's `.git` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Originals {
     /// `config`.
     pub config: Vec<u8>,
     /// `info/exclude`.
     pub exclude: Vec<u8>,
-    /// `info/attributes`, when the repository has one.
+    /// `info/attributes`, if the repository has one.
     pub attributes: Option<Vec<u8>>,
-    /// `shallow`, when the repository has one.
+    /// `shallow`, if the repository has one.
     pub shallow: Option<Vec<u8>>,
     /// `objects/info/alternates`.
     pub alternates: Vec<u8>,
@@ -73,7 +73,8 @@ pub(crate) struct Originals {
 }
 
 impl Originals {
-    /// What a private git directory at `git_dir` for a worktree needs, as the repository is now.
+    /// Returns the originals for a session's private git directory, from the current state of the
+    /// repository.
     pub(crate) fn for_place(repository: &Repository, place: &SessionRepo) -> Result<Originals> {
         let repo = repository.open()?;
         let info = repository.common_dir.join("info");
@@ -88,7 +89,7 @@ impl Originals {
         })
     }
 
-    /// Keeps them beside the private directory.
+    /// Stores the originals beside the private directory.
     pub(crate) fn save(&self, git_dir: &Path) -> Result<()> {
         let dir = originals_dir(git_dir);
         std::fs::create_dir_all(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
@@ -101,7 +102,7 @@ impl Originals {
         Ok(())
     }
 
-    /// Reads them back.
+    /// Loads the originals.
     pub(crate) fn load(git_dir: &Path) -> Result<Originals> {
         let dir = originals_dir(git_dir);
         let must = |name: &str| {
@@ -132,14 +133,15 @@ impl Originals {
         ]
     }
 
-    /// Puts them into the private directory, whatever an agent made of it. No hook stays, no
-    /// symlink is followed.
+    /// Restores the originals in the private directory, whatever an agent changed. Removes hooks
+    /// and follows no symlink.
     pub(crate) fn restore(&self, git_dir: &Path) -> Result<()> {
         self.try_restore(git_dir)
             .or_fail(|| format!("cannot restore the configuration in {}", git_dir.display()))
     }
 
-    /// Which of them an agent changed, by name; hooks and what leads to another configuration count.
+    /// Returns the names of the originals that an agent changed; including hooks and anything that
+    /// leads to another configuration.
     pub(crate) fn changed(&self, git_dir: &Path) -> std::io::Result<Vec<String>> {
         let top = SafeDir::open(git_dir)?;
         let differs = |dir: &SafeDir, name: &str, content: &[u8]| {
@@ -176,8 +178,9 @@ impl Originals {
         Ok(changed)
     }
 
-    /// Whether nothing that git obeys was touched since it was written; a `false` says nothing. Costs
-    /// a few system calls: an agent cannot set the time of a change.
+    /// Returns whether everything that git obeys is certainly unchanged since it was written;
+    /// `false` means unknown. Needs only a few system calls: an agent cannot set the change time of
+    /// a file.
     pub(crate) fn are_untouched(place: &SessionRepo) -> bool {
         let changed_at = |path: &Path| {
             std::fs::symlink_metadata(path).map(|meta| (meta.ctime(), meta.ctime_nsec())).ok()
@@ -222,9 +225,9 @@ impl Originals {
     }
 }
 
-/// Makes the private directory: HEAD on the session's branch at the base, copies of the
-/// repository's branches and tags, an empty object directory that borrows the repository's.
-/// Gives the commits it borrows, which the caller pins.
+/// Creates the private directory: HEAD on the session's branch at the base, copies of the
+/// repository's branches and tags, an empty object directory that borrows the repository's. Returns
+/// the borrowed commits, which the caller pins.
 pub(crate) fn make(
     repository: &Repository,
     place: &SessionRepo,
@@ -250,9 +253,9 @@ pub(crate) fn make(
     Ok(tips)
 }
 
-/// Drops from `packed-refs` the copied refs whose object is gone from the repository, which would
-/// make every `git log --all` of the agent fail. Gives their names. Only between turns: the agent's
-/// git may be writing the file.
+/// Removes copied refs from `packed-refs` whose object no longer exists in the repository, which
+/// would make every `git log --all` of the agent fail. Returns their names. Call it only between
+/// turns: the agent's git may be writing the file.
 pub fn drop_dead_refs(repository: &Repository, place: &SessionRepo) -> Result<Vec<String>> {
     let fail = || "cannot read the private packed-refs";
     let top = SafeDir::open(&place.git_dir).or_fail(fail)?;
@@ -283,8 +286,8 @@ pub fn drop_dead_refs(repository: &Repository, place: &SessionRepo) -> Result<Ve
     Ok(dropped)
 }
 
-/// The repository's branches, tags and remote branches as a `packed-refs` file (the format git
-/// documents in `refs/packed-backend.c`), and the commits that they lead to.
+/// Returns the repository's branches, tags and remote branches as a `packed-refs` file (git
+/// documents the format in `refs/packed-backend.c`), and the commits that they point to.
 fn packed_refs(
     repo: &git2::Repository,
     template: &BranchTemplate,
@@ -317,7 +320,7 @@ fn packed_refs(
     Ok((format!("# pack-refs with: peeled fully-peeled sorted \n{body}"), tips))
 }
 
-/// The configuration of a private directory, with nothing in it that could run.
+/// Returns the configuration of a private directory, without anything that could run.
 pub(crate) fn config(repo: &git2::Repository) -> Result<String> {
     let effective = repo
         .config()
@@ -343,7 +346,7 @@ pub(crate) fn config(repo: &git2::Repository) -> Result<String> {
     Ok(text)
 }
 
-/// Who the user is, where the environment says so: git lets it win over the configuration.
+/// Returns the user's identity from the environment, which git prefers to the configuration.
 fn named_by_environment(key: &str) -> Option<String> {
     let variable = match key {
         "user.name" => "GIT_AUTHOR_NAME",
@@ -353,13 +356,14 @@ fn named_by_environment(key: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// A value as git's configuration files write it.
+/// Returns a value in the syntax of git's configuration files.
 fn quoted(value: &str) -> String {
     let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")
 }
 
-/// What agents' git ignores: the repository's own list, the user's, and g3's working files.
+/// Returns the ignore list of agents' git: the repository's own, the user's, and g3's working
+/// files.
 fn exclude(repo: &git2::Repository, info: &Path) -> Result<Vec<u8>> {
     let mut all = std::fs::read(info.join("exclude")).unwrap_or_default();
     let config = repo.config().or_fail(|| "cannot read the configuration")?;
@@ -383,7 +387,7 @@ fn end_line(text: &mut Vec<u8>) {
     }
 }
 
-/// The `.git` file of a session's worktree.
+/// Returns the content of the `.git` file of a session's worktree.
 pub(crate) fn pointer(place: &SessionRepo) -> Vec<u8> {
     format!("gitdir: {}\n", relative(&place.worktree, &place.git_dir).display()).into_bytes()
 }
@@ -392,7 +396,7 @@ fn originals_dir(git_dir: &Path) -> PathBuf {
     git_dir.parent().unwrap_or(git_dir).join("originals")
 }
 
-/// The way from one directory to another; both absolute, without symlinks.
+/// Returns the relative path from one directory to another; both absolute, without symlinks.
 fn relative(from: &Path, to: &Path) -> PathBuf {
     let shared = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     let up = from.components().skip(shared).map(|_| Path::new(".."));
@@ -405,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_from_one_directory_to_another() {
+    fn relative_paths_between_directories() {
         let way = |from, to| relative(Path::new(from), Path::new(to)).display().to_string();
         assert_eq!(way("/r/.worktrees/x", "/r/.git/studio/g"), "../../.git/studio/g");
         assert_eq!(way("/a", "/b/c"), "../b/c");
@@ -413,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn values_cannot_end_their_line() {
+    fn quoted_values_stay_on_one_line() {
         assert_eq!(quoted("a\"b\\c\n[x]"), "\"a\\\"b\\\\c\\n[x]\"");
     }
 }

@@ -1,7 +1,7 @@
-//! Whose name commits carry: the user's, as the repository's configuration has it.
+//! The author of studio's commits: the user, from the repository's configuration.
 
-/// The user's name and the given time, in UTC. The scratch directories' configuration always has a
-/// name.
+/// Returns a signature with the user's name and the given time in UTC. The configuration of scratch
+/// directories always has a name.
 pub(crate) fn of(
     repo: &git2::Repository,
     now: jiff::Timestamp,

@@ -1,5 +1,5 @@
-//! Work in progress as a commit: what is committed, staged, changed and untracked in a session's
-//! worktree, without touching it.
+//! Snapshots: the committed, staged, changed and untracked files of a session's worktree as a
+//! commit, without touching the worktree.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::{check_leftovers, confined_thread, index, stage};
 
-/// How long a look at a worktree may take.
+/// Timeout of reading a worktree.
 const LONGEST: Duration = Duration::from_secs(1800);
-/// How many snapshots of a session are kept.
+/// Number of snapshots that are kept per session.
 const KEPT: u64 = 20;
 
-/// What a snapshot leaves out.
+/// What a snapshot excludes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotLimits {
-    /// Files larger than this many bytes, unless named in `include`.
+    /// Files larger than this many bytes, except those in `include`.
     pub file_bytes: u64,
-    /// Untracked files past this number.
+    /// Untracked files beyond this number.
     pub untracked: usize,
-    /// Files that are taken in spite of their size, relative paths.
+    /// Files that are included whatever their size, as relative paths.
     pub include: Vec<PathBuf>,
 }
 
@@ -40,7 +40,7 @@ impl Default for SnapshotLimits {
     }
 }
 
-/// Why a path is not in a snapshot.
+/// Why a path is excluded from a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OmissionReason {
@@ -48,18 +48,18 @@ pub enum OmissionReason {
     TooLarge,
     /// There are too many untracked files.
     TooMany,
-    /// A repository inside the worktree.
+    /// It is a repository inside the worktree.
     Repository,
-    /// Neither a file nor a symlink, or not readable.
+    /// It is neither a file nor a symlink, or not readable.
     Unreadable,
 }
 
-/// A path that is not in a snapshot.
+/// A path that is excluded from a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Omission {
-    /// Relative to the worktree; bytes that are not UTF-8 are replaced.
+    /// The path, relative to the worktree; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub why: OmissionReason,
 }
 
@@ -68,26 +68,26 @@ pub struct Omission {
 pub struct Snapshot {
     /// The commit of the agent's HEAD.
     pub head: String,
-    /// The commit that holds all the work: the snapshot, or the head when nothing is beside it.
+    /// The commit with all of the work: the snapshot, or the head if there is nothing else.
     pub work: String,
-    /// The number of the snapshot; none when the worktree is clean.
+    /// The number of the snapshot; `None` for a clean worktree.
     pub number: Option<u64>,
-    /// What is not in it: landing refuses until these are ignored or included.
+    /// Excluded paths: landing refuses until they are ignored or included.
     pub left_out: Vec<Omission>,
-    /// What is not in it because it came, changed or went while the checks ran.
+    /// Paths that are excluded because the checks created, changed or deleted them.
     pub by_checks: Vec<String>,
 }
 
 impl Snapshot {
-    /// Whether anything is uncommitted.
+    /// Returns whether there are uncommitted changes.
     pub fn is_dirty(&self) -> bool {
         self.number.is_some()
     }
 }
 
-/// Takes a snapshot of a worktree whose commits are home. A clean worktree without an earlier
-/// snapshot, and one that has not changed since the last, make no new one; so the newest always
-/// says what was last seen. That one is taken when the worktree is gone.
+/// Takes a snapshot of a worktree whose commits are imported. A clean worktree without an earlier
+/// snapshot, and one that is unchanged since the last, create no new one; so the newest always has
+/// the last seen state. If the worktree is gone, the newest snapshot is used.
 pub fn take(
     repository: &Repository,
     place: &SessionRepo,
@@ -127,24 +127,24 @@ pub fn take(
     Ok(Snapshot { work, number: Some(number), ..clean(left_out, by_checks) })
 }
 
-/// What a worktree holds.
+/// The content of a worktree.
 pub struct WorktreeContent {
-    /// Where its objects are.
+    /// The directory with its objects.
     pub scratch: Quarantine,
-    /// All of it.
+    /// The tree of all files.
     pub tree: git2::Oid,
-    /// What is staged; none while a merge has left conflicts.
+    /// The staged tree; `None` during a merge with conflicts.
     pub staged: Option<git2::Oid>,
-    /// What is not in the tree.
+    /// Excluded paths.
     pub left_out: Vec<Omission>,
-    /// What is not in the tree because it came, changed or went while the checks ran.
+    /// Paths that are excluded because the checks created, changed or deleted them.
     pub by_checks: Vec<String>,
 }
 
-/// Looks at a worktree without touching it, and without making a ref: at any time, also while its
-/// agent works. What checks left in it, and nobody has changed or staged since, is seen as it was
-/// before them. The files are read by a confined thread: whatever the agent puts in their place, no
-/// other file is read.
+/// Reads a worktree without touching it and without creating a ref: at any time, even while its
+/// agent works. Leftovers of checks that are unchanged and not staged are read as they were before
+/// the checks. A confined thread reads the files: whatever the agent puts in their place, no other
+/// file is read.
 pub fn look(
     repository: &Repository,
     place: &SessionRepo,
@@ -197,29 +197,29 @@ fn seen(
     Ok(WorktreeContent { scratch, tree, staged, left_out, by_checks })
 }
 
-/// What is known of a worktree that is gone.
+/// The last known state of a deleted worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LastSeen {
-    /// All was committed, or nobody has ever looked.
+    /// Everything was committed, or there is no snapshot.
     Committed,
-    /// The newest snapshot holds what was not.
+    /// The newest snapshot contains the uncommitted changes.
     Snapshot {
         /// Its number.
         number: u64,
         /// Its commit.
         work: String,
-        /// The commit with what was staged; none while a merge had left conflicts.
+        /// The commit with the staged changes; `None` during a merge with conflicts.
         staged: Option<String>,
     },
-    /// The newest snapshot is older than the last commit: what was changed since is not known, and
-    /// it may hold work that the commits do not.
+    /// The newest snapshot is older than the last commit: later changes are unknown, and it may
+    /// contain work that the commits do not.
     Older {
         /// Its ref.
         name: String,
     },
 }
 
-/// Looks for it.
+/// Returns the last known state of the worktree.
 pub(crate) fn last_seen(
     repository: &Repository,
     place: &SessionRepo,
@@ -243,7 +243,7 @@ pub(crate) fn last_seen(
     Ok(LastSeen::Snapshot { number, work, staged })
 }
 
-/// The refusal (3) to land while a snapshot may hold work that the commits do not.
+/// Returns the refusal (3) to land while a snapshot may contain work that the commits do not.
 fn older(place: &SessionRepo, home: &ImportedWork, name: &str) -> Failure {
     Failure::refused(format!("the worktree of `{}` is gone", place.id))
         .because(format!(
@@ -255,14 +255,14 @@ fn older(place: &SessionRepo, home: &ImportedWork, name: &str) -> Failure {
         .hint(format!("studio resume {}    recreates the worktree from the last commit", place.id))
 }
 
-/// What a snapshot consists of.
+/// The content of a snapshot.
 struct SnapshotTree {
     head: String,
     tree: git2::Oid,
     staged: Option<git2::Oid>,
 }
 
-/// Makes the commit and its ref, unless the last snapshot says the same.
+/// Creates the commit and its ref, unless the last snapshot has the same content.
 fn keep(
     repository: &Repository,
     place: &SessionRepo,
@@ -327,18 +327,18 @@ fn commit(
     }
 }
 
-/// The refs of a session's snapshots begin so; a number follows.
+/// Returns the prefix of a session's snapshot refs; a number follows.
 pub fn prefix(id: &Id) -> String {
     format!("refs/studio/snapshots/{id}/")
 }
 
-/// The commit of the newest snapshot.
+/// Returns the commit of the newest snapshot.
 pub fn latest(repository: &Repository, id: &Id) -> Result<Option<String>> {
     let mut all = numbered(&repository.open()?, id)?;
     Ok(all.pop().map(|(_, commit)| commit))
 }
 
-/// All snapshots, oldest first.
+/// Returns all snapshots, oldest first.
 fn numbered(repo: &git2::Repository, id: &Id) -> Result<Vec<(u64, String)>> {
     let prefix = prefix(id);
     let mut all: Vec<(u64, String)> = refs::list(repo, &prefix)?
@@ -349,7 +349,7 @@ fn numbered(repo: &git2::Repository, id: &Id) -> Result<Vec<(u64, String)>> {
     Ok(all)
 }
 
-/// Refuses (3) to land while something was left out.
+/// Refuses (3) to land while paths are excluded.
 pub fn refuse_left_out(snapshot: &Snapshot, worktree: &Path) -> Result<()> {
     if snapshot.left_out.is_empty() {
         return Ok(());
@@ -370,7 +370,7 @@ pub fn refuse_left_out(snapshot: &Snapshot, worktree: &Path) -> Result<()> {
 }
 
 impl OmissionReason {
-    /// For people.
+    /// Describes the reason for display.
     pub fn sentence(self) -> &'static str {
         match self {
             OmissionReason::TooLarge => "larger than 10 MB",

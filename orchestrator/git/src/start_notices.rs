@@ -1,5 +1,5 @@
-//! What of the main checkout is not in a session's worktree, and where that worktree is when it is
-//! not where one would look: told when sessions are started.
+//! Notices at the start of sessions: the parts of the main checkout that a worktree does not
+//! contain, and where the worktree is if it is not at its default location.
 
 use std::path::PathBuf;
 
@@ -12,11 +12,11 @@ use crate::refs;
 use crate::repo::Repository;
 use crate::worktreeinclude;
 
-/// How many paths are named.
+/// Maximum number of paths that are named.
 const NAMED: usize = 3;
 
-/// Sentences for a person who starts sessions from this commit. `is_head` says whether they start
-/// from what is checked out.
+/// Returns the notices for sessions that start from this commit. `is_head` is whether it is checked
+/// out.
 pub fn of(
     repository: &Repository,
     worktrees: &WorktreeTemplate,
@@ -58,7 +58,7 @@ fn is_beside(repository: &Repository, parent: &std::path::Path) -> bool {
     parent.parent() == top.parent()
 }
 
-/// Changes in the checkout that the search began in.
+/// Returns the notice about uncommitted changes in the current checkout.
 fn uncommitted(repository: &Repository) -> Result<Option<String>> {
     let here = repository.checkout_here();
     let Some(checkout) = here else { return Ok(None) };
@@ -67,7 +67,7 @@ fn uncommitted(repository: &Repository) -> Result<Option<String>> {
     let fail = || "cannot look for uncommitted changes";
     let output = door.job(args).output(OutputLimits::seconds(60)).or_fail(fail)?;
     if !output.ok() {
-        // Nothing is started or refused because of this.
+        // This is only a notice, so a failure is ignored.
         return Ok(None);
     }
     let entries = output.stdout.split(|byte| *byte == 0).filter(|entry| entry.len() > 3);
@@ -82,7 +82,7 @@ fn uncommitted(repository: &Repository) -> Result<Option<String>> {
     }))
 }
 
-/// Submodules are not checked out in a worktree.
+/// Returns the notice about submodules, which are not checked out in a worktree.
 fn submodules(repository: &Repository, commit: &str) -> Result<Option<String>> {
     let repo = repository.open()?;
     let fail = || "cannot read the base";

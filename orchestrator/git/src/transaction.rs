@@ -1,5 +1,5 @@
-//! Carries operations out, and finishes or takes back those that a crash interrupted. Every step
-//! can be done twice.
+//! Carries out operations, and finishes or rolls back those that a crash interrupted. Every step is
+//! idempotent.
 
 use std::fs;
 use std::path::Path;
@@ -15,16 +15,17 @@ use crate::refs::{self, RefChange, SwapResult};
 use crate::repo::Repository;
 use crate::{checkout_conflicts, checkout_update, move_worktree, moved_repository, receipt};
 
-/// How an operation went.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionResult {
-    /// As intended.
+    /// It was carried out.
     Yes,
-    /// The target moved at the last moment: nothing was changed. It holds this now.
+    /// The target moved at the last moment and nothing was changed. This is its current value.
     TargetMoved(Option<String>),
 }
 
-/// Carries out an operation: nothing, or all of it. The intent is on disk before anything changes.
+/// Carries out an operation completely or not at all. The intent is durable before anything
+/// changes.
 pub(crate) fn carry_out(
     repository: &Repository,
     log: &mut OperationLog,
@@ -49,7 +50,7 @@ pub(crate) fn carry_out(
     Ok(TransactionResult::Yes)
 }
 
-/// Finishes what another process could not, or takes it back: one sentence for each. Every command
+/// Finishes or rolls back interrupted operations, and returns one sentence for each. Every command
 /// that changes something calls it first.
 pub fn recover(repository: &Repository) -> Result<Vec<String>> {
     if !repository.common_dir.join("studio/operations.jsonl").exists() {
@@ -59,7 +60,7 @@ pub fn recover(repository: &Repository) -> Result<Vec<String>> {
     recover_with(repository, &mut log)
 }
 
-/// As [`recover`], for a caller that has the operation lock.
+/// Like [`recover`], for a caller that holds the operation lock.
 pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> Result<Vec<String>> {
     let mut said = Vec::new();
     for mut intent in log.open_intents() {
@@ -104,7 +105,7 @@ fn end(log: &mut OperationLog, intent: &Intent, done: bool) -> Result<()> {
     log.write(LogLine::Outcome(OperationOutcome { id: intent.id.clone(), done }))
 }
 
-/// Passes a durable step, named after the kind of operation.
+/// Marks a durable step, named after the kind of operation.
 fn mark(intent: &Intent, name: &str) {
     let kind = match intent.kind {
         OperationKind::Accept => "accept",
@@ -115,7 +116,7 @@ fn mark(intent: &Intent, name: &str) {
     step(&format!("{kind}.{name}"));
 }
 
-/// Checkouts whose index is locked and in which nothing is in the way.
+/// Checkouts with a locked index in which nothing is in the way.
 struct Ready {
     changes: Vec<FileChange>,
     locks: Vec<IndexLock>,
@@ -133,7 +134,8 @@ fn ready(repository: &Repository, landing: &TargetUpdate, operation: &str) -> Re
     Ok(Ready { changes, locks })
 }
 
-/// Files, then the ref, then the index: `spec/worktrees.md` 11 has the reasons for this order.
+/// Updates the files, then the ref, then the index: `spec/worktrees.md` 11 has the reasons for this
+/// order.
 fn land(
     repository: &Repository,
     intent: &Intent,
@@ -173,8 +175,8 @@ fn prepare_files(intent: &Intent, landing: &TargetUpdate, ready: &Ready) -> Resu
     Ok(())
 }
 
-/// Moves the target, and with it the refs that come first; they come afterwards, one by one, where
-/// one of them is not what it was. All is on disk before the outcome is.
+/// Moves the target in one transaction with the refs that come first; if one of those has an
+/// unexpected value, they follow one by one. Everything is durable before the result is.
 fn swap(repository: &Repository, intent: &Intent, landing: &TargetUpdate) -> Result<SwapResult> {
     let (before, after) = (landing.before.clone(), landing.after.clone());
     let target = RefChange::new(landing.target.full(), Some(before), Some(after));
@@ -189,8 +191,8 @@ fn swap(repository: &Repository, intent: &Intent, landing: &TargetUpdate) -> Res
     }
 }
 
-/// Puts files back and drops new indexes. Gives a sentence for each file that somebody changed
-/// meanwhile.
+/// Restores files and drops new indexes. Returns a sentence for each file that was changed in the
+/// meantime.
 fn take_back(
     intent: &Intent,
     landing: &TargetUpdate,
@@ -214,7 +216,7 @@ fn take_back(
     Ok(said)
 }
 
-/// After a crash: finishes a landing whose ref moved, takes back one whose ref did not. Gives
+/// After a crash: finishes a landing whose ref moved, and rolls back one whose ref did not. Returns
 /// whether it landed.
 fn settle(
     repository: &Repository,
@@ -239,7 +241,7 @@ fn settle(
     Ok(landed)
 }
 
-/// Drops the refs of an operation that did not happen: git was killed while it moved several.
+/// Drops the refs of an operation that was not carried out: git was killed while it moved several.
 fn take_back_refs(repository: &Repository, intent: &Intent) -> Result<()> {
     let repo = repository.open()?;
     let mut made = Vec::new();
@@ -251,7 +253,7 @@ fn take_back_refs(repository: &Repository, intent: &Intent) -> Result<()> {
     refs::update_own(repository, &made, &format!("studio: {} did not happen", intent.id))
 }
 
-/// Whether the swap happened, also when somebody committed on top of either side since.
+/// Returns whether the swap happened, even if either side has later commits.
 fn has_moved(repo: &git2::Repository, landing: &TargetUpdate) -> Result<bool> {
     let Some(tip) = refs::read(repo, &landing.target.full())? else { return Ok(false) };
     if tip == landing.after || tip == landing.before {
@@ -266,7 +268,8 @@ fn has_moved(repo: &git2::Repository, landing: &TargetUpdate) -> Result<bool> {
     Ok(descends(&tip, upper)? == forward)
 }
 
-/// What comes after the landing, or all there is: refs, directories, refs.
+/// Carries out the steps after the landing, or all steps of other operations: refs, directories,
+/// refs.
 fn follow(repository: &Repository, intent: &Intent) -> Result<()> {
     if let (Some(text), Some(landing)) = (&intent.receipt, &intent.landing) {
         receipt::write(repository, &landing.after, text)?;
@@ -280,13 +283,13 @@ fn follow(repository: &Repository, intent: &Intent) -> Result<()> {
     }
     if intent.kind == OperationKind::Undo {
         for moving in &intent.moves {
-            // The operation's own directories in the trash; those with something in them stay.
+            // Removes the operation's directories in the trash, unless they are not empty.
             for dir in moving.from.ancestors().skip(1).take(2) {
                 let _ = fs::remove_dir(dir);
             }
         }
         for place in &intent.sessions {
-            // Pruned meanwhile, or of before a move of the repository.
+            // It may have been pruned, or be older than a move of the repository.
             moved_repository::repair(repository, place)?;
         }
         mark(intent, "registered");
@@ -314,7 +317,7 @@ fn apply(repository: &Repository, intent: &Intent, changes: &[RefChange]) -> Res
     refs::update_own(repository, &left, &format!("studio: {}", intent.id))
 }
 
-/// Changes of refs that hold neither what they held before nor what they are to hold.
+/// Returns the changes of refs that have neither their old nor their new value.
 fn stray(repository: &Repository, intent: &Intent) -> Result<Vec<RefChange>> {
     let repo = repository.open()?;
     let mut found = Vec::new();
@@ -327,7 +330,7 @@ fn stray(repository: &Repository, intent: &Intent) -> Result<Vec<RefChange>> {
     Ok(found)
 }
 
-/// Renames a directory, unless that is done.
+/// Renames a directory, unless that is already done.
 fn rename(moving: &DirectoryMove) -> Result<()> {
     if moving.from.symlink_metadata().is_err() {
         return Ok(());

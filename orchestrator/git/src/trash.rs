@@ -1,5 +1,5 @@
-//! Dropping sessions, and bringing them back byte for byte. Nothing is deleted here: directories
-//! are renamed, commits are held by refs.
+//! Discards sessions, and restores them byte for byte. Deletes nothing: directories are renamed,
+//! commits are kept by refs.
 
 use std::path::{Path, PathBuf};
 
@@ -13,31 +13,31 @@ use crate::session_repo::SessionRepo;
 use crate::transaction::{self, TransactionResult};
 use crate::{checkout, moved_repository, names, worktree};
 
-/// What it takes to drop a session.
+/// The steps of discarding a session.
 pub(crate) struct DropPlan {
     /// Refs that keep its commits.
     pub keep: Vec<RefChange>,
-    /// Where its directories go.
+    /// Renames of its directories.
     pub moves: Vec<DirectoryMove>,
-    /// Refs that end.
+    /// Refs that are deleted.
     pub drop: Vec<RefChange>,
 }
 
-/// What was undone.
+/// The result of an undo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoResult {
-    /// The undo itself.
+    /// The undo operation.
     pub operation: String,
-    /// The operation that it took back.
+    /// The operation that was undone.
     pub undone: String,
-    /// What that was.
+    /// The kind of the undone operation.
     pub kind: OperationKind,
-    /// The sessions that are back.
+    /// The restored sessions.
     pub sessions: Vec<SessionRepo>,
 }
 
-/// Drops sessions, in one operation. Parts that are missing (an agent deleted its worktree) are
-/// passed over. Gives the operation's id.
+/// Discards sessions in one operation and returns its id. Missing parts (an agent deleted its
+/// worktree) are skipped.
 pub fn discard(repository: &Repository, places: &[SessionRepo], time: &str) -> Result<String> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
@@ -53,9 +53,9 @@ pub fn discard(repository: &Repository, places: &[SessionRepo], time: &str) -> R
     Ok(operation)
 }
 
-/// Takes an operation back; without an id, the last that can be. An accept can be taken back while
-/// the target still is the landed commit; else the refusal (3) has the `git revert` to type. After
-/// that the undo brings the session back and leaves the target alone.
+/// Undoes an operation; without an id, the last one that can be undone. An accept can be undone
+/// while the target is still at the landed commit; otherwise the refusal (3) has the `git revert`
+/// command. After that, the undo restores the session and does not change the target.
 pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<UndoResult> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
@@ -68,7 +68,7 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
     };
     refuse_blocked(repository, &undone)?;
     let mut refs_first: Vec<RefChange> = undone.refs_last.iter().map(RefChange::reversed).collect();
-    // What held the work while it landed is not needed again.
+    // The ref that kept the work during landing is not needed again.
     refs_first.retain(|change| !change.name.starts_with("refs/studio/landing/"));
     if let Some(landing) = &undone.landing {
         let name = format!("{}landed", kept_prefix(&operation));
@@ -96,19 +96,20 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
     }
 }
 
-/// The refs that keep what an operation dropped.
+/// Returns the prefix of the refs that keep what an operation discarded.
 pub(crate) fn kept_prefix(operation: &str) -> String {
     format!("refs/studio/kept/{operation}/")
 }
 
-/// Whether all that an operation dropped can come back. One that dropped no directory (a session
-/// that never had any) has nothing in the trash, and can be undone for ever.
+/// Returns whether everything that an operation discarded can be restored. An operation that moved
+/// no directory (of a session that never had any) has nothing in the trash, and can always be
+/// undone.
 pub fn is_kept(repository: &Repository, operation: &Intent) -> bool {
     operation.moves.iter().all(|moving| !is_lost(repository, operation, moving))
 }
 
-/// Whether a part that an operation moved is gone for good. A registration alone is no reason, nor
-/// is a worktree: snapshots and commits hold the work.
+/// Returns whether a part that an operation moved is lost. A missing registration or worktree does
+/// not count: snapshots and commits contain the work.
 fn is_lost(repository: &Repository, operation: &Intent, moving: &DirectoryMove) -> bool {
     moving.to.symlink_metadata().is_err()
         && !is_registration(repository, moving)
@@ -119,12 +120,12 @@ fn is_registration(repository: &Repository, moving: &DirectoryMove) -> bool {
     moving.from.starts_with(repository.common_dir.join("worktrees"))
 }
 
-/// Where the private parts of what an operation dropped lie.
+/// Returns the directory in the trash for the private parts of an operation.
 pub fn private_trash(repository: &Repository, operation: &str) -> PathBuf {
     repository.common_dir.join("studio/trash").join(operation)
 }
 
-/// What it takes to drop a session: its branch is kept under another name, its worktree, private
+/// Plans the discarding of a session: its branch is kept under another name; its worktree, private
 /// git directory and registration are renamed, each within its file system.
 pub(crate) fn dropping(
     repository: &Repository,
@@ -157,8 +158,8 @@ pub(crate) fn dropping(
     })
 }
 
-/// Whether the target has the landed commit in its history and nothing of its changes any more:
-/// somebody reverted it. Then the session comes back, and the target stays as it is.
+/// Returns whether the target contains the landed commit and none of its changes: it was reverted.
+/// Then an undo restores the session and does not change the target.
 fn is_reverted(repository: &Repository, landing: &TargetUpdate) -> Result<bool> {
     let cannot = || "cannot compare the target with what landed";
     let Some(tip) = repository.tip(&landing.target)? else { return Ok(false) };
@@ -176,7 +177,7 @@ fn is_reverted(repository: &Repository, landing: &TargetUpdate) -> Result<bool> 
     Ok(changes.iter().all(|change| held(&change.path) == change.before))
 }
 
-/// The landing in reverse, with the checkouts of today.
+/// Returns the reverse of a landing, for the current checkouts.
 fn back(repository: &Repository, landing: &TargetUpdate) -> Result<TargetUpdate> {
     let tip = repository.tip(&landing.target)?;
     if tip.as_deref() != Some(landing.after.as_str()) {
@@ -211,8 +212,8 @@ fn moved_on(repository: &Repository, landing: &TargetUpdate, found: Option<Strin
         .hint(revert)
 }
 
-/// Refuses when a part cannot go back because something stands there, or because its trash is
-/// gone.
+/// Refuses if a part cannot be restored because its path is taken, or because its trash was
+/// deleted.
 fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
     for moving in &undone.moves {
         if is_lost(repository, undone, moving) {
@@ -232,7 +233,8 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
     Ok(())
 }
 
-/// Whether a directory is a worktree whose git directory still is in the trash.
+/// Returns whether a directory is a worktree whose git directory still is in the trash, so that it
+/// can be recreated.
 fn is_made_anew(undone: &Intent, moving: &DirectoryMove) -> bool {
     let place = undone.sessions.iter().find(|place| place.worktree == moving.from);
     let private =
@@ -240,7 +242,7 @@ fn is_made_anew(undone: &Intent, moving: &DirectoryMove) -> bool {
     place.and_then(private).is_some_and(|private| private.to.symlink_metadata().is_ok())
 }
 
-/// The moves in reverse. A registration whose name was taken meanwhile gets another.
+/// Returns the reverse moves. A registration whose name is taken gets another one.
 fn moves_back(repository: &Repository, undone: &Intent) -> Vec<DirectoryMove> {
     let registrations = repository.common_dir.join("worktrees");
     let reversed = undone.moves.iter().rev().map(|moving| {
@@ -254,7 +256,7 @@ fn moves_back(repository: &Repository, undone: &Intent) -> Vec<DirectoryMove> {
     reversed.collect()
 }
 
-/// Whether a path in the trash belongs to a session.
+/// Returns whether a path in the trash belongs to a session.
 fn is_of(place: &SessionRepo, path: &Path) -> bool {
     path.parent().and_then(Path::file_name).is_some_and(|name| name == place.id.as_str())
 }

@@ -1,9 +1,9 @@
-//! Trees without g3's working files.
+//! Removes g3's working files from trees.
 
 use base::failure::{OrFail, Result};
 
-/// The tree with `.g3` as the target has it, except for project skills (`.g3/skills`): an agent
-/// that commits its working files does not land them.
+/// Returns the tree with `.g3` replaced by the target's version, except for project skills
+/// (`.g3/skills`): working files that an agent commits do not land.
 pub(crate) fn without_g3s_own(
     repo: &git2::Repository,
     merged: git2::Oid,

@@ -1,5 +1,5 @@
-//! Trees that no file system or memory can hold: an agent can write them as objects, without ever
-//! having had the files.
+//! Rejects trees that no file system or memory can hold: an agent can write them as objects without
+//! creating the files.
 
 use std::collections::HashMap;
 
@@ -7,25 +7,25 @@ use base::failure::{Failure, OrFail, Result};
 
 use crate::refs;
 
-/// The longest name of a file on Linux and macOS.
+/// Maximum length of a file name on Linux and macOS.
 const NAME_BYTES: usize = 255;
-/// The longest path that a program can open.
+/// Maximum length of a path that a program can open.
 const PATH_BYTES: usize = 4095;
-/// The deepest tree; a path of one-letter names has half its bytes as directories.
+/// Maximum depth of a tree; in a path of one-letter names, half of the bytes are directories.
 const DEPTH: usize = PATH_BYTES / 2;
-/// The most files of a tree, unless the target has many itself.
+/// Maximum number of files in a tree, unless the target has many itself.
 const FILES: u64 = 2_000_000;
-/// How many times the files of the target the merged work may have.
+/// Maximum ratio of files in the merged work to files in the target.
 const GROWTH: u64 = 4;
 
-/// Refuses (3) a commit whose tree cannot be checked out, or that expands to more files than
-/// anybody could mean, compared with `target`. Every directory is read once, however often the tree
-/// names it.
+/// Refuses (3) a commit whose tree cannot be checked out, or that expands to unreasonably many
+/// files, compared with `target`. Every directory is read once, however often the tree refers to
+/// it.
 pub fn refuse(repo: &git2::Repository, commit: &str, target: &git2::Tree<'_>) -> Result<()> {
     let mut walk = Walk { repo, known: HashMap::new() };
     let allowed = match walk.measure(target.id(), 0) {
         Ok(size) => FILES.max(size.files.saturating_mul(GROWTH)),
-        // The target is the user's own: it never is a reason to refuse the work.
+        // The target is the user's own: it is never a reason to refuse the work.
         Err(_) => FILES,
     };
     let tree = repo
@@ -47,7 +47,7 @@ pub fn refuse(repo: &git2::Repository, commit: &str, target: &git2::Tree<'_>) ->
         .hint("undo that commit in the session's worktree, e.g. `git reset --hard HEAD~1`"))
 }
 
-/// What a tree holds with all that is below it.
+/// The size of a tree with everything below it.
 #[derive(Clone, Copy, Default)]
 struct Size {
     files: u64,
@@ -60,7 +60,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Measures a tree, or says what is wrong with it.
+    /// Measures a tree; the error describes what is wrong with it.
     fn measure(&mut self, id: git2::Oid, depth: usize) -> std::result::Result<Size, String> {
         if let Some(size) = self.known.get(&id) {
             return Ok(*size);

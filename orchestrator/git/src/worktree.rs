@@ -1,5 +1,5 @@
-//! A session's worktree: registered with the repository, with a git directory of its own, files
-//! checked out. Only the registration waits for others.
+//! Creates a session's worktree: registered with the repository, with its own git directory, files
+//! checked out. Only the registration is serialized.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,38 +21,38 @@ use crate::safe_open::read_file;
 use crate::session_repo::{self, Originals, SessionRepo};
 use crate::{keepalive_refs, worktreeinclude};
 
-/// The largest `.git` file that is read: one line with a path.
+/// Maximum size of a `.git` file that is read, in bytes: one line with a path.
 const POINTER_BYTES: u64 = 8192;
 
-/// The lines in the repository's `info/exclude`, wherever worktrees are.
+/// The lines that studio adds to the repository's `info/exclude`, wherever worktrees are.
 const EXCLUDED: &[&str] = &[".g3/*", "!.g3/skills/"];
 
-/// What to make.
+/// The specification of a worktree.
 #[derive(Clone, Debug)]
 pub struct WorktreeSpec {
     /// The session.
     pub id: Id,
-    /// What it starts from.
+    /// The base.
     pub base: Base,
-    /// How branches are called.
+    /// The template of the branch.
     pub branch: BranchTemplate,
-    /// Where worktrees are.
+    /// The template of the worktree's path.
     pub worktree: WorktreeTemplate,
 }
 
-/// What was made.
+/// A new worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewWorktree {
-    /// Where the parts are.
+    /// Its paths.
     pub place: SessionRepo,
     /// The registration in the repository (`.git/worktrees/<name>`).
     pub admin_dir: PathBuf,
-    /// Untracked files that were copied because `.worktreeinclude` names them, relative paths.
+    /// Untracked files that were copied because `.worktreeinclude` names them, as relative paths.
     pub included: Vec<PathBuf>,
 }
 
 impl WorktreeSpec {
-    /// Where the parts will be; nothing is made yet.
+    /// Returns the paths; creates nothing.
     pub fn place(&self, repository: &Repository) -> Result<SessionRepo> {
         Ok(SessionRepo {
             id: self.id.clone(),
@@ -64,13 +64,13 @@ impl WorktreeSpec {
     }
 }
 
-/// Makes a session's worktree. When a step fails, what was made before it is taken away again; a
-/// crash leaves a half-made one, which [`unmake`] takes away.
+/// Creates a session's worktree. If a step fails, everything before it is removed; a crash leaves
+/// an incomplete worktree, which [`unmake`] removes.
 pub fn make(repository: &Repository, order: &WorktreeSpec) -> Result<NewWorktree> {
     make_at(repository, &order.place(repository)?, &order.branch)
 }
 
-/// As [`make`], at a place that was decided before.
+/// Like [`make`], with given paths.
 pub fn make_at(
     repository: &Repository,
     place: &SessionRepo,
@@ -93,7 +93,7 @@ pub fn make_at(
     }
 }
 
-/// Takes away what an interrupted [`make`] left. A finished worktree is refused: that is dropped
+/// Removes the remains of an interrupted [`make`]. Refuses a finished worktree: that is discarded
 /// by an operation, which can be undone.
 pub fn unmake(repository: &Repository, place: &SessionRepo) -> Result<()> {
     if finished_mark(place).exists() {
@@ -122,18 +122,18 @@ pub fn unmake(repository: &Repository, place: &SessionRepo) -> Result<()> {
     refs::update_own(repository, &changes, "studio: undo a half-made worktree")
 }
 
-/// Whether a worktree was finished: from then on it may hold work.
+/// Returns whether a worktree was finished: from then on it may contain work.
 pub fn is_finished(place: &SessionRepo) -> bool {
     finished_mark(place).exists()
 }
 
-/// The lock that registrations wait for. Held for milliseconds.
+/// Takes the lock for registrations, which is held for milliseconds.
 pub(crate) fn lock(repository: &Repository) -> Result<Lock> {
     let path = repository.studio_dir()?.join("lock");
     Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
 }
 
-/// The registration of a worktree: the `.git/worktrees/<name>` that names it.
+/// Returns the registration of a worktree: the `.git/worktrees/<name>` that names it.
 pub fn admin_dir_of(repository: &Repository, worktree: &Path) -> Result<Option<PathBuf>> {
     let wanted = worktree.join(".git");
     for admin in admin_dirs(repository)? {
@@ -145,8 +145,8 @@ pub fn admin_dir_of(repository: &Repository, worktree: &Path) -> Result<Option<P
     Ok(None)
 }
 
-/// The registration of a session: the one that names its worktree, else, after a move, the one on
-/// its branch that no worktree leads back to.
+/// Returns the registration of a session: the one that names its worktree, else, after a move, the
+/// one on its branch whose worktree does not point back.
 pub(crate) fn registration_of(
     repository: &Repository,
     place: &SessionRepo,
@@ -162,22 +162,22 @@ pub(crate) fn registration_of(
     Ok(found.find(|admin| on_branch(admin) && !is_lived_in(admin)))
 }
 
-/// Whether the worktree that a registration names leads back to it, as a user's own does.
+/// Returns whether the worktree that a registration names points back to it, as a user's own does.
 fn is_lived_in(admin: &Path) -> bool {
     leads_to(admin).is_some_and(|target| admin.canonicalize().is_ok_and(|own| own == target))
 }
 
-/// The worktree that a registration names; its path is relative since git 2.48, where the user asked
-/// for it.
+/// Returns the worktree that a registration names; its path is relative since git 2.48, if the user
+/// configured that.
 pub fn named_by(admin: &Path) -> PathBuf {
     let named = std::fs::read(admin.join("gitdir")).unwrap_or_default();
     let pointer = admin.join(OsStr::from_bytes(named.trim_ascii_end()));
     pointer.parent().unwrap_or(admin).to_owned()
 }
 
-/// Where the `.git` file of the worktree leads that a registration names: back to the registration
-/// where it is a user's own; to a private directory where it is a session's, of this repository or,
-/// in a copy, of the original.
+/// Returns the target of the `.git` file in the worktree that a registration names: the
+/// registration, for a user's worktree; a private directory, for a session's, of this repository
+/// or, in a copy, of the original.
 pub(crate) fn leads_to(admin: &Path) -> Option<PathBuf> {
     let worktree = named_by(admin);
     let text = pointer_in(&worktree)?;
@@ -185,13 +185,13 @@ pub(crate) fn leads_to(admin: &Path) -> Option<PathBuf> {
     worktree.join(OsStr::from_bytes(target)).canonicalize().ok()
 }
 
-/// The `.git` file of a worktree, which an agent may have replaced by anything; none where it is not
-/// a small regular file.
+/// Returns the content of a worktree's `.git` file, which an agent may have replaced; `None` if it
+/// is not a small regular file.
 pub(crate) fn pointer_in(worktree: &Path) -> Option<Vec<u8>> {
     read_file(&worktree.join(".git"), POINTER_BYTES).ok().flatten()
 }
 
-/// All registrations.
+/// Returns all registrations.
 pub fn admin_dirs(repository: &Repository) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(repository.common_dir.join("worktrees")) {
         Ok(entries) => entries,
@@ -207,7 +207,7 @@ fn finished_mark(place: &SessionRepo) -> PathBuf {
     place.git_dir.parent().unwrap_or(&place.git_dir).join("originals/finished")
 }
 
-/// Steps that others must wait for: the branch and the registration.
+/// Creates the branch and the registration, which is serialized.
 fn register(repository: &Repository, place: &SessionRepo) -> Result<PathBuf> {
     let parent = place.worktree.parent().unwrap_or(&place.worktree).to_owned();
     refuse_symlink(&parent)?;
@@ -245,7 +245,7 @@ fn register(repository: &Repository, place: &SessionRepo) -> Result<PathBuf> {
     Ok(admin)
 }
 
-/// The rest, at the same time as others: git directory, pointer, files.
+/// Creates the git directory, the `.git` file and the files, in parallel with other sessions.
 fn equip(
     repository: &Repository,
     branches: &BranchTemplate,
@@ -271,8 +271,8 @@ fn equip(
     Ok(included)
 }
 
-/// Writes a commit's files, and the index, through the private directory. Attributes count (line
-/// ends!), drivers do not run.
+/// Writes a commit's files and the index through the private directory. Attributes apply (line
+/// endings), drivers do not run.
 pub(crate) fn check_out(place: &SessionRepo, commit: &str) -> Result<()> {
     let door = Git::at(&place.git_dir).with_work_tree(&place.worktree);
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
@@ -289,8 +289,8 @@ pub(crate) fn check_out(place: &SessionRepo, commit: &str) -> Result<()> {
         .hint("check the disk space (`df .`), then try again"))
 }
 
-/// g3's files, and worktrees in the main checkout, ignored without touching the user's
-/// `.gitignore`.
+/// Adds g3's files, and worktrees in the main checkout, to `info/exclude` without touching the
+/// user's `.gitignore`.
 fn exclude(repository: &Repository, place: &SessionRepo) -> Result<()> {
     let path = repository.common_dir.join("info/exclude");
     let mut text = std::fs::read(&path).unwrap_or_default();
@@ -316,8 +316,8 @@ fn exclude(repository: &Repository, place: &SessionRepo) -> Result<()> {
     write().or_fail(|| format!("cannot write {}", path.display()))
 }
 
-/// The patterns that keep a worktree in the main checkout out of the user's `git status`; none for
-/// a place outside.
+/// Returns the patterns that hide a worktree in the main checkout from the user's `git status`;
+/// none for a worktree outside.
 fn inside(repository: &Repository, worktree: &Path) -> Vec<String> {
     let checkout = repository.main_checkout.as_deref();
     let Some(path) = checkout.and_then(|top| worktree.strip_prefix(top).ok()) else {
@@ -330,8 +330,8 @@ fn inside(repository: &Repository, worktree: &Path) -> Vec<String> {
     }
 }
 
-/// Refuses (3) a directory of ours whose place is taken by a symlink or a file: a repository may
-/// have one in a commit, and what is written there would be written somewhere else.
+/// Refuses (3) a studio directory whose path is a symlink or a file: a commit of the repository may
+/// contain one, and files would be written to another location.
 pub(crate) fn refuse_symlink(parent: &Path) -> Result<()> {
     match parent.symlink_metadata() {
         Ok(found) if found.is_dir() => Ok(()),
@@ -346,7 +346,7 @@ fn leads_away(parent: &Path) -> Failure {
         .hint(format!("remove it, or set `[studio] worktree`; see: ls -ld '{}'", parent.display()))
 }
 
-/// Refuses (2) a branch name that git has no room for: a branch called `studio` blocks `studio/<id>`.
+/// Refuses (2) a branch name that git cannot create: a branch named `studio` blocks `studio/<id>`.
 pub fn refuse_blocked_branch(repo: &git2::Repository, place: &SessionRepo) -> Result<()> {
     let full = place.branch.full();
     let above = full.match_indices('/').map(|(at, _)| &full[..at]);
@@ -374,7 +374,7 @@ fn cannot_make() -> &'static str {
     "cannot make the worktree"
 }
 
-/// A name for a registration that nobody has, made as git makes them: the id, then digits.
+/// Returns an unused name for a registration, generated as git does: the id, then digits.
 pub(crate) fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
     let dir = repository.common_dir.join("worktrees");
     let names = std::iter::once(id.to_string()).chain((1..).map(|n| format!("{id}{n}")));
@@ -382,7 +382,7 @@ pub(crate) fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
     free.next().expect("numbers do not end")
 }
 
-/// Writes a registration as git does: which branch, which repository, which worktree.
+/// Writes a registration as git does: branch, repository and worktree.
 pub(crate) fn write_registration(admin: &Path, place: &SessionRepo) -> Result<()> {
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(admin)?;

@@ -1,4 +1,4 @@
-//! Untracked files that `.worktreeinclude` names (`.env`, local settings), copied into a new
+//! Copies the untracked files that `.worktreeinclude` names (`.env`, local settings) to a new
 //! worktree.
 
 use std::fs::{self, File, OpenOptions};
@@ -14,21 +14,21 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::session_repo::{Originals, SessionRepo};
 
-/// The file with the patterns (as in `.gitignore`), at the top of the main checkout.
+/// The file with the patterns (as in `.gitignore`), at the root of the main checkout.
 const LIST: &str = ".worktreeinclude";
 
-/// What became of the files that the list names; relative paths.
+/// The result of copying; relative paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IncludedFiles {
-    /// Those that were copied.
+    /// Copied files.
     pub copied: Vec<PathBuf>,
-    /// Those that were not, because they look like secrets and the list is not trusted.
+    /// Files that were not copied because they look like secrets and the list is not trusted.
     pub withheld: Vec<PathBuf>,
 }
 
-/// Copies untracked files of the checkout that the list names. Tracked files are never copied, no
-/// symlink is followed, nothing is overwritten. A list that came with the repository copies files
-/// that look like secrets only when the user trusts exactly that list.
+/// Copies the untracked files of the checkout that the list names. Never copies tracked files,
+/// follows symlinks, or overwrites files. A list that came with the repository copies files that
+/// look like secrets only if the user trusts exactly that list.
 pub(crate) fn copy(checkout: &Path, worktree: &Path) -> Result<IncludedFiles> {
     let mut included = IncludedFiles::default();
     for path in listed(checkout, worktree, &mut included.withheld)? {
@@ -41,14 +41,14 @@ pub(crate) fn copy(checkout: &Path, worktree: &Path) -> Result<IncludedFiles> {
     Ok(included)
 }
 
-/// The files that would be withheld from a worktree at this place.
+/// Returns the files that would be withheld from this worktree.
 pub(crate) fn withheld(checkout: &Path, worktree: &Path) -> Result<Vec<PathBuf>> {
     let mut withheld = Vec::new();
     listed(checkout, worktree, &mut withheld)?;
     Ok(withheld)
 }
 
-/// Text of the message of files that are withheld; none where there are none.
+/// Returns the notice about withheld files; `None` if there are none.
 pub fn notice(withheld: &[PathBuf]) -> Option<String> {
     const NAMED: usize = 5;
     if withheld.is_empty() {
@@ -70,12 +70,12 @@ pub fn notice(withheld: &[PathBuf]) -> Option<String> {
     ))
 }
 
-/// The files that may be copied; the others are added to `withheld`.
+/// Returns the files that may be copied; adds the others to `withheld`.
 fn listed(checkout: &Path, worktree: &Path, withheld: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let Some(patterns) = patterns(checkout)? else { return Ok(Vec::new()) };
     let repo = git2::Repository::open(checkout).or_fail(|| "cannot open the main checkout")?;
     let index = repo.index().or_fail(|| "cannot read the index of the main checkout")?;
-    // A list that is not tracked is the user's own.
+    // An untracked list is the user's own.
     let is_users = index.get_path(Path::new(LIST), 0).is_none();
     let may_copy_secrets = is_users || is_trusted(checkout);
     let mut paths = Vec::new();
@@ -97,7 +97,7 @@ fn listed(checkout: &Path, worktree: &Path, withheld: &mut Vec<PathBuf>) -> Resu
     Ok(paths)
 }
 
-/// Whether the user accepted exactly this list (`g3 trust --file .worktreeinclude`).
+/// Returns whether the user accepted exactly this list (`g3 trust --file .worktreeinclude`).
 fn is_trusted(checkout: &Path) -> bool {
     let file = checkout.join(LIST);
     let store = base::config::ConfigSources::from_env(checkout).trust_store();
@@ -105,7 +105,7 @@ fn is_trusted(checkout: &Path) -> bool {
     store.zip(content).is_some_and(|(store, content)| trust::is_trusted(&store, &file, &content))
 }
 
-/// Lets the session's git ignore what was copied: it is the user's own, not the session's work.
+/// Makes the session's git ignore the copied files: they are the user's, not the session's work.
 pub(crate) fn ignore(place: &SessionRepo, copied: &[PathBuf]) -> Result<()> {
     let mut originals = Originals::load(&place.git_dir)?;
     let before = originals.exclude.len();
@@ -123,8 +123,8 @@ pub(crate) fn ignore(place: &SessionRepo, copied: &[PathBuf]) -> Result<()> {
     originals.restore(&place.git_dir)
 }
 
-/// A pattern that fits this path and no other. A line break, which no pattern can hold, becomes a
-/// sign for any character.
+/// Returns a pattern that matches only this path. A newline, which no pattern can contain, becomes
+/// a wildcard for one character.
 fn literal(path: &Path) -> Vec<u8> {
     let mut line = vec![b'/'];
     for byte in path.as_os_str().as_bytes() {
@@ -160,7 +160,7 @@ fn walk(checkout: &Path, worktree: &Path) -> ignore::Walk {
     builder.build()
 }
 
-/// Copies one file or symlink; false when something stands there or a symlink is in the way.
+/// Copies one file or symlink; returns `false` if the target exists or a symlink is in the way.
 fn copy_one(from: &Path, worktree: &Path, path: &Path) -> io::Result<bool> {
     let to = worktree.join(path);
     if !make_parents(worktree, path)? || to.symlink_metadata().is_ok() {
@@ -181,7 +181,7 @@ fn copy_one(from: &Path, worktree: &Path, path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Makes the directories above a path, none of them through a symlink.
+/// Creates the parent directories of a path; returns `false` if one of them is a symlink.
 fn make_parents(worktree: &Path, path: &Path) -> io::Result<bool> {
     let mut at = worktree.to_owned();
     for part in path.parent().unwrap_or(Path::new("")).components() {

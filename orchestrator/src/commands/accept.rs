@@ -1,4 +1,4 @@
-//! `studio accept`: lands sessions' work on its target.
+//! `studio accept`: lands the work of sessions on its target.
 
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     pub no_checks: bool,
 }
 
-/// How work lands.
+/// The merge strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum StrategyArg {
     /// One commit on the target
@@ -82,7 +82,7 @@ impl StrategyArg {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
     let context = CommandContext::open(common)?.with_interrupt(interrupt);
@@ -160,7 +160,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(interrupted.or(refused.first()).map_or(0, |(_, why)| why.failure.exit_code()))
 }
 
-/// Lands a session that nobody else works on.
+/// Lands a session after taking its lock.
 pub(crate) fn one(
     context: &CommandContext,
     view: &SessionView,
@@ -181,7 +181,7 @@ pub(crate) fn one(
         };
         return Err(refused.into());
     };
-    // What was seen before the lock may be over by now.
+    // The session may have changed before the lock was taken.
     landing::land(context, &context.view(id)?, options, &lock)
 }
 

@@ -1,4 +1,4 @@
-//! `studio answer`: decides what an agent asked for.
+//! `studio answer`: answers an agent's permission request.
 
 use base::failure::{Failure, Result};
 use serde_json::json;
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     pub always: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let (id, n, allow) = parse(&args.words)?;
@@ -53,7 +53,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// `[ID] [N] allow|deny`.
+/// Parses `[ID] [N] allow|deny`.
 fn parse(words: &[String]) -> Result<(Option<String>, Option<u32>, bool)> {
     let wrong = |what: String| {
         Err(Failure::usage(what).hint("studio answer ID allow").hint("studio answer ID 2 deny"))
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_and_the_session_may_be_left_out() {
+    fn the_number_and_the_session_are_optional() {
         assert_eq!(parsed("fix-a 2 deny"), Some((Some("fix-a".into()), Some(2), false)));
         assert_eq!(parsed("fix-a allow"), Some((Some("fix-a".into()), None, true)));
         assert_eq!(parsed("3 allow"), Some((None, Some(3), true)));

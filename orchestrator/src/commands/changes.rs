@@ -1,20 +1,19 @@
-//! Waiting until sessions write something: by inotify where there is one, else by looking often.
+//! Waits until sessions write something: with inotify if available, else by polling.
 
 use std::path::Path;
 use std::time::Duration;
 
-/// Files whose change is worth a look.
+/// Files whose changes are relevant.
 #[cfg(target_os = "linux")]
 const NAMES: [&str; 3] = ["journal.jsonl", "agent.log", "operations.jsonl"];
-/// The longest wait: what changes without a file being written (a lock that is let go of) is seen
-/// then.
+/// Maximum wait: changes without a file being written (a released lock) are noticed then.
 const LONGEST: Duration = Duration::from_secs(1);
-/// The wait after a change: the writer of a run's last line releases its lock a moment later.
+/// The wait after a change: the writer of a run's exit line releases its lock shortly afterwards.
 const SOON: Duration = Duration::from_millis(50);
-/// How many such waits follow a change.
+/// Number of such short waits after a change.
 const LOOKS: u32 = 6;
 
-/// Directories that are watched.
+/// Watched directories.
 pub(crate) struct DirectoryWatcher {
     #[cfg(target_os = "linux")]
     inotify: Option<tokio::net::unix::pipe::Receiver>,
@@ -22,7 +21,7 @@ pub(crate) struct DirectoryWatcher {
 }
 
 impl DirectoryWatcher {
-    /// Watches nothing yet. Called within a runtime.
+    /// Creates a watcher without directories. Call it within a runtime.
     pub(crate) fn start() -> DirectoryWatcher {
         #[cfg(target_os = "linux")]
         let inotify = {
@@ -37,20 +36,20 @@ impl DirectoryWatcher {
         }
     }
 
-    /// Watches the files in a directory too.
+    /// Adds the files of a directory.
     pub(crate) fn add(&self, directory: &Path) {
         #[cfg(target_os = "linux")]
         if let Some(inotify) = &self.inotify {
             use rustix::fs::inotify::{WatchFlags, add_watch};
             let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO;
-            // Where the system has no watch left, the longest wait is what remains.
+            // If the system has no watch left, the maximum wait applies.
             let _ = add_watch(inotify, directory, what);
         }
         #[cfg(not(target_os = "linux"))]
         let _ = directory;
     }
 
-    /// Comes back when something was written, and after a while anyway.
+    /// Returns when something was written, or after a timeout.
     pub(crate) async fn next(&mut self) {
         let wait = match self.looks {
             0 => LONGEST,
@@ -86,8 +85,8 @@ impl DirectoryWatcher {
     }
 }
 
-/// The names of files in a batch of events. Each event is four numbers of 32 bits (watch, what,
-/// cookie, length of the name) and the name, filled up with zeros: see inotify(7).
+/// Returns the names of files in a batch of events. Each event has four numbers of 32 bits (watch,
+/// mask, cookie, length of the name) and the name, padded with zeros: see inotify(7).
 #[cfg(target_os = "linux")]
 fn names(mut bytes: &[u8]) -> Vec<&str> {
     let mut names = Vec::new();
@@ -107,7 +106,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_written_journal_wakes_and_other_files_do_not() {
+    async fn a_written_journal_wakes_the_watcher_and_other_files_do_not() {
         let dir = tempfile::tempdir().unwrap();
         let changes = DirectoryWatcher::start();
         changes.add(dir.path());

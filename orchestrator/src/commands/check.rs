@@ -30,7 +30,7 @@ pub(crate) struct Args {
     pub checks: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
     let context = CommandContext::open(common)?.with_interrupt(interrupt);
@@ -78,7 +78,8 @@ fn refuse(view: &SessionView) -> Result<()> {
     Ok(())
 }
 
-/// Runs the checks in the session's worktree and box. One that fails runs on the base branch too.
+/// Runs the checks in the session's worktree and sandbox. The first one that fails also runs on the
+/// base branch.
 fn checked(
     context: &CommandContext,
     view: &SessionView,
@@ -103,7 +104,7 @@ fn checked(
         });
         results.extend(ran?);
     }
-    // What cannot be noted counts as the session's work, and nothing is lost.
+    // Files that cannot be recorded count as the session's work, and nothing is lost.
     let _ = collect::note_leftovers(&context.repository, record, work);
     if let Some(red) = results.iter_mut().find(|result| !result.ok) {
         let what = format!("checking `{}` on the base branch", red.command);
@@ -113,7 +114,7 @@ fn checked(
     Ok(results)
 }
 
-/// Writes down what was found, and what follows from it for the session's state.
+/// Records the results and the session's new state.
 fn record(
     context: &CommandContext,
     view: &SessionView,
@@ -122,7 +123,7 @@ fn record(
 ) -> Result<()> {
     let red = results.iter().find(|result| !result.ok);
     let story = &view.facts.story;
-    // A run that was stopped, crashed or failed otherwise has not become a good one by this.
+    // A run that was stopped, crashed or failed for another reason does not become successful.
     let ended_well = matches!(
         story.phase,
         Phase::Ended { outcome: SessionOutcome::Ready | SessionOutcome::Empty }

@@ -1,4 +1,4 @@
-//! `studio completions`: the completion script of a shell.
+//! `studio completions`: prints a shell completion script.
 
 use base::failure::Result;
 use clap::Command;
@@ -13,10 +13,10 @@ pub(crate) struct Args {
     pub shell: Shell,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: &Args, command: Command) -> Result<u8> {
     let mut script = Vec::new();
-    // Some generators offer hidden commands too.
+    // Some generators also offer hidden commands.
     let visible = command.get_subcommands().filter(|it| !it.is_hide_set()).cloned();
     let mut command =
         clap::Command::new("studio").args(command.get_arguments().cloned()).subcommands(visible);

@@ -1,4 +1,4 @@
-//! `studio config show`: the configuration, and where each value comes from.
+//! `studio config show`: prints the configuration and the origin of each value.
 
 use base::config::show;
 use base::failure::Result;
@@ -24,7 +24,7 @@ enum What {
     },
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let What::Show { origin } = args.what;
     let loaded = base::config::load(&common.sources()?)?;

@@ -1,10 +1,10 @@
-//! Questions that are answered with yes or no.
+//! Yes/no questions.
 
 use std::io::{BufRead, IsTerminal};
 
 use crate::report;
 
-/// What the user says; no at the end of input. `None` where nobody can be asked.
+/// Asks a question; end of input counts as no. Returns `None` in a non-interactive run.
 pub(crate) fn yes(question: &str) -> Option<bool> {
     if !std::io::stdin().is_terminal() {
         return None;

@@ -1,5 +1,5 @@
-//! What every command begins with: the flags that all take, the repository with its sessions, and
-//! whether a script reads.
+//! The context of every command: the common flags, the repository with its sessions, and the output
+//! format.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -18,11 +18,11 @@ use crate::commands::{confirm, editor};
 use crate::report;
 use crate::report::progress::ProgressStep;
 
-/// What a command works with.
+/// The context of a command.
 pub(crate) struct CommandContext {
     /// The repository, its sessions and the configuration.
     pub project: Project,
-    /// Whether a script reads.
+    /// Whether the output is JSON.
     pub json: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct CommonArgs {
 }
 
 impl CommonArgs {
-    /// The directory that the command works in, resolved.
+    /// Returns the directory of the command, canonicalized.
     pub(crate) fn directory(&self) -> Result<PathBuf> {
         let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("."));
         directory.canonicalize().map_err(|e| {
@@ -57,7 +57,7 @@ impl CommonArgs {
         })
     }
 
-    /// Where the configuration comes from.
+    /// Returns the sources of the configuration.
     pub(crate) fn sources(&self) -> Result<ConfigSources> {
         let absolute = |file: &PathBuf| std::path::absolute(file).unwrap_or_else(|_| file.clone());
         let only = self.config.as_ref().map(absolute);
@@ -66,7 +66,7 @@ impl CommonArgs {
 }
 
 impl CommandContext {
-    /// For a person who reads.
+    /// Creates a context with output for people.
     pub(crate) fn new(project: Project) -> CommandContext {
         let project = Project { console: Arc::new(Terminal { json: false }), ..project };
         CommandContext { project, json: false }
@@ -82,7 +82,8 @@ impl CommandContext {
             loaded.notices.iter().for_each(|notice| report::say(notice));
         }
         if repository.common_dir.join("studio").is_dir() {
-            // Without it other repositories' boxes may read what studio keeps here, and all works.
+            // On failure, sandboxes of other repositories may read studio's data here; everything
+            // works.
             let _ = base::known_repositories::remember(&repository.common_dir);
         }
         let project = Project {
@@ -94,7 +95,7 @@ impl CommandContext {
         Ok(CommandContext { project, json: common.json })
     }
 
-    /// The same, ended by Ctrl-C in order.
+    /// Sets the interrupt that ends the command on Ctrl-C.
     #[must_use]
     pub(crate) fn with_interrupt(mut self, interrupt: Interrupt) -> CommandContext {
         self.project.interrupt = interrupt;
@@ -102,9 +103,9 @@ impl CommandContext {
     }
 }
 
-/// The person at our terminal.
+/// The user at the terminal.
 struct Terminal {
-    /// A script reads: nothing is told or asked.
+    /// Whether the output is JSON: then nothing is shown or asked.
     json: bool,
 }
 

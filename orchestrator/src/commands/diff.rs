@@ -1,4 +1,4 @@
-//! `studio diff`: what a session changed, uncommitted work included.
+//! `studio diff`: prints the changes of a session, including uncommitted ones.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write};
@@ -19,9 +19,9 @@ use studio_git::landing_history;
 use studio_git::patch::{Comparison, PatchForm, from_top};
 use studio_git::snapshot::SnapshotLimits;
 
-/// How often a worktree that changes while it is read is looked at again.
+/// Maximum number of attempts to read a worktree that changes at the same time.
 const LOOKS: u32 = 3;
-/// The exit code of a program whose reader closed the pipe (128 + SIGPIPE).
+/// The exit code of a program whose output pipe was closed (128 + SIGPIPE).
 const READER_GONE: i32 = 141;
 
 /// The command line of `diff`.
@@ -62,7 +62,7 @@ pub(crate) struct FormArgs {
     pub word_diff: bool,
 }
 
-/// When there are colours.
+/// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ColorWhen {
     /// On a terminal
@@ -73,7 +73,7 @@ pub(crate) enum ColorWhen {
     Never,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
@@ -102,19 +102,19 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(code)
 }
 
-/// The tree with the work; the comparison names it, or a commit that has it.
+/// Returns the tree with the work; the comparison names it, or a commit that has it.
 fn tree(context: &CommandContext, comparison: &Comparison) -> String {
     landing_history::commit(&context.repository, &comparison.to)
         .map_or_else(|_| comparison.to.clone(), |(_, tree)| tree)
 }
 
-/// The worktree as it is now; without one, what was brought home last.
+/// Returns the current changes in the worktree; without a worktree, those that were collected last.
 fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChanges> {
     let id = &view.record.id;
     let live = !view.state.is_over() && view.facts.story.has_worktree;
     let mut failed = None;
-    // A supervisor at work imports by itself: two imports at once would be in each other's way.
-    // Without one, what is seen now is kept as what was last seen.
+    // A running supervisor imports by itself, and two imports at once would conflict. Without a
+    // supervisor, the current state is recorded as the last one seen.
     if live
         && let Some(_lock) = context.store.lock(id)?
         && let Ok(brought) =
@@ -131,7 +131,7 @@ fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChange
             Ok(None) => break,
             Err(why) => failed = Some(why),
         }
-        // A file that an agent writes or removes at this moment is readable at the next.
+        // A file that the agent is writing or removing may be readable in the next attempt.
         if !view.state.is_active() {
             break;
         }
@@ -149,7 +149,7 @@ fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChange
     }
 }
 
-/// Where in the repository, or in the session's worktree, the command was started.
+/// Returns the current directory, relative to the repository or to the session's worktree.
 fn prefix(context: &CommandContext, view: &SessionView) -> PathBuf {
     let Some(here) = &context.directory else { return PathBuf::new() };
     let worktree = &view.record.place.worktree;
@@ -160,7 +160,7 @@ fn prefix(context: &CommandContext, view: &SessionView) -> PathBuf {
     below.map(Path::to_owned).unwrap_or_default()
 }
 
-/// Prints it: raw into a pipe, readable on a terminal.
+/// Prints the diff: unmodified to a pipe, formatted on a terminal.
 fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8> {
     let is_terminal = io::stdout().is_terminal();
     let colours = match args.color {
@@ -176,7 +176,7 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
             (_, _, true) => PatchForm::Words,
             (false, false, false) => PatchForm::Applicable,
         };
-        // Not through this program: byte for byte, and in no memory of ours.
+        // git writes directly to stdout: unmodified, and without buffering in this process.
         let started = GitProcess::new(comparison, form, paths, Stream::Inherit)?;
         return started.finish();
     }
@@ -195,7 +195,7 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
         .flatten();
     let shown = match chosen {
         Some(command) => {
-            // As with git: the keys belong to the pager, and it ends when the user leaves it.
+            // As with git: the pager gets the terminal's keys and ends when the user quits it.
             let keys = Interrupt::listen()?;
             keys.ignored_while(|| -> Result<io::Result<()>> {
                 let mut pager = Pager::start(&command, Path::new("."))?;
@@ -213,7 +213,7 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
     }
 }
 
-/// git at work, and what it says on stderr.
+/// A running git process and its stderr.
 struct GitProcess {
     running: Running,
     said: std::fs::File,
@@ -252,7 +252,7 @@ impl GitProcess {
     }
 }
 
-/// `{"id":…,"patch":…,"schema":1}`, written piece by piece.
+/// Prints `{"id":…,"patch":…,"schema":1}` as a stream.
 fn print_json(view: &SessionView, comparison: &Comparison, paths: &[OsString]) -> Result<u8> {
     let mut started = GitProcess::new(comparison, PatchForm::Applicable, paths, Stream::Piped)?;
     let from = started.running.child.stdout.take();
@@ -276,7 +276,7 @@ fn print_json(view: &SessionView, comparison: &Comparison, paths: &[OsString]) -
     }
 }
 
-/// Lets the user's difftool compare the changed files of both sides, one after the other.
+/// Runs the user's difftool on the changed files, one after the other.
 fn with_tool(comparison: &Comparison, paths: &[OsString], name: Option<&str>) -> Result<u8> {
     let directory = tempfile::Builder::new().prefix("studio-diff-").tempdir();
     let directory = directory.or_fail(|| "cannot make a temporary directory")?;
@@ -293,7 +293,7 @@ fn with_tool(comparison: &Comparison, paths: &[OsString], name: Option<&str>) ->
     let keys = Interrupt::listen()?;
     let mut running = job.args(["--", "base", "work"]).spawn().or_fail(|| "cannot start git")?;
     let ended = keys.ignored_while(|| running.wait_until(None));
-    // As `diff` does, it ends with 1 where the sides differ.
+    // Like `diff`, it exits with 1 if the files differ.
     match ended.or_fail(|| "cannot wait for the tool")?.map(exit_code) {
         Some(0 | 1) => Ok(0),
         code => Err(Failure::failed("the difftool failed")

@@ -1,4 +1,4 @@
-//! `studio discard`: drops sessions, in a way that can be undone.
+//! `studio discard`: discards sessions; `undo` restores them.
 
 use base::failure::{Failure, Result};
 use serde_json::json;
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     pub yes: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     for said in transaction::recover(&context.repository)? {
@@ -52,7 +52,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// Drops sessions, those at work too; gives the operation that brings them back.
+/// Discards sessions, including running ones; returns the operation that can be undone.
 pub(crate) fn drop_all(context: &CommandContext, views: &[SessionView]) -> Result<String> {
     for view in views.iter().filter(|view| !view.state.is_settled()) {
         stop::ask(context, &view.record.id)?;
@@ -68,7 +68,7 @@ pub(crate) fn drop_all(context: &CommandContext, views: &[SessionView]) -> Resul
         })?;
         refuse(&context.view(id)?)?;
         locks.extend([lock, context.store.without_shell(id)?]);
-        // Commits come home as far as they can; what cannot goes to the trash as it is.
+        // Commits are imported if possible; the rest goes to the trash unchanged.
         let _ = collect::collect(
             &context.repository,
             &view.record,
@@ -89,7 +89,7 @@ fn refuse(view: &SessionView) -> Result<()> {
     }
 }
 
-/// Nothing is dropped by guess: without an id, the sessions that could be meant are named.
+/// Refuses a call without ids, and names the sessions that could be meant.
 fn refuse_none(context: &CommandContext, ids: &[String]) -> Result<()> {
     if !ids.is_empty() {
         return Ok(());
@@ -104,7 +104,7 @@ fn refuse_none(context: &CommandContext, ids: &[String]) -> Result<()> {
     })
 }
 
-/// Asks on a terminal; refuses elsewhere.
+/// Asks for confirmation on a terminal; refuses in a non-interactive run.
 fn agreed(view: &SessionView) -> Result<bool> {
     let id = &view.record.id;
     let state = view.state.name();

@@ -1,4 +1,4 @@
-//! `studio doctor`: looks for what crashes, moves and other programs left behind, and mends it.
+//! `studio doctor`: finds and repairs leftovers of crashes, moves and other programs.
 
 use base::failure::Result;
 use base::lock::Lock;
@@ -15,12 +15,12 @@ use studio_git::{
     import, merge, move_worktree, moved_repository, recreate_worktree, refs, transaction, worktree,
 };
 
-/// What was found.
+/// The findings.
 #[derive(Default)]
 struct Findings {
-    /// What was mended, one sentence each.
+    /// What was repaired, one sentence each.
     mended: Vec<String>,
-    /// What a person has to decide, with the command to type.
+    /// What the user must decide, with the command to run.
     open: Vec<String>,
     /// What is good to know.
     notes: Vec<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     pub move_worktrees: bool,
 }
 
-/// Runs it: 0 when all is well or was mended, 1 when something is left to decide.
+/// Runs the command: 0 if everything is fine or was repaired, 1 if the user must decide something.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let mut found =
@@ -77,14 +77,14 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(u8::from(!found.open.is_empty()))
 }
 
-/// What is wrong with one session.
+/// Checks one session.
 fn session(context: &CommandContext, view: &SessionView, found: &mut Findings) -> Result<()> {
     let id = &view.record.id;
     let place = &view.record.place;
     if view.state.is_over() {
         return Ok(());
     }
-    // Somebody works on it: nothing there is a leftover.
+    // The session is in use: nothing there is a leftover.
     let Some(_lock) = context.store.lock(id)? else { return Ok(()) };
     let _shut = match context.store.without_shell(id) {
         Ok(shut) => shut,
@@ -118,7 +118,7 @@ fn session(context: &CommandContext, view: &SessionView, found: &mut Findings) -
     }
     let temporary = context.store.file(id, "tmp");
     let removed = temporary.exists() && std::fs::remove_dir_all(&temporary).is_ok();
-    // A shell leaves some behind as well, and that is no fault.
+    // A shell also leaves temporary files, which is normal.
     if removed && view.state == SessionState::Crashed {
         found.mended.push(format!("removed the temporary files of `{id}`"));
     }
@@ -128,9 +128,9 @@ fn session(context: &CommandContext, view: &SessionView, found: &mut Findings) -
     Ok(())
 }
 
-/// Worktrees inside the main checkout, where earlier versions made them: programs that search the
-/// directories above find the main checkout's files. They are moved when the user says so, but for
-/// those of sessions at work.
+/// Reports worktrees inside the main checkout, where earlier versions created them: programs that
+/// search parent directories find the main checkout's files. They are moved if requested, except
+/// those of running sessions.
 fn inside_the_checkout(
     context: &CommandContext,
     views: &[SessionView],
@@ -186,7 +186,7 @@ fn inside_the_checkout(
     Ok(())
 }
 
-/// Half-written records, scratch directories and `.keep` files, while nobody imports.
+/// Removes incomplete records, scratch directories and `.keep` files, while no import is running.
 fn leftovers(context: &CommandContext, found: &mut Findings) -> Result<()> {
     let sessions = context.store.root().join("sessions");
     for entry in std::fs::read_dir(&sessions).into_iter().flatten().flatten() {
@@ -200,7 +200,7 @@ fn leftovers(context: &CommandContext, found: &mut Findings) -> Result<()> {
             found.mended.push(format!("removed the incomplete {}", entry.path().display()));
         }
     }
-    // Nobody starts a session, brings one back or imports while these are held.
+    // While these are held, no session is started, restored or imported.
     let _starts = studio_core::schedule::lock(&context.repository)?;
     let _log = OperationLog::open(&context.repository)?;
     let (views, unreadable) = context.sessions()?;
@@ -215,7 +215,7 @@ fn leftovers(context: &CommandContext, found: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// What studio needs from the machine.
+/// Checks what studio needs from the machine.
 fn surroundings(found: &mut Findings) {
     if base::process::find_program("g3").is_none()
         && !std::path::Path::new(&studio_core::launch::registry::g3_program()).is_absolute()

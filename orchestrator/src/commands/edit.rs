@@ -26,7 +26,7 @@ pub(crate) struct Args {
     pub no_checks: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     if args.checks.is_empty() && args.added.is_empty() && !args.no_checks {

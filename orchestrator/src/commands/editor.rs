@@ -10,7 +10,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use studio_core::interrupt::Interrupt;
 
-/// Opens a text in the editor that git would open; gives what was saved.
+/// Opens a text in the editor that git would use; returns the saved text.
 pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Result<String> {
     let file = tempfile::Builder::new().prefix("studio-message-").suffix(".txt").tempfile();
     let file = file.or_fail(|| "cannot make a temporary file")?;
@@ -18,7 +18,7 @@ pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Resul
     let variable = |name: &str| std::env::var(name).ok();
     let editor = choose(variable, base::git::user_setting);
     let line = format!("{editor} \"$1\"");
-    // In our process group: the terminal is ours, and a program of another group may not read it.
+    // In this process group: a process of another group may not read the terminal.
     let job = Command::new("sh", directory)
         .args(["-c", &line, "sh"])
         .arg(file.path())
@@ -32,7 +32,7 @@ pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Resul
         running.wait_until(None).or_fail(|| "cannot wait for the editor")
     })?;
     let status = status.ok_or("it is still running").or_fail(|| "cannot wait for the editor")?;
-    // `sh` tells of a program that a signal ended by 128 and the signal's number.
+    // `sh` reports a program that a signal killed as 128 plus the signal's number.
     let signal = status.signal().or(status.code().map(|code| code - 128));
     if signal == Some(Signal::INT.as_raw()) {
         return Err(Failure::new(FailureKind::Interrupted, "interrupted, so nothing landed"));
@@ -47,8 +47,8 @@ pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Resul
     }
 }
 
-/// The editor that git would open: `GIT_EDITOR`, `core.editor` of the user's own configuration,
-/// `VISUAL` where the terminal can show one, `EDITOR`, `vi`. Empty values are passed over.
+/// Returns the editor that git would use: `GIT_EDITOR`, `core.editor` of the user's configuration,
+/// `VISUAL` unless the terminal is dumb, `EDITOR`, `vi`. Empty values are skipped.
 fn choose(
     variable: impl Fn(&str) -> Option<String>,
     user_setting: impl Fn(&str) -> Option<String>,
@@ -63,7 +63,7 @@ fn choose(
         .unwrap_or_else(|| "vi".to_owned())
 }
 
-/// The settings of our terminal, put back when an editor that did not do so itself is gone.
+/// The settings of the terminal, restored after an editor that does not restore them itself.
 struct Terminal(Option<Termios>);
 
 impl Terminal {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_editor_is_chosen_as_git_chooses_it() {
+    fn the_editor_is_chosen_like_git() {
         let with = |variables: &'static [(&str, &str)], core_editor: Option<&str>| {
             let variable = |name: &str| {
                 let set = variables.iter().find(|(key, _)| *key == name);

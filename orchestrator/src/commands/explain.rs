@@ -1,4 +1,4 @@
-//! `studio explain`: the facts from which a session's state follows.
+//! `studio explain`: prints the facts that determine a session's state.
 
 use base::failure::Result;
 use serde_json::json;
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     pub id: Option<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;

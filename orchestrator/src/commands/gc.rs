@@ -1,5 +1,5 @@
-//! `studio gc`: deletes the trash of old operations, and build caches that are no longer used; the
-//! only command that deletes anything.
+//! `studio gc`: deletes the trash of old operations and unused build caches; the only command that
+//! deletes data.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     pub dry_run: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let keep = RetentionPolicy { days: i64::from(args.older), ..RetentionPolicy::default() };
@@ -53,9 +53,9 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// Removes the build caches of sessions that are over or that were unused for so many days,
-/// those of checks that do not run, and the one that earlier versions shared between sessions. Gives
-/// how many there were.
+/// Removes the build caches of sessions that are over or were unused for this many days, those of
+/// checks that are not running, and the shared one of earlier versions. Returns the number of
+/// removed caches.
 fn remove_unused_caches(context: &CommandContext, days: i64) -> Result<usize> {
     let mut removed = 0;
     let mut remove = |path: PathBuf| {
@@ -82,7 +82,7 @@ fn remove_unused_caches(context: &CommandContext, days: i64) -> Result<usize> {
     Ok(removed)
 }
 
-/// Whether the last word of a session's journal is so old.
+/// Returns whether the last entry of a session's journal is at least this old.
 fn is_idle(context: &CommandContext, id: &Id, days: i64) -> bool {
     let journal = std::fs::metadata(context.store.file(id, "journal.jsonl"));
     let changed = journal.and_then(|found| found.modified()).ok();

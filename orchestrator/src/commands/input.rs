@@ -1,4 +1,4 @@
-//! Files that a command line names: read whole, up to a bound, without waiting for a writer.
+//! Reads files that a command line names: completely, up to a limit, without waiting for a writer.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Reads a file of at most so many bytes. A named pipe may have no writer and is refused; the pipes
+/// Reads a file of limited size in bytes. A named pipe may have no writer and is refused; the pipes
 /// of a shell (`<(…)`, `/dev/stdin`) have one.
 pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
@@ -29,14 +29,14 @@ pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether the path is a name for a descriptor that a shell handed down.
+/// Returns whether the path names a descriptor that a shell passed down.
 fn is_descriptor(path: &Path) -> bool {
     path == Path::new("/dev/stdin")
         || path.starts_with("/dev/fd")
         || path.starts_with("/proc/self/fd")
 }
 
-/// From now on a read waits for data.
+/// Makes reads of the file wait for data.
 fn block(file: &File) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     Ok(rustix::fs::fcntl_setfl(file, flags.difference(OFlags::NONBLOCK))?)
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_regular_files_within_the_bound_are_read() {
+    fn only_regular_files_within_the_limit_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         std::fs::write(&file, "12345").unwrap();

@@ -1,4 +1,4 @@
-//! `studio list`: all sessions of the repository.
+//! `studio list`: lists the sessions of the repository.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -17,8 +17,7 @@ use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
 use studio_git::import;
 
-/// How many sessions at most are compared with their branch in one call; what was found is
-/// remembered.
+/// Maximum number of sessions that one call compares with their branch; the results are cached.
 const COMPARED: usize = 20;
 
 /// The command line of `list`.
@@ -29,7 +28,7 @@ pub(crate) struct Args {
     pub all: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let (views, unreadable) = context.sessions()?;
@@ -82,7 +81,7 @@ pub(crate) fn show(context: &CommandContext, views: &[SessionView]) -> Result<()
     Ok(())
 }
 
-/// What a person should do about sessions that do not go on by themselves.
+/// Prints what the user should do about sessions that do not continue by themselves.
 fn say_what_waits(open: &[SessionView]) {
     let crashed = open.iter().filter(|view| view.state == SessionState::Crashed).count();
     if crashed > 0 {
@@ -96,15 +95,15 @@ fn say_what_waits(open: &[SessionView]) {
     if held > 0 {
         report::say(&format!("{held} waiting for other sessions to land: studio status ID"));
     }
-    // One whose lock is held is being started.
+    // A session whose lock is held is being started.
     let goes_on = open.iter().any(|view| view.state.is_active() || view.facts.locked);
     if waiting > 0 && !goes_on {
         report::say(&format!("{waiting} queued and none running: studio resume --all"));
     }
 }
 
-/// Finds out which sessions conflict with their branch. What cannot be found out, or not in a
-/// moment, is left open.
+/// Determines which sessions conflict with their branch. Sessions for which this fails or takes too
+/// long are left undetermined.
 fn compare(context: &CommandContext, views: &mut [SessionView]) {
     let cache = context.store.root().join("cache/standing.json");
     let known: BTreeMap<String, BranchStanding> = std::fs::read(&cache)
@@ -136,7 +135,7 @@ fn compare(context: &CommandContext, views: &mut [SessionView]) {
         })
         .collect();
     if is_new && let Some(parent) = cache.parent() {
-        // A cache that cannot be written costs time and nothing else.
+        // If the cache cannot be written, the sessions are compared again next time.
         let _ =
             std::fs::create_dir_all(parent).and_then(|()| base::files::replace_json(&cache, &all));
     }

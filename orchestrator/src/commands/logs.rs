@@ -1,4 +1,4 @@
-//! `studio logs`: the journal of a session as people read it, also while it grows.
+//! `studio logs`: prints the journal of a session, optionally while it grows.
 
 use base::config::studio::AgentProtocol;
 use base::failure::{OrFail, Result};
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     pub raw: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
@@ -58,12 +58,12 @@ impl Shown<'_> {
         changes
     }
 
-    /// The raw output of the agent.
+    /// Prints the raw output of the agent.
     async fn raw(self) -> Result<u8> {
         let mut changes = self.changes();
         let mut output = RawTail::from_start(self.context.store.file(self.id, "agent.log"));
         loop {
-            // Looked at before the output, so that its end is not missed.
+            // Read before the output, so that its end is not missed.
             let settled = self.context.view(self.id)?.state.is_settled();
             let text = output.more().or_fail(|| "cannot read the agent's output")?;
             report::part(&base::text::printable_output(&text));
@@ -74,7 +74,7 @@ impl Shown<'_> {
         }
     }
 
-    /// The journal, and what an agent of protocol `command` writes during its turn.
+    /// Prints the journal, and the output of an agent with the protocol `command` during its turn.
     async fn journal(self) -> Result<u8> {
         let mut changes = self.changes();
         let mut tail = JournalTail::from_start(self.context.store.file(self.id, "journal.jsonl"));
@@ -83,7 +83,7 @@ impl Shown<'_> {
         let mut reader = journal::JournalReader::default();
         let streams = self.follow && !self.context.json && self.is_command()?;
         loop {
-            // Looked at before the journal, so that the last lines of a run are not missed.
+            // Read before the journal, so that the last lines of a run are not missed.
             let view = self.context.view(self.id)?;
             let settled = view.state.is_settled();
             let fail = || format!("cannot read the journal of `{}`", self.id);
@@ -98,7 +98,7 @@ impl Shown<'_> {
                     JournalEntry::TurnEnd { .. } => output.ends(),
                     _ => {}
                 }
-                // The last words of a turn whose output was shown are known already.
+                // The last message of a turn repeats output that was already shown.
                 if !(output.shown && journal::is_text(&line)) {
                     reader.text(&line).iter().for_each(|text| report::out(text));
                 }
@@ -121,14 +121,14 @@ impl Shown<'_> {
     }
 }
 
-/// The output of the turn that is at work, shown as it comes.
+/// The output of the running turn, shown as it arrives.
 struct Output {
     tail: RawTail,
-    /// The beginning of a line whose end has not come.
+    /// The incomplete last line.
     rest: String,
-    /// Whether the turn is at work and its output shown.
+    /// Whether the turn is running and its output is shown.
     open: bool,
-    /// Whether something of it was shown.
+    /// Whether any output was shown.
     shown: bool,
 }
 

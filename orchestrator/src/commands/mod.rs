@@ -1,4 +1,4 @@
-//! One verb, one file: resolve, check, act, report.
+//! The commands, one file per verb.
 
 pub mod accept;
 pub mod answer;

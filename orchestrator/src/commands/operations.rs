@@ -1,4 +1,4 @@
-//! `studio operations`: what was done, and what was taken back.
+//! `studio operations`: lists operations and undos.
 
 use base::failure::Result;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::report;
 use crate::report::table;
 use studio_git::oplog::{self, LogEntries, OperationKind};
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let all = oplog::list(&context.repository)?;

@@ -1,4 +1,4 @@
-//! Permission requests, put to the person at the terminal while the sessions are shown: one key
+//! Asks the user at the terminal about permission requests while sessions are shown: a single key
 //! answers.
 
 use std::io::IsTerminal;
@@ -14,7 +14,7 @@ use crate::report::progress::SessionProgress;
 use studio_core::session_view::SessionView;
 use studio_core::supervisor::control::{self, ControlRequest};
 
-/// The terminal, and the request that is shown there.
+/// The terminal, and the request that is shown.
 pub(crate) struct PermissionPrompt {
     terminal: Receiver,
     /// The terminal's settings before a request was shown.
@@ -23,19 +23,19 @@ pub(crate) struct PermissionPrompt {
 }
 
 impl PermissionPrompt {
-    /// A prompt, when stdin and stderr are the terminal that we own. Called within a runtime.
+    /// Creates a prompt if stdin and stderr are the controlling terminal. Call it within a runtime.
     pub(crate) fn new() -> Option<PermissionPrompt> {
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
             return None;
         }
-        // Opened on its own: what shares the user's descriptor must not find it non-blocking.
+        // Opened separately: other users of the descriptor must not find it non-blocking.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let terminal = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
         let terminal = Receiver::from_owned_fd_unchecked(terminal).ok()?;
         Some(PermissionPrompt { terminal, before: None, open: None })
     }
 
-    /// Shows the first open request of these sessions, and takes it away when it was answered
+    /// Shows the first open request of these sessions, and removes it after it was answered
     /// elsewhere.
     pub(crate) fn update<'v>(
         &mut self,
@@ -69,7 +69,7 @@ impl PermissionPrompt {
         ));
     }
 
-    /// The next key; never, while nothing is asked.
+    /// Returns the next key; never returns while no request is shown.
     pub(crate) async fn key(&mut self) -> char {
         loop {
             if self.open.is_none() {
@@ -91,7 +91,7 @@ impl PermissionPrompt {
         }
     }
 
-    /// Answers the open request with a key; other keys do nothing.
+    /// Answers the shown request with a key; other keys are ignored.
     pub(crate) fn answer(
         &mut self,
         context: &CommandContext,
@@ -115,8 +115,8 @@ impl PermissionPrompt {
         Ok(())
     }
 
-    /// Takes single keys from the terminal, without showing them; `false` in the background. What
-    /// was typed before the request was shown does not answer it, and is dropped.
+    /// Puts the terminal into single-key mode without echo; returns `false` in the background. Keys
+    /// that were typed before the request was shown are discarded.
     fn read_keys(&mut self) -> bool {
         let terminal = &self.terminal;
         let is_ours = rustix::termios::tcgetpgrp(terminal).ok() == Some(rustix::process::getpgrp());

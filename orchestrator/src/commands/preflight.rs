@@ -1,5 +1,5 @@
-//! What must be right before sessions of g3 start: flags, persona, provider, key, model, and the
-//! price where there is a budget. Told once, and not once for each session.
+//! Checks the prerequisites of g3 sessions before they start: flags, persona, provider, API key,
+//! model, and the price if there is a budget. Errors are reported once instead of once per session.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,17 +14,17 @@ use studio_core::launch::requirements;
 use studio_core::session::record;
 use studio_core::session::spec::SessionSpec;
 
-/// How long the check may take: a command of the user's may have to find the key.
+/// Timeout of the check: a user's command may have to fetch the API key.
 const TIME: std::time::Duration = std::time::Duration::from_secs(90);
 
-/// Refuses orders that no agent could work on. Each command line is checked once.
+/// Refuses sessions that no agent could work on. Each command line is checked once.
 pub(crate) fn check(context: &CommandContext, orders: &[SessionSpec]) -> Result<()> {
     let configured = context.config.studio.limits.budget_usd;
     let mut checked = BTreeSet::new();
     for order in orders {
         let agent = order.agent.as_deref().unwrap_or("g3");
         let mut options = requirements::AgentOptions::from(order);
-        // A persona that the base holds is found in the session's worktree, wherever we are.
+        // A persona of the base commit is found in the session's worktree, not necessarily here.
         if options.persona.is_some_and(|name| is_in_base(context, order, name)) {
             options.persona = None;
         }
@@ -39,7 +39,7 @@ pub(crate) fn check(context: &CommandContext, orders: &[SessionSpec]) -> Result<
     Ok(())
 }
 
-/// Refuses a plan whose texts no model could refine or split.
+/// Refuses a plan if no model can refine or split its texts.
 pub(crate) fn planner(context: &CommandContext) -> Result<()> {
     let mut row = requirements::agent_for(
         &context.config,
@@ -54,7 +54,7 @@ pub(crate) fn planner(context: &CommandContext) -> Result<()> {
     dry_run(context, &row, None)
 }
 
-/// Refuses limits of what an agent does not report.
+/// Refuses limits on values that the agent does not report.
 fn reports(row: &AgentRow, agent: &str, limits: &record::RunLimits) -> Result<()> {
     let flags = [
         ("--budget", limits.usd.is_some()),
@@ -86,7 +86,7 @@ fn is_in_base(context: &CommandContext, order: &SessionSpec, persona: &str) -> b
     find().is_some()
 }
 
-/// Lets g3 check the command line that it would be started with.
+/// Makes g3 check its command line with `--dry-run`.
 fn dry_run(context: &CommandContext, row: &AgentRow, budget: Option<f64>) -> Result<()> {
     let Some((program, args)) = row.command.split_first() else { return Ok(()) };
     let top = context.repository.main_checkout.as_deref().unwrap_or(&context.repository.common_dir);
@@ -104,7 +104,7 @@ fn dry_run(context: &CommandContext, row: &AgentRow, budget: Option<f64>) -> Res
         return Ok(());
     }
     let told: Option<Value> = serde_json::from_slice(&output.stdout).ok();
-    // What is not told in this form is left to the session's own start.
+    // Other failures are left to the session's own start.
     match told.and_then(|told| Failure::from_json(&told["error"])) {
         Some(failure) => Err(failure),
         None => Ok(()),

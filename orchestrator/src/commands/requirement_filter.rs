@@ -1,4 +1,4 @@
-//! Which requirements a command is about, and what has landed for them.
+//! Selects the requirements of a command, and their landed work.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report::requirements::ServedRequirement;
 use studio_git::landing_history::{self, Landing};
 
-/// Where requirements are, unless said.
+/// The default requirements file.
 const FILE: &str = "g3-plan/current_requirements.md";
 
 /// What the command line says about requirements.
@@ -32,10 +32,10 @@ pub(crate) struct RequirementFilter {
     pub onto: String,
 }
 
-/// What was asked for, as it is found.
+/// The selected requirements.
 #[derive(Debug)]
 pub(crate) struct FilteredRequirements {
-    /// The requirements that were asked for.
+    /// The requirements.
     pub requirements: Vec<Requirement>,
     rows: Vec<CoverageRow>,
     /// Commits that name requirements or have a receipt, oldest first.
@@ -43,7 +43,7 @@ pub(crate) struct FilteredRequirements {
 }
 
 impl RequirementFilter {
-    /// Reads the requirements, and the history for them.
+    /// Reads the requirements, and their history.
     pub(crate) fn read(
         &self,
         common: &CommonArgs,
@@ -68,7 +68,7 @@ impl RequirementFilter {
 }
 
 impl FilteredRequirements {
-    /// Each requirement with all that served it.
+    /// Returns each requirement with its commits and sessions.
     pub(crate) fn served(&self) -> Vec<ServedRequirement<'_>> {
         let served = |(requirement, row): (&'_ Requirement, &'_ CoverageRow)| {
             let landings =
@@ -95,7 +95,7 @@ fn requirements(directory: &Path, file: &Path) -> Result<Vec<Requirement>> {
     })
 }
 
-/// Each landing counts as the task that it was.
+/// Returns the coverage, with each landing as a task.
 fn rows(all: &[Requirement], landings: &[Landing]) -> Vec<CoverageRow> {
     let task = |it: &Landing| Task {
         id: it.commit.clone(),

@@ -1,4 +1,5 @@
-//! `--requirements FILE`: what sessions are held to, read before anything is started.
+//! `--requirements FILE`: the requirements that sessions must meet, read before anything is
+//! started.
 
 use std::path::Path;
 
@@ -9,29 +10,29 @@ use planner::requirement::{self, AmbiguousRequirements, Requirement};
 use crate::commands::input;
 use studio_core::session::spec::SessionSpec;
 
-/// Bytes of such a file at most.
+/// Maximum size of the file, in bytes.
 const MOST: u64 = 1 << 20;
 
 /// The requirements of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Requirements {
-    /// Their first heading, else the first of them.
+    /// The first heading, else the first requirement.
     pub title: String,
-    /// All of them, each with its id.
+    /// The text of all requirements with ids.
     pub contract: String,
-    /// Their ids.
+    /// The ids.
     pub ids: Vec<String>,
 }
 
 impl Requirements {
-    /// Lets a session work under them.
+    /// Adds the requirements to a session.
     pub(crate) fn hold(&self, order: &mut SessionSpec) {
         order.part.contract = Some(self.contract.clone());
         order.part.requirements.clone_from(&self.ids);
     }
 }
 
-/// Reads a file: what stands below its mark, else all of it.
+/// Reads a file: the section below its mark, else the whole text.
 pub(crate) fn read(path: &Path) -> Result<Requirements> {
     let wrong = |what: String| {
         Failure::usage(format!("cannot read the requirements in {}", path.display()))
@@ -50,7 +51,7 @@ pub(crate) fn read(path: &Path) -> Result<Requirements> {
     })
 }
 
-/// What is wrong with requirements, in a sentence.
+/// Describes the error in requirements.
 pub(crate) fn mistake(unclear: &AmbiguousRequirements) -> String {
     match unclear {
         AmbiguousRequirements::Empty => "there are none".to_owned(),
@@ -58,7 +59,7 @@ pub(crate) fn mistake(unclear: &AmbiguousRequirements) -> String {
     }
 }
 
-/// What is wrong with a text, and where.
+/// An error in a text, and its line.
 #[derive(Debug, PartialEq, Eq)]
 struct Mistake {
     line: Option<usize>,
@@ -89,7 +90,7 @@ fn of(text: &str) -> std::result::Result<Requirements, Mistake> {
     Ok(Requirements { title: title.unwrap_or_default(), contract, ids })
 }
 
-/// Whether a line is an item that gives itself this id.
+/// Returns whether a line is an item with this id.
 fn gives(line: &str, id: &str) -> bool {
     let is_it = |all: Vec<Requirement>| all.first().is_some_and(|it| it.id == id);
     requirement::read(line).is_ok_and(is_it)
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_marked_section_counts_and_every_requirement_gets_an_id() {
+    fn the_marked_section_is_used_and_every_requirement_gets_an_id() {
         let text = "# Wish\n{{CURRENT REQUIREMENTS}}\n\n# A shop\n- sell\n- R7: ship\n\n\
                     {{ORIGINAL USER REQUIREMENTS -- THIS SECTION WILL BE IGNORED BY THE IMPLEMENTATION}}\n- a shop!\n";
         let read = of(text).unwrap();
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_are_reported_with_their_lines() {
         let twice = of("x\n{{CURRENT REQUIREMENTS}}\n- R1: a\n- b\n- R1: c\n").unwrap_err();
         assert_eq!((twice.line, twice.what.contains("R1")), (Some(5), true));
         assert_eq!(of(" \n").unwrap_err().what, "it is empty");

@@ -1,4 +1,4 @@
-//! `accept --resolve`: conflicts go back to the agent as a turn, and landing starts again.
+//! `accept --resolve`: sends conflicts to the agent as a turn, and lands again.
 
 use base::failure::FailureKind;
 use base::id::Id;
@@ -11,16 +11,16 @@ use studio_core::landing::{Landed, Rejection};
 use studio_core::project::Project;
 use studio_core::session::state::SessionState;
 
-/// How often an agent may try before a person must look.
+/// Maximum number of attempts of the agent.
 const ROUNDS: u32 = 3;
 
-/// Lands; while that ends in a conflict the agent gets it as a turn, a bounded number of times.
+/// Lands a session; on a conflict the agent gets a turn to resolve it, a limited number of times.
 pub(crate) fn until_it_lands(
     context: &CommandContext,
     id: &Id,
     land: impl Fn() -> Result<Landed, Rejection>,
 ) -> Result<Landed, Rejection> {
-    // Progress goes to stderr as sentences, also when a script reads what landed.
+    // Progress goes to stderr as text, even if stdout is JSON.
     let aside =
         CommandContext::new(Project::with(context.repository.clone(), context.config.clone()));
     for _ in 0..ROUNDS {
@@ -29,7 +29,7 @@ pub(crate) fn until_it_lands(
             landed_or_other => return landed_or_other,
         };
         let Some(prompt) = refused.agent_prompt.clone() else { return Err(refused) };
-        // A person at the terminal is asked what the agent wants to be allowed.
+        // The user at the terminal answers the agent's permission requests.
         let attended = is_attended(false).then_some(true);
         let wake = ResumeInput { prompt: Some(prompt.into()), attended, ..ResumeInput::default() };
         resume::wake_with(context, id, wake)?;

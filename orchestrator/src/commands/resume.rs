@@ -1,4 +1,4 @@
-//! `studio resume`: lets a session that ended, crashed or was stopped go on.
+//! `studio resume`: continues a session that ended, crashed or was stopped.
 
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
@@ -31,25 +31,25 @@ pub(crate) struct Args {
     pub limits: LimitArgs,
 }
 
-/// What a session that goes on is given.
+/// The input for a resumed session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResumeInput {
-    /// What its agent is told; that it is to go on when absent.
+    /// The prompt; a default one to continue when absent.
     pub prompt: Option<String>,
     /// Limits that replace the earlier ones.
     pub limits: RunLimits,
-    /// Whether permission requests wait for the user from now on; as before when absent.
+    /// Whether permission requests wait for the user from now on; unchanged when absent.
     pub attended: Option<bool>,
 }
 
 impl ResumeInput {
-    /// Whether the session is run in another way from now on.
+    /// Returns whether the settings of the session change.
     fn changes_settings(&self) -> bool {
         self.limits != RunLimits::default() || self.attended.is_some()
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let can = |state: &SessionState| {
@@ -75,7 +75,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         }
         false => context.find_all(&args.ids, can)?,
     };
-    // What waits in the queue needs no more than a look at it.
+    // A queued session only needs a call of the scheduler.
     let (mut ids, mut refused): (Vec<&Id>, Vec<Failure>) = (Vec::new(), Vec::new());
     for view in &views {
         let id = &view.record.id;
@@ -87,7 +87,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         let as_it_is = view.state == SessionState::Queued && !given.changes_settings();
         match if as_it_is { Ok(()) } else { wake_with(&context, id, given) } {
             Ok(()) => ids.push(id),
-            // One that is busy is no reason to leave the others.
+            // A busy session does not prevent resuming the others.
             Err(failure) => refused.push(failure),
         }
     }
@@ -100,7 +100,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     for id in ids.iter().filter(|_| !context.json) {
         let now = context.view(id)?;
-        // A supervisor that was just started holds the lock before it says anything.
+        // A supervisor that was just started holds the lock before its first entry.
         match now.state == SessionState::Queued && !now.facts.locked {
             true => report::say(&format!("{id} waits for a free slot")),
             false => report::say(&format!("{id} resumed: studio logs {id} -f")),
@@ -109,13 +109,13 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     refused.into_iter().next().map_or(Ok(0), Err)
 }
 
-/// Puts a session back into the queue, with something to say, and calls the scheduler.
+/// Queues a session with an optional prompt and calls the scheduler.
 pub(crate) fn wake(context: &CommandContext, id: &Id, prompt: Option<String>) -> Result<()> {
     wake_with(context, id, ResumeInput { prompt, ..ResumeInput::default() })
 }
 
-/// As [`wake`], with other limits too. One that has used up a limit is refused: it would end at
-/// once.
+/// Like [`wake`], with new settings. Refuses a session that has reached a limit, because it would
+/// end immediately.
 pub(crate) fn wake_with(context: &CommandContext, id: &Id, given: ResumeInput) -> Result<()> {
     let busy = || {
         Failure::refused(format!("session `{id}` is at work"))

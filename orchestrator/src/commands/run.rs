@@ -1,4 +1,4 @@
-//! `studio run`: one session per task, shown until they settle.
+//! `studio run`: starts one session per task and shows them until they settle.
 
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use studio_core::session_view::SessionView;
 use studio_git::names::WorktreeTemplate;
 use studio_git::{self, worktree};
 
-/// Bytes of one task.
+/// Maximum size of a task, in bytes.
 const LONGEST_TASK: usize = 4 << 20;
 
 /// The command line of `run` and `exec`.
@@ -102,7 +102,7 @@ pub(crate) struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// The limits that were typed.
+    /// Returns the given limits.
     pub(crate) fn limits(self) -> RunLimits {
         RunLimits {
             seconds: self.timeout,
@@ -114,7 +114,7 @@ impl LimitArgs {
     }
 }
 
-/// An amount of money, 0 or more.
+/// Parses a non-negative amount of money.
 fn dollars(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(usd) if f64::is_finite(usd) && usd >= 0.0 => Ok(usd),
@@ -123,7 +123,7 @@ fn dollars(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let orders = orders(&context, args)?;
@@ -153,7 +153,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     summary(&context, &ids, seen)
 }
 
-/// What the sessions will not contain, each sentence once.
+/// Returns the notices about what the sessions will not contain, without duplicates.
 fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<String>> {
     let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
     let mut said: Vec<String> = Vec::new();
@@ -173,7 +173,7 @@ fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<Str
     Ok(said)
 }
 
-/// What was asked for, one order per task.
+/// Returns the specifications of the sessions, one per task.
 fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
     let held = args.requirements.as_deref().map(requirements::read).transpose()?;
     if held.is_some() && args.file.is_some() {
@@ -239,7 +239,7 @@ fn stdin_task() -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-/// What the command line says goes for every task that does not say it itself.
+/// Applies the flags to a task's unset fields.
 fn take_flags(spec: &mut SessionSpec, args: &Args) {
     spec.agent = spec.agent.take().or_else(|| args.agent.clone());
     spec.persona = spec.persona.take().or_else(|| args.persona.clone());
@@ -258,7 +258,7 @@ fn take_flags(spec: &mut SessionSpec, args: &Args) {
     };
 }
 
-/// Whether somebody is there to answer permission requests.
+/// Returns whether the user can answer permission requests.
 pub(crate) fn is_attended(ask: bool) -> bool {
     ask || (std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
 }
@@ -294,7 +294,7 @@ fn dry_run(context: &CommandContext, orders: &[SessionSpec]) -> Result<u8> {
     Ok(0)
 }
 
-/// The last word of `run`, and its exit code.
+/// Prints the summary of `run` and returns its exit code.
 fn summary(context: &CommandContext, ids: &[Id], seen: WatchOutcome) -> Result<u8> {
     let views = ids.iter().map(|id| context.view(id)).collect::<Result<Vec<_>>>()?;
     if context.json {

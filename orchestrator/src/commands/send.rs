@@ -1,4 +1,4 @@
-//! `studio send`: says something to a session's agent, now or by waking it up.
+//! `studio send`: sends a message to a session's agent; resumes the session if necessary.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::report;
 use studio_core::project::pause;
 use studio_core::supervisor::control::{self, ControlRequest};
 
-/// How long a supervisor may take until it listens, or until it is gone.
+/// How long a supervisor may take to start listening, or to exit.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The command line of `send`.
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     pub text: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(Some(&args.id), |_| true)?;
@@ -49,8 +49,9 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// Whether a supervisor took it; otherwise the session was woken up with it. A supervisor that was
-/// just started does not listen yet, and one that ends still holds the lock for a moment.
+/// Returns whether a supervisor received the message; otherwise the session was resumed with it. A
+/// supervisor that was just started does not listen yet, and one that is ending holds the lock a
+/// little longer.
 fn is_heard(context: &CommandContext, id: &Id, text: &str) -> Result<bool> {
     let until = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! `studio shell`: the user's shell, or one command, in a session's worktree and box.
+//! `studio shell`: runs the user's shell, or a command, in a session's worktree and sandbox.
 
 use base::failure::{Failure, Result};
 
@@ -17,12 +17,12 @@ pub(crate) struct Args {
     pub command: Vec<String>,
 }
 
-/// Runs it; gives the exit code of the command.
+/// Runs the command and returns its exit code.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let found = context.find(Some(&args.id), |_| true)?;
     let lock = context.store.open_shell(&found.record.id)?;
-    // What was seen before the lock may be over by now.
+    // The session may have changed before the lock was taken.
     let view = context.view(&found.record.id)?;
     let record = &view.record;
     if view.state.is_over() || !worktree::is_finished(&record.place) {

@@ -1,4 +1,4 @@
-//! `studio status`: one session in full.
+//! `studio status`: prints one session in full.
 
 use base::failure::Result;
 
@@ -16,18 +16,18 @@ pub(crate) struct Args {
     pub id: Option<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let mut view = context.refreshed(context.salvaged(view));
-    // While the agent works, its worktree is ahead of what was brought home.
+    // While the agent works, its worktree is newer than the collected work.
     if view.state.is_active()
         && let Ok(Some((_, now))) = collect::look_now(&context.repository, &view.record)
     {
         view.facts.story.work = Some(now);
     } else if let Some(work) = view.work().filter(|_| !view.state.is_over()).cloned() {
-        // A repository that changes under our eyes makes this unknown, not the whole page.
+        // If the repository changes at the same time, only this value is unknown.
         view.standing = collect::standing(&context.repository, &view.record, &work).ok().flatten();
     }
     view.tampered = import::tampered(&view.record.place);

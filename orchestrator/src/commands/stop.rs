@@ -1,4 +1,4 @@
-//! `studio stop`: ends sessions' runs; everything is kept and can be resumed.
+//! `studio stop`: stops sessions; everything is kept and can be resumed.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
 use studio_core::supervisor::control::{self, ControlRequest};
 
-/// How long a run may take to end.
+/// Timeout of the end of a run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The command line of `stop`.
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     pub ids: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let can = |state: &SessionState| state.is_active() || *state == SessionState::Queued;
@@ -55,7 +55,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// Asks a session to stop, whatever it does; one that is not at work is left as it is.
+/// Asks a session to stop, whatever it is doing; a settled one is unchanged.
 pub(crate) fn ask(context: &CommandContext, id: &Id) -> Result<()> {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
@@ -64,7 +64,7 @@ pub(crate) fn ask(context: &CommandContext, id: &Id) -> Result<()> {
         {
             return Ok(());
         }
-        // It waits in the queue, or was just started and does not listen yet.
+        // It is queued, or was just started and does not listen yet.
         if let Some(_lock) = context.store.lock(id)? {
             if context.view(id)?.state == SessionState::Queued {
                 let mut writer = context.store.writer(id, context.clock)?;

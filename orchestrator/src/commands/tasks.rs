@@ -1,4 +1,4 @@
-//! `--tasks FILE`: TOML with `[[task]]`, or a Markdown list with one task an item.
+//! `--tasks FILE`: TOML with `[[task]]`, or a Markdown list with one task per item.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::commands::input;
 use studio_core::session::record::PlanRef;
 use studio_core::session::spec::SessionSpec;
 
-/// Bytes of such a file at most.
+/// Maximum size of the file, in bytes.
 const MOST: u64 = 4 << 20;
 
-/// Reads the tasks of a file, each after those that it waits for.
+/// Reads the tasks of a file, each after its dependencies.
 pub(crate) fn read(path: &Path) -> Result<Vec<SessionSpec>> {
     let unreadable =
         |why: String| Failure::usage(format!("cannot read {}", path.display())).because(why);
@@ -35,7 +35,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<SessionSpec>> {
     Ok(orders)
 }
 
-/// The refusal of a list with mistakes, each with its line.
+/// Returns the failure for an invalid list, with the line of each error.
 pub(crate) fn refused(path: &Path, mistakes: &[TaskFileError]) -> Failure {
     let lines: Vec<String> =
         mistakes.iter().map(|it| format!("{}:{}: {}", path.display(), it.line, it.what)).collect();
@@ -44,7 +44,7 @@ pub(crate) fn refused(path: &Path, mistakes: &[TaskFileError]) -> Failure {
         .hint("TOML: [[task]] with text = \"what to do\"; Markdown: `- what to do`")
 }
 
-/// What is to be started for a task. One that waits for a task that is ticked off need not wait.
+/// Returns the specification of a task's session. Dependencies that are marked as done are dropped.
 fn order(task: &Task) -> SessionSpec {
     SessionSpec {
         agent: task.agent.clone(),

@@ -1,5 +1,5 @@
-//! `studio trace`: which commit landed which requirement, which checks passed there, what the coach
-//! said of it, and what it took.
+//! `studio trace`: reports which commit landed each requirement, with its checks, verdicts and
+//! cost.
 
 use base::failure::{Failure, Result};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     pub markdown: bool,
 }
 
-/// Runs it. The exit code is 1 where a requirement is not landed and shown.
+/// Runs the command. The exit code is 1 unless every requirement is landed and verified.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     refuse_both(common, args.markdown)?;
     let context = CommandContext::open(common)?;
@@ -50,7 +50,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(u8::from(open > 0))
 }
 
-/// Refuses two forms at once.
+/// Refuses two output formats at once.
 pub(crate) fn refuse_both(common: &CommonArgs, markdown: bool) -> Result<()> {
     match markdown && common.json {
         true => Err(Failure::usage("--markdown cannot be used with --json")),

@@ -1,5 +1,5 @@
-//! Which recorded check lines may run. Receipts travel with the repository, so a line in one may
-//! be a stranger's; a line runs by itself only where this machine had it before.
+//! Determines which recorded check commands may run. Receipts travel with the repository, so their
+//! commands may come from others; a command runs only if this machine knew it before.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use crate::commands::context::CommandContext;
 use studio_git::landing_history::Receipt;
 use studio_git::oplog;
 
-/// The lines of the trusted configuration, of sessions that were made here, and of landings that
-/// were done here: none of them comes along when a repository is cloned or fetched.
+/// Returns the commands of the trusted configuration, of sessions that were created here, and of
+/// landings that were done here: none of these is cloned or fetched with a repository.
 pub(crate) fn lines(context: &CommandContext) -> Result<BTreeSet<String>> {
     let mut known: BTreeSet<String> = context.config.studio.checks.list().into_iter().collect();
     for id in context.store.ids()? {
-        // A session that cannot be read vouches for nothing.
+        // An unreadable session contributes no commands.
         if let Ok(record) = context.store.load(&id) {
             known.extend(record.checks);
         }

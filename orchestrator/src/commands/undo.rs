@@ -1,4 +1,4 @@
-//! `studio undo`: takes an operation back.
+//! `studio undo`: undoes an operation.
 
 use base::failure::Result;
 use serde_json::json;
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     pub operation: Option<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let time = context.clock.stamp();

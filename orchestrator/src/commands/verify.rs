@@ -1,4 +1,4 @@
-//! `studio verify`: runs the checks anew that the receipts of landed requirements recorded.
+//! `studio verify`: re-runs the checks that the receipts of landed requirements recorded.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,8 @@ pub(crate) struct Args {
     pub markdown: bool,
 }
 
-/// Runs it. The exit code is 1 unless everything asked for is landed, has a check, and passes.
+/// Runs the command. The exit code is 1 unless every selected requirement is landed, has a check,
+/// and passes.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     trace::refuse_both(common, args.markdown)?;
     let context = CommandContext::open(common)?;
@@ -61,7 +62,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(u8::from(!verified.holds()))
 }
 
-/// The landings that count: all, or where one requirement is asked for, those that name it.
+/// Returns the relevant landings: all, or those that name the selected requirement.
 fn asked(found: &FilteredRequirements, one: bool) -> Vec<&Landing> {
     let ids = ids(found);
     let serves = |it: &&Landing| !one || it.requirements.iter().any(|id| ids.contains(id.as_str()));
@@ -72,7 +73,7 @@ fn ids(found: &FilteredRequirements) -> BTreeSet<&str> {
     found.requirements.iter().map(|it| it.id.as_str()).collect()
 }
 
-/// Every recorded line once for each state of the files on which it is to run.
+/// Returns every recorded command once for each tree on which it must run.
 fn lines(
     found: &FilteredRequirements,
     asked: &[&Landing],
@@ -106,7 +107,7 @@ fn lines(
     lines
 }
 
-/// Runs the lines that may run, those of one state of the files together.
+/// Runs the allowed commands, grouped by tree.
 fn run_lines(
     context: &CommandContext,
     lines: &mut [VerifiedLine],
@@ -143,7 +144,7 @@ fn run_lines(
     Ok(())
 }
 
-/// What else a person should know, the worst first.
+/// Returns further findings for the user, the most severe first.
 fn findings(
     found: &FilteredRequirements,
     asked: &[&Landing],
@@ -198,7 +199,7 @@ fn findings(
     findings
 }
 
-/// Where the word of a coach and the checks, as they went now, disagree.
+/// Returns the contradictions between a coach's verdict and the current results of the checks.
 fn disagreements(found: &FilteredRequirements, lines: &[VerifiedLine]) -> Vec<VerifyFinding> {
     let ran = lines.iter().filter_map(|line| match &line.now {
         CurrentResult::Ran(result) => Some((line.command.as_str(), result.ok)),

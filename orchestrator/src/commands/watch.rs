@@ -1,5 +1,5 @@
-//! Watching sessions until they settle: their journals are read as they grow, the scheduler is
-//! called, and permission requests are put to the person at the terminal.
+//! Watches sessions until they settle: reads their growing journals, calls the scheduler, and asks
+//! the user at the terminal about permission requests.
 
 use std::time::{Duration, Instant};
 
@@ -25,48 +25,48 @@ use studio_git::transaction;
 /// How often the scheduler is called.
 const STEP: Duration = Duration::from_secs(1);
 
-/// How watching ended.
+/// The result of watching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchOutcome {
-    /// Every session settled.
+    /// All sessions settled.
     Settled,
     /// The user pressed Ctrl-C; the sessions were stopped.
     Interrupted,
 }
 
-/// When enough was seen.
+/// When to stop watching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopWhen {
-    /// All have settled.
+    /// When all sessions have settled.
     All,
-    /// One has settled; it is not watched any more.
+    /// When one session has settled; it is not watched any longer.
     One,
 }
 
-/// What of a session's journal is shown.
+/// Which part of a session's journal is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchFrom {
-    /// What happens from now on: the session has a past.
+    /// New entries only, for an existing session.
     FromNow,
-    /// All of it, each state on its own: the session is new.
+    /// All entries, each state separately, for a new session.
     States,
-    /// As `States`, and with `--json` the events of the agent too.
+    /// Like `States`, and with `--json` the events of the agent as well.
     Events,
 }
 
-/// One watched session.
+/// A watched session.
 struct Watched {
     id: Id,
     tail: JournalTail,
-    /// What the lines tell that were read so far.
+    /// The facts from the lines read so far.
     read: SessionFacts,
     shown: Option<SessionState>,
-    /// Its landing was interrupted and cannot be ended now; that was said.
+    /// Whether its landing was interrupted and cannot be finished now, which has been reported.
     stuck: bool,
     settled: bool,
 }
 
-/// Shows the sessions until all have settled. Ctrl-C stops them in order, and keeps everything.
+/// Shows the sessions until all have settled. Ctrl-C stops them, and keeps everything.
 pub(crate) fn watch(context: &CommandContext, ids: &[Id], show: WatchFrom) -> Result<WatchOutcome> {
     let mut watcher = Watcher::begin(context, show)?;
     ids.iter().for_each(|id| watcher.add(id));
@@ -87,7 +87,7 @@ pub(crate) struct Watcher<'d> {
     runtime: Runtime,
 }
 
-/// What ended a wait.
+/// The reason for the end of a wait.
 enum Woken {
     /// Something may have changed.
     Changed,
@@ -98,7 +98,7 @@ enum Woken {
 }
 
 impl<'d> Watcher<'d> {
-    /// A watcher of nothing yet; from now on Ctrl-C is heard.
+    /// Creates a watcher without sessions, which handles Ctrl-C from now on.
     pub(crate) fn begin(context: &'d CommandContext, show: WatchFrom) -> Result<Watcher<'d>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
@@ -122,7 +122,7 @@ impl<'d> Watcher<'d> {
         })
     }
 
-    /// One more session, unless it is watched already.
+    /// Adds a session, unless it is watched already.
     pub(crate) fn add(&mut self, id: &Id) {
         if self.watched.iter().any(|watched| watched.id == *id) {
             return;
@@ -144,7 +144,7 @@ impl<'d> Watcher<'d> {
         });
     }
 
-    /// Watches until enough was seen.
+    /// Watches until the condition is met.
     pub(crate) fn until(&mut self, enough: StopWhen) -> Result<WatchOutcome> {
         loop {
             self.look()?;
@@ -186,7 +186,7 @@ impl<'d> Watcher<'d> {
         }
     }
 
-    /// Waits until something happens, or for a moment.
+    /// Waits for an event or a timeout.
     fn wait(&mut self) -> Woken {
         let Watcher { runtime, changes, interrupt, prompt, .. } = self;
         let key = async {
@@ -209,7 +209,8 @@ impl<'d> Watcher<'d> {
         let mut views = Vec::with_capacity(self.watched.len());
         for session in &mut self.watched {
             let view = context.view_with(&session.id, &fates)?;
-            // One that waits for others moves when they do: alone it holds nobody up.
+            // A session with unfinished dependencies makes no progress by itself, so it does not
+            // prolong the watch.
             session.settled =
                 session.look(context, &view, &mut self.progress, self.show)? || view.is_held();
             views.push(view);
@@ -222,7 +223,7 @@ impl<'d> Watcher<'d> {
     }
 }
 
-/// Ctrl-C, and the request to end that other programs send.
+/// SIGINT and SIGTERM.
 struct Interrupt {
     int: tokio::signal::unix::Signal,
     term: tokio::signal::unix::Signal,
@@ -253,7 +254,7 @@ fn stop_all<'i>(context: &CommandContext, ids: impl Iterator<Item = &'i Id>) -> 
 }
 
 impl Watched {
-    /// Shows what is new; whether the session has settled.
+    /// Shows new entries; returns whether the session has settled.
     fn look(
         &mut self,
         context: &CommandContext,
@@ -267,10 +268,10 @@ impl Watched {
             if !context.json || show == WatchFrom::FromNow {
                 continue;
             }
-            // A state is told before what happens in it.
+            // A state is reported before its events.
             let now = state(&self.read);
             if self.shown.as_ref() != Some(&now) {
-                // Of the state that it is in now more is known than its lines tell.
+                // More is known about the current state than its lines contain.
                 let why = if now == view.state { view.why() } else { why(&self.read, &now) };
                 self.tell(&now, why, Some(&line.time));
             }
@@ -289,23 +290,23 @@ impl Watched {
             self.shown = Some(view.state.clone());
         }
         if view.state == SessionState::Landing && !view.facts.locked {
-            // Whoever landed it was killed on the way; its intent says how to end that.
+            // The process that was landing it was killed; its intent says how to finish.
             if let Err(failure) = transaction::recover(&context.repository) {
-                // The others go on; whoever changes something next tries again.
+                // The others continue; the next command that changes something tries again.
                 if !std::mem::replace(&mut self.stuck, true) {
                     report::say(&failure.to_string());
                 }
                 return Ok(true);
             }
         }
-        // One that lands by itself is done when its supervisor lets go of it.
+        // An automatically landed session is finished when its supervisor releases the lock.
         let lands = view.record.manner.accept && view.state == SessionState::Ready;
         Ok(view.state.is_settled() && !(lands && view.facts.locked))
     }
 }
 
 impl Watched {
-    /// Tells a script the state.
+    /// Reports the state as JSON.
     fn tell(&mut self, now: &SessionState, why: Option<String>, time: Option<&str>) {
         report::json_line(&json!({
             "type": "state", "id": self.id, "state": now.name(), "why": why, "time": time,
@@ -314,7 +315,7 @@ impl Watched {
     }
 }
 
-/// What a line says, for the progress line.
+/// Returns the text of an entry for the progress line.
 fn words(line: &JournalLine) -> Option<String> {
     let JournalEntry::Event { event } = &line.entry else { return None };
     match serde_json::from_value::<Event>(event.clone()).ok()?.what {

@@ -1,5 +1,5 @@
-//! What is shown of a session's player and coach: verdict, rounds, what they took, and where coach
-//! and checks disagree.
+//! The player and coach of a session, for display: verdict, rounds, cost, and disagreements between
+//! coach and checks.
 
 use base::event::Usage;
 use base::text::head;
@@ -7,10 +7,10 @@ use planner::verdict::Disagreement;
 
 use studio_core::session::summary::JournalSummary;
 
-/// Bytes of evidence, and of feedback, that are shown and noted; the journal has all of it.
+/// Maximum number of bytes of evidence, and of feedback, that are shown; the journal has all of it.
 const MOST: usize = 1_000;
 
-/// The same for people: a name and a text each.
+/// Returns the rows for display: a name and a text each.
 pub(crate) fn rows(story: &JournalSummary) -> Vec<(String, String)> {
     let Some(coach) = &story.coach else { return Vec::new() };
     let cost = coach.cost();
@@ -35,17 +35,17 @@ pub(crate) fn rows(story: &JournalSummary) -> Vec<(String, String)> {
     rows
 }
 
-/// `1 round`, `2 rounds`.
+/// Returns a number with its noun: `1 round`, `2 rounds`.
 pub(crate) fn count(n: usize, word: &str) -> String {
     if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
 }
 
-/// Words of others on one line, and not without end.
+/// Returns a text on one line, of limited length.
 pub(crate) fn one_line(words: &str) -> String {
     head(&words.split_whitespace().collect::<Vec<_>>().join(" "), MOST).to_owned()
 }
 
-/// Tokens in and out, and money where it is known.
+/// Returns the input and output tokens, and the cost if it is known.
 pub(crate) fn usage(usage: &Usage) -> String {
     let cost = usage.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
     let sent = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);

@@ -1,9 +1,9 @@
-//! Player and coach, as people read of them: who works, in which round.
+//! Describes the rounds of player and coach.
 
 use base::event::coach_rounds::{RoundPart, RoundsEvent};
 use serde_json::Value;
 
-/// Who works now, where a `plan` event says so: `round 1 of 5: player`.
+/// Describes the current phase from a `plan` event: `round 1 of 5: player`.
 pub(crate) fn part(plan: &Value) -> Option<String> {
     let at = |part: &RoundPart, who: &str| {
         let model = part.model.as_ref().map(|model| format!(" ({model})")).unwrap_or_default();
@@ -17,7 +17,7 @@ pub(crate) fn part(plan: &Value) -> Option<String> {
     }
 }
 
-/// Who speaks from now on, where a `plan` event says so.
+/// Returns the speaker from now on, if a `plan` event changes it.
 pub(crate) fn speaker(plan: &Value) -> Option<&'static str> {
     match RoundsEvent::parse(plan)? {
         RoundsEvent::Playing(_) => Some("player"),

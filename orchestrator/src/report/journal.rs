@@ -1,4 +1,4 @@
-//! Lines of a journal as people read them.
+//! Formats the lines of a journal for display.
 
 use base::event::{Event, EventKind};
 use base::text::count;
@@ -8,15 +8,15 @@ use crate::report::table::first_lines;
 use studio_core::session::journal::{CheckResult, JournalEntry, JournalLine, SessionOutcome};
 use studio_core::session::record::RunLimits;
 
-/// Reads the lines of a journal in order.
+/// Formats the lines of a journal in order.
 #[derive(Debug, Default)]
 pub(crate) struct JournalReader {
-    /// Who speaks, where player and coach take turns.
+    /// The current speaker, if player and coach take turns.
     speaker: Option<&'static str>,
 }
 
 impl JournalReader {
-    /// One line for people; none for what they need not see.
+    /// Returns one line for display; `None` if it is not shown.
     pub(crate) fn text(&mut self, line: &JournalLine) -> Option<String> {
         if let JournalEntry::Turn { .. } = line.entry {
             self.speaker = None;
@@ -40,12 +40,12 @@ impl JournalReader {
     }
 }
 
-/// A line that a program wrote during its turn.
+/// Formats a line of a program's output during its turn.
 pub(crate) fn output(line: &str) -> String {
     format!("          | {}", base::text::printable_output(line))
 }
 
-/// Whether a line holds what the agent said.
+/// Returns whether a line contains a message of the agent.
 pub(crate) fn is_text(line: &JournalLine) -> bool {
     matches!(&line.entry, JournalEntry::Event { event } if event["type"] == "text")
 }
@@ -100,7 +100,7 @@ fn entry(entry: &JournalEntry) -> Option<String> {
     })
 }
 
-/// What the user changed.
+/// Describes the settings that the user changed.
 fn settings(limits: &RunLimits, attended: Option<bool>) -> String {
     let all = [
         limits.usd.map(|usd| format!("a budget of ${usd}")),
@@ -112,7 +112,7 @@ fn settings(limits: &RunLimits, attended: Option<bool>) -> String {
     format!("from now on: {}", all.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// How a check went, with the end of what it wrote when it failed.
+/// Describes the result of a check, with the end of its output if it failed.
 pub(crate) fn check(result: &CheckResult) -> String {
     if result.ok {
         return format!("check `{}` passed in {} ms", result.command, result.ms);
@@ -161,7 +161,7 @@ fn of_event(what: EventKind) -> Option<String> {
     }
 }
 
-/// A time for people: `250 ms`, `3.5 s`.
+/// Formats a duration: `250 ms`, `3.5 s`.
 fn seconds(ms: u64) -> String {
     match ms {
         0..=999 => format!("{ms} ms"),

@@ -1,5 +1,5 @@
-//! The list of sessions: as wide as the terminal, what needs somebody first, nothing cut that is
-//! to be typed.
+//! The list of sessions: fits the terminal, sorted by urgency, without truncating anything that the
+//! user types.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use studio_core::session::state::SessionState;
 use studio_core::session::summary::Unchecked;
 use studio_core::session_view::SessionView;
 
-/// Columns between two cells.
+/// The gap between two columns.
 const GAP: usize = 2;
-/// The narrowest column for the task, where each session has one line.
+/// Minimum width of the task column in the table layout.
 const TASK: usize = 10;
-/// The width of the task from which on ids are written in full.
+/// The width of the task column from which ids are written in full.
 const ROOMY_TASK: usize = 36;
-/// The longest command that is printed where there is little room.
+/// Maximum length of a command that is printed when space is limited.
 const LONGEST_COMMAND: usize = 32;
 
 const DIM: &str = "\u{1b}[2m";
@@ -30,18 +30,19 @@ const YELLOW: &str = "\u{1b}[33m";
 const CYAN: &str = "\u{1b}[36m";
 const RESET: &str = "\u{1b}[m";
 
-/// What the list is written on.
+/// The layout of the list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListLayout {
-    /// Columns.
+    /// The number of columns.
     pub width: usize,
-    /// Lines, where the room is limited.
+    /// The number of lines, if it is limited.
     pub height: Option<usize>,
-    /// Whether there are colours.
+    /// Whether to use colours.
     pub colours: bool,
 }
 
-/// The sessions, what needs somebody first; `ids` are those of all sessions, sorted.
+/// Returns the lines of the list, the most urgent sessions first; `ids` has the ids of all
+/// sessions, sorted.
 pub(crate) fn sessions(
     views: &[SessionView],
     ids: &[Id],
@@ -63,7 +64,7 @@ pub(crate) fn sessions(
     let mut lines: Vec<String> = widths.iter().map(|it| it.header(page)).collect();
     let blocks: Vec<Vec<String>> =
         rows.iter().map(|row| row.lines(widths.as_ref(), page)).collect();
-    // The sum and the next prompt have a line each.
+    // The summary line and the next prompt take a line each.
     let room = page.height.map_or(usize::MAX, |height| height.saturating_sub(lines.len() + 2));
     let all: usize = blocks.iter().map(Vec::len).sum();
     let mut used = 0;
@@ -79,7 +80,7 @@ pub(crate) fn sessions(
     lines.join("\n")
 }
 
-/// `… 7 more: 4 working, 3 queued`.
+/// Returns the summary line: `… 7 more: 4 working, 3 queued`.
 fn sum(views: &[&SessionView]) -> String {
     let mut states: BTreeMap<u8, (&str, usize)> = BTreeMap::new();
     for view in views {
@@ -89,7 +90,7 @@ fn sum(views: &[&SessionView]) -> String {
     format!("… {} more: {}", views.len(), states.collect::<Vec<_>>().join(", "))
 }
 
-/// What needs somebody comes first.
+/// Returns the sort key of a session: those that need the user come first.
 fn rank(view: &SessionView) -> u8 {
     match &view.state {
         SessionState::Waiting { .. } if !view.facts.story.asks.is_empty() => 0,
@@ -109,7 +110,7 @@ fn rank(view: &SessionView) -> u8 {
     }
 }
 
-/// One session, ready to be laid out.
+/// The cells of a session.
 struct Row {
     id: String,
     state: String,
@@ -123,12 +124,13 @@ struct Row {
 }
 
 impl Row {
-    /// With the whole id.
+    /// Creates a row with the whole id.
     fn full(view: &SessionView, now: Timestamp) -> Row {
         Row::of(view, view.record.id.as_str(), now)
     }
 
-    /// With the shortest beginning of the id that is enough, and without what is in `status`.
+    /// Creates a row with the shortest unique prefix of the id, and without details that `status`
+    /// shows.
     fn short(view: &SessionView, ids: &[Id], now: Timestamp) -> Row {
         let id = shortest_prefix(&view.record.id, ids);
         let mut row = Row::of(view, id, now);
@@ -160,7 +162,7 @@ impl Row {
         }
     }
 
-    /// One line, or a block of lines where the page is too narrow; then the reason.
+    /// Returns one line, or several if the page is too narrow; then the reason.
     fn lines(&self, widths: Option<&Widths>, page: ListLayout) -> Vec<String> {
         let inside = page.width.saturating_sub(GAP);
         let below = |style: &str, text: &str| {
@@ -189,7 +191,7 @@ fn has_conflicts(view: &SessionView) -> bool {
     view.standing.as_ref().is_some_and(|it| !it.conflicts.is_empty())
 }
 
-/// Why a session is where it is, where that is worth a line.
+/// Returns the reason for a session's state, if it is worth a line.
 fn reason(view: &SessionView) -> Option<String> {
     if let (Some(standing), Some(branch)) = (&view.standing, &view.record.base.branch)
         && let [first, rest @ ..] = standing.conflicts.as_slice()
@@ -233,7 +235,7 @@ fn style(state: &SessionState) -> &'static str {
     }
 }
 
-/// The widths of the columns, where each session has one line.
+/// The widths of the columns in the table layout.
 struct Widths {
     id: usize,
     state: usize,
@@ -244,7 +246,7 @@ struct Widths {
 }
 
 impl Widths {
-    /// None where the page is too narrow.
+    /// Returns `None` if the page is too narrow.
     fn of(rows: &[Row], width: usize) -> Option<Widths> {
         let widest = |header: &str, cell: fn(&Row) -> &String| {
             let cells = rows.iter().map(|row| columns(cell(row)));
@@ -306,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_filled_by_columns() {
+    fn cells_are_padded_by_columns() {
         assert_eq!(padded("漢", 4), "漢  ");
     }
 }

@@ -1,11 +1,11 @@
-//! Words of others in Markdown: nothing in them is markup, and nothing in them leaves its place.
+//! Escapes untrusted text in Markdown: it contains no markup and stays in its cell or block.
 
 use base::text::{printable, printable_output};
 
-/// What Markdown, in the flavour of code hosts, may take for markup wherever it stands.
+/// Characters that Markdown, as code hosts render it, may interpret anywhere.
 const MARKS: &str = "\\`*_[]<>&|~#!$";
 
-/// Text on one line.
+/// Escapes text for one line.
 pub(crate) fn text(words: &str) -> String {
     let line = one_line(words);
     let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -21,7 +21,7 @@ pub(crate) fn text(words: &str) -> String {
     out
 }
 
-/// Code within a line: a command, a commit.
+/// Formats inline code: a command, a commit.
 pub(crate) fn code(words: &str) -> String {
     let line = one_line(words);
     let fence = "`".repeat(longest_run(&line) + 1);
@@ -31,16 +31,16 @@ pub(crate) fn code(words: &str) -> String {
     }
 }
 
-/// Output, in a block of its own.
+/// Formats output as a code block.
 pub(crate) fn block(words: &str) -> String {
     let words = printable_output(words);
     let fence = "`".repeat(longest_run(&words).max(2) + 1);
     format!("{fence}text\n{}\n{fence}", words.trim_end_matches('\n'))
 }
 
-/// Rows under a header; the cells are Markdown already, without line ends.
+/// Formats a table; the cells are Markdown already, without newlines.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
-    // A bar ends a cell even within code, unless an odd number of backslashes stands before it.
+    // A bar ends a cell even within code, unless an odd number of backslashes precedes it.
     let cell = |cell: &String| {
         let (mut out, mut odd) = (String::with_capacity(cell.len()), false);
         for c in cell.chars() {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_no_markup() {
+    fn text_is_escaped() {
         assert_eq!(text("a | b <img src=x> *c*"), r"a \| b \<img src=x\> \*c\*");
         assert_eq!(text("- x\n# y\u{1b}[2J `z`"), r"\- x \# y^\[\[2J \`z\`");
         assert_eq!(text("12. x 3. y"), r"12\. x 3. y");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn code_and_blocks_are_fenced_by_more_than_they_hold() {
+    fn code_and_blocks_have_longer_fences_than_their_content() {
         assert_eq!(code("make test"), "`make test`");
         assert_eq!(code("echo `x` ``"), "``` echo `x` `` ```");
         assert_eq!(code("a\n## b"), "`a ## b`");
@@ -87,15 +87,15 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_ends_no_cell() {
+    fn a_bar_does_not_end_a_cell() {
         let rows = [[code("a | b"), text("c | d")]];
         assert_eq!(table(["x", "y"], &rows), "| x | y |\n|---|---|\n| `a \\| b` | c \\| d |");
     }
 
     proptest::proptest! {
-        /// Whatever is written: it stays on its line, and a code span ends where it should.
+        /// Any text stays on its line, and a code span ends where it should.
         #[test]
-        fn nothing_leaves_its_place(words in "[a-z`|<\\\\\n #*-]{0,30}") {
+        fn any_text_stays_in_its_cell(words in "[a-z`|<\\\\\n #*-]{0,30}") {
             proptest::prop_assert!(!text(&words).contains('\n') && !code(&words).contains('\n'));
             let span = code(&words);
             let fence = span.len() - span.trim_start_matches('`').len();

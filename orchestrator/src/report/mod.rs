@@ -1,4 +1,4 @@
-//! What people and scripts read: data to stdout, talk to stderr.
+//! Output for people and scripts: data to stdout, messages to stderr.
 
 pub mod coach;
 pub mod coach_rounds;
@@ -19,10 +19,10 @@ use std::sync::OnceLock;
 use base::failure::Failure;
 use serde_json::{Value, json};
 
-/// Why the first text that did not get through did not.
+/// The first error of writing to stdout.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Data: one text to stdout. A closed pipe is no error: the reader has seen enough.
+/// Writes data with a newline to stdout. A closed pipe is not an error.
 pub(crate) fn out(text: &str) {
     let mut stdout = std::io::stdout().lock();
     match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
@@ -33,7 +33,7 @@ pub(crate) fn out(text: &str) {
     }
 }
 
-/// Data as it is, without a newline of ours.
+/// Writes data to stdout without a newline.
 pub(crate) fn part(text: &str) {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -44,22 +44,22 @@ pub(crate) fn part(text: &str) {
     }
 }
 
-/// The failure to be told at the end, when data did not get through.
+/// Returns the failure to report at the end if stdout could not be written.
 pub fn lost() -> Option<Failure> {
     LOST.get().map(|why| Failure::failed("cannot write to stdout").because(why.as_str()))
 }
 
-/// Data: one JSON value on one line; hidden characters in its strings are escaped.
+/// Writes a JSON value on one line; hidden characters in its strings are escaped.
 pub(crate) fn json_line(value: &Value) {
     out(&base::text::json_escaped(&value.to_string()));
 }
 
-/// Data that is written piece by piece.
+/// Returns stdout for streamed data.
 pub(crate) fn writer() -> impl Write {
     std::io::stdout().lock()
 }
 
-/// The inside of a JSON string with all that is read; bytes that are not UTF-8 are replaced.
+/// Writes a stream as the content of a JSON string; bytes that are not UTF-8 are replaced.
 pub(crate) fn json_string_pieces(mut from: impl Read, to: &mut impl Write) -> std::io::Result<()> {
     let mut kept = Vec::new();
     let mut buffer = vec![0; 64 << 10];
@@ -67,7 +67,7 @@ pub(crate) fn json_string_pieces(mut from: impl Read, to: &mut impl Write) -> st
         let n = from.read(&mut buffer)?;
         kept.extend_from_slice(&buffer[..n]);
         let whole = match std::str::from_utf8(&kept) {
-            // A character that is cut waits for its end.
+            // A truncated character is kept until the rest arrives.
             Err(why) if n > 0 && why.error_len().is_none() => why.valid_up_to(),
             Ok(_) | Err(_) => kept.len(),
         };
@@ -81,19 +81,19 @@ pub(crate) fn json_string_pieces(mut from: impl Read, to: &mut impl Write) -> st
     }
 }
 
-/// Whether the user has not switched colours off: `NO_COLOR`, or git's `color.ui`.
+/// Returns whether colours are allowed: neither `NO_COLOR` nor git's `color.ui` disables them.
 pub(crate) fn wants_colours() -> bool {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     !no_color && !dumb
 }
 
-/// Talk: one sentence to stderr, control characters written out.
+/// Writes a message to stderr, with control characters escaped.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", base::text::printable(text));
 }
 
-/// A failure, as people read it; with `--json` also as an object on stdout.
+/// Prints a failure to stderr; with `--json` also as an object on stdout.
 pub fn failure(failure: &Failure, json: bool) {
     if json {
         json_line(&json!({"schema": 1, "error": failure.to_json()}));

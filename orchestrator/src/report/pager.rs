@@ -1,4 +1,4 @@
-//! The user's pager, chosen as git chooses it.
+//! The user's pager, chosen like git.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::process::ChildStdin;
 use base::failure::{OrFail, Result};
 use base::process::{Command, Running, Stream};
 
-/// The pager that git would start for a command on a terminal: `GIT_PAGER`, `pager.COMMAND`,
-/// `core.pager`, `PAGER`, `less`; `user_setting` reads the user's own git configuration. None where
-/// the user wants none.
+/// Returns the pager that git would use for a command on a terminal: `GIT_PAGER`, `pager.COMMAND`,
+/// `core.pager`, `PAGER`, `less`; `user_setting` reads the user's git configuration. `None` if the
+/// user disabled it.
 pub(crate) fn choose(
     command: &str,
     user_setting: impl Fn(&str) -> Option<String>,
@@ -29,14 +29,14 @@ pub(crate) fn choose(
     (!pager.trim().is_empty() && pager.trim() != "cat").then_some(pager)
 }
 
-/// A pager that was started.
+/// A running pager.
 pub(crate) struct Pager {
     running: Running,
     input: Option<ChildStdin>,
 }
 
 impl Pager {
-    /// Starts it on our terminal, with git's defaults for `less` and `lv`.
+    /// Starts it on the terminal, with git's defaults for `less` and `lv`.
     pub(crate) fn start(command: &str, directory: &Path) -> Result<Pager> {
         let mut job = Command::new("sh", directory)
             .args(["-c", command])
@@ -54,7 +54,7 @@ impl Pager {
         Ok(Pager { running, input })
     }
 
-    /// Waits until the user has left it.
+    /// Waits until the user quits it.
     pub(crate) fn wait(mut self) -> Result<()> {
         drop(self.input.take());
         self.running.wait_until(None).or_fail(|| "cannot wait for the pager")?;
@@ -80,8 +80,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_users_settings_decide() {
-        // GIT_PAGER and PAGER are not part of this: the variables of a process are shared by tests.
+    fn the_users_settings_select_the_pager() {
+        // GIT_PAGER and PAGER are not tested: all tests share the variables of the process.
         let with = |settings: &'static [(&str, &str)]| {
             choose("diff", |key| {
                 settings.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned())

@@ -1,10 +1,11 @@
-//! Differences as people read them: every character shown, colours of our own.
+//! Formats diffs for a terminal: hidden characters escaped, with colours.
 
 use std::io::{self, BufRead, Read, Write};
 
 use base::text::printable_bytes;
 
-/// Bytes of a line that are handled at once; longer lines are handled in pieces.
+/// Maximum number of bytes of a line that are processed at once; longer lines are processed in
+/// chunks.
 const PIECE: u64 = 64 << 10;
 
 const BOLD: &str = "\u{1b}[1m";
@@ -13,21 +14,21 @@ const GREEN: &str = "\u{1b}[32m";
 const CYAN: &str = "\u{1b}[36m";
 const RESET: &str = "\u{1b}[m";
 
-/// What is being printed.
+/// The format of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatchKind {
     /// A unified diff.
     Patch,
     /// Changed words, in git's line format for programs.
     Words,
-    /// Print one line per file with a bar of `+` and `-`.
+    /// One line per file with a bar of `+` and `-`.
     Stat,
     /// Plain lines.
     Lines,
 }
 
-/// Copies git's output to a reader's terminal: control characters are written out, and lines are
-/// coloured where that is wanted. Memory stays bounded, however long the output and its lines are.
+/// Copies git's output to a terminal: escapes control characters, and optionally adds colours.
+/// Memory is limited, however long the output and its lines are.
 pub(crate) fn show(
     from: impl Read,
     mut to: impl Write,
@@ -39,7 +40,7 @@ pub(crate) fn show(
     let mut piece = Vec::new();
     let mut begins = true;
     loop {
-        // What was cut within a character comes first.
+        // Bytes of an incomplete character come first.
         let kept = piece.len();
         let read = (&mut from).take(PIECE).read_until(b'\n', &mut piece)?;
         if read == 0 && kept == 0 {
@@ -55,7 +56,7 @@ pub(crate) fn show(
     }
 }
 
-/// Bytes at the end that may be the beginning of a character.
+/// Returns the number of bytes at the end that may be an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     let from = bytes.len().saturating_sub(3);
     let lead = bytes[from..].iter().rposition(|byte| *byte >= 0xc0);
@@ -66,24 +67,24 @@ fn unfinished(bytes: &[u8]) -> usize {
     }
 }
 
-/// Where in a patch a line is.
+/// The position within a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PatchPlace {
     Header,
-    /// Within a hunk: lines of the old and of the new file that are still to come.
+    /// Within a hunk: the remaining lines of the old and of the new file.
     Hunk {
         old: u64,
         new: u64,
     },
 }
 
-/// A part of a line.
+/// A chunk of a line.
 #[derive(Clone, Copy)]
 struct LinePart<'a> {
     text: &'a [u8],
-    /// Whether the line begins with it.
+    /// Whether it is the start of the line.
     begins: bool,
-    /// Whether the line ends with it.
+    /// Whether it is the end of the line.
     ends: bool,
 }
 
@@ -91,7 +92,7 @@ struct Painter {
     kind: PatchKind,
     colours: bool,
     place: PatchPlace,
-    /// The colour of the line whose pieces are printed.
+    /// The colour of the current line.
     style: &'static str,
 }
 
@@ -120,8 +121,8 @@ impl Painter {
         }
     }
 
-    /// The colour of a line of a unified diff. How long a hunk is stands in its header: no line of
-    /// a file can pass for a header.
+    /// Returns the colour of a line of a unified diff. The header of a hunk has its length, so that
+    /// no line of a file can be mistaken for a header.
     fn style_of(&mut self, line: &[u8]) -> &'static str {
         if let PatchPlace::Hunk { old, new } = self.place
             && (old > 0 || new > 0 || line.starts_with(b"\\"))
@@ -147,7 +148,8 @@ impl Painter {
         }
     }
 
-    /// Changed words: each piece of a line is a line of its own, `~` ends the line of the file.
+    /// Formats changed words: each part of a line is a separate line, `~` ends the line of the
+    /// file.
     fn words(&mut self, to: &mut impl Write, piece: LinePart<'_>) -> io::Result<()> {
         let LinePart { mut text, begins, ends } = piece;
         if begins {
@@ -176,7 +178,7 @@ impl Painter {
         if ends && is_line { to.write_all(b"\n") } else { Ok(()) }
     }
 
-    /// ` path | 3 ++-`: the bar in colour.
+    /// Formats ` path | 3 ++-` with a coloured bar.
     fn bar(&self, to: &mut impl Write, text: &[u8]) -> io::Result<()> {
         let bar = text.iter().rposition(|byte| !matches!(byte, b'+' | b'-')).map_or(0, |at| at + 1);
         let is_bar = text[..bar].windows(3).any(|part| part == b" | ");
@@ -191,7 +193,7 @@ impl Painter {
     }
 }
 
-/// The lengths in `@@ -1,2 +3,4 @@`.
+/// Returns the lengths in `@@ -1,2 +3,4 @@`.
 fn hunk(line: &[u8]) -> Option<(u64, u64)> {
     let line = line.strip_prefix(b"@@ -")?;
     let end = line.windows(3).position(|part| part == b" @@")?;
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_patch_have_colours_by_their_place() {
+    fn lines_of_a_patch_are_coloured_by_position() {
         let patch = b"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1 @@ fn\n--- old\n+++ new\n-x\n\\ No newline\ndiff --git a/b b/b\n";
         insta::assert_snapshot!(shown(patch, PatchKind::Patch, true), @r"
         ESC[1mdiff --git a/a b/aESC[m
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_put_back_into_their_lines() {
+    fn changed_words_are_joined_to_lines() {
         let words =
             b"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n one \n-two\n+three\n four\n~\n";
         assert_eq!(
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_coloured_and_names_are_not() {
+    fn only_the_bars_of_a_stat_are_coloured() {
         let stat = b" a+b | 3 ++-\n x => y | Bin\n 2 files changed\n";
         assert_eq!(
             shown(stat, PatchKind::Stat, true),
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_pass_in_pieces_without_breaking_a_character() {
+    fn long_lines_are_copied_in_chunks_without_splitting_a_character() {
         let mut line = "+".to_owned();
         line.push_str(&"é\u{202e}".repeat(200_000));
         let patch = format!("@@ -0,0 +1 @@\n{line}\n");

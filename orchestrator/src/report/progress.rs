@@ -1,4 +1,4 @@
-//! What `run` shows while sessions work: live lines on a terminal, plain lines elsewhere.
+//! The progress display of `run`: live lines on a terminal, plain lines elsewhere.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -11,12 +11,12 @@ use crate::report::{say, table};
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
 
-/// One step of a command that takes its time, shown while it lasts: on a terminal with the time
-/// that has passed, elsewhere as a sentence.
+/// A long step of a command, shown while it runs: on a terminal with the elapsed time, elsewhere as
+/// a message.
 pub(crate) struct ProgressStep(Option<ProgressBar>);
 
 impl ProgressStep {
-    /// The step begins; silent where a script reads.
+    /// Starts a step; silent for scripts.
     pub(crate) fn begin(silent: bool, id: &Id, what: &str) -> ProgressStep {
         let line = printable(&format!("{id}: {what}")).replace(['\n', '\t'], " ");
         if silent || !std::io::stderr().is_terminal() {
@@ -43,23 +43,23 @@ impl Drop for ProgressStep {
     }
 }
 
-/// One line for each session.
+/// The progress of sessions.
 pub(crate) enum SessionProgress {
-    /// Lines that are drawn anew.
+    /// Redrawn lines on a terminal.
     Live {
         /// All lines.
         all: MultiProgress,
         /// The line of each session.
         bars: BTreeMap<Id, ProgressBar>,
     },
-    /// One sentence for each change.
+    /// One message for each change.
     Plain,
-    /// Nothing: a script reads.
+    /// No output, for scripts.
     Silent,
 }
 
 impl SessionProgress {
-    /// Live on a terminal, plain elsewhere, silent for scripts.
+    /// Creates a live display on a terminal, a plain one elsewhere, and a silent one for scripts.
     pub(crate) fn new(silent: bool) -> SessionProgress {
         if silent {
             SessionProgress::Silent
@@ -70,7 +70,7 @@ impl SessionProgress {
         }
     }
 
-    /// Something changed in a session; `words` is the last thing that its agent said or did.
+    /// Updates a session; `words` is the last message or action of its agent.
     pub(crate) fn show(&mut self, view: &SessionView, words: &str) {
         let SessionProgress::Live { all, bars } = self else { return };
         let bar = bars.entry(view.record.id.clone()).or_insert_with(|| {
@@ -85,7 +85,7 @@ impl SessionProgress {
         bar.set_message(format!("{:<9} {}", view.state.name(), head(&words, 200)));
     }
 
-    /// Says something above the live lines.
+    /// Prints a message above the live lines.
     pub(crate) fn say(&self, text: &str) {
         match self {
             SessionProgress::Live { all, .. } => all.suspend(|| say(text)),
@@ -93,7 +93,7 @@ impl SessionProgress {
         }
     }
 
-    /// A session came into another state.
+    /// Reports a change of a session's state.
     pub(crate) fn changed(&mut self, view: &SessionView) {
         match self {
             SessionProgress::Plain => {
@@ -104,7 +104,7 @@ impl SessionProgress {
                     say(&format!("{id}: studio answer {id} {n} allow    (or deny)"));
                 }
             }
-            // A session that has settled has no live line any more.
+            // A settled session has no live line.
             SessionProgress::Live { all, bars } if view.state.is_settled() => {
                 if let Some(bar) = bars.remove(&view.record.id) {
                     bar.finish_and_clear();

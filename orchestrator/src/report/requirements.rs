@@ -1,4 +1,4 @@
-//! One requirement and all that served it: commits, checks, what the coach said, what it took.
+//! A requirement with its commits, checks, verdict and cost.
 
 use base::event::Usage;
 use planner::requirement::Requirement;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use studio_git::landing_history::{Landing, Receipt};
 
-/// One requirement and all that served it.
+/// A requirement with its coverage and landings.
 #[derive(Clone, Debug)]
 pub(crate) struct ServedRequirement<'a> {
     /// The requirement.
@@ -20,40 +20,40 @@ pub(crate) struct ServedRequirement<'a> {
     pub landings: Vec<&'a Landing>,
 }
 
-/// A session that served requirements, as its receipt tells.
+/// A session that worked on requirements, from its receipt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ServingSession {
     /// Its id.
     pub id: String,
-    /// What it landed.
+    /// The landed commit.
     pub commit: String,
-    /// Rounds of player and coach.
+    /// Number of rounds of player and coach.
     pub rounds: Option<u32>,
-    /// Replies of models.
+    /// Number of model replies.
     pub turns: Option<u32>,
-    /// Tokens and money.
+    /// Tokens and cost.
     pub usage: Option<Usage>,
-    /// The other requirements that it served.
+    /// The other requirements that it worked on.
     pub shared_with: Vec<String>,
 }
 
-/// What sessions took together; absent where none of them said.
+/// The total cost of sessions; `None` for values that no session reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct WorkCost {
-    /// How many sessions.
+    /// Number of sessions.
     pub sessions: usize,
-    /// Replies of models.
+    /// Number of model replies.
     pub turns: Option<u32>,
-    /// Tokens and money.
+    /// Tokens and cost.
     pub usage: Option<Usage>,
 }
 
 impl WorkCost {
-    /// What these took, each counted once.
+    /// Returns the total of these sessions, counting each once.
     pub(crate) fn of(sessions: &[ServingSession]) -> WorkCost {
         let mut took = WorkCost::default();
         let mut counted: Vec<&str> = Vec::new();
-        // The newest receipt of a session has the most in it.
+        // The newest receipt of a session is the most complete.
         for session in sessions.iter().rev().filter(|it| !it.id.is_empty()) {
             if counted.contains(&session.id.as_str()) {
                 continue;
@@ -72,7 +72,7 @@ impl WorkCost {
 }
 
 impl ServedRequirement<'_> {
-    /// What it lacks, in a word.
+    /// Returns the state of the requirement, in a word or two.
     pub(crate) fn state(&self) -> &'static str {
         match self.row.gap() {
             Some(Gap::Task | Gap::Landing) => "not landed",
@@ -81,7 +81,7 @@ impl ServedRequirement<'_> {
         }
     }
 
-    /// What a coach said of it last, and of which landing.
+    /// Returns the last verdict of a coach, and its landing.
     pub(crate) fn coach(&self) -> Option<(&RequirementVerdict, &Landing)> {
         self.landings.iter().rev().find_map(|landing| {
             let all = landing.receipt.as_ref()?.verdict.as_ref()?;
@@ -90,8 +90,8 @@ impl ServedRequirement<'_> {
         })
     }
 
-    /// The coach's word, and whether more has landed since; `earlier` where only another state of
-    /// the work was judged.
+    /// Returns the coach's verdict in one word, marked if more has landed since; `earlier` if only
+    /// another state of the work was judged.
     pub(crate) fn coach_word(&self) -> String {
         match self.coach() {
             Some((judged, at)) if self.is_newest(at) => judged.status.word().to_owned(),
@@ -105,18 +105,18 @@ impl ServedRequirement<'_> {
         self.landings.last().is_some_and(|newest| newest.commit == landing.commit)
     }
 
-    /// Whether the work was judged, and changed before it landed.
+    /// Returns whether the work changed between the verdict and the landing.
     fn judged_earlier(&self) -> bool {
         self.receipts().any(|receipt| receipt.judged_earlier)
     }
 
-    /// Where coach and checks disagreed about it, or about the whole work that served it.
+    /// Returns the disagreements of coach and checks about it, or about its work as a whole.
     pub(crate) fn disagreements(&self) -> Vec<&Disagreement> {
         let all = self.receipts().flat_map(|receipt| &receipt.disagreements);
         all.filter(|it| it.id.as_ref().is_none_or(|id| *id == self.row.id)).collect()
     }
 
-    /// The sessions that served it, oldest landing first.
+    /// Returns its sessions, oldest landing first.
     pub(crate) fn sessions(&self) -> Vec<ServingSession> {
         let session = |landing: &&Landing| {
             let receipt = landing.receipt.as_ref()?;
@@ -133,7 +133,7 @@ impl ServedRequirement<'_> {
         self.landings.iter().filter_map(session).collect()
     }
 
-    /// One object of `trace --json`.
+    /// Returns one object of `trace --json`.
     pub(crate) fn json(&self) -> Value {
         let coach = self.coach().map(|(judged, landing)| {
             json!({
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_counted_once_by_its_newest_receipt() {
+    fn a_session_is_counted_once_with_its_newest_receipt() {
         let session = |id: &str, turns: Option<u32>, input: Option<u64>| ServingSession {
             id: id.into(),
             commit: String::new(),

@@ -1,4 +1,4 @@
-//! Tables and pages that people read.
+//! Tables and pages for display.
 
 use base::text::{head, printable};
 use comfy_table::presets::NOTHING;
@@ -10,7 +10,7 @@ use studio_core::session::record::SessionRecord;
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
 
-/// Rows under a header, without lines between them, as wide as the terminal.
+/// Formats a table without lines, as wide as the terminal.
 pub(crate) fn plain<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
@@ -22,7 +22,7 @@ pub(crate) fn plain<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -
     lines.join("\n")
 }
 
-/// Columns of the terminal, or of `COLUMNS`, or 100.
+/// Returns the number of columns: `COLUMNS`, else the terminal's, else 100.
 pub(crate) fn width() -> u16 {
     let set = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let seen =
@@ -30,14 +30,14 @@ pub(crate) fn width() -> u16 {
     set.or_else(seen).filter(|columns| *columns >= 40).unwrap_or(100)
 }
 
-/// Lines of the terminal, or of `LINES`.
+/// Returns the number of lines: `LINES`, else the terminal's.
 pub(crate) fn height() -> Option<usize> {
     let set = std::env::var("LINES").ok().and_then(|text| text.parse().ok());
     let seen = || rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok();
     set.or_else(|| seen().map(|size| usize::from(size.ws_row))).filter(|lines| *lines > 4)
 }
 
-/// `2 files +10 -3`, with a star for uncommitted work.
+/// Describes the changes: `2 files +10 -3`, with a star for uncommitted ones.
 pub(crate) fn changes(view: &SessionView) -> String {
     let Some(work) = view.work() else { return "-".to_owned() };
     let dirty = if work.dirty { "*" } else { "" };
@@ -45,13 +45,13 @@ pub(crate) fn changes(view: &SessionView) -> String {
     format!("{files} +{} -{}{dirty}", work.insertions, work.deletions)
 }
 
-/// `1 commit`, `2 commits`.
+/// Returns a number with its noun: `1 commit`, `2 commits`.
 fn count(n: impl Into<u64>, what: &str) -> String {
     let n = n.into();
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// How long ago, in the largest unit that fits.
+/// Returns the age in the largest unit that fits.
 pub(crate) fn age(since: &str, now: Timestamp) -> String {
     let Ok(since) = since.parse::<Timestamp>() else { return "-".to_owned() };
     let seconds = now.duration_since(since).as_secs().max(0);
@@ -63,7 +63,7 @@ pub(crate) fn age(since: &str, now: Timestamp) -> String {
     }
 }
 
-/// Who works, as people read it: the agent, and whom it plays.
+/// Returns the agent and its persona.
 pub(crate) fn agent(record: &SessionRecord) -> String {
     match &record.persona {
         Some(persona) => format!("{} as {persona}", record.agent),
@@ -71,7 +71,7 @@ pub(crate) fn agent(record: &SessionRecord) -> String {
     }
 }
 
-/// Show one session in full.
+/// Formats one session in full.
 pub(crate) fn page(view: &SessionView) -> String {
     let record = &view.record;
     let story = &view.facts.story;
@@ -139,7 +139,7 @@ fn row(name: &str, text: &str) -> String {
     format!("  {name:<11} {}", text.trim_end().replace('\n', "\n              "))
 }
 
-/// The first lines of a text, and how many there are more.
+/// Returns the first lines of a text, with a mark if there are more.
 pub(crate) fn first_lines(text: &str, most: usize) -> String {
     let cut = head(text.trim(), 2000);
     let mut lines: Vec<&str> = cut.lines().take(most).collect();
@@ -149,7 +149,7 @@ pub(crate) fn first_lines(text: &str, most: usize) -> String {
     lines.join("\n")
 }
 
-/// One line for a state that changed.
+/// Formats a change of state in one line.
 pub(crate) fn change(view: &SessionView) -> String {
     let id = &view.record.id;
     let name = view.state.name();

@@ -1,4 +1,4 @@
-//! `studio trace` for people: a table, a page for each requirement, a report in Markdown.
+//! The output of `studio trace`: a table, a page for each requirement, a Markdown report.
 
 use base::text::{head, printable};
 
@@ -7,10 +7,10 @@ use crate::report::requirements::{ServedRequirement, ServingSession, WorkCost};
 use crate::report::{markdown, table};
 use studio_git::landing_history::Landing;
 
-/// Characters of a commit's name.
+/// Length of an abbreviated commit id.
 const NAME: usize = 12;
 
-/// A line for each requirement, and what all sessions took.
+/// Returns a line for each requirement, and the total cost of all sessions.
 pub(crate) fn summary(all: &[ServedRequirement<'_>]) -> String {
     let line = |it: &ServedRequirement<'_>| {
         let commits: Vec<&str> = it.row.commits.iter().map(|commit| head(commit, NAME)).collect();
@@ -35,7 +35,7 @@ pub(crate) fn summary(all: &[ServedRequirement<'_>]) -> String {
     text
 }
 
-/// One requirement in full.
+/// Formats one requirement in full.
 pub(crate) fn page(it: &ServedRequirement<'_>) -> String {
     let mut lines = vec![format!("{}: {} ({})", it.row.id, it.requirement.text, it.state())];
     if let Some((judged, _)) = it.coach() {
@@ -61,7 +61,7 @@ pub(crate) fn page(it: &ServedRequirement<'_>) -> String {
     printable(&lines.join("\n"))
 }
 
-/// A report: a table, then a section for each requirement.
+/// Returns a report: a table, then a section for each requirement.
 pub(crate) fn report(all: &[ServedRequirement<'_>]) -> String {
     let line = |it: &ServedRequirement<'_>| {
         let commits: Vec<String> =
@@ -120,7 +120,7 @@ fn session(it: &ServedRequirement<'_>, landing: &Landing) -> Option<ServingSessi
     it.sessions().into_iter().find(|session| session.commit == landing.commit)
 }
 
-/// What a session took, as it goes on behind its name.
+/// Describes the cost of a session, to follow its name.
 fn long(session: &ServingSession) -> String {
     let mut parts = Vec::new();
     parts.extend(session.rounds.map(|rounds| count(rounds as usize, "round")));
@@ -135,7 +135,7 @@ fn shared(session: &ServingSession) -> Option<String> {
     (!others.is_empty()).then(|| format!("shared with {}", others.join(", ")))
 }
 
-/// What the sessions of a requirement took, for a cell.
+/// Describes the cost of a requirement's sessions, for a table cell.
 fn short(it: &ServedRequirement<'_>) -> String {
     let sessions = it.sessions();
     let took = WorkCost::of(&sessions);
@@ -164,7 +164,7 @@ fn short(it: &ServedRequirement<'_>) -> String {
     parts.join(", ")
 }
 
-/// What all sessions took, each counted once; nothing where none landed.
+/// Describes the total cost of all sessions, counting each once; `None` if none landed.
 fn total(all: &[ServedRequirement<'_>]) -> Option<String> {
     let took = WorkCost::of(&sessions(all));
     if took.sessions == 0 {
@@ -176,7 +176,8 @@ fn total(all: &[ServedRequirement<'_>]) -> Option<String> {
     Some(format!("All: {}", parts.join(", ")))
 }
 
-/// The sessions of all requirements; one that served several stands there several times.
+/// Returns the sessions of all requirements; a session with several requirements occurs several
+/// times.
 pub(crate) fn sessions(all: &[ServedRequirement<'_>]) -> Vec<ServingSession> {
     all.iter().flat_map(ServedRequirement::sessions).collect()
 }

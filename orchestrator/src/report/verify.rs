@@ -1,4 +1,4 @@
-//! What `studio verify` found, for people and for scripts.
+//! The results of `studio verify`, for people and for scripts.
 
 use base::text::{head, printable, printable_output, tail};
 use serde::Serialize;
@@ -8,81 +8,81 @@ use crate::report::requirements::ServedRequirement;
 use crate::report::{markdown, table};
 use studio_core::session::journal::CheckResult;
 
-/// Characters of a commit's name.
+/// Length of an abbreviated commit id.
 const NAME: usize = 12;
-/// Bytes of a failed check's output that are shown.
+/// Maximum number of bytes of a failed check's output that are shown.
 const TAIL: usize = 1_500;
 
-/// A recorded check line, on a state of the files.
+/// A recorded check command on one tree.
 #[derive(Clone, Debug)]
 pub(crate) struct VerifiedLine {
     /// The `sh -c` line.
     pub command: String,
-    /// The commit on whose files it runs.
+    /// The commit whose files it runs on.
     pub on: String,
     /// Their tree.
     pub tree: String,
     /// The requirements whose landings recorded it.
     pub requirements: Vec<String>,
-    /// These landings.
+    /// The commits of these landings.
     pub commits: Vec<String>,
-    /// Whether it passed in each of them.
+    /// Whether it passed in all of them.
     pub then: bool,
-    /// What came of it now.
+    /// The current result.
     pub now: CurrentResult,
 }
 
-/// What came of a line now.
+/// The current result of a command.
 #[derive(Clone, Debug)]
 pub(crate) enum CurrentResult {
     /// It ran.
     Ran(CheckResult),
-    /// It did not run: nothing on this machine vouches for it.
+    /// It did not run: it is not known on this machine.
     Refused,
-    /// It did not run: a line of the setup failed.
+    /// It did not run: a setup line failed.
     SetUpFailed {
         /// The line.
         line: String,
         /// Its exit code.
         exit: i32,
-        /// The end of what it wrote.
+        /// The end of its output.
         tail: String,
     },
 }
 
-/// Something a person should know.
+/// A finding for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct VerifyFinding {
-    /// Of which kind.
+    /// The kind.
     pub kind: &'static str,
     /// One sentence.
     pub text: String,
 }
 
 impl VerifyFinding {
-    /// A finding.
+    /// Creates a finding.
     pub(crate) fn new(kind: &'static str, text: String) -> VerifyFinding {
         VerifyFinding { kind, text }
     }
 }
 
-/// All that was found.
+/// All results.
 #[derive(Debug)]
 pub(crate) struct VerifyReport<'a> {
-    /// The commit whose history counts.
+    /// The commit whose history was searched.
     pub onto: String,
-    /// Whether each landing was looked at by itself.
+    /// Whether each landing was checked separately.
     pub each: bool,
     /// The requirements.
     pub requirements: Vec<ServedRequirement<'a>>,
     /// The checks.
     pub lines: Vec<VerifiedLine>,
-    /// What else is to be known.
+    /// Further findings.
     pub findings: Vec<VerifyFinding>,
 }
 
 impl VerifiedLine {
-    /// A line that nobody ran yet.
+    /// Creates a command that has not run yet.
     pub(crate) fn new(command: String, on: String, tree: String) -> VerifiedLine {
         let (requirements, commits) = (Vec::new(), Vec::new());
         VerifiedLine {
@@ -113,7 +113,7 @@ impl VerifiedLine {
         }
     }
 
-    /// What a line that failed wrote, under a heading.
+    /// Returns the output of a failed command, with a heading.
     fn wrote(&self) -> Option<(String, &str)> {
         let on = head(&self.on, NAME);
         match &self.now {
@@ -155,15 +155,15 @@ impl VerifiedLine {
 }
 
 impl VerifyReport<'_> {
-    /// Whether every requirement is landed with a check, every line passes now, and every receipt
-    /// is of its commit's tree.
+    /// Returns whether every requirement is landed with a check, every command passes now, and
+    /// every receipt belongs to its commit's tree.
     pub(crate) fn holds(&self) -> bool {
         let shown = self.requirements.iter().all(|it| it.row.gap().is_none());
         let honest = self.findings.iter().all(|it| it.kind != "other_tree");
         shown && honest && self.lines.iter().all(VerifiedLine::passes)
     }
 
-    /// The outcome in one sentence.
+    /// Returns the outcome in one sentence.
     pub(crate) fn outcome(&self) -> String {
         if self.holds() {
             let on = if self.each { "where it landed".to_owned() } else { self.on() };
@@ -182,7 +182,7 @@ impl VerifyReport<'_> {
         format!("on {}", head(&self.onto, NAME))
     }
 
-    /// For a terminal.
+    /// Formats the report for a terminal.
     pub(crate) fn text(&self) -> String {
         let row = |line: &VerifiedLine| {
             [
@@ -206,7 +206,7 @@ impl VerifyReport<'_> {
         printable(&lines.join("\n"))
     }
 
-    /// For a pull request.
+    /// Formats the report for a pull request.
     pub(crate) fn markdown(&self) -> String {
         let row = |line: &VerifiedLine| {
             let on = markdown::code(head(&line.on, NAME));
@@ -228,7 +228,7 @@ impl VerifyReport<'_> {
         parts.join("\n\n")
     }
 
-    /// What failed lines wrote; a setup that failed for several is told once.
+    /// Returns the output of failed commands; a setup that failed for several is listed once.
     fn wrote(&self) -> Vec<(String, &str)> {
         let mut all: Vec<(String, &str)> =
             self.lines.iter().filter_map(VerifiedLine::wrote).collect();
@@ -236,7 +236,7 @@ impl VerifyReport<'_> {
         all
     }
 
-    /// For scripts.
+    /// Returns the report as JSON.
     pub(crate) fn json(&self) -> Value {
         let requirement = |it: &ServedRequirement<'_>| {
             let lines = self.lines.iter().filter(|line| line.requirements.contains(&it.row.id));

@@ -1,11 +1,11 @@
-//! What waits for what: mistakes in the dependencies, an order, and whose files meet.
+//! The dependencies of tasks: their errors, a topological order, and overlapping paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Task, TaskFileError};
 
-/// Everything that is wrong with a list of tasks, by line: no words, a bad or doubled name, a
-/// dependency that is not there, a circle.
+/// Returns all errors of a list of tasks, by line: an empty text, an invalid or duplicate name, an
+/// unknown dependency, a cycle.
 pub fn faults(tasks: &[Task]) -> Vec<TaskFileError> {
     let mut faults = Vec::new();
     let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
@@ -40,13 +40,14 @@ pub fn faults(tasks: &[Task]) -> Vec<TaskFileError> {
     faults
 }
 
-/// A circle of tasks that wait for each other, told at its first task.
+/// Returns the error for a dependency cycle, at its first task.
 fn circle(tasks: &[Task]) -> Option<TaskFileError> {
     let stuck: BTreeSet<usize> = {
         let sorted: BTreeSet<usize> = order(tasks).into_iter().collect();
         (0..tasks.len()).filter(|at| !sorted.contains(at)).collect()
     };
-    // Whoever is stuck waits for somebody who is; following that leads into a circle.
+    // Every stuck task depends on another stuck task; following these dependencies leads to a
+    // cycle.
     let mut at = *stuck.first()?;
     let mut path = Vec::new();
     while !path.contains(&at) {
@@ -63,14 +64,14 @@ fn circle(tasks: &[Task]) -> Option<TaskFileError> {
     Some(TaskFileError::new(line, format!("circular dependency: {}", names.join(" → "))))
 }
 
-/// Where the tasks stand that this one names in `after`.
+/// Returns the indices of the tasks that this one names in `after`.
 fn needs(tasks: &[Task], at: usize) -> Vec<usize> {
     let place = |id: &String| tasks.iter().position(|task| task.id == *id);
     tasks[at].after.iter().filter_map(place).collect()
 }
 
-/// The tasks so that each comes after those it waits for, else as they stand; those in a circle
-/// or behind one are left out.
+/// Returns the tasks in topological order, stable otherwise; tasks in a cycle or behind one are
+/// omitted.
 pub fn order(tasks: &[Task]) -> Vec<usize> {
     let needs: Vec<Vec<usize>> = (0..tasks.len()).map(|at| needs(tasks, at)).collect();
     let mut sorted: Vec<usize> = Vec::with_capacity(tasks.len());
@@ -84,13 +85,13 @@ pub fn order(tasks: &[Task]) -> Vec<usize> {
     sorted
 }
 
-/// Whether a file can match patterns of both.
+/// Returns whether a file can match patterns of both lists.
 pub fn paths_meet(one: &[String], other: &[String]) -> bool {
     one.iter().any(|a| other.iter().any(|b| overlap(a, b)))
 }
 
-/// Whether one path could match both patterns. A name without an ending may be a directory and
-/// stands for all below it.
+/// Returns whether one path could match both patterns. A name without an extension may be a
+/// directory and includes everything below it.
 fn overlap(a: &str, b: &str) -> bool {
     let (a, b) = (parts(a), parts(b));
     meet(&a, &b, (may_be_directory(&a), may_be_directory(&b)))
@@ -121,14 +122,14 @@ fn meet(a: &[&str], b: &[&str], directories: (bool, bool)) -> bool {
     }
 }
 
-/// Whether one name could match both patterns of a name. Braces, brackets and `?` count as `*`:
-/// rather one task too many waits.
+/// Returns whether one name could match both patterns of a name. Braces, brackets and `?` count as
+/// `*`: a false positive only makes a task wait.
 fn names_meet(a: &str, b: &str) -> bool {
     const WILD: [char; 6] = ['*', '?', '[', ']', '{', '}'];
     if !a.contains(WILD) && !b.contains(WILD) {
         return a == b;
     }
-    // Without a wild mark head and tail are the whole name.
+    // Without a wildcard, head and tail are the whole name.
     let head = |name: &str| name.split(WILD).next().unwrap_or_default().to_owned();
     let tail = |name: &str| name.rsplit(WILD).next().unwrap_or_default().to_owned();
     let (heads, tails) = ((head(a), head(b)), (tail(a), tail(b)));
@@ -156,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_comes_later() {
+    fn a_task_comes_after_its_dependencies() {
         let all = tasks(&[("c", &["b"], &[]), ("a", &[], &[]), ("b", &["a"], &[])]);
         assert_eq!(order(&all), [1, 2, 0]);
         assert!(faults(&all).is_empty());
     }
 
     #[test]
-    fn a_circle_is_told_whole_from_its_first_task() {
+    fn a_cycle_is_reported_in_full_from_its_first_task() {
         let all = tasks(&[
             ("x", &["c"], &[]),
             ("b", &["c"], &[]),
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_can_meet_keep_tasks_apart() {
+    fn tasks_with_overlapping_paths_do_not_run_together() {
         for (a, b, meet) in [
             ("src/a.rs", "src/a.rs", true),
             ("src/a.rs", "src/b.rs", false),
@@ -201,9 +202,9 @@ mod tests {
     }
 
     proptest! {
-            /// An order holds every task once unless there is a circle, which is then told.
+            /// An order contains every task once unless there is a cycle, which is then reported.
             #[test]
-            fn an_order_or_a_circle(links in proptest::collection::vec((0usize..6, 0usize..6), 0..10)) {
+            fn the_result_is_an_order_or_a_cycle(links in proptest::collection::vec((0usize..6, 0usize..6), 0..10)) {
                 let mut all = tasks(&[("a", &[], &[]), ("b", &[], &[]), ("c", &[], &[]), ("d", &[], &[]), ("e", &[], &[]), ("f", &[], &[])]);
                 for (from, to) in &links {
                     let id = all[*to].id.clone();
@@ -219,9 +220,9 @@ mod tests {
                 }
             }
 
-            /// Two patterns that match one path are known to meet.
+            /// Two patterns that match the same path overlap.
             #[test]
-            fn what_both_match_is_an_overlap(path in "[ab]{1,2}(/[ab]{1,2}){0,3}", cut_a in 0usize..4, cut_b in 0usize..4) {
+            fn patterns_that_match_one_path_overlap(path in "[ab]{1,2}(/[ab]{1,2}){0,3}", cut_a in 0usize..4, cut_b in 0usize..4) {
                 let general = |cut: usize| {
                     let parts: Vec<&str> = path.split('/').collect();
                     let kept: Vec<&str> = parts.iter().enumerate().map(|(at, part)| if at == cut { "*" } else { part }).collect();

@@ -1,11 +1,11 @@
-//! Tasks as a Markdown list: one item each, its keys as indented lines `key: value` below it.
+//! Tasks as a Markdown list: one item each, with its keys as indented `key: value` lines.
 
 use super::{Task, TaskFileError, finished};
 
-/// Reads the outermost list items of a text. `[x]` ticks an item off. Below an item,
-/// indented, `id: …`, `after: a, b`, `check: LINE` (repeats), `paths: a/**, b`,
-/// `requirements: R1, R2`, `agent: …`, `persona: …`, `base: …` say more of it; every other
-/// indented line belongs to its text.
+/// Parses the outermost list items of a text. `[x]` marks an item as done. The indented lines `id:
+/// …`, `after: a, b`, `check: LINE` (repeatable), `paths: a/**, b`, `requirements: R1, R2`, `agent:
+/// …`, `persona: …` and `base: …` below an item are its keys; all other indented lines belong to
+/// its text.
 pub fn from_markdown(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
     let mut tasks: Vec<Task> = Vec::new();
     let (mut open, mut fenced) = (false, false);
@@ -15,7 +15,7 @@ pub fn from_markdown(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
         if is_fence && !is_indented {
             (fenced, open) = (!fenced, false);
         } else if fenced {
-            // An example of such a list is none.
+            // A list inside a code block is an example.
         } else if let Some(item) = item(line) {
             let (done, words) = ticked(item);
             tasks.push(Task { text: words.to_owned(), done, line: at + 1, ..Task::default() });
@@ -32,7 +32,7 @@ pub fn from_markdown(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
     finished(tasks)
 }
 
-/// Takes a line below an item to its task.
+/// Adds an indented line to its task.
 fn belongs(task: &mut Task, line: &str) {
     let Some((key, value)) = line.split_once(':') else { return says(task, line) };
     let value = value.trim();
@@ -55,12 +55,12 @@ fn says(task: &mut Task, line: &str) {
     task.text.push_str(line);
 }
 
-/// Without the marks of code around it.
+/// Returns a value without surrounding backticks.
 fn bare(value: &str) -> String {
     value.trim_matches('`').to_owned()
 }
 
-/// `- `, `* `, `+ `, `3. `, `3) ` at the margin: what follows.
+/// Parses `- `, `* `, `+ `, `3. `, `3) ` at the margin: the rest of the line.
 fn item(line: &str) -> Option<&str> {
     let numbered = || {
         let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_item_is_a_task_and_its_keys_stand_below() {
+    fn an_item_is_a_task_with_indented_keys() {
         let text = "# Tasks\n\n- [ ] fix login\n  and its test\n  id: login\n  check: `cargo test login`\n\
                     - [x] old\n\n3. write docs\n   after: login, t2\n   paths: docs/**, README.md\n\
                     \n   note: keep it short\n\nend\n  - not one\n```\n- nor this\n```\n* last\n";
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_lines() {
+    fn errors_name_their_lines() {
         let text = "- a\n  after: b\n- b\n  id: b\n  after: t1\n-\n- c\n  after: nobody\n";
         let mistakes = from_markdown(text).unwrap_err();
         let told: Vec<_> = mistakes.iter().map(|it| (it.line, it.what.as_str())).collect();

@@ -1,4 +1,4 @@
-//! Tasks of a plan: what each is asked to do, what must land before it, what it touches.
+//! The tasks of a plan: the prompt, the dependencies and the affected files of each.
 
 mod graph;
 mod markdown;
@@ -8,37 +8,37 @@ pub use graph::{faults, order, paths_meet};
 pub use markdown::from_markdown;
 pub use toml::{from_toml, to_toml};
 
-/// One task.
+/// A task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Task {
-    /// Its name in the file; `t` and its place in the list (from 1) unless given.
+    /// The name in the file; `t` and the position in the list (from 1) by default.
     pub id: String,
-    /// What the agent is asked to do.
+    /// The prompt for the agent.
     pub text: String,
-    /// Tasks that must have landed before it starts.
+    /// Tasks that must land before it starts.
     pub after: Vec<String>,
     /// Commands that must pass, one `sh -c` line each.
     pub checks: Vec<String>,
-    /// Files it will touch, as glob patterns from the root of the repository.
+    /// The files that it will change, as glob patterns from the root of the repository.
     pub paths: Vec<String>,
-    /// Ids of the requirements that it serves.
+    /// The ids of the requirements that it implements.
     pub requirements: Vec<String>,
-    /// The agent, if not the usual one.
+    /// The agent; the default agent when absent.
     pub agent: Option<String>,
-    /// The persona that the agent plays.
+    /// The persona of the agent.
     pub persona: Option<String>,
-    /// The branch, tag or commit to start from.
+    /// The branch, tag or commit to start from; the default when absent.
     pub base: Option<String>,
-    /// It is ticked off: nothing is to be done, and what waits for it need not wait.
+    /// Whether it is marked as done: there is nothing to do, and dependent tasks may start.
     pub done: bool,
-    /// The line of the file at which it begins, from 1.
+    /// The line of the file where it starts, from 1.
     pub line: usize,
 }
 
-/// What is wrong in a file, and where.
+/// An error in a task file and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFileError {
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
     /// One sentence without a full stop.
     pub what: String,
@@ -50,7 +50,7 @@ impl TaskFileError {
     }
 }
 
-/// Names the tasks that have no name by their place, and gives what is wrong with all of them.
+/// Assigns default names to the tasks and checks the whole list.
 fn finished(mut tasks: Vec<Task>) -> Result<Vec<Task>, Vec<TaskFileError>> {
     for (at, task) in tasks.iter_mut().enumerate() {
         if task.id.is_empty() {

@@ -1,4 +1,4 @@
-//! Tasks as TOML: a table `[[task]]` each.
+//! Tasks as TOML: one `[[task]]` table each.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -32,7 +32,7 @@ struct TaskTable {
     done: bool,
 }
 
-/// Reads `[[task]]` tables; every mistake is told with its line.
+/// Parses `[[task]]` tables; every error has its line.
 pub fn from_toml(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
     let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
     let file: File = toml::from_str(text).map_err(|error| {
@@ -59,7 +59,7 @@ pub fn from_toml(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
     finished(file.task.into_iter().map(task).collect())
 }
 
-/// The text that [`from_toml`] reads back as these tasks.
+/// Returns TOML that [`from_toml`] parses to the same tasks.
 pub fn to_toml(tasks: &[Task]) -> String {
     let mut text = String::new();
     for task in tasks {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_has_its_line() {
+    fn each_error_has_its_line() {
         let (line, what) = mistakes("[[task]]\ntext = 'a'\n\n[[task]]\ntxt = 'b'\n").remove(0);
         assert_eq!(line, 5, "{what}");
         assert!(what.contains("txt"), "{what}");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is written is read back as it was.
+        /// Parsing the output returns the same tasks.
         #[test]
         fn tasks_round_trip(tasks in proptest::collection::vec(task(), 0..5), links: u32) {
             let mut tasks = finished(tasks).unwrap();
@@ -163,7 +163,7 @@ mod tests {
             prop_assert_eq!(read, tasks);
         }
 
-        /// Nothing that is written makes it fall over, and a line is always one of the text.
+        /// No input makes it panic, and every error has a line of the text.
         #[test]
         fn any_text_is_read_or_refused(text in "(\\[\\[task\\]\\]\n|text *= *'[a-z]*'\n|after = \\['t[1-3]'\\]\n|[a-z=\\[\\]'\n]{0,6}){0,8}") {
             if let Err(mistakes) = from_toml(&text) {

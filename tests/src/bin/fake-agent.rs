@@ -1,4 +1,4 @@
-//! A fake agent for studio tests: plays the script that its prompt is. As a command
+//! A fake agent for studio tests: executes its prompt as a script. It runs as a command
 //! (`fake-agent PROMPT`) or over ACP (`fake-agent acp`, `fake-agent acp-load`).
 
 use std::io::Write;
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The stage of an agent that is a plain command.
+/// The stage of an agent that runs as a command.
 struct Terminal;
 
 impl ScriptStage for Terminal {

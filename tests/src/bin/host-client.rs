@@ -1,4 +1,5 @@
-//! Finds or starts the host for a model file, prints its process id, and stays until stdin ends.
+//! Finds or starts the host for a model file, prints its process id, and waits for the end of
+//! stdin.
 
 use std::io::{Read, Write};
 

@@ -1,7 +1,7 @@
-//! A real MCP server on stdin and stdout that behaves as tests want: well, slowly, or badly.
+//! A real MCP server on stdin and stdout, with configurable behavior: normal, slow, or faulty.
 //!
 //! `mcp-server [--pids FILE] [--wait FILE] [--broken] [--many N]`: writes its process id, waits for
-//! a file before it answers, ends at once, or has N further tools.
+//! a file before it answers, exits immediately, or has N additional tools.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it misbehaves on purpose")]
 
@@ -21,10 +21,10 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 
-/// A picture of one pixel.
+/// An image of one pixel.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// The tools: name, what they do, their parameters, whether they may be repeated.
+/// The tools: name, description, parameters, and whether they are idempotent.
 const TOOLS: &[(&str, &str, &[&str], bool)] = &[
     ("echo", "Says what it is told.", &["text"], true),
     ("env", "Tells one variable of its environment.", &["name"], true),
@@ -44,9 +44,9 @@ const TOOLS: &[(&str, &str, &[&str], bool)] = &[
 
 struct Server {
     many: usize,
-    /// Whether its tools are others than at its start.
+    /// Whether its tools have changed since its start.
     changed: AtomicBool,
-    /// How often it was asked for its tools.
+    /// Number of tool list requests.
     lists: AtomicU32,
 }
 

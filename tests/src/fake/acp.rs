@@ -1,5 +1,5 @@
-//! The fake agent over ACP: JSON-RPC on stdio, written by hand so that it is no mirror of the
-//! client's own library.
+//! The fake agent over ACP: JSON-RPC on stdio, written by hand so that it does not share code with
+//! the client.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::fake::script::{self, ScriptStage};
 
-/// Where a loadable conversation is remembered.
+/// The file that stores a loadable conversation.
 const MEMORY: &str = ".g3/fake-conversation";
 
-/// Serves until stdin ends; `loads` tells whether conversations can be loaded again.
+/// Serves until the end of stdin; `loads` is whether conversations can be loaded again.
 pub fn serve(loads: bool) -> ExitCode {
     let cancelled = Arc::new(AtomicBool::new(false));
     let (send, messages) = mpsc::channel::<Value>();
@@ -35,7 +35,7 @@ pub fn serve(loads: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// One connection.
+/// A connection.
 struct Talk {
     messages: mpsc::Receiver<Value>,
     cancelled: Arc<AtomicBool>,
@@ -114,8 +114,8 @@ impl Talk {
 }
 
 impl Talk {
-    /// Asks for permission to make these calls, all at once; writes the option that was chosen for
-    /// each, and why it was denied, into `answers.txt`. Gives the last answer.
+    /// Requests permission for these calls, all at once; writes the chosen option for each, and the
+    /// reason of a denial, to `answers.txt`. Returns the last answer.
     fn request(&mut self, calls: &[Value]) -> bool {
         let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
         let mut waits: Vec<(String, String)> = Vec::new();
@@ -160,7 +160,7 @@ impl Talk {
 
 impl ScriptStage for Talk {
     fn say(&mut self, text: &str) {
-        // In two pieces, as models stream.
+        // In two chunks, as models stream.
         let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);
         self.update(&text[..middle]);
         self.update(&text[middle..]);

@@ -1,4 +1,4 @@
-//! The fake agent: its script, and how it speaks ACP.
+//! The fake agent: its script, and its ACP server.
 
 pub mod acp;
 pub mod script;

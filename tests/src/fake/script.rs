@@ -1,5 +1,5 @@
-//! The script of the fake agent: steps separated by `;` or newlines, each a verb and its words.
-//! What begins with no known verb is read over, so that any prompt is a script.
+//! The script of the fake agent: steps separated by `;` or newlines, each a verb and its arguments.
+//! Steps without a known verb are ignored, so that any prompt is a script.
 
 use std::fs;
 use std::io::Write;
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use base::process::{Command, OutputLimits, Stream};
 
-/// Where a script is played: a terminal or a conversation.
+/// The environment in which a script runs: a terminal or a conversation.
 pub trait ScriptStage {
-    /// Says something.
+    /// Outputs a message.
     fn say(&mut self, text: &str);
-    /// Asks for permission.
+    /// Requests permission.
     fn ask(&mut self, what: &str) -> bool;
-    /// Whether the turn was cancelled.
+    /// Returns whether the turn was cancelled.
     fn is_cancelled(&mut self) -> bool;
 }
 
-/// Plays a script; the exit code is 0 unless a step says otherwise.
+/// Runs a script; the exit code is 0 unless a step sets another one.
 pub fn play(script: &str, stage: &mut dyn ScriptStage) -> ExitCode {
     for step in script.split(['\n', ';']) {
         if stage.is_cancelled() {
@@ -32,7 +32,7 @@ pub fn play(script: &str, stage: &mut dyn ScriptStage) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// One step; an exit code when it is the last.
+/// Runs one step; returns an exit code if it is the last.
 fn act(step: &str, stage: &mut dyn ScriptStage) -> Option<u8> {
     let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
     match verb {
@@ -94,7 +94,7 @@ fn empty(dir: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits for a condition, at most two minutes, and no longer than the turn.
+/// Waits for a condition, at most two minutes, and not longer than the turn.
 fn wait(stage: &mut dyn ScriptStage, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(120);
     while !condition() && !stage.is_cancelled() && Instant::now() < end {
@@ -111,7 +111,7 @@ fn flood(bytes: usize) {
     }
 }
 
-/// A process that leaves the group and the session, and does not die with its parent.
+/// Starts a process that leaves the group and the session, and outlives its parent.
 fn daemon(pid_file: &str) {
     let line = format!("setsid sh -c 'echo $$ > {pid_file}; exec sleep 600' & wait");
     let pid = Command::new("sh", ".")

@@ -1,11 +1,11 @@
-//! A gate that holds the pieces of a reply until a test lets them go.
+//! A gate that holds the chunks of a reply until a test releases them.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Holds the pieces of a reply until a test lets them go, one by one. What comes before the
-/// first piece (headers, the opening event) is not held; the closing event is. An answer that is
-/// no stream is one piece.
+/// Holds the chunks of a reply until a test releases them, one by one. Everything before the first
+/// chunk (headers, the opening event) is not held; the closing event is. A response that is not a
+/// stream is one chunk.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyGate(Arc<(Mutex<Doors>, Condvar)>);
 
@@ -16,22 +16,22 @@ struct Doors {
 }
 
 impl ReplyGate {
-    /// A closed gate.
+    /// Creates a closed gate.
     pub fn new() -> ReplyGate {
         ReplyGate::default()
     }
 
-    /// Lets the next piece go.
+    /// Releases the next chunk.
     pub fn open(&self) {
         self.change(|doors| doors.opened = doors.opened.saturating_add(1));
     }
 
-    /// Lets all pieces go.
+    /// Releases all chunks.
     pub fn open_all(&self) {
         self.change(|doors| doors.opened = usize::MAX);
     }
 
-    /// Waits until so many pieces (counted from 1) stand before the gate; panics after 20 s.
+    /// Waits until this many chunks have reached the gate; panics after 20 s.
     pub fn wait_until_reached(&self, count: usize) {
         assert!(
             self.wait(|doors| doors.reached >= count),
@@ -39,7 +39,8 @@ impl ReplyGate {
         );
     }
 
-    /// Called by the server before each piece; false when nobody opened for two minutes.
+    /// Called by the server before each chunk; returns `false` if the gate was not opened for two
+    /// minutes.
     pub fn pass(&self) -> bool {
         let mut number = 0;
         self.change(|doors| {

@@ -1,4 +1,5 @@
-//! HTTP/1.1 by hand, because faults need the raw connection: half bodies, resets, silence.
+//! A minimal HTTP/1.1 server: faults need the raw connection, for truncated bodies, resets and
+//! stalls.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,7 +14,7 @@ use super::reply::{Delivery, Instead, ReplyEnd, ScriptedReply};
 use super::request::{ReceivedRequest, RequestWire};
 use super::wire;
 
-/// Whether the connection goes on after a reply.
+/// Whether the connection continues after a reply.
 #[derive(PartialEq)]
 enum After {
     Keep,
@@ -123,7 +124,7 @@ fn send_whole(
     Ok(After::Keep)
 }
 
-/// Sends pieces as a chunked body, each when the gate opens, up to where the delivery ends.
+/// Sends chunks as a chunked body, each when the gate opens, up to the end of the delivery.
 fn stream_out(
     mut stream: &TcpStream,
     state: &ServerState,
@@ -136,7 +137,7 @@ fn stream_out(
     stream.write_all(head(200, "text/event-stream; charset=utf-8", reply, &framing).as_bytes())?;
     let mut left = delivery.end.map_or(usize::MAX, |(bytes, _)| bytes);
     for (at, piece) in rechunked(pieces, delivery).into_iter().enumerate() {
-        // The opening piece is not held, so that a test can see that the stream has begun.
+        // The opening chunk is not held, so that a test can see that the stream has started.
         let held = at > 0 || delivery.chunk.is_some();
         if let Some(gate) = delivery.gate.as_ref().filter(|_| held)
             && !gate.pass()
@@ -180,13 +181,13 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory takes every byte")
 }
 
-/// Closes with a reset: what is not yet read by the client is thrown away.
+/// Closes with a reset: data that the client has not read is lost.
 fn reset(stream: &TcpStream) -> io::Result<After> {
     rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?;
     Ok(After::Close)
 }
 
-/// Says nothing until the client goes away or the server stops.
+/// Sends nothing until the client disconnects or the server stops.
 fn stall(mut stream: &TcpStream, state: &ServerState) -> io::Result<After> {
     stream.set_read_timeout(Some(Duration::from_millis(50)))?;
     while !state.is_stopping() {

@@ -1,9 +1,10 @@
-//! A scripted model that speaks Anthropic Messages, both wires of OpenAI, Gemini's and Databricks'
+//! A scripted model for Anthropic Messages, both OpenAI wire formats, Gemini's and Databricks',
 //! over real HTTP on loopback.
 //!
-//! `ModelServer::start([Reply::call("shell", json!({"command": "ls"})), Reply::says("done")])`
-//! answers the first request with a call and the second with words, on either wire: the path
-//! decides. It runs on threads of its own, so tests without a runtime can use it.
+//! `ModelServer::start([ScriptedReply::call("shell", json!({"command": "ls"})),
+//! ScriptedReply::says("done")])` answers the first request with a call and the second with text;
+//! the path selects the wire format. It runs on its own threads, so that tests without a runtime
+//! can use it.
 
 pub mod gate;
 pub mod http;
@@ -26,7 +27,7 @@ pub struct ModelServer {
     state: Arc<ServerState>,
 }
 
-/// What the connections share.
+/// The state that the connections share.
 pub struct ServerState {
     script: Script,
     seen: Mutex<Vec<ReceivedRequest>>,
@@ -54,18 +55,18 @@ impl ModelServer {
         ModelServer { address, state }
     }
 
-    /// `http://127.0.0.1:PORT`: the `base_url` of an anthropic provider.
+    /// Returns `http://127.0.0.1:PORT`: the `base_url` of an anthropic provider.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// `http://127.0.0.1:PORT/v1`: the `base_url` of an openai provider.
+    /// Returns `http://127.0.0.1:PORT/v1`: the `base_url` of an openai provider.
     pub fn openai_url(&self) -> String {
         format!("{}/v1", self.url())
     }
 
-    /// A g3 configuration whose default provider is this server on the given wire: `anthropic`,
-    /// `openai` (chat), `responses`, `gemini` or `databricks`.
+    /// Returns a g3 configuration whose default provider is this server with the given wire format:
+    /// `anthropic`, `openai` (chat), `responses`, `gemini` or `databricks`.
     pub fn config_toml(&self, wire: &str) -> String {
         let (kind, url, more) = match wire {
             "anthropic" | "gemini" => (wire, self.url(), ""),
@@ -89,12 +90,12 @@ impl ModelServer {
         )
     }
 
-    /// The requests so far, in the order in which they came.
+    /// Returns the requests so far, in order.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.state.seen().clone()
     }
 
-    /// Waits until so many requests came; panics after 20 seconds.
+    /// Waits for this many requests; panics after 20 seconds.
     pub fn wait_for_requests(&self, count: usize) -> Vec<ReceivedRequest> {
         let until = Instant::now() + Duration::from_secs(20);
         let mut seen = self.state.seen();
@@ -107,12 +108,12 @@ impl ModelServer {
         seen.clone()
     }
 
-    /// How many clients closed their connection before their reply was complete.
+    /// Returns how many clients closed their connection before their reply was complete.
     pub fn hangups(&self) -> usize {
         self.state.hangups.load(Ordering::SeqCst)
     }
 
-    /// How many connections were opened.
+    /// Returns how many connections were opened.
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
     }
@@ -121,7 +122,7 @@ impl ModelServer {
 impl Drop for ModelServer {
     fn drop(&mut self) {
         self.state.stopping.store(true, Ordering::SeqCst);
-        // Wakes the thread that waits for connections.
+        // Wakes the thread that accepts connections.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -131,7 +132,7 @@ impl ServerState {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a request; gives its number, counted from 1.
+    /// Records a request; returns its number, starting at 1.
     pub fn record(&self, request: &ReceivedRequest) -> usize {
         let mut seen = self.seen();
         seen.push(request.clone());
@@ -139,17 +140,17 @@ impl ServerState {
         seen.len()
     }
 
-    /// The script to answer by.
+    /// Returns the script.
     pub fn script(&self) -> &Script {
         &self.script
     }
 
-    /// Whether the server was dropped.
+    /// Returns whether the server was dropped.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// A client went away early.
+    /// Counts a client that disconnected early.
     pub fn count_hangup(&self) {
         self.hangups.fetch_add(1, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! One reply of the scripted model: what it says, and how the connection misbehaves.
+//! A reply of the scripted model: its content, and the faults of the connection.
 
 use std::time::Duration;
 
@@ -6,35 +6,35 @@ use serde_json::Value;
 
 use super::gate::ReplyGate;
 
-/// One reply.
+/// A reply.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptedReply {
-    /// What is said, in order.
+    /// The content, in order.
     pub parts: Vec<ReplyPart>,
-    /// Tokens.
+    /// The reported tokens.
     pub tokens: ReplyTokens,
-    /// The stop reason as the wire has it, instead of the one that fits the parts.
+    /// The stop reason in the wire format, instead of the one that follows from the parts.
     pub stop: Option<String>,
-    /// Something else than a reply in the wire's format.
+    /// A response that is not a reply in the wire format.
     pub instead: Option<Instead>,
-    /// Headers in addition.
+    /// Additional headers.
     pub headers: Vec<(String, String)>,
-    /// How the bytes go out.
+    /// How the bytes are sent.
     pub delivery: Delivery,
 }
 
-/// A piece of a reply.
+/// A part of a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplyPart {
-    /// Words; consecutive ones share a block, each is one delta.
+    /// Text; consecutive parts share a block, each is one delta.
     Text(String),
-    /// Thought.
+    /// Thinking text.
     Thought(String),
-    /// A sealed thought, as the anthropic wire has it; the other wire leaves it out.
+    /// Redacted thinking of the anthropic wire format; other wire formats omit it.
     Sealed(String),
-    /// A call with its arguments as text, which need not be JSON.
+    /// A call, with its arguments as text, which need not be JSON.
     Call {
-        /// The id; made from the request's number when empty.
+        /// The id; derived from the request's number when empty.
         id: String,
         /// The tool.
         name: String,
@@ -50,16 +50,16 @@ pub enum ReplyPart {
     },
 }
 
-/// Token counts that a reply reports.
+/// The token counts that a reply reports.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyTokens {
-    /// Input that no cache held.
+    /// Input tokens that were not cached.
     pub input: u64,
-    /// Output.
+    /// Output tokens.
     pub output: u64,
-    /// Read from the cache.
+    /// Tokens read from the cache.
     pub cache_read: u64,
-    /// Written to the cache.
+    /// Tokens written to the cache.
     pub cache_write: u64,
 }
 
@@ -69,69 +69,69 @@ impl Default for ReplyTokens {
     }
 }
 
-/// Something else than a reply in the wire's format.
+/// A response that is not a reply in the wire format.
 #[derive(Clone, Debug)]
 pub enum Instead {
-    /// A status with a body of the given type; without a body, the wire's error object.
+    /// A status with a body of the given type; without a body, the wire format's error object.
     Status(u16, Option<(String, Vec<u8>)>),
     /// These bytes as the body of a stream with status 200.
     Raw(Vec<u8>),
-    /// The connection is reset before any header.
+    /// A connection reset before any header.
     Reset,
-    /// Nothing is ever sent.
+    /// No response.
     Stall,
 }
 
-/// How the bytes of the body go out.
+/// How the bytes of the body are sent.
 #[derive(Clone, Debug, Default)]
 pub struct Delivery {
-    /// Chunks of so many bytes instead of one per piece.
+    /// Chunks of this many bytes instead of one chunk per part.
     pub chunk: Option<usize>,
-    /// What happens after so many bytes of the body.
+    /// A fault after this many bytes of the body.
     pub end: Option<(usize, ReplyEnd)>,
-    /// Holds each chunk until it is opened.
+    /// Holds each chunk until it is released.
     pub gate: Option<ReplyGate>,
-    /// A pause before the first byte, for benchmarks.
+    /// A delay before the first byte, for benchmarks.
     pub delay: Option<Duration>,
-    /// Compresses the body.
+    /// Whether to compress the body.
     pub gzip: bool,
-    /// Answers a streamed request with one JSON object.
+    /// Whether to answer a streamed request with one JSON object.
     pub whole: bool,
 }
 
 /// How a body ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyEnd {
-    /// The connection is closed in good order, the body not being complete.
+    /// The connection is closed normally, but the body is incomplete.
     Cut,
     /// The connection is reset.
     Reset,
-    /// Nothing more is sent.
+    /// No more bytes are sent.
     Stall,
 }
 
 impl ScriptedReply {
-    /// An empty reply to build on.
+    /// Creates an empty reply to build on.
     pub fn new() -> ScriptedReply {
         ScriptedReply::default()
     }
 
-    /// A reply of words.
+    /// Creates a reply with text.
     pub fn says(text: impl Into<String>) -> ScriptedReply {
         ScriptedReply::new().then_says(text)
     }
 
-    /// A reply of one call.
+    /// Creates a reply with one call.
     pub fn call(name: impl Into<String>, args: Value) -> ScriptedReply {
         ScriptedReply::new().calls(name, args)
     }
 
-    /// A reply with another status than 200 and the wire's error object.
+    /// Creates a reply with a status other than 200 and the wire format's error object.
     pub fn status(status: u16) -> ScriptedReply {
         ScriptedReply { instead: Some(Instead::Status(status, None)), ..ScriptedReply::default() }
     }
 
-    /// A page of HTML, as a proxy in between would send it.
+    /// Creates a page of HTML, as from a proxy.
     pub fn html(status: u16) -> ScriptedReply {
         let page = format!(
             "<!DOCTYPE html><html><head><title>{status} Bad Gateway</title></head><body>{}</body></html>",
@@ -140,32 +140,32 @@ impl ScriptedReply {
         ScriptedReply::status(status).body("text/html", page)
     }
 
-    /// These bytes as the body of a stream with status 200.
+    /// Creates a stream with status 200 and these bytes as its body.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> ScriptedReply {
         ScriptedReply { instead: Some(Instead::Raw(bytes.into())), ..ScriptedReply::default() }
     }
 
-    /// A stream that ends before it says anything.
+    /// Creates a stream that ends without content.
     pub fn nothing() -> ScriptedReply {
         ScriptedReply::raw("")
     }
 
-    /// The connection is reset before any header.
+    /// Creates a connection reset before any header.
     pub fn reset() -> ScriptedReply {
         ScriptedReply { instead: Some(Instead::Reset), ..ScriptedReply::default() }
     }
 
-    /// Nothing is ever sent.
+    /// Creates a reply that never sends anything.
     pub fn stall() -> ScriptedReply {
         ScriptedReply { instead: Some(Instead::Stall), ..ScriptedReply::default() }
     }
 
-    /// A redirect (307) to another address.
+    /// Creates a redirect (307) to another URL.
     pub fn redirect(to: &str) -> ScriptedReply {
         ScriptedReply::status(307).header("location", to)
     }
 
-    /// What is answered when the script is at its end: a 500 that asks not to be retried.
+    /// Creates the response after the end of the script: a 500 that must not be retried.
     pub fn exhausted(why: &str) -> ScriptedReply {
         let body = serde_json::json!({"type": "error",
             "error": {"type": "script_exhausted", "message": format!("scripted model: {why}")}});
@@ -174,19 +174,19 @@ impl ScriptedReply {
             .header("x-should-retry", "false")
     }
 
-    /// Adds words.
+    /// Adds text.
     #[must_use]
     pub fn then_says(self, text: impl Into<String>) -> ScriptedReply {
         self.with(ReplyPart::Text(text.into()))
     }
 
-    /// Adds thought.
+    /// Adds thinking text.
     #[must_use]
     pub fn thinks(self, text: impl Into<String>) -> ScriptedReply {
         self.with(ReplyPart::Thought(text.into()))
     }
 
-    /// Adds a sealed thought (`redacted_thinking`).
+    /// Adds redacted thinking (`redacted_thinking`).
     #[must_use]
     pub fn thinks_sealed(self, data: impl Into<String>) -> ScriptedReply {
         self.with(ReplyPart::Sealed(data.into()))
@@ -198,7 +198,7 @@ impl ScriptedReply {
         self.calls_raw(name, args.to_string())
     }
 
-    /// Adds a call whose arguments are this text, which need not be JSON.
+    /// Adds a call with these arguments as text, which need not be JSON.
     #[must_use]
     pub fn calls_raw(self, name: impl Into<String>, args: impl Into<String>) -> ScriptedReply {
         self.with(ReplyPart::Call { id: String::new(), name: name.into(), args: args.into() })
@@ -210,33 +210,33 @@ impl ScriptedReply {
         self.with(ReplyPart::Error { kind: kind.to_owned(), message: message.to_owned() })
     }
 
-    /// Adds words that contain a byte which is no UTF-8.
+    /// Adds text that contains a byte which is not UTF-8.
     #[must_use]
     pub fn invalid_utf8(self) -> ScriptedReply {
         self.then_says(super::wire::INVALID.to_string())
     }
 
-    /// Adds words of so many bytes in one line.
+    /// Adds text of this many bytes in one line.
     #[must_use]
     pub fn long_line(self, bytes: usize) -> ScriptedReply {
         self.then_says("x".repeat(bytes))
     }
 
-    /// The tokens that the reply reports.
+    /// Sets the tokens that the reply reports.
     #[must_use]
     pub fn usage(mut self, input: u64, output: u64) -> ScriptedReply {
         self.tokens = ReplyTokens { input, output, ..self.tokens };
         self
     }
 
-    /// The cached tokens that the reply reports.
+    /// Sets the cached tokens that the reply reports.
     #[must_use]
     pub fn cached(mut self, read: u64, write: u64) -> ScriptedReply {
         self.tokens = ReplyTokens { cache_read: read, cache_write: write, ..self.tokens };
         self
     }
 
-    /// The stop reason, as the wire writes it.
+    /// Sets the stop reason, in the wire format.
     #[must_use]
     pub fn stops(mut self, reason: &str) -> ScriptedReply {
         self.stop = Some(reason.to_owned());
@@ -250,13 +250,13 @@ impl ScriptedReply {
         self
     }
 
-    /// `retry-after` in seconds.
+    /// Adds `retry-after` in seconds.
     #[must_use]
     pub fn retry_after(self, seconds: u64) -> ScriptedReply {
         self.header("retry-after", &seconds.to_string())
     }
 
-    /// The body of a status.
+    /// Sets the body of a status.
     #[must_use]
     pub fn body(mut self, content_type: &str, body: impl Into<Vec<u8>>) -> ScriptedReply {
         if let Some(Instead::Status(_, content)) = &mut self.instead {
@@ -265,39 +265,39 @@ impl ScriptedReply {
         self
     }
 
-    /// Closes the connection after so many bytes of the body.
+    /// Closes the connection after this many bytes of the body.
     #[must_use]
     pub fn cut_after(self, bytes: usize) -> ScriptedReply {
         self.ends(bytes, ReplyEnd::Cut)
     }
 
-    /// Resets the connection after so many bytes of the body.
+    /// Resets the connection after this many bytes of the body.
     #[must_use]
     pub fn reset_after(self, bytes: usize) -> ScriptedReply {
         self.ends(bytes, ReplyEnd::Reset)
     }
 
-    /// Sends nothing more after so many bytes of the body.
+    /// Sends nothing after this many bytes of the body.
     #[must_use]
     pub fn stall_after(self, bytes: usize) -> ScriptedReply {
         self.ends(bytes, ReplyEnd::Stall)
     }
 
-    /// Sends the body in chunks of so many bytes.
+    /// Sends the body in chunks of this many bytes.
     #[must_use]
     pub fn in_chunks_of(mut self, bytes: usize) -> ScriptedReply {
         self.delivery.chunk = Some(bytes.max(1));
         self
     }
 
-    /// Holds each piece, and the end, until the gate opens for it.
+    /// Holds each chunk, and the end, until the gate opens for it.
     #[must_use]
     pub fn gate(mut self, gate: &ReplyGate) -> ScriptedReply {
         self.delivery.gate = Some(gate.clone());
         self
     }
 
-    /// Waits before the first byte, as a model would; for benchmarks.
+    /// Delays the first byte, as a model would; for benchmarks.
     #[must_use]
     pub fn delay(mut self, time: Duration) -> ScriptedReply {
         self.delivery.delay = Some(time);
@@ -311,7 +311,7 @@ impl ScriptedReply {
         self
     }
 
-    /// Answers with one JSON object, also when a stream was asked for.
+    /// Answers with one JSON object, even if a stream was requested.
     #[must_use]
     pub fn whole(mut self) -> ScriptedReply {
         self.delivery.whole = true;

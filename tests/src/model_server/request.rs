@@ -1,4 +1,4 @@
-//! A request as the scripted model got it, and questions that tests ask about it.
+//! A request that the scripted model received, with accessors for tests.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub enum RequestWire {
     Anthropic,
     /// `POST /v1/chat/completions`.
     OpenaiChat,
-    /// `POST /serving-endpoints/NAME/invocations`: a model of Anthropic behind chat completions.
+    /// `POST /serving-endpoints/NAME/invocations`: an Anthropic model behind chat completions.
     Databricks,
     /// `POST /v1/responses`.
     OpenaiResponses,
@@ -19,21 +19,21 @@ pub enum RequestWire {
     Gemini,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct ReceivedRequest {
-    /// The path with its query.
+    /// The path, including the query.
     pub path: String,
     /// Header names in lower case.
     pub headers: BTreeMap<String, String>,
     /// The body as sent.
     pub raw: Vec<u8>,
-    /// The body as JSON; `null` when it is none.
+    /// The body as JSON; `null` if it is not JSON.
     pub body: Value,
 }
 
 impl ReceivedRequest {
-    /// The wire format, told by the path; `None` for a path that none knows.
+    /// Returns the wire format, derived from the path; `None` for an unknown path.
     pub fn wire(&self) -> Option<RequestWire> {
         let path = self.path.split('?').next().unwrap_or_default();
         if path.ends_with("/v1/messages") {
@@ -51,24 +51,25 @@ impl ReceivedRequest {
         path.ends_with("/chat/completions").then_some(RequestWire::OpenaiChat)
     }
 
-    /// Whether a stream is asked for.
+    /// Returns whether a stream is requested.
     pub fn is_streamed(&self) -> bool {
         self.body["stream"] == true || self.path.contains(":streamGenerateContent")
     }
 
-    /// A header's value.
+    /// Returns a header's value.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(&name.to_ascii_lowercase()).map(String::as_str)
     }
 
-    /// The messages as sent; on the responses wire its items, on Gemini's its contents.
+    /// Returns the messages as sent; the items of the responses wire format, the contents of
+    /// Gemini.
     pub fn messages(&self) -> &[Value] {
         let lists = ["messages", "input", "contents"].iter();
         let list = lists.filter_map(|key| self.body[*key].as_array()).next();
         list.map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The system prompt's text.
+    /// Returns the system prompt's text.
     pub fn system(&self) -> String {
         let inside = self.messages().iter().filter(|m| is_role(m, "system"));
         let texts = inside.map(|m| text_of(&m["content"]));
@@ -77,35 +78,35 @@ impl ReceivedRequest {
         outside.into_iter().chain([gemini]).chain(texts).collect()
     }
 
-    /// All text of the conversation, tool results included, one message a line.
+    /// Returns all text of the conversation, including tool results, one message per line.
     pub fn text(&self) -> String {
         self.messages().iter().map(words_of).collect::<Vec<_>>().join("\n")
     }
 
-    /// The text of the first user message.
+    /// Returns the text of the first user message.
     pub fn first_user(&self) -> String {
         let first = self.messages().iter().find(|m| is_role(m, "user"));
         first.map(words_of).unwrap_or_default()
     }
 
-    /// The text of the last message.
+    /// Returns the text of the last message.
     pub fn last(&self) -> String {
         self.messages().last().map(words_of).unwrap_or_default()
     }
 
-    /// How many times the model has spoken.
+    /// Returns the number of the model's turns.
     pub fn assistant_messages(&self) -> usize {
         let spoken = |m: &&Value| is_role(m, "assistant") || is_role(m, "model");
         if self.wire() != Some(RequestWire::OpenaiResponses) {
             return self.messages().iter().filter(spoken).count();
         }
-        // Items of one reply stand together.
+        // Items of one reply are adjacent.
         let ours = |m: &Value| m["role"] == "user" || m["type"] == "function_call_output";
         let turns = self.messages().chunk_by(|a, b| ours(a) == ours(b));
         turns.filter(|turn| turn.first().is_some_and(|first| !ours(first))).count()
     }
 
-    /// The names of the offered tools.
+    /// Returns the names of the offered tools.
     pub fn tool_names(&self) -> Vec<String> {
         let tools = self.body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
         let declared = tools.iter().filter_map(|tool| tool["functionDeclarations"].as_array());
@@ -119,8 +120,8 @@ impl ReceivedRequest {
             .collect()
     }
 
-    /// The tool results of the whole conversation, in order: call id (on Gemini's wire, which has
-    /// none, the tool's name) and text.
+    /// Returns the tool results of the whole conversation, in order: call id (the tool's name for
+    /// Gemini, which has no ids) and text.
     pub fn tool_results(&self) -> Vec<(String, String)> {
         let mut results = Vec::new();
         for message in self.messages() {
@@ -146,7 +147,7 @@ impl ReceivedRequest {
         results
     }
 
-    /// Whether it asks one question without tools whose text speaks of a commit message.
+    /// Returns whether it is a request without tools whose text mentions a commit message.
     pub fn asks_for_commit_message(&self) -> bool {
         let all = format!("{}\n{}", self.system(), self.text()).to_lowercase();
         self.tool_names().is_empty() && all.contains("commit message")
@@ -157,7 +158,7 @@ fn is_role(message: &Value, role: &str) -> bool {
     message["role"] == role
 }
 
-/// The text of a message on any wire.
+/// Returns the text of a message in any wire format.
 fn words_of(message: &Value) -> String {
     let parts = message["parts"].as_array().into_iter().flatten();
     let results = parts.map(|part| &part["functionResponse"]["response"]);
@@ -170,7 +171,8 @@ fn id_of(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The text of a content: a string, or blocks whose texts (and nested contents) are joined.
+/// Returns the text of a content: a string, or the joined texts of its blocks (including nested
+/// ones).
 fn text_of(content: &Value) -> String {
     if let Some(text) = content.as_str() {
         return text.to_owned();

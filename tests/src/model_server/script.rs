@@ -1,4 +1,4 @@
-//! What the scripted model answers: a list of replies, or a function of the request.
+//! The script of the model: a list of replies, or a function of the request.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use super::request::ReceivedRequest;
 
 type Answer = dyn Fn(&ReceivedRequest) -> ScriptedReply + Send + Sync;
 
-/// What the scripted model answers.
+/// The script of the model.
 pub struct Script {
     source: Source,
     commit_message: Option<String>,
@@ -23,21 +23,21 @@ enum Source {
 }
 
 impl Script {
-    /// One reply per request, in order; after the last, every request gets a 500.
+    /// Creates a script with one reply per request, in order; further requests get a 500.
     pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Script {
         let replies = Mutex::new(replies.into_iter().collect());
         Script { source: Source::InOrder(replies), commit_message: None }
     }
 
-    /// A reply made from each request, for many conversations at once.
+    /// Creates a script that derives the reply from each request, for many conversations at once.
     pub fn by(
         answer: impl Fn(&ReceivedRequest) -> ScriptedReply + Send + Sync + 'static,
     ) -> Script {
         Script { source: Source::By(Box::new(answer)), commit_message: None }
     }
 
-    /// Conversations told apart by a text that their first user message contains; each goes
-    /// through its own replies by the number of times the model has spoken in it.
+    /// Creates a script for several conversations, distinguished by a text in their first user
+    /// message; each has its own replies, indexed by the model's turns in it.
     pub fn by_task(tasks: impl IntoIterator<Item = (String, Vec<ScriptedReply>)>) -> Script {
         let tasks: Vec<_> = tasks.into_iter().collect();
         Script::by(move |request| {
@@ -57,18 +57,18 @@ impl Script {
         })
     }
 
-    /// Answers every question for a commit message with this text, beside the other replies.
+    /// Answers every request for a commit message with this text, independently of the other
+    /// replies.
     #[must_use]
     pub fn commit_message(mut self, text: impl Into<String>) -> Script {
         self.commit_message = Some(text.into());
         self
     }
 
-    /// Reads a script from JSON:
-    /// `{"replies": [REPLY…], "tasks": [{"contains": TEXT, "replies": [REPLY…]}],
-    /// "commit_message": TEXT}`, where REPLY is
-    /// `{"thinks", "says", "calls": [{"name", "args"}], "status", "retry_after", "delay_ms",
-    /// "input_tokens", "output_tokens"}`, everything optional.
+    /// Parses a script from JSON: `{"replies": [REPLY…], "tasks": [{"contains": TEXT, "replies":
+    /// [REPLY…]}], "commit_message": TEXT}`, where REPLY is `{"thinks", "says", "calls": [{"name",
+    /// "args"}], "status", "retry_after", "delay_ms", "input_tokens", "output_tokens"}`, all
+    /// optional.
     pub fn from_json(text: &str) -> Result<Script, serde_json::Error> {
         let file: File = serde_json::from_str(text)?;
         let mut script = if file.tasks.is_empty() {
@@ -81,7 +81,7 @@ impl Script {
         Ok(script)
     }
 
-    /// The reply to a request.
+    /// Returns the reply to a request.
     pub fn answer(&self, request: &ReceivedRequest) -> ScriptedReply {
         if let Some(text) =
             self.commit_message.as_ref().filter(|_| request.asks_for_commit_message())

@@ -1,4 +1,4 @@
-//! A reply in the bytes of its wire format, streamed and whole.
+//! Encodes a reply in its wire format, streamed or whole.
 
 mod databricks;
 mod gemini;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::reply::{ReplyPart, ScriptedReply};
 use super::request::RequestWire;
 
-/// Stands for a byte that is no UTF-8; replaced when the bytes are made.
+/// A placeholder for a byte that is not UTF-8; replaced when the bytes are generated.
 pub const INVALID: char = '\u{e000}';
 
-/// A streamed reply: the opening, one entry per piece, the closing.
+/// Returns a streamed reply: the opening, one entry per part, the closing.
 pub fn stream(reply: &ScriptedReply, wire: RequestWire, number: usize) -> Vec<Vec<u8>> {
     let events = match wire {
         RequestWire::Anthropic => anthropic_events(reply, number),
@@ -24,7 +24,7 @@ pub fn stream(reply: &ScriptedReply, wire: RequestWire, number: usize) -> Vec<Ve
     events.into_iter().map(spoiled).collect()
 }
 
-/// A reply as one JSON object.
+/// Returns a reply as one JSON object.
 pub fn whole(reply: &ScriptedReply, wire: RequestWire, number: usize) -> Vec<u8> {
     let mut reply = reply.clone();
     reply.parts.dedup_by(|later, earlier| {
@@ -43,7 +43,7 @@ pub fn whole(reply: &ScriptedReply, wire: RequestWire, number: usize) -> Vec<u8>
     spoiled(object.to_string())
 }
 
-/// The wire's error object for a status.
+/// Returns the wire format's error object for a status.
 pub fn error(wire: Option<RequestWire>, status: u16) -> Vec<u8> {
     let (kind, message) = match status {
         400 => ("invalid_request_error", "bad request"),
@@ -70,7 +70,7 @@ pub fn error(wire: Option<RequestWire>, status: u16) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
-/// One server-sent event.
+/// Returns a server-sent event.
 pub fn event(name: Option<&str>, data: &Value) -> String {
     let name = name.map(|name| format!("event: {name}\n")).unwrap_or_default();
     format!("{name}data: {data}\n\n")
@@ -146,7 +146,7 @@ fn anthropic_events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     events
 }
 
-/// A block as it opens: without the content that deltas bring.
+/// Returns the start of a block, without the content of later deltas.
 fn anthropic_block(part: &ReplyPart, number: usize, index: usize) -> Value {
     match part {
         ReplyPart::Text(_) | ReplyPart::Error { .. } => json!({"type": "text", "text": ""}),
@@ -282,7 +282,7 @@ fn openai_whole(reply: &ScriptedReply, number: usize) -> Value {
         "model": "scripted", "choices": [choice], "usage": openai_usage(reply)})
 }
 
-/// A text in two halves, so that arguments come in more than one delta.
+/// Splits a text into two halves, so that arguments arrive in more than one delta.
 fn halves(text: &str) -> impl Iterator<Item = &str> {
     let mut middle = text.len() / 2;
     while !text.is_char_boundary(middle) {

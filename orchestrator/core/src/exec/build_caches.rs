@@ -1,7 +1,7 @@
 //! The caches of build tools (`CARGO_HOME`, `npm_config_cache` …): each session has its own, and
-//! each check a new one, so that nothing that one agent writes is run by another's build or check.
-//! They start with links to the downloads that the user's own caches hold and the lock file names:
-//! those can be read in a box and not be written.
+//! each check run a new one, so that nothing that one agent writes is executed by another one's
+//! build or check. They start with links to the downloads in the user's caches that the lock file
+//! names: a sandbox can read them and not write them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,24 +16,24 @@ use studio_git::gc;
 use studio_git::repo::Repository;
 use studio_git::safe_open::SafeDir;
 
-/// Bytes of a lock file that are read.
+/// Maximum size of a lock file that is read, in bytes.
 const LOCK_FILE: u64 = 32 << 20;
-/// How much is copied at most; the rest is downloaded again.
+/// Maximum amount that is copied; the rest is downloaded again.
 const BOUNDS: Bounds = Bounds { files: 100_000, bytes: 4 << 30 };
-/// What a cache holds that is made from its downloads in no time, or that only its own build needs.
+/// Parts of a cache that are quickly rebuilt from its downloads, or that only its own build needs.
 const NOT_COPIED: &[&str] = &["cargo/registry/src", "cargo/git/checkouts"];
 
-/// Marks of a cache that was prepared, and of one that the agent got.
+/// Marker files: the cache is prepared, and the agent has its copy.
 const BEGUN: &str = "begun";
 const HANDED_OVER: &str = "handed-over";
 
-/// The build caches of one session.
+/// The build caches of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct BuildCaches {
     dir: PathBuf,
 }
 
-/// How much may still be copied.
+/// The remaining amount to copy.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     files: u64,
@@ -41,40 +41,40 @@ struct Bounds {
 }
 
 impl BuildCaches {
-    /// Those of a session.
+    /// Returns the build caches of a session.
     pub(crate) fn of(repository: &Repository, id: &Id) -> BuildCaches {
         BuildCaches { dir: repository.session_dir(id).join("caches") }
     }
 
-    /// What the configured setup writes; no agent and no check can.
+    /// Returns the cache that the configured setup writes; agents and checks cannot.
     pub(crate) fn setup(&self) -> PathBuf {
         self.dir.join("setup")
     }
 
-    /// The agent's.
+    /// Returns the cache of the agent.
     pub(crate) fn agent(&self) -> PathBuf {
         self.dir.join("agent")
     }
 
-    /// That of the checks that run at this moment.
+    /// Returns the cache of the running checks.
     pub(crate) fn checks(&self) -> PathBuf {
         self.dir.join("checks")
     }
 
-    /// Prepares the cache of the setup for a new worktree.
+    /// Prepares the setup's cache for a new worktree.
     pub(crate) fn begin(&self, worktree: &Path, home: &Path) -> Result<()> {
         renew(&self.setup(), home)?;
         seed(&self.setup(), worktree, home)?;
         base::files::replace(&self.dir.join(BEGUN), b"").or_fail(|| "cannot fill the build caches")
     }
 
-    /// Whether [`BuildCaches::begin`] has to be called: `studio gc` removes unused caches, and
-    /// sessions of earlier versions have none.
+    /// Returns whether [`BuildCaches::begin`] must be called: `studio gc` removes unused caches,
+    /// and sessions of earlier versions have none.
     pub(crate) fn are_missing(&self) -> bool {
         !self.dir.join(BEGUN).exists()
     }
 
-    /// Gives the agent what the setup downloaded, the first time.
+    /// Copies the setup's downloads to the agent's cache, once.
     pub(crate) fn hand_over(&self) -> Result<()> {
         let done = self.dir.join(HANDED_OVER);
         if done.exists() {
@@ -84,14 +84,14 @@ impl BuildCaches {
         base::files::replace(&done, b"").or_fail(|| "cannot fill the build caches")
     }
 
-    /// Prepares a new cache for checks: what the setup downloaded, and nothing of the agent's or of
-    /// earlier checks.
+    /// Prepares a new cache for checks: with the setup's downloads, without anything of the agent
+    /// or of earlier checks.
     pub(crate) fn renew_checks(&self, home: &Path) -> Result<()> {
         renew(&self.checks(), home)?;
         copy(&self.setup(), &self.checks())
     }
 
-    /// Removes what the last checks left.
+    /// Removes the cache of the last checks.
     pub(crate) fn remove_checks(&self) {
         if self.checks().symlink_metadata().is_ok() {
             gc::remove(&self.checks());
@@ -99,7 +99,7 @@ impl BuildCaches {
     }
 }
 
-/// An empty cache directory with the tools' directories in it.
+/// Creates an empty cache directory with the tools' subdirectories.
 pub(crate) fn renew(cache: &Path, home: &Path) -> Result<()> {
     if cache.symlink_metadata().is_ok() {
         gc::remove(cache);
@@ -108,8 +108,8 @@ pub(crate) fn renew(cache: &Path, home: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Links the downloads that the lock file of a worktree names and the user's own caches hold. No box
-/// may write there; what is missing is downloaded beside the links.
+/// Links the downloads that a worktree's lock file names and the user's caches contain. No sandbox
+/// may write to them; missing ones are downloaded beside the links.
 pub(crate) fn seed(cache: &Path, worktree: &Path, home: &Path) -> Result<()> {
     let users = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let users = users.unwrap_or_else(|| home.join(".cargo"));
@@ -120,15 +120,15 @@ pub(crate) fn seed(cache: &Path, worktree: &Path, home: &Path) -> Result<()> {
     linked.or_fail(|| "cannot fill the build caches")
 }
 
-/// A package of a registry, as a lock file names it.
+/// A registry package in a lock file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Crate {
     name: String,
     version: String,
 }
 
-/// The registry packages of a `Cargo.lock`. Its text may be anybody's: what cannot be part of a
-/// file name is left out.
+/// Returns the registry packages of a `Cargo.lock`. The text is untrusted: anything that cannot be
+/// part of a file name is skipped.
 fn crates_of(text: &str) -> BTreeSet<Crate> {
     let Ok(table) = text.parse::<toml::Table>() else { return BTreeSet::new() };
     let packages = table.get("package").and_then(toml::Value::as_array);
@@ -146,7 +146,8 @@ fn crates_of(text: &str) -> BTreeSet<Crate> {
     packages.into_iter().flatten().filter_map(crate_of).collect()
 }
 
-/// The layout is cargo's: `cache/REGISTRY/NAME-VERSION.crate`, and `index/REGISTRY/.cache/…/NAME`.
+/// Links cargo's files, whose layout is `cache/REGISTRY/NAME-VERSION.crate` and
+/// `index/REGISTRY/.cache/…/NAME`.
 fn seed_cargo(from: &Path, to: &Path, crates: &BTreeSet<Crate>) -> io::Result<()> {
     for registry in names_in(&from.join("cache")) {
         for package in crates {
@@ -166,7 +167,7 @@ fn seed_cargo(from: &Path, to: &Path, crates: &BTreeSet<Crate>) -> io::Result<()
     Ok(())
 }
 
-/// Links a file that is there.
+/// Links a file if it exists.
 fn link(from: &Path, to: &Path) -> io::Result<()> {
     if !from.is_file() || to.symlink_metadata().is_ok() {
         return Ok(());
@@ -177,7 +178,7 @@ fn link(from: &Path, to: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(from, to)
 }
 
-/// Where the index of a registry keeps a package
+/// Returns the path of a package in the index of a registry
 /// (<https://doc.rust-lang.org/cargo/reference/registry-index.html>).
 fn index_path(name: &str) -> String {
     let name = name.to_ascii_lowercase();
@@ -193,8 +194,8 @@ fn names_in(dir: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// Copies one file, as long as the bounds allow; missing ones are passed over. File systems that can
-/// share the data do.
+/// Copies one file within the bounds; a missing file is skipped. Shares the data on file systems
+/// that support it.
 fn copy_file(from: &Path, to: &Path, left: &mut Bounds) -> io::Result<()> {
     let Ok(found) = from.symlink_metadata() else { return Ok(()) };
     if !found.is_file() || left.files == 0 || left.bytes < found.len() {
@@ -208,8 +209,8 @@ fn copy_file(from: &Path, to: &Path, left: &mut Bounds) -> io::Result<()> {
     fs::copy(from, to).map(drop)
 }
 
-/// Copies a whole cache. Neither side can be changed while this runs: boxes write neither `setup`
-/// nor what is not theirs yet.
+/// Copies a whole cache. Neither side can change during the copy: sandboxes write neither to
+/// `setup` nor to a cache that is not theirs yet.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let mut left = BOUNDS;
     copy_tree(from, to, from, &mut left).or_fail(|| "cannot fill the build caches")
@@ -237,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cache_starts_with_what_the_lock_file_names_and_nothing_else() {
+    fn a_new_cache_contains_only_what_the_lock_file_names() {
         let temp = tempfile::tempdir().unwrap();
         let (from, to) = (temp.path().join("from"), temp.path().join("to"));
         let write = |path: &str| {

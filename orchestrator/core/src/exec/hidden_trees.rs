@@ -1,5 +1,6 @@
-//! What of a repository a session cannot see: the main checkout and every other worktree. A program
-//! that searches the directories above its own finds nothing there that is not in the session.
+//! The parts of a repository that are hidden from a session: the main checkout and all other
+//! worktrees. A program that searches parent directories finds nothing that is not part of the
+//! session.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +8,11 @@ use studio_git::repo::Repository;
 use studio_git::session_repo::SessionRepo;
 use studio_git::{check_worktree, names, worktree};
 
-/// Directories without which no program runs. A repository that contains one stays readable.
+/// Directories that every program needs. A repository that contains one stays readable.
 const NEEDED: &[&str] =
     &["/usr/bin", "/usr/lib", "/usr/local/bin", "/bin", "/lib", "/etc", "/dev", "/proc", "/sys"];
 
-/// The trees that are closed for the processes of a session or of a check.
+/// Returns the trees that are closed to the processes of a session or of a check.
 pub(crate) fn closed(repository: &Repository, place: &SessionRepo, home: &Path) -> Vec<PathBuf> {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let can_close = |tree: &Path| {
@@ -29,8 +30,8 @@ pub(crate) fn closed(repository: &Repository, place: &SessionRepo, home: &Path) 
     trees
 }
 
-/// The directory of this repository's worktrees around one of them, or the trash in a directory that
-/// holds other things as well.
+/// Returns the directory of this repository's worktrees that contains one of them; in a directory
+/// with other contents, only the trash.
 fn worktrees_around(repository: &Repository, worktree: &Path) -> Option<PathBuf> {
     let mut directories = worktree.ancestors().skip(1).take(2);
     let own = directories.find(|directory| names::is_for_worktrees(repository, directory));

@@ -1,4 +1,4 @@
-//! Running programs of a session: in its worktree, in its box, with build caches of its own.
+//! Runs the programs of a session: in its worktree, in its sandbox, with its own build caches.
 
 pub mod build_caches;
 pub mod runner;

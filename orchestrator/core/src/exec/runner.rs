@@ -1,4 +1,5 @@
-//! Where a session's processes run: its worktree, in its box, with an environment without secrets.
+//! Runs the processes of a session: in its worktree, in its sandbox, with an environment without
+//! secrets.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -24,22 +25,22 @@ use crate::session::record::SessionRecord;
 use studio_git::repo::Repository;
 use studio_git::session_repo::{self, SessionRepo};
 
-/// The number under which an agent finds its connection to the model host.
+/// The descriptor number of an agent's connection to the model host.
 const HOST_FD: i32 = 6;
-/// Bytes of each stream of a check that are kept.
+/// Maximum number of bytes of each stream of a check that are kept.
 const TAIL: usize = 4096;
 
-/// Where a session's processes run.
+/// Starts the processes of a session in its sandbox.
 #[derive(Clone)]
 pub struct SandboxedRunner {
     spec: SandboxSpec,
     host: Option<Arc<OwnedFd>>,
     tasks: TaskTracker,
-    /// The guards of the boxes that were started here.
+    /// The process ids of the sandbox guards that this runner started.
     guards: Arc<Mutex<Vec<u32>>>,
 }
 
-/// Directories that a room's processes may write besides the worktree.
+/// The writable directories of a sandbox besides the worktree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Directories<'a> {
     /// For temporary files.
@@ -48,43 +49,43 @@ pub(crate) struct Directories<'a> {
     pub cache: &'a Path,
 }
 
-/// A started program and what keeps it alive. Dropped, everything in its box ends.
+/// A started program and what keeps it alive. On drop, all processes in its sandbox are ended.
 #[derive(Debug)]
 pub(crate) struct Process {
     /// The program.
     pub running: AsyncRunning,
-    /// The lifeline of its box.
+    /// The lifeline of its sandbox.
     pub lifeline: Lifeline,
-    /// Says after its end whether it was started at all.
+    /// Reports after its end whether the program was started at all.
     pub report: StartReport,
 }
 
-/// How a program ended, and the end of what it wrote.
+/// The result of a program.
 #[derive(Clone, Debug)]
 pub struct CommandOutput {
-    /// Its exit code; 124 when the time was up.
+    /// Its exit code; 124 after a timeout.
     pub exit: i32,
-    /// The end of both its streams together.
+    /// The end of both streams, combined.
     pub tail: String,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
 }
 
-/// What runs in a session's box.
+/// The purpose of the processes in a session's sandbox.
 #[derive(Clone, Copy, Debug)]
 pub enum Purpose<'a> {
-    /// The agent; its row says what it alone may read and know.
+    /// The agent; its entry has the paths and variables that only it gets.
     Agent(&'a AgentRow),
     /// The configured lines that prepare a worktree.
     Setup,
     /// The checks.
     Checks,
-    /// A person's shell.
+    /// The user's shell.
     Shell,
 }
 
 impl SandboxedRunner {
-    /// The room of a session.
+    /// Creates the runner of a session.
     pub fn of(
         repository: &Repository,
         record: &SessionRecord,
@@ -107,7 +108,7 @@ impl SandboxedRunner {
         SandboxedRunner::at(repository, &record.place, directories, &sandbox, row)
     }
 
-    /// A room in any worktree of ours.
+    /// Creates a runner for any worktree of studio.
     pub(crate) fn at(
         repository: &Repository,
         place: &SessionRepo,
@@ -133,7 +134,7 @@ impl SandboxedRunner {
         Ok(SandboxedRunner { spec, host: None, tasks: TaskTracker::new(), guards: Arc::default() })
     }
 
-    /// The room with a connection to the model host, which lives outside every box.
+    /// Adds a connection to the model host, which runs outside all sandboxes.
     #[must_use]
     pub(crate) fn with_host(mut self, socket: OwnedFd) -> SandboxedRunner {
         let name = base::model_host::find::HANDED_DOWN.to_owned();
@@ -143,17 +144,17 @@ impl SandboxedRunner {
         self
     }
 
-    /// The worktree that its programs start in.
+    /// Returns the worktree, in which the programs start.
     pub(crate) fn worktree(&self) -> &Path {
         &self.spec.directory
     }
 
-    /// Whether a program here can write this path, so that permission to do it means something.
+    /// Returns whether a program can write this path, so that a permission for it has an effect.
     pub(crate) fn may_write(&self, path: &Path) -> bool {
         self.spec.may_write(path)
     }
 
-    /// Whether the box confines programs here.
+    /// Returns whether the sandbox is enabled.
     pub(crate) fn is_confined(&self) -> bool {
         self.spec.confined
     }
@@ -175,14 +176,14 @@ impl SandboxedRunner {
         Ok(Process { running, lifeline, report })
     }
 
-    /// Stops everything that was started here until the result is dropped: what it may write to
-    /// holds still while we look at it.
+    /// Stops all processes of this runner until the result is dropped, so that their files do not
+    /// change while they are read.
     pub(crate) fn freeze(&self) -> FrozenProcesses {
         let guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner).clone();
         sandbox::freeze(&guards)
     }
 
-    /// Runs what sees a program to its end, also when nobody waits for that any more.
+    /// Runs the future that waits for a program to completion, even if its caller is cancelled.
     pub(crate) fn wait_tracked<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -190,21 +191,21 @@ impl SandboxedRunner {
         self.tasks.spawn(task)
     }
 
-    /// Waits until every program that was started here has ended.
+    /// Waits until all programs of this runner have ended.
     pub async fn emptied(&self) {
         self.tasks.close();
         self.tasks.wait().await;
     }
 
-    /// Runs a program for the person at the terminal, in this room, and holds the lock until it
-    /// ends. Gives its exit code.
+    /// Runs a program for the user at the terminal, holding the lock until it ends, and returns its
+    /// exit code.
     pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Result<i32> {
         let (program, args) =
             argv.split_first().ok_or_else(|| std::io::Error::other("no program is given"))?;
         sandbox::attended(&self.spec, lock.share()?, program, args)
     }
 
-    /// Runs one `sh -c` line to its end, at most so long. Dropped, it ends the line.
+    /// Runs one `sh -c` line with a timeout. The line is ended if the future is dropped.
     pub(crate) async fn run_shell(&self, line: &str, most: Duration) -> Result<CommandOutput> {
         let argv = ["sh".to_owned(), "-c".to_owned(), line.to_owned()];
         let process = self.start(&argv)?;
@@ -215,12 +216,12 @@ impl SandboxedRunner {
     }
 }
 
-/// The user's home directory.
+/// Returns the user's home directory.
 pub(crate) fn home() -> PathBuf {
     std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
-/// Waits for a line; ends it when its time is up, or when nobody wants it any more.
+/// Waits for a line; ends it on timeout, or when its caller is gone.
 async fn to_its_end(
     mut process: Process,
     most: Duration,

@@ -1,5 +1,4 @@
-//! Checks on merged and on landed trees, in a check worktree of their own; green results are
-//! remembered.
+//! Checks of merged and of landed trees, in a separate check worktree; passed checks are cached.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,13 +19,13 @@ use studio_git::merge::Candidate;
 use studio_git::names::{BranchName, WorktreeTemplate};
 use studio_git::{check_worktree, landing_history, worktreeinclude};
 
-/// How long one check may take unless the configuration says otherwise.
+/// Default timeout of one check, in seconds.
 const SECONDS: u64 = 3600;
 
-/// Changes whenever an earlier version's green result may not be one today.
+/// Must change when passed results of earlier versions become invalid.
 const KEY_VERSION: &str = "2: outside of the main checkout";
 
-/// Runs the session's and the repository's checks on merged work; exit code 1 when one fails.
+/// Runs the session's and the repository's checks on the merged work; fails (1) if one fails.
 pub(crate) fn check_merged(
     project: &Project,
     record: &SessionRecord,
@@ -70,7 +69,8 @@ pub(crate) fn check_merged(
     }
 }
 
-/// The failure of a landing whose check is red on the merged tree, and on the target where it is.
+/// Returns the failure of a landing whose check fails on the merged tree, and possibly on the
+/// target as well.
 fn red(id: &Id, target: &BranchName, bad: &CheckResult, fails_on_target: bool) -> Failure {
     let said = printable_output(tail(bad.tail.trim_end(), 1500));
     let said = with_hint(said, bad.hint.as_deref());
@@ -94,7 +94,8 @@ fn red(id: &Id, target: &BranchName, bad: &CheckResult, fails_on_target: bool) -
         .hint(format!("studio accept {id} --no-checks    lands it without checks"))
 }
 
-/// What a command wrote, and a likely cause of its failure that is not in there.
+/// Returns the output of a command, and a likely cause of its failure that the output does not
+/// name.
 fn with_hint(said: String, hint: Option<&str>) -> String {
     match hint {
         Some(hint) => format!("{said}\n{hint}"),
@@ -102,8 +103,8 @@ fn with_hint(said: String, hint: Option<&str>) -> String {
     }
 }
 
-/// Whether a check fails on a commit of the target as well: then it is not the session's fault.
-/// Remembered by the tree. A check that cannot be run there tells nothing.
+/// Returns whether a check fails on a commit of the target as well, so that the session did not
+/// cause it. Cached by tree. A check that cannot be run there counts as not failing.
 fn fails_on(project: &Project, templates: &Templates, commit: &str, check: &str) -> Result<bool> {
     let (commit, tree) = landing_history::commit(&project.repository, commit)?;
     let green = key(project, &tree, check);
@@ -125,7 +126,7 @@ fn fails_on(project: &Project, templates: &Templates, commit: &str, check: &str)
     }
 }
 
-/// The base branch of a session, where a check fails on its tip as well.
+/// Returns the base branch of a session if a check fails on its tip as well.
 pub fn fails_on_base(
     project: &Project,
     record: &SessionRecord,
@@ -137,38 +138,38 @@ pub fn fails_on_base(
     Ok(fails.then(|| branch.as_str().to_owned()))
 }
 
-/// How long one check may take, in seconds.
+/// Returns the timeout of one check, in seconds.
 pub fn check_seconds(project: &Project) -> u64 {
     project.config.studio.limits.check_seconds.unwrap_or(SECONDS)
 }
 
-/// Files that are to be checked.
+/// The state of the files to check.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeState<'a> {
-    /// A commit that has them.
+    /// A commit with these files.
     pub commit: &'a str,
     /// Their tree.
     pub tree: &'a str,
 }
 
-/// What came of checks.
+/// The outcome of a check run.
 #[derive(Debug)]
 pub enum ChecksRun {
-    /// One result for each.
+    /// The result of each check.
     Checks(Vec<CheckResult>),
-    /// None ran: a line of the setup failed.
+    /// No check ran, because a setup line failed.
     SetUpFailed {
         /// The line.
         line: String,
-        /// How.
+        /// Its result.
         ended: CommandOutput,
         /// A likely cause.
         hint: Option<String>,
     },
 }
 
-/// Runs checks on a state of the files: in a check worktree that nobody else has meanwhile, set up
-/// as configured, in a box of its own. What is green is remembered.
+/// Runs checks on a state of the files: in an exclusive check worktree, set up as configured, in
+/// its own sandbox. Passed checks are cached.
 pub fn run(
     project: &Project,
     templates: &Templates,
@@ -176,7 +177,7 @@ pub fn run(
     checks: &[String],
 ) -> Result<ChecksRun> {
     let (repository, settings) = (&project.repository, &project.config.studio);
-    // Where the user wants worktrees now, also for a session of before.
+    // The current location of worktrees, even for sessions that were created with another one.
     let worktrees = WorktreeTemplate::parse(&settings.worktree)?;
     let kept = check_worktree::kept_paths(&settings.check_caches.list())?;
     let branches = templates.branches()?;
@@ -204,7 +205,7 @@ pub fn run(
     let ran = runtime.block_on(async {
         let ran = project.interrupt.or(work).await;
         if ran.is_err() {
-            // What was interrupted has ended before the worktree is given to another.
+            // Interrupted processes have ended before the worktree is reused.
             room.emptied().await;
         }
         ran
@@ -219,8 +220,8 @@ pub fn run(
     Ok(ChecksRun::Checks(results))
 }
 
-/// Prepares the worktree as a session's is; the line that failed. Each time: what the work needs
-/// may have changed.
+/// Runs the setup lines in the worktree and returns the first that failed. They run every time,
+/// because the work may have changed what it needs.
 async fn set_up(
     room: &SandboxedRunner,
     setup: &[String],
@@ -235,7 +236,7 @@ async fn set_up(
     Ok(None)
 }
 
-/// The file that remembers a green check: by tree, command, setup, toolchain and environment.
+/// Returns the cache file of a passed check: by tree, command, setup, toolchain and environment.
 fn key(project: &Project, tree: &str, command: &str) -> PathBuf {
     let mut hash = Sha256::new();
     hash.update(KEY_VERSION);
@@ -268,6 +269,6 @@ fn remembered(file: &Path) -> Option<CheckResult> {
 
 fn remember(file: &Path, result: &CheckResult) {
     let Some(parent) = file.parent() else { return };
-    // A result that cannot be remembered is found out again next time.
+    // If the result cannot be stored, the check runs again next time.
     let _ = std::fs::create_dir_all(parent).and_then(|()| base::files::replace_json(file, result));
 }

@@ -1,4 +1,5 @@
-//! Landing one session: bring it home, merge, check the merged tree, write the message, land.
+//! Lands a session: collects its work, merges, checks the merged tree, writes the message, updates
+//! the branch.
 
 pub mod merge_checks;
 
@@ -27,68 +28,68 @@ use studio_git::names::BranchName;
 use studio_git::secrets::{self, FoundSecret};
 use studio_git::snapshot::{self, Snapshot};
 
-/// How many lines with secrets are named in a sentence.
+/// Maximum number of lines with secrets in a message.
 const SECRETS_SHOWN: usize = 20;
-/// How often the target may move while a session lands.
+/// How often the target may move during a landing.
 const TRIES: u32 = 5;
-/// What is said of work that lands without checks.
+/// The note for work that lands without checks.
 const UNCHECKED: &str = "no checks were run (--no-checks); recorded in the receipt";
 
-/// What the command line says about a landing.
+/// The options of a landing.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub struct LandingOptions {
-    /// How.
+    /// The merge strategy.
     pub strategy: MergeStrategy,
-    /// Another target than the base.
+    /// The target branch, if not the base.
     pub onto: Option<String>,
-    /// The message.
+    /// The commit message.
     pub message: Option<String>,
-    /// Lets the user edit the message.
+    /// Whether the user edits the message.
     pub edit: bool,
-    /// Says what would be, and changes nothing.
+    /// Whether to only report what would be done.
     pub dry_run: bool,
-    /// Lands what is not ready.
+    /// Whether to land a session that is not ready.
     pub force: bool,
-    /// Runs no checks.
+    /// Whether to skip the checks.
     pub no_checks: bool,
-    /// Large files that land all the same, relative paths.
+    /// Large files to land nevertheless, as relative paths.
     pub include: Vec<std::path::PathBuf>,
-    /// Lands what looks like a private key or a token.
+    /// Whether to land text that looks like a private key or a token.
     pub allow_secrets: bool,
-    /// Asks nothing.
+    /// Whether to skip confirmations.
     pub yes: bool,
 }
 
 /// A session that landed.
 #[derive(Clone, Debug)]
 pub struct Landed {
-    /// The operation; absent for a dry run.
+    /// The operation; `None` for a dry run.
     pub operation: Option<String>,
     /// The session.
     pub id: base::id::Id,
-    /// The commit on the target; absent for a dry run.
+    /// The commit on the target; `None` for a dry run.
     pub commit: Option<String>,
-    /// The target.
+    /// The target branch.
     pub target: BranchName,
-    /// How.
+    /// The merge strategy.
     pub strategy: MergeStrategy,
-    /// Who wrote the message: `model`, `plain` or `user`.
+    /// The author of the message: `model`, `plain` or `user`.
     pub message_by: &'static str,
-    /// How the checks went.
+    /// The results of the checks.
     pub checks: Vec<CheckResult>,
-    /// What a person should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// A session that did not land.
+/// The rejection of a landing.
 #[derive(Debug)]
 pub struct Rejection {
-    /// Why.
+    /// The reason.
     pub failure: Failure,
-    /// The files in conflict.
+    /// The conflicting files.
     pub files: Vec<String>,
-    /// What the agent is asked to do about it, where it can do something.
+    /// The prompt with which the agent can solve it, if it can.
     pub agent_prompt: Option<Box<str>>,
 }
 
@@ -99,7 +100,7 @@ impl From<Failure> for Rejection {
 }
 
 impl Landed {
-    /// One object of `landed` in `accept --json`.
+    /// Returns one object of `landed` in `accept --json`.
     pub fn json(&self) -> Value {
         json!({
             "id": self.id, "commit": self.commit, "target": self.target,
@@ -116,7 +117,7 @@ pub fn land(
     options: &LandingOptions,
     _lock: &Lock,
 ) -> std::result::Result<Landed, Rejection> {
-    // What was empty when its agent ended may have been changed by hand since.
+    // A session that was empty when its agent ended may have been changed by hand.
     let view = &project.refresh(&view.record.id)?;
     refuse_state(view, options)?;
     let shut = || project.store.without_shell(&view.record.id);
@@ -143,7 +144,8 @@ pub fn land(
     Err(failure.hint(format!("studio accept {}", record.id)).into())
 }
 
-/// The turn to land: whoever lands checks merged work, which is in vain when another lands meanwhile.
+/// Takes the landing lock: merged work is checked against the current tip, so parallel landings
+/// would invalidate each other.
 fn take_turn(project: &Project) -> Result<Lock> {
     let path = project.repository.studio_dir()?.join("landing.lock");
     let fail = || format!("cannot lock {}", path.display());
@@ -160,21 +162,21 @@ fn take_turn(project: &Project) -> Result<Lock> {
     }
 }
 
-/// What the run of one landing share.
+/// The state of one landing.
 struct LandingRun<'a> {
     project: &'a Project,
     view: &'a SessionView,
     options: &'a LandingOptions,
-    /// A dry run needs none.
+    /// The landing lock; `None` for a dry run.
     turn: Option<Lock>,
-    /// The message as the user left it in an earlier try.
+    /// The message that the user edited in an earlier attempt.
     edited: Option<WrittenMessage>,
-    /// Whether the user agreed to land what looks like a secret.
+    /// Whether the user confirmed landing a possible secret.
     secrets_allowed: bool,
 }
 
-/// Says that the work is not what `studio diff` showed last, and asks on a terminal. Gives the note
-/// for the end.
+/// Reports that the work differs from the last `studio diff`, asks for confirmation on a terminal,
+/// and returns the note for the result.
 fn changed_since_shown(
     project: &Project,
     record: &SessionRecord,
@@ -197,7 +199,7 @@ fn changed_since_shown(
     }
 }
 
-/// Refuses a session whose state does not allow it to land.
+/// Refuses a session in a state that cannot land.
 fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
     let id = &view.record.id;
     let force = options.force;
@@ -214,7 +216,7 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
         }
         SessionState::Failed { .. } if is_red && options.no_checks => Ok(()),
         SessionState::Empty if force || !options.include.is_empty() => Ok(()),
-        // Landing runs the checks again: force would end at the same one.
+        // Landing runs the checks again, so `--force` would fail at the same check.
         SessionState::Failed { .. } if is_red => {
             refuse(why, format!("studio check {id}")).map_err(|it| {
                 it.hint(format!("studio send {id} 'make the check pass'"))
@@ -260,7 +262,7 @@ fn target(view: &SessionView, options: &LandingOptions) -> Result<BranchName> {
     }
 }
 
-/// The work merged with the current tip of its target.
+/// Merges the work with the current tip of its target.
 fn candidate(
     project: &Project,
     view: &SessionView,
@@ -290,7 +292,7 @@ fn candidate(
     }
 }
 
-/// Whether the session committed something that its worktree, as it is now, takes back.
+/// Returns whether the session committed changes that its current worktree reverts.
 fn undone_in_worktree(project: &Project, view: &SessionView, snapshot: &Snapshot) -> Result<bool> {
     let tree =
         |commit: &str| landing_history::commit(&project.repository, commit).map(|(_, tree)| tree);
@@ -317,8 +319,8 @@ fn conflict(
     Rejection { failure, files, agent_prompt }
 }
 
-/// What the agent is asked to do about a conflict. The tip is named by its id: the session's own
-/// copy of the target branch is as old as the session.
+/// Returns the prompt for the agent to solve a conflict. It names the tip by its id, because the
+/// session's own copy of the target branch is as old as the session.
 fn conflict_prompt(target: &BranchName, tip: &str, hunks: &str) -> String {
     format!(
         "Your work conflicts with the branch `{target}`, which has moved to commit {tip}. Commit \
@@ -328,7 +330,7 @@ fn conflict_prompt(target: &BranchName, tip: &str, hunks: &str) -> String {
 }
 
 impl LandingRun<'_> {
-    /// One try; none when the target moved meanwhile.
+    /// Makes one attempt; returns `None` if the target moved during it.
     fn attempt(&mut self, candidate: Candidate) -> std::result::Result<Option<Landed>, Rejection> {
         let (project, record) = (self.project, &self.view.record);
         let repository = &project.repository;
@@ -384,7 +386,7 @@ impl LandingRun<'_> {
         }
     }
 
-    /// Refuses (3) what looks like a private key or a token, unless the user agrees to land it.
+    /// Refuses (3) possible private keys and tokens, unless the user confirms them.
     fn refuse_secrets(&mut self, secrets: &[FoundSecret]) -> Result<()> {
         let options = self.options;
         if secrets.is_empty() || options.allow_secrets || self.secrets_allowed {
@@ -408,7 +410,7 @@ impl LandingRun<'_> {
             .hint(format!("or land it anyway: studio accept {id} --allow-secrets")))
     }
 
-    /// The commit message: the user's, the model's or a plain one.
+    /// Returns the commit message: the user's, the model's or a plain one.
     fn written(&mut self, candidate: &Candidate) -> Result<WrittenMessage> {
         let record = &self.view.record;
         if let Some(text) = &self.options.message {
@@ -425,7 +427,7 @@ impl LandingRun<'_> {
         if !self.options.edit {
             return Ok(written);
         }
-        // A person takes their time: others may land meanwhile.
+        // Editing takes time: other sessions may land during it.
         self.turn = None;
         let edited = {
             let repository = &self.project.repository;
@@ -437,7 +439,7 @@ impl LandingRun<'_> {
     }
 }
 
-/// The model's message, or a plain one.
+/// Returns the model's message, or a plain one.
 fn by_model(
     project: &Project,
     record: &SessionRecord,
@@ -465,7 +467,7 @@ fn by_model(
     runtime.block_on(project.interrupt.or(writer.write(&subject, directory)))
 }
 
-/// What is noted at the landed commit.
+/// Returns the receipt, which is stored as a note of the landed commit.
 fn receipt(
     view: &SessionView,
     candidate: &Candidate,

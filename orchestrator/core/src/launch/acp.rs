@@ -1,4 +1,5 @@
-//! An agent over the Agent Client Protocol v1: JSON-RPC on its stdio, no client files or terminal.
+//! An agent over the Agent Client Protocol v1: JSON-RPC on its stdio, without client files or
+//! terminals.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,17 +33,17 @@ use crate::launch::{
     permission, wire,
 };
 
-/// How long an agent may take to answer `initialize` and to open a conversation.
+/// Timeout of `initialize` and of opening a conversation.
 const START: Duration = Duration::from_secs(120);
-/// How long an agent that wrote something else may take until it speaks the protocol: some start
-/// with a greeting.
+/// How long an agent that writes other output may take to speak the protocol: some start with a
+/// banner.
 const BANNER: Duration = Duration::from_secs(5);
 
-/// How long an agent may take to leave after its input was closed: one that just renews its login
+/// How long an agent may take to exit after its input was closed: one that is renewing its login
 /// would lose it otherwise.
 const LEAVE: Duration = Duration::from_secs(4);
 
-/// Speaks ACP with the program of the agents table.
+/// Starts agents of the agents table that speak ACP.
 pub(crate) struct AcpLauncher;
 
 impl Launcher for AcpLauncher {
@@ -70,7 +71,7 @@ impl Launcher for AcpLauncher {
     }
 }
 
-/// One of g3's own events, sent beside the protocol's updates.
+/// An event of g3, sent in addition to the protocol's updates.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonRpcNotification)]
 #[notification(method = "_g3/event")]
 struct G3Event {
@@ -79,7 +80,7 @@ struct G3Event {
     event: Value,
 }
 
-/// The conversation was opened.
+/// The result of opening the conversation.
 struct Opened {
     conversation_id: Option<String>,
     loaded: bool,
@@ -89,39 +90,39 @@ struct Opened {
 struct Channels {
     rx: UnboundedReceiver<AgentCommand>,
     tx: UnboundedSender<AgentEvent>,
-    /// Taken when the conversation was opened.
+    /// Taken when the conversation is open.
     ready: Option<oneshot::Sender<std::result::Result<Opened, String>>>,
 }
 
 type Cx = ConnectionTo<agent_client_protocol::Agent>;
 type OpenPermission = (Responder<RequestPermissionResponse>, Vec<PermissionOption>);
 
-/// What the handlers and the order loop share.
+/// The state that the handlers and the command loop share.
 struct Shared {
     tx: UnboundedSender<AgentEvent>,
     state: Mutex<ConnectionState>,
     asks: Mutex<Asks>,
-    /// It is known to be g3: its own events count, and the protocol's updates would tell everything
-    /// twice.
+    /// Whether the agent is known to be g3: its own events are used, and the protocol's updates,
+    /// which duplicate them, are ignored.
     is_g3: bool,
-    /// It runs in the box, which may deny it something.
+    /// Whether it runs in the sandbox, which may deny it a file.
     boxed: bool,
 }
 
-/// The agent's requests for permission.
+/// The agent's permission requests.
 struct Asks {
-    /// The number of the last one; numbers are never used twice in a session.
+    /// The last number; a session never reuses numbers.
     last: u32,
     open: BTreeMap<u32, OpenPermission>,
 }
 
-/// What was state so far.
+/// What has been received so far.
 struct ConnectionState {
     message: MessageBuffer,
     updates: SessionUpdates,
-    /// The first line that was no JSON.
+    /// The first line that is not JSON.
     strange: Option<String>,
-    /// Replayed history of a loaded conversation is not news.
+    /// Whether history of a loaded conversation is being replayed, which is not reported again.
     replay: bool,
     failed: Option<String>,
     last_error: Option<String>,
@@ -174,7 +175,7 @@ async fn serve(params: LaunchParams, mut process: Process, mut channels: Channel
     }
 }
 
-/// Comes back when a line was no JSON, and none that is JSON followed for some time.
+/// Returns when a line was not JSON and no JSON followed for some time.
 async fn speaks_no_acp(first: &mut oneshot::Receiver<String>, spoke: &AtomicBool, shared: &Shared) {
     let Ok(line) = first.await else { return std::future::pending().await };
     shared.lock().strange = Some(line);
@@ -184,7 +185,7 @@ async fn speaks_no_acp(first: &mut oneshot::Receiver<String>, spoke: &AtomicBool
     }
 }
 
-/// Runs the connection until the agent or the orders end.
+/// Runs the connection until the agent exits or the command channel closes.
 async fn converse(
     params: &LaunchParams,
     process: &mut Process,
@@ -236,12 +237,12 @@ async fn converse(
     ended.unwrap_or_else(|error| ExitReason::of(&error))
 }
 
-/// Comes back when nobody waits for the agent any more.
+/// Returns when the caller no longer waits for the agent.
 async fn given_up(rx: &mut UnboundedReceiver<AgentCommand>) {
     while !matches!(rx.recv().await, Some(AgentCommand::End) | None) {}
 }
 
-/// Says hello and opens the conversation: the recorded one when the agent can load it.
+/// Initializes the protocol and opens the conversation: the recorded one if the agent can load it.
 async fn open(
     cx: &Cx,
     params: &LaunchParams,
@@ -268,7 +269,7 @@ async fn open(
     Ok((opened.session_id, false))
 }
 
-/// Turns orders into messages until there are none.
+/// Sends commands as protocol messages until the channel closes.
 async fn command_loop(
     cx: &Cx,
     session: &SessionId,
@@ -278,7 +279,7 @@ async fn command_loop(
     loop {
         let command = tokio::select! {
             command = rx.recv() => command,
-            // Its process ended; `serve` says how.
+            // Its process ended; `serve` reports how.
             () = cx.incoming_closed() => return Ok(ExitReason::Closed),
         };
         match command {
@@ -393,14 +394,14 @@ impl Shared {
             Some((responder, options)) => {
                 responder.respond(permission::response(&options, decision))
             }
-            // Its turn ended before the answer came.
+            // Its turn ended before the answer arrived.
             None if n <= asks.last => Ok(()),
             None => Err(agent_client_protocol::Error::internal_error()
                 .data(format!("no such permission request: {n}"))),
         }
     }
 
-    /// A turn that is over waits for no answers.
+    /// Cancels the open requests of a turn that has ended.
     fn forget_asks(&self) {
         let open = std::mem::take(&mut self.asks().open);
         for (responder, _) in open.into_values() {
@@ -415,7 +416,7 @@ impl Shared {
         let failed = self.lock().failed.take();
         let why = match stop {
             Ok(reason) => exit_reason::why_stopped(reason, failed),
-            // Its process ended: how is said by `serve`, which waits for it.
+            // Its process ended: `serve`, which waits for it, reports how.
             Err(e) if agent_client_protocol::is_incoming_transport_closed(&e) => return,
             Err(e) => Some(
                 failed.unwrap_or_else(|| exit_reason::explained(wire::sentence(&e), self.boxed)),

@@ -1,4 +1,4 @@
-//! Any program as an agent: one process for each prompt, its exit code the verdict.
+//! Any program as an agent: one process per prompt, whose exit code is the result.
 
 use base::clock::Clock;
 use base::config::studio::{AgentProtocol, AgentRow};
@@ -15,12 +15,12 @@ use crate::launch::message_buffer::MessageBuffer;
 use crate::launch::wire::OutputTail;
 use crate::launch::{AgentCommand, AgentEvent, LaunchParams, Launcher, RunningAgent, cannot_start};
 
-/// Bytes of one argument that the system passes on to a program, its last zero included (Linux:
-/// `MAX_ARG_STRLEN`, 32 pages).
+/// Maximum number of bytes of one argument, including its final zero (Linux: `MAX_ARG_STRLEN`, 32
+/// pages).
 const LONGEST_ARGUMENT: usize = 128 << 10;
 
-/// Runs the argv template of the agents table; `{prompt}`, `{worktree}` and `{id}` are filled in.
-/// Without `{prompt}` in it the program reads the prompt from its stdin.
+/// Runs the command template of the agents table with `{prompt}`, `{worktree}` and `{id}` replaced.
+/// Without `{prompt}` the program reads the prompt from its stdin.
 pub(crate) struct CommandLauncher;
 
 /// Refuses a text that does not fit into an argument of the agent's command.
@@ -54,7 +54,7 @@ impl Launcher for CommandLauncher {
     }
 }
 
-/// Turns one order after the other into a process.
+/// Runs one process after the other, one for each command.
 async fn serve(
     params: LaunchParams,
     mut rx: UnboundedReceiver<AgentCommand>,
@@ -74,7 +74,7 @@ async fn serve(
     }
 }
 
-/// One process from its start to its end; gives what went wrong.
+/// Runs one process and returns the error, if any.
 async fn turn(
     params: &LaunchParams,
     text: &str,
@@ -91,7 +91,7 @@ async fn turn(
             return Some(cannot_start(&params.row.command, why).sentence());
         }
     };
-    // A program that waits for more than there is must not wait forever.
+    // A program that waits for more input must not wait forever.
     if let Some(stdin) = process.running.child.stdin.take()
         && !params.row.command.iter().any(|part| part.contains(PROMPT))
     {
@@ -105,7 +105,8 @@ async fn turn(
             None
         }
     };
-    // What outlived the agent in its box ends here, and with it the last holder of its streams.
+    // This ends the remaining processes in the sandbox, and with them the last holder of the
+    // streams.
     let Process { running, lifeline, report } = process;
     drop((running, lifeline));
     let (message, said) = hear.await.unwrap_or_default();
@@ -132,7 +133,7 @@ async fn cancelled(rx: &mut UnboundedReceiver<AgentCommand>) {
     }
 }
 
-/// The template with the prompt in it. An argument is never split, so nothing can be injected.
+/// Returns the template with the prompt. Arguments are never split, so nothing can be injected.
 fn filled(params: &LaunchParams, text: &str) -> Vec<String> {
     let worktree = params.worktree.to_string_lossy();
     params
@@ -140,7 +141,7 @@ fn filled(params: &LaunchParams, text: &str) -> Vec<String> {
         .command
         .iter()
         .map(|part| {
-            // The prompt goes in last: braces in it mean nothing.
+            // The prompt is replaced last: braces in it have no meaning.
             let part = part.replace("{worktree}", &worktree).replace("{id}", params.id.as_str());
             part.replace(PROMPT, text)
         })
@@ -148,7 +149,7 @@ fn filled(params: &LaunchParams, text: &str) -> Vec<String> {
 }
 
 async fn write_all(mut stdin: tokio::process::ChildStdin, text: String) {
-    // A program that does not read it does not want it.
+    // An error means that the program does not read its input.
     let _ = stdin.write_all(text.as_bytes()).await;
 }
 
@@ -164,7 +165,7 @@ impl Streams {
     }
 }
 
-/// Reads both streams to their end into the log; gives the end of stdout as one message, and the
+/// Copies both streams to the log until they end; returns the end of stdout as a message, and the
 /// end of stderr.
 async fn hear(streams: Streams, params: LaunchParams) -> (Option<serde_json::Value>, String) {
     let mut message = MessageBuffer::new(Clock::from_env());
@@ -190,7 +191,7 @@ async fn hear(streams: Streams, params: LaunchParams) -> (Option<serde_json::Val
     (message.message(), said.text())
 }
 
-/// Reads some bytes; a stream at its end is taken away.
+/// Reads from a stream; a stream that has ended is removed.
 async fn read(stream: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> usize {
     let Some(open) = stream else { return std::future::pending().await };
     match open.read(buffer).await {

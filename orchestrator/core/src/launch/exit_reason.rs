@@ -1,4 +1,4 @@
-//! How agents end, in sentences: before they started, and in the middle of their work.
+//! Explains how agents end, before and after they started.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -12,18 +12,18 @@ use crate::sandbox::StartFailure;
 /// How a conversation over ACP ended.
 #[derive(Debug)]
 pub(crate) enum ExitReason {
-    /// It was told to.
+    /// It was asked to end.
     Told,
-    /// The agent's output closed.
+    /// The agent closed its output.
     Closed,
-    /// The protocol failed, with this sentence.
+    /// A protocol error, as a sentence.
     Failed(String),
-    /// What it wrote is no JSON, and nothing better followed.
+    /// Its output is not JSON.
     Strange,
 }
 
 impl ExitReason {
-    /// By a failure of the protocol.
+    /// Creates the reason for a protocol error.
     pub(crate) fn of(error: &agent_client_protocol::Error) -> ExitReason {
         match agent_client_protocol::is_incoming_transport_closed(error) {
             true => ExitReason::Closed,
@@ -31,7 +31,7 @@ impl ExitReason {
         }
     }
 
-    /// Why the agent did not start.
+    /// Explains why the agent did not start.
     pub(crate) fn before_it_opened(
         self,
         status: Option<ExitStatus>,
@@ -59,7 +59,7 @@ impl ExitReason {
         }
     }
 
-    /// Why the agent is gone.
+    /// Explains why the agent is gone.
     pub(crate) fn why(self, status: Option<ExitStatus>, said: &str, boxed: bool) -> String {
         match (self, status) {
             (_, Some(status)) if !status.success() => ended_with(status, said, boxed),
@@ -71,7 +71,7 @@ impl ExitReason {
     }
 }
 
-/// The sentence for a process that ended; `said` is the end of its stderr.
+/// Describes the exit of a process; `said` is the end of its stderr.
 pub(crate) fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String {
     let code = base::process::exit_code(status);
     match said.is_empty() {
@@ -80,17 +80,17 @@ pub(crate) fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String 
     }
 }
 
-/// What programs write when the system denies them a file: libuv, Rust and Python, the shell, Go.
+/// The texts of a permission error: libuv, Rust and Python, the shell, Go.
 const DENIED: [&str; 5] =
     ["EACCES", "errno: -13", "Errno 13", "Permission denied", "permission denied"];
 
-/// Whether a line reports that the system denied a file.
+/// Returns whether a line reports a permission error.
 pub(crate) fn reports_denial(line: &str) -> bool {
     DENIED.iter().any(|word| line.contains(word))
 }
 
-/// A complaint of an agent, with the line of the configuration that helps where the box may have
-/// denied it a file.
+/// Returns an agent's error, with the configuration line that helps if the sandbox may have denied
+/// it a file.
 pub(crate) fn explained(complaint: String, boxed: bool) -> String {
     if !boxed || !reports_denial(&complaint) {
         return complaint;
@@ -102,8 +102,8 @@ pub(crate) fn explained(complaint: String, boxed: bool) -> String {
     )
 }
 
-/// The directory that a complaint is about: that of the file which it names, or the one that was to
-/// be made. None where that would be the whole home directory or the root.
+/// Returns the directory of an error: that of the file which it names, or the one to be created.
+/// `None` if that would be the whole home directory or the root.
 fn denied_directory(complaint: &str) -> Option<String> {
     let mark = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '(' | ')' | ',');
     let mut words = complaint.split(mark).filter(|word| !word.is_empty());
@@ -131,7 +131,7 @@ fn denied_directory(complaint: &str) -> Option<String> {
     })
 }
 
-/// Why the program of an agent did not start.
+/// Explains why the program of an agent did not start.
 pub(crate) fn not_started(failure: &StartFailure) -> String {
     match failure {
         StartFailure::NotFound(error) => {
@@ -143,7 +143,8 @@ pub(crate) fn not_started(failure: &StartFailure) -> String {
     }
 }
 
-/// What the end of a turn over ACP means for it; `said` is the agent's own sentence about it.
+/// Returns the error for the stop reason of a turn over ACP, if it is one; `said` is the agent's
+/// own error.
 pub(crate) fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
     let or = |words: &str| Some(said.clone().unwrap_or_else(|| words.to_owned()));
     match reason {
@@ -160,7 +161,7 @@ pub(crate) fn why_stopped(reason: StopReason, said: Option<String>) -> Option<St
     }
 }
 
-/// What the end of a g3 run means for the turn, in its own words where it has any.
+/// Returns the error for the result of a g3 run, if it is one, in g3's own words if possible.
 pub(crate) fn of_g3(status: RunStatus, error: Option<String>) -> Option<String> {
     let or = |words: &str| {
         let error = error.clone().filter(|error| !error.trim().is_empty());
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_denied_file_is_told_with_the_line_that_opens_it() {
+    fn a_denied_file_is_reported_with_the_line_that_opens_it() {
         let said = "EACCES: permission denied, open '/opt/agent/state/log'".to_owned();
         let told = explained(said.clone(), true);
         assert!(told.contains("`write = [\"/opt/agent/state\"]`"), "{told}");

@@ -1,5 +1,5 @@
-//! The model host for g3's own agent: it lives outside every box, and is reached through a socket
-//! that is handed down.
+//! The model host for a g3 agent: it runs outside all sandboxes and is reached through a socket
+//! that is passed down.
 
 use std::os::fd::OwnedFd;
 
@@ -8,15 +8,15 @@ use base::failure::{OrFail, Result};
 use base::model_host::find::HostQuery;
 use base::model_host::relay;
 
-/// A socket that leads to the model host, when the configured provider is a local model. The host
-/// is started with the first request.
+/// Returns a socket to the model host, if the configured provider is a local model. The first
+/// request starts the host.
 pub(crate) fn socket(config: &Config) -> Option<Result<OwnedFd>> {
     let wanted = wanted(config)?;
     let open = |wanted| relay::open(wanted).or_fail(|| "cannot reach the model host");
     Some(wanted.and_then(open))
 }
 
-/// Which model, when the provider that g3 will choose is a local one.
+/// Returns the model host to use, if the provider that g3 will select is a local one.
 fn wanted(config: &Config) -> Option<Result<HostQuery>> {
     let providers = &config.providers;
     let reference = providers.chosen();

@@ -1,11 +1,11 @@
-//! The raw output of an agent: bounded, rotated once (`agent.log`, `agent.log.1`).
+//! The raw output of an agent: limited, rotated once (`agent.log`, `agent.log.1`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A log that never grows past its bound: two files of half of it.
+/// A log of limited size: two files of half of the limit.
 #[derive(Debug)]
 pub(crate) struct OutputLog {
     path: PathBuf,
@@ -16,14 +16,15 @@ pub(crate) struct OutputLog {
 }
 
 impl OutputLog {
-    /// Opens a log of at most so many bytes.
+    /// Opens a log with a limit in bytes.
     pub(crate) fn open(path: &Path, bound: u64) -> io::Result<OutputLog> {
         let file = open(path)?;
         let length = file.metadata()?.len();
         Ok(OutputLog { path: path.to_owned(), file, length, half: (bound / 2).max(1), total: 0 })
     }
 
-    /// Appends; the older half makes room. Gives how many bytes were written since the start.
+    /// Appends to the log and rotates it if necessary. Returns the number of bytes written since
+    /// the start.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
         if self.length + bytes.len() as u64 > self.half && self.length > 0 {
             let mut old = self.path.clone().into_os_string();
@@ -39,30 +40,30 @@ impl OutputLog {
     }
 }
 
-/// Reads a log while it grows, also past the moment in which its older half makes room.
+/// Reads a growing log, also across a rotation.
 #[derive(Debug)]
 pub struct RawTail {
     path: PathBuf,
     file: Option<File>,
     skip: u64,
-    /// The beginning of a character whose end has not come.
+    /// The incomplete last character.
     half: Vec<u8>,
 }
 
 impl RawTail {
-    /// A reader that starts at the first byte.
+    /// Creates a reader that starts at the first byte.
     pub fn from_start(path: PathBuf) -> RawTail {
         RawTail { path, file: None, skip: 0, half: Vec::new() }
     }
 
-    /// Goes on at this byte of the log; at its end when it is shorter.
+    /// Continues at this byte of the log; at its end if the log is shorter.
     pub fn skip_to(&mut self, at: u64) {
         self.file = None;
         self.skip = at;
         self.half.clear();
     }
 
-    /// What was written since the last call.
+    /// Returns the text since the last call.
     pub fn more(&mut self) -> io::Result<String> {
         let mut bytes = std::mem::take(&mut self.half);
         if let Some(file) = &mut self.file {
@@ -87,7 +88,7 @@ impl RawTail {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Whether the file that is read is the one at the path.
+    /// Returns whether the open file is still the one at the path.
     fn is_current(&self) -> io::Result<bool> {
         let Some(file) = &self.file else { return Ok(false) };
         match std::fs::metadata(&self.path) {
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tail_reads_everything_once_also_past_a_rotation() {
+    fn a_tail_reads_everything_once_across_a_rotation() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.log");
         let mut tail = RawTail::from_start(path.clone());
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_stays_within_its_bound_and_keeps_the_end() {
+    fn a_log_stays_within_its_limit_and_keeps_the_end() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.log");
         let mut log = OutputLog::open(&path, 1000).unwrap();

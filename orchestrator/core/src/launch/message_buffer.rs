@@ -1,13 +1,13 @@
-//! What an agent says, as events for the journal: streamed text is gathered into whole messages.
+//! Converts an agent's output to journal events: streamed text is collected into whole messages.
 
 use base::clock::Clock;
 use base::event::{Event, EventKind};
 use serde_json::Value;
 
-/// Bytes of one message that the journal keeps; the rest is in `agent.log`.
+/// Maximum number of bytes of one message in the journal; the rest is in `agent.log`.
 const MOST: usize = 64 << 10;
 
-/// Gathers what an agent says.
+/// Collects an agent's messages.
 #[derive(Debug)]
 pub(crate) struct MessageBuffer {
     clock: Clock,
@@ -17,12 +17,12 @@ pub(crate) struct MessageBuffer {
 }
 
 impl MessageBuffer {
-    /// A message that has said nothing.
+    /// Creates an empty buffer.
     pub(crate) fn new(clock: Clock) -> MessageBuffer {
         MessageBuffer { clock, seq: 0, text: String::new(), cut: false }
     }
 
-    /// Hears a piece of text.
+    /// Appends a chunk of text.
     pub(crate) fn text(&mut self, piece: &str) {
         self.text.push_str(piece);
         if self.text.len() > 2 * MOST {
@@ -31,14 +31,14 @@ impl MessageBuffer {
         }
     }
 
-    /// Something else happened: the text so far is a message, then comes the event.
+    /// Returns the text so far as a message, followed by this event.
     pub(crate) fn event(&mut self, what: EventKind) -> Vec<Value> {
         let mut all: Vec<Value> = self.message().into_iter().collect();
         all.extend(self.stamped(what));
         all
     }
 
-    /// An event that carries its own number and time.
+    /// Returns an event that has its own number and time, after the text so far.
     pub(crate) fn foreign(&mut self, event: Value) -> Vec<Value> {
         let text = (event["type"] == "text").then(|| event["text"].as_str()).flatten();
         if let Some(text) = text {
@@ -50,7 +50,7 @@ impl MessageBuffer {
         all
     }
 
-    /// The text so far as one message; none when nothing was said.
+    /// Returns the text so far as one message; `None` if it is empty.
     pub(crate) fn message(&mut self) -> Option<Value> {
         let mut text = std::mem::take(&mut self.text);
         if text.trim().is_empty() {
@@ -75,7 +75,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn pieces_of_text_become_one_message_before_the_next_event() {
+    fn chunks_of_text_become_one_message_before_the_next_event() {
         let mut message = MessageBuffer::new(Clock::from_env());
         message.text("Hel");
         assert!(message.foreign(json!({"type": "text", "text": "lo"})).is_empty());
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_keeps_its_end() {
+    fn a_long_message_keeps_its_end() {
         let mut message = MessageBuffer::new(Clock::from_env());
         for _ in 0..1000 {
             message.text(&"x".repeat(1000));

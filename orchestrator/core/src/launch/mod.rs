@@ -1,4 +1,4 @@
-//! Ways to start an agent in a worktree and to talk with it.
+//! Launches agents in worktrees and communicates with them.
 
 pub mod acp;
 pub mod command;
@@ -25,99 +25,99 @@ use crate::exec::runner::SandboxedRunner;
 
 /// A way to start an agent: over ACP, or any command.
 pub(crate) trait Launcher {
-    /// Starts it. What it tells comes out of [`RunningAgent::news`].
+    /// Starts the agent. Its events are received from [`RunningAgent::news`].
     fn launch(&self, params: LaunchParams) -> BoxFuture<'static, Result<RunningAgent>>;
 }
 
-/// Where an agent is to work.
+/// The parameters for starting an agent.
 #[derive(Clone)]
 pub(crate) struct LaunchParams {
     /// The session.
     pub id: Id,
-    /// How to speak with it, as the agents table has it.
+    /// Its entry in the agents table.
     pub row: AgentRow,
     /// The session's worktree.
     pub worktree: PathBuf,
-    /// The conversation to go on with.
+    /// The conversation to continue.
     pub conversation_id: Option<String>,
-    /// Where raw output goes.
+    /// The file for its raw output.
     pub log: PathBuf,
-    /// Bytes of raw output that are kept.
+    /// Maximum number of bytes of raw output that are kept.
     pub log_bytes: u64,
-    /// Starts programs there.
+    /// Starts its programs.
     pub room: SandboxedRunner,
-    /// The number of the session's last permission request: further ones count on from it.
+    /// The number of the session's last permission request; further ones continue from it.
     pub asked: u32,
 }
 
-/// A running agent. Dropped, it ends; [`SandboxedRunner::emptied`] waits for that.
+/// A running agent. On drop it is ended; [`SandboxedRunner::emptied`] waits for that.
 pub(crate) struct RunningAgent {
-    /// The name of its conversation, when it can be loaded again.
+    /// The id of its conversation, if it can be loaded again.
     pub conversation_id: Option<String>,
-    /// Whether it knows the conversation so far.
+    /// Whether it has loaded the conversation so far.
     pub loaded: bool,
-    /// What it is told to do.
+    /// The channel for commands.
     pub orders: UnboundedSender<AgentCommand>,
-    /// What it tells.
+    /// The channel of events.
     pub news: UnboundedReceiver<AgentEvent>,
 }
 
-/// What an agent is told.
+/// A command for an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AgentCommand {
-    /// Work on this.
+    /// Start a turn with this prompt.
     Prompt(String),
-    /// The decision of a request.
+    /// Answer a permission request.
     Answer {
-        /// The number that its [`PermissionRequest`] has.
+        /// The number of the [`PermissionRequest`].
         n: u32,
         /// The decision.
         decision: Decision,
     },
-    /// End the turn.
+    /// Cancel the turn.
     Cancel,
     /// End the process.
     End,
 }
 
-/// What an agent tells.
+/// An event of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AgentEvent {
     /// An event in g3's wire form.
     Event(Value),
-    /// It asks whether it may do this.
+    /// A permission request.
     Asked(PermissionRequest),
-    /// Its turn is over; the text says what went wrong.
+    /// Its turn ended; the text is the error, if any.
     TurnEnded(Option<String>),
-    /// Its process ended.
+    /// Its process ended, for this reason.
     Gone(String),
 }
 
-/// The decision of a request.
+/// The decision on a permission request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
-    /// Whether it may.
+    /// Whether it is allowed.
     pub allow: bool,
-    /// Whether that holds for further requests of its kind.
+    /// Whether the decision also applies to further requests of its kind.
     pub always: bool,
-    /// Why studio decided it without asking anybody.
+    /// Why studio decided it without asking the user.
     pub why: Option<String>,
 }
 
-/// A request for permission, as an agent makes it.
+/// A permission request of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PermissionRequest {
-    /// Its number, which no other request of the session has.
+    /// Its number, unique in the session.
     pub n: u32,
-    /// What the agent wants, all of it: also what it says beside the title.
+    /// The full description: the title and everything else that the agent sent.
     pub what: String,
-    /// What further requests of the same kind have in common.
+    /// The kind: the same for all requests that `always` covers.
     pub rule: String,
-    /// The files that it wants to write, as far as it says so; absolute.
+    /// The files that it wants to write, as far as it declares them; absolute paths.
     pub writes: Vec<PathBuf>,
 }
 
-/// A failure to start an agent, with what to try.
+/// Returns the failure for an agent that did not start, with hints.
 pub(crate) fn cannot_start(
     command: &[String],
     why: impl Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -1,4 +1,4 @@
-//! Permission requests of the protocol: what a person is to read of one, and how it is answered.
+//! Permission requests of the protocol: their text for the user, and the response.
 
 use std::path::PathBuf;
 
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::launch::{Decision, PermissionRequest};
 
-/// The key of what g3 and studio tell each other beside the protocol, in `_meta`.
+/// The key of the fields that g3 and studio exchange outside the protocol, in `_meta`.
 const META: &str = "g3";
 
-/// What a request is about. An agent may hide what it wants behind a harmless title, so what it
-/// hands to the tool is shown too.
+/// Describes a request. An agent may hide its intent behind a harmless title, so the tool's input
+/// is included.
 pub(crate) fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> PermissionRequest {
     let fields = &call.fields;
     let title = fields.title.clone().or_else(|| fields.name.clone());
@@ -50,7 +50,8 @@ pub(crate) fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> Permission
     PermissionRequest { n, what, rule, writes }
 }
 
-/// What a tool is handed, a line each: the command and its directory by name, the rest as JSON.
+/// Returns the input of a tool, one line each: the command and its directory by name, the rest as
+/// JSON.
 fn handed_over(input: &Value) -> Vec<String> {
     let Some(fields) = input.as_object() else {
         return if input.is_null() { Vec::new() } else { vec![input.to_string()] };
@@ -65,7 +66,7 @@ fn handed_over(input: &Value) -> Vec<String> {
     fields.iter().filter_map(line).collect()
 }
 
-/// The answer in the protocol's words: the option of the agent that fits the decision best.
+/// Returns the response of the protocol: the agent's option that matches the decision best.
 pub(crate) fn response(
     options: &[PermissionOption],
     decision: &Decision,
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_shown_with_all_that_the_tool_is_handed() {
+    fn a_request_is_shown_with_the_whole_input_of_the_tool() {
         let input = json!({"command": "rm -rf ~", "cwd": "/w", "description": "Tidy up"});
         let fields = ToolCallUpdateFields::new().title("Tidy up").raw_input(input);
         let asked = asks(fields.kind(ToolKind::Execute));
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_an_edit_are_named_and_its_text_is_not() {
+    fn the_files_of_an_edit_are_named_without_its_text() {
         let fields = ToolCallUpdateFields::new()
             .title("Edit")
             .kind(ToolKind::Edit)
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_option_that_fits_best_is_chosen() {
+    fn the_best_matching_option_is_chosen() {
         let option = |id: &str, kind| PermissionOption::new(id.to_owned(), id.to_owned(), kind);
         let all = [
             option("always", PermissionOptionKind::AllowAlways),

@@ -1,11 +1,11 @@
-//! The agents table: the configured rows, and g3's own.
+//! The agents table: the configured agents, and the built-in entry for g3.
 
 use base::config::Config;
 use base::config::base_url;
 use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
 
-/// The keys and addresses of hosted providers, as they are called in the environment.
+/// Environment variables with the API keys and URLs of hosted providers.
 const KEYS: &[&str] = &[
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
@@ -14,7 +14,7 @@ const KEYS: &[&str] = &[
     "DATABRICKS_TOKEN",
 ];
 
-/// How to speak with an agent: its configured row, else g3's own.
+/// Returns the entry of an agent: the configured one, else the built-in one for g3.
 pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
     let table = &config.studio.agents;
     if let Some(row) = table.get(name) {
@@ -35,7 +35,7 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
         .hint(format!("add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n{more}")))
 }
 
-/// The lines of a row for a known agent, as docs/agents.md lists them.
+/// Returns the configuration lines for a well-known agent, as in docs/agents.md.
 fn suggested(name: &str) -> Option<&'static str> {
     Some(match name {
         "claude" => {
@@ -62,8 +62,8 @@ fn suggested(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The row of an agent that plays a persona: `--agent NAME` ends its command, as g3 wants it.
-/// Another agent would not know what that means.
+/// Adds a persona to an agent's command: `--agent NAME` at its end, as g3 expects it. Fails for
+/// other agents, which have no personas.
 pub(crate) fn playing(mut row: AgentRow, agent: &str, persona: Option<&str>) -> Result<AgentRow> {
     let Some(persona) = persona else { return Ok(row) };
     if agent != "g3" {
@@ -81,7 +81,7 @@ pub(crate) fn playing(mut row: AgentRow, agent: &str, persona: Option<&str>) -> 
     Ok(row)
 }
 
-/// The program g3: beside studio, else in PATH.
+/// Returns the path of g3: beside studio, else on `PATH`.
 pub fn g3_program() -> String {
     let beside = std::env::current_exe().ok().map(|studio| studio.with_file_name("g3"));
     match beside.filter(|path| path.is_file()) {
@@ -90,8 +90,8 @@ pub fn g3_program() -> String {
     }
 }
 
-/// What g3 may read and know: its configuration, its model files, the providers' keys. Logins are
-/// renewed where they lie.
+/// Returns the built-in entry for g3: it may read its configuration and its model files, gets the
+/// providers' API keys, and renews logins in place.
 fn g3() -> AgentRow {
     let settings = std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())

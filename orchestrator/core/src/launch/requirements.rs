@@ -1,4 +1,4 @@
-//! Sessions whose agent works as player and coach under requirements: its command, and its prompts.
+//! Sessions whose agent works as player and coach on requirements: its command and its prompts.
 
 use base::config::Config;
 use base::config::studio::{AgentProtocol, AgentRow};
@@ -9,14 +9,14 @@ use crate::launch::registry;
 use crate::session::record::PlanRef;
 use crate::session::spec::SessionSpec;
 
-/// How g3 is to work in a session; no other agent knows any of it.
+/// Options that only g3 supports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AgentOptions<'a> {
-    /// The persona that it plays.
+    /// The persona.
     pub persona: Option<&'a str>,
-    /// The model that it asks instead of the configured one.
+    /// The model, instead of the configured one.
     pub model: Option<&'a str>,
-    /// The names that its tools have instead of the configured ones.
+    /// The tool profile, instead of the configured one.
     pub profile: Option<&'a str>,
 }
 
@@ -30,8 +30,8 @@ impl<'a> From<&'a SessionSpec> for AgentOptions<'a> {
     }
 }
 
-/// The row of a session's agent, with all that its command says: requirements are worked on by
-/// player and coach and under the session's checks, and a persona is named at the end.
+/// Returns the entry of a session's agent with its full command: player and coach work on the
+/// requirements with the session's checks, and the persona comes last.
 pub fn agent_for(
     config: &Config,
     agent: &str,
@@ -57,7 +57,7 @@ pub fn agent_for(
     Ok(row)
 }
 
-/// Whether such an agent can work under requirements; another one can only be told them.
+/// Returns whether an agent can work on requirements in rounds; others only get them in the prompt.
 pub fn has_rounds(config: &Config, agent: &str, persona: Option<&str>) -> bool {
     registry::row(config, agent).is_ok_and(|row| in_rounds(row, agent, persona, &[]).is_ok())
 }
@@ -91,8 +91,8 @@ fn in_rounds(
     Ok(row)
 }
 
-/// A prompt of a session. Requirements stand below each: the first begins with them, and whoever
-/// forgot everything, or was killed before it began, finds them again.
+/// Returns a prompt of a session, followed by its requirements: the first run starts from them, and
+/// an agent that lost its conversation, or was killed before it started, finds them again.
 pub(crate) fn prompt(part: &PlanRef, words: String) -> String {
     match &part.contract {
         Some(contract) => {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn model_and_profile_are_options_of_g3_alone() {
+    fn model_and_profile_are_options_of_g3_only() {
         let mut config = Config::default();
         let command = vec!["other".to_owned()];
         config.studio.agents.insert("other".into(), AgentRow { command, ..AgentRow::default() });
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn requirements_are_worked_on_in_rounds_under_the_checks() {
+    fn requirements_are_implemented_in_rounds_with_the_checks() {
         let with = command("g3", None, &part()).unwrap();
         assert_eq!(with, ["acp", "--autonomous", "--check", "make test", "--check", "true"]);
         assert_eq!(command("g3", None, &PlanRef::default()).unwrap(), ["acp"]);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_prompt_ends_with_the_requirements_and_with_nothing_else() {
+    fn every_prompt_ends_with_the_requirements_only() {
         let words = format!("do it\n{CURRENT}\n- not this\n\n");
         let told = prompt(&part(), words.clone());
         assert_eq!(current(&told).map(str::trim), Some("- R1: a"), "{told}");

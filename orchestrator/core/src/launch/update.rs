@@ -1,4 +1,4 @@
-//! The protocol's session updates, told in g3's events, for agents that send none of their own.
+//! Converts the protocol's session updates to g3's events, for agents that do not send them.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use serde_json::Value;
 
 use crate::launch::message_buffer::MessageBuffer;
 
-/// Bytes of a tool's result that an event carries.
+/// Maximum number of bytes of a tool result in an event.
 const MOST: usize = 4096;
 
-/// Reads the updates of one agent.
+/// Converts the updates of one agent.
 #[derive(Debug, Default)]
 pub(crate) struct SessionUpdates {
-    /// What the conversation cost so far, in US dollars.
+    /// The cost of the conversation so far, in US dollars.
     cost: f64,
-    /// Calls that were announced before it was known what they are about.
+    /// Calls that were announced without their arguments.
     announced: BTreeMap<String, Call>,
 }
 
-/// A call that is not told yet.
+/// A call that has not been reported yet.
 #[derive(Debug, Default)]
 struct Call {
     name: String,
@@ -30,7 +30,7 @@ struct Call {
 }
 
 impl SessionUpdates {
-    /// What an update means.
+    /// Returns the events for an update.
     pub(crate) fn hear(
         &mut self,
         update: SessionUpdate,
@@ -49,7 +49,7 @@ impl SessionUpdates {
                     name: call.name.unwrap_or(call.title),
                     args: call.raw_input.unwrap_or(Value::Null),
                 };
-                // Some agents say what it is about only when it begins.
+                // Some agents send the arguments only when the call starts.
                 if call.status == ToolCallStatus::Pending {
                     self.announced.insert(id, named);
                     return Vec::new();
@@ -80,17 +80,17 @@ impl SessionUpdates {
                 }
                 all
             }
-            // Thoughts, echoes of the user, modes and kinds that are newer than we are.
+            // Thoughts, echoes of the user's text, modes, and unknown kinds of updates.
             _ => Vec::new(),
         }
     }
 
-    /// What a call that was announced and not begun is about.
+    /// Returns the arguments of a call that was announced and has not started.
     pub(crate) fn args_of(&self, id: &str) -> Option<Value> {
         self.announced.get(id).map(|call| call.args.clone()).filter(|args| !args.is_null())
     }
 
-    /// Calls that were announced and never begun: their turn is over.
+    /// Reports the calls that were announced and never started, at the end of their turn.
     pub(crate) fn rest(&mut self, message: &mut MessageBuffer) -> Vec<Value> {
         let rest = std::mem::take(&mut self.announced);
         rest.into_iter().flat_map(|(id, call)| call.begins(id, message)).collect()
@@ -143,12 +143,12 @@ impl Call {
     }
 }
 
-/// Tokens of one kind that a single reply can report.
+/// Maximum number of tokens of one kind in a single reply.
 const MOST_TOKENS: u64 = 1_000_000_000;
-/// US dollars that a single reply can cost.
+/// Maximum cost of a single reply, in US dollars.
 const MOST_USD: f64 = 10_000.0;
 
-/// Whether these can be the numbers of a single reply: neither absurd nor negative.
+/// Returns whether these numbers are plausible for a single reply: neither too large nor negative.
 pub(crate) fn is_plausible(usage: &Usage) -> bool {
     let counts = [usage.input, usage.output, usage.cache_read, usage.cache_write];
     counts.iter().all(|tokens| *tokens <= MOST_TOKENS)
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_when_its_command_is_known() {
+    fn a_call_is_reported_when_its_command_is_known() {
         let announced = ToolCall::new("c", "bash")
             .status(ToolCallStatus::Pending)
             .raw_input(json!({"cwd": "/w"}));
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_never_begins_is_told_at_the_end() {
+    fn a_call_that_never_starts_is_reported_at_the_end() {
         let announced = ToolCall::new("c", "bash").status(ToolCallStatus::Pending);
         let all = heard(vec![SessionUpdate::ToolCall(announced)]);
         assert_eq!(all[0]["name"], "bash");
     }
 
     #[test]
-    fn absurd_numbers_are_recognised() {
+    fn implausible_numbers_are_detected() {
         let cost = |usd| Usage { cost_usd: Some(usd), ..Usage::default() };
         let tokens = Usage { input: u64::MAX, ..Usage::default() };
         for bad in [tokens, cost(-1.0), cost(f64::NAN), cost(f64::INFINITY), cost(1e9)] {

@@ -1,4 +1,4 @@
-//! Lines between studio and an ACP agent: one JSON object each, none longer than the cap.
+//! The lines between studio and an ACP agent: one JSON object each, of limited length.
 
 use std::io;
 use std::path::Path;
@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 use crate::launch::exit_reason;
 use crate::launch::log::OutputLog;
 
-/// Bytes of one line; a longer one ends the conversation.
+/// Maximum length of a line in bytes; a longer one ends the conversation.
 const LONGEST: usize = 16 << 20;
 
-/// What we send.
+/// Returns the sink for outgoing messages.
 pub(crate) fn lines_out(
     stdin: ChildStdin,
 ) -> impl Sink<String, Error = io::Error> + Send + 'static {
@@ -29,7 +29,7 @@ pub(crate) fn lines_out(
     })
 }
 
-/// What the agent sends. Lines that are no JSON are left out.
+/// Returns the stream of incoming messages, without lines that are not JSON.
 pub(crate) fn lines_in(
     stdout: ChildStdout,
     sorter: Sorter,
@@ -51,23 +51,23 @@ pub(crate) fn lines_in(
     })
 }
 
-/// Tells the protocol from what else a program writes to its stdout.
+/// Separates the protocol from other output on a program's stdout.
 pub(crate) struct Sorter {
-    /// Whether a line of JSON came.
+    /// Whether a line of JSON has arrived.
     pub spoke: Arc<AtomicBool>,
-    /// Gets the first line that is none.
+    /// Receives the first line that is not JSON.
     strange: Option<oneshot::Sender<String>>,
-    /// Gets them all.
+    /// Receives all lines that are not JSON.
     log: SharedLog,
 }
 
 impl Sorter {
-    /// Lines that are no JSON go into the log, and the first of them to `strange`.
+    /// Creates a sorter: lines that are not JSON go to the log, and the first of them to `strange`.
     pub(crate) fn new(strange: oneshot::Sender<String>, log: SharedLog) -> Sorter {
         Sorter { spoke: Arc::default(), strange: Some(strange), log }
     }
 
-    /// A line, when it is JSON.
+    /// Returns the line if it is JSON.
     fn json(&mut self, line: String) -> Option<String> {
         if line.trim_start().starts_with(['{', '[']) {
             self.spoke.store(true, Ordering::Relaxed);
@@ -81,12 +81,12 @@ impl Sorter {
     }
 }
 
-/// The agent's log, for both of its streams. One that cannot be written is none.
+/// The agent's log, shared by both of its streams. If it cannot be written, output is discarded.
 #[derive(Clone)]
 pub(crate) struct SharedLog(Arc<Mutex<Option<OutputLog>>>);
 
 impl SharedLog {
-    /// Opens a log of at most so many bytes.
+    /// Opens a log with a limit in bytes.
     pub(crate) fn open(path: &Path, bound: u64) -> SharedLog {
         SharedLog(Arc::new(Mutex::new(OutputLog::open(path, bound).ok())))
     }
@@ -111,7 +111,7 @@ async fn next_line(reader: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result
     Ok(Some(String::from_utf8_lossy(&line).into_owned()))
 }
 
-/// Copies stderr into the agent's log; gives its end.
+/// Copies stderr to the agent's log; returns its end.
 pub(crate) async fn log_stream(stream: Option<ChildStderr>, log: SharedLog) -> String {
     let Some(mut stream) = stream else { return String::new() };
     let mut tail = OutputTail::default();
@@ -128,7 +128,7 @@ pub(crate) async fn log_stream(stream: Option<ChildStderr>, log: SharedLog) -> S
 pub(crate) struct OutputTail(Vec<u8>);
 
 impl OutputTail {
-    /// Takes more in.
+    /// Appends bytes.
     pub(crate) fn hear(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
         if self.0.len() > 16 << 10 {
@@ -136,8 +136,8 @@ impl OutputTail {
         }
     }
 
-    /// The last lines without the frames of stack traces, fit to be shown. The line that reports a
-    /// denied file comes first, wherever it was.
+    /// Returns the last lines without stack frames, safe for display. A line that reports a
+    /// permission error comes first, wherever it was.
     pub(crate) fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.0);
         let lines = text.lines().filter(|line| !line.trim().is_empty() && !is_frame(line));
@@ -149,8 +149,8 @@ impl OutputTail {
     }
 }
 
-/// Whether a line belongs to a stack trace: `at FUNCTION (FILE:LINE)` of JavaScript, `12: FUNCTION`
-/// and `at FILE:LINE` of Rust.
+/// Returns whether a line belongs to a stack trace: `at FUNCTION (FILE:LINE)` of JavaScript, `12:
+/// FUNCTION` and `at FILE:LINE` of Rust.
 fn is_frame(line: &str) -> bool {
     let line = line.trim_start();
     let number = line.split_once(": ").map(|(number, _)| number);
@@ -159,7 +159,7 @@ fn is_frame(line: &str) -> bool {
         || number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A protocol error as a sentence: its message, and what the agent added.
+/// Returns a protocol error as a sentence: its message, and the agent's details.
 pub(crate) fn sentence(error: &agent_client_protocol::Error) -> String {
     match &error.data {
         Some(serde_json::Value::String(more)) => format!("{}: {more}", error.message),
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn lines_are_split_and_a_flood_without_an_end_is_an_error() {
+    async fn lines_are_split_and_an_endless_line_is_an_error() {
         let mut reader = BufReader::new(&b"one\n\xff\nlast"[..]);
         assert_eq!(next_line(&mut reader).await.unwrap().as_deref(), Some("one"));
         assert_eq!(next_line(&mut reader).await.unwrap().as_deref(), Some("\u{fffd}"));
@@ -183,9 +183,9 @@ mod tests {
         assert!(next_line(&mut BufReader::new(&flood[..])).await.is_err());
     }
 
-    /// What qwen, codex-acp and opencode write when the box denies them their directory.
+    /// The output of qwen, codex-acp and opencode when the sandbox denies them their directory.
     #[test]
-    fn the_end_of_a_stream_shows_the_error_and_not_the_stack() {
+    fn the_end_of_a_stream_contains_the_error_without_the_stack() {
         let shown = |written: &str| {
             let mut tail = OutputTail::default();
             tail.hear(written.as_bytes());

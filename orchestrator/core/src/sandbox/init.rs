@@ -1,5 +1,5 @@
-//! The box process itself: it starts the program confined, adopts every orphan, and ends when
-//! nothing is left alive.
+//! The init process of a sandbox: starts the program confined, adopts all orphans, and exits when
+//! no process is left.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::sandbox::{SandboxSpec, StartFailure, process_tree};
 
-/// What the box process was told on its command line.
+/// The command line arguments of the init process.
 pub(crate) struct SandboxArgs {
     spec: SandboxSpec,
     lifeline: Option<OwnedFd>,
@@ -27,32 +27,32 @@ pub(crate) struct SandboxArgs {
     args: Vec<OsString>,
 }
 
-/// What can happen to a box, and to its guard.
+/// An event of a sandbox or its reaper.
 pub(crate) enum SandboxEvent {
     /// The program ended.
     Ended {
-        /// With this exit code, which is 128 and the signal's number where a signal ended it.
+        /// The exit code; 128 and the signal number if a signal killed it.
         code: u8,
-        /// Whether a signal ended it: a program may also give such a code by itself.
+        /// Whether a signal killed it: a program may also return such a code itself.
         by_signal: bool,
     },
-    /// Nothing that was started in the box is alive.
+    /// No process of the sandbox is left.
     Childless,
-    /// The box is to end: it got a signal, or its supervisor is gone.
+    /// The sandbox must end: it got a signal, or its supervisor is gone.
     Stop,
 }
 
-/// How long what is left in the box may take to end after TERM, before it gets KILL.
+/// How long remaining processes may take to exit after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_millis(300);
-/// How often what is left is looked at.
+/// How often remaining processes are checked.
 const TICK: Duration = Duration::from_millis(10);
-/// The exit code where the program was ended with the box: 128 + TERM.
+/// The exit code of a program that ended with the sandbox: 128 + SIGTERM.
 pub(crate) const STOPPED: u8 = 143;
-/// Open files that a program may have, where the system allows so many.
+/// Maximum number of open files of a program, if the system allows as many.
 const OPEN_FILES: u64 = 65_536;
 
 impl SandboxArgs {
-    /// Reads the command line and the box's description behind its descriptor.
+    /// Parses the command line and reads the sandbox's specification from its descriptor.
     pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<SandboxArgs> {
         let wrong = || {
             io::Error::other(
@@ -84,7 +84,8 @@ fn number(text: Option<OsString>) -> io::Result<i32> {
     number.ok_or_else(|| io::Error::other("a descriptor's number is missing"))
 }
 
-/// Starts the program, waits, ends what is left. Gives the program's exit code.
+/// Starts the program, waits for it, ends all remaining processes, and returns the program's exit
+/// code.
 pub(crate) fn run(order: SandboxArgs) -> io::Result<u8> {
     limit()?;
     keep_from_children(&order.spec.descriptors)?;
@@ -128,7 +129,7 @@ pub(crate) fn run(order: SandboxArgs) -> io::Result<u8> {
             let _ = writeln!(io::stderr(), "studio: {error}");
             let failure = StartFailure::new(&error, &order.program.to_string_lossy());
             if let Some(report) = order.report {
-                // A caller that does not want to know has closed its end.
+                // A caller that does not need the report has closed its end.
                 let _ = failure.send(report);
             }
             Ok(failure.exit_code())
@@ -136,15 +137,15 @@ pub(crate) fn run(order: SandboxArgs) -> io::Result<u8> {
     }
 }
 
-/// What the program started and left becomes our child (Linux).
+/// Becomes the subreaper: orphans of the program become children of this process (Linux).
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(())
 }
 
-/// The job with the box around it, which its process enters before it executes the program; the
-/// box process itself stays free, so that it can end what the program starts.
+/// Adds the confinement to a command, which its process enters before it executes the program; the
+/// init process itself is not confined, so that it can end the program's processes.
 fn confined(spec: &SandboxSpec, job: Command) -> io::Result<Command> {
     if !spec.confined {
         return Ok(job);
@@ -165,7 +166,7 @@ fn confined(spec: &SandboxSpec, job: Command) -> io::Result<Command> {
     }
 }
 
-/// No core dumps, which hold keys, and enough open files.
+/// Disables core dumps, which contain keys, and raises the limit of open files.
 fn limit() -> io::Result<()> {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(Resource::Core, none)?;
@@ -178,7 +179,7 @@ fn limit() -> io::Result<()> {
     Ok(())
 }
 
-/// Signals that end the box. On a terminal Ctrl-C belongs to the program.
+/// Watches for signals that end the sandbox. On a terminal Ctrl-C is left to the program.
 pub(crate) fn watch_signals(tell: Sender<SandboxEvent>, on_terminal: bool) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut term, mut hangup, mut interrupt, mut quit) = {
@@ -208,7 +209,7 @@ pub(crate) fn watch_signals(tell: Sender<SandboxEvent>, on_terminal: bool) -> io
     Ok(())
 }
 
-/// The supervisor's end of the pipe closes when it ends, even by KILL.
+/// Watches the lifeline: the supervisor's end of the pipe closes when it exits, even by SIGKILL.
 pub(crate) fn watch_lifeline(lifeline: OwnedFd, tell: Sender<SandboxEvent>) {
     thread::spawn(move || {
         let mut lifeline = File::from(lifeline);
@@ -218,7 +219,8 @@ pub(crate) fn watch_lifeline(lifeline: OwnedFd, tell: Sender<SandboxEvent>) {
     });
 }
 
-/// Waits for every child: the program, and every orphan below it, which the kernel gives to us.
+/// Waits for all children: the program, and its orphans, which the kernel reparents to this
+/// process.
 pub(crate) fn reap(program: u32, tell: &Sender<SandboxEvent>) {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -237,13 +239,13 @@ pub(crate) fn reap(program: u32, tell: &Sender<SandboxEvent>) {
     }
 }
 
-/// Ends everything that is left, when the program ended or the box is to end; gives the program's
-/// exit code.
+/// Ends all remaining processes, after the program ended or when the sandbox must end; returns the
+/// program's exit code.
 pub(crate) fn end_rest(events: &Receiver<SandboxEvent>, program: u32, mut code: Option<u8>) -> u8 {
     let begin = Instant::now();
     let mut asked = false;
     loop {
-        // Mostly nothing is left, and that is known at once.
+        // Usually no process is left, which is known immediately.
         match events.recv_timeout(TICK) {
             Ok(SandboxEvent::Ended { code: ended, .. }) => code = Some(ended),
             Ok(SandboxEvent::Childless) | Err(RecvTimeoutError::Disconnected) => {

@@ -1,6 +1,6 @@
-//! The box around a session's processes: `studio __box` starts a program confined, and outlives
-//! everything that the program starts, so that nothing is left behind when it ends; a guard around
-//! it does the same for the box.
+//! The sandbox of a session's processes: `studio __box` starts a program confined and outlives all
+//! processes that it starts, so that none is left when it ends; a reaper around it does the same
+//! for the sandbox process.
 
 pub mod init;
 pub mod session_rules;
@@ -26,29 +26,31 @@ use base::process::{Command, Stream};
 use base::sandbox::SandboxRules;
 use serde::{Deserialize, Serialize};
 
-/// What a box allows, and what the program in it finds. Holds secrets (the agent's key), so it
-/// travels in memory only and has no `Debug`.
+/// The specification of a sandbox: its rules and the program's environment. It contains secrets
+/// (the agent's API key), so it is passed in memory only and has no `Debug`.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct SandboxSpec {
-    /// Whether files are confined. Without it the box still ends everything that was started.
+    /// Whether files are confined. Otherwise the sandbox still ends all processes that were
+    /// started.
     pub confined: bool,
-    /// Goes on where the kernel cannot hold every rule.
+    /// Whether to continue if the kernel cannot enforce every rule.
     pub best_effort: bool,
-    /// What may be read and written.
+    /// The readable and writable paths.
     pub rules: SandboxRules,
-    /// Where the program starts.
+    /// The working directory of the program.
     pub directory: PathBuf,
     /// The whole environment of the program.
     pub environment: Vec<(String, String)>,
-    /// Its own temporary directory (`TMPDIR`): made when it is missing, and writable.
+    /// Its own temporary directory (`TMPDIR`): created if missing, and writable.
     pub temp: Option<PathBuf>,
-    /// Descriptors that the program gets, by number (6 or more), e.g. a connection to the model
-    /// host; the caller adds them with [`Job::descriptor`].
+    /// Descriptors that the program inherits, by number (6 or more), e.g. a connection to the model
+    /// host; the caller adds them with [`Command::descriptor`].
     pub descriptors: Vec<i32>,
 }
 
 impl SandboxSpec {
-    /// Whether the rules let a program write this absolute path, seen through symbolic links.
+    /// Returns whether the rules allow a program to write this absolute path, with symbolic links
+    /// resolved.
     pub(crate) fn may_write(&self, path: &Path) -> bool {
         if !self.confined {
             return true;
@@ -63,11 +65,11 @@ impl SandboxSpec {
     }
 }
 
-/// The end of a pipe that the supervisor holds: when it closes, by whatever cause, everything in
-/// the box ends.
+/// The end of a pipe that the supervisor holds: when it closes, for whatever reason, all processes
+/// in the sandbox are ended.
 pub type Lifeline = OwnedFd;
 
-/// The exit code of a box that could not be set up.
+/// The exit code of a sandbox that could not be set up.
 const BROKEN: u8 = 125;
 
 const SPEC_FD: i32 = 3;
@@ -75,20 +77,20 @@ const LIFELINE_FD: i32 = 4;
 const HELD_FD: i32 = 4;
 const REPORT_FD: i32 = 5;
 
-/// A prepared start of a program in a box.
+/// A program that is prepared to start in a sandbox.
 #[derive(Debug)]
 pub struct SandboxJob {
-    /// The guard around the box, to be started.
+    /// The command of the reaper around the sandbox.
     pub job: Command,
-    /// Keeps the box alive.
+    /// Keeps the sandbox alive.
     pub lifeline: Lifeline,
-    /// Says afterwards whether the box could start the program.
+    /// Reports afterwards whether the program could be started.
     pub report: StartReport,
 }
 
-/// A program prepared to start in a box, with our stdin closed and its output piped unless the
-/// caller says otherwise. Everything in the box ends when the program ends, when the job's process
-/// gets TERM, and when the lifeline is dropped. The exit code is the program's.
+/// Prepares a program to start in a sandbox, with closed stdin and piped output by default. All
+/// processes in the sandbox are ended when the program ends, when the command's process gets
+/// SIGTERM, and when the lifeline is dropped. The exit code is the program's.
 pub(crate) fn job<S: AsRef<OsStr>>(
     spec: &SandboxSpec,
     program: impl AsRef<OsStr>,
@@ -97,7 +99,7 @@ pub(crate) fn job<S: AsRef<OsStr>>(
     job_of(&ourselves()?, spec, program, args)
 }
 
-/// As [`job`], with the `studio` program named: for callers that are not studio.
+/// Like [`job`], with the path of the `studio` program: for callers other than studio.
 pub fn job_of<S: AsRef<OsStr>>(
     studio: &OsStr,
     spec: &SandboxSpec,
@@ -116,9 +118,9 @@ pub fn job_of<S: AsRef<OsStr>>(
     Ok(SandboxJob { job, lifeline: lifeline.into(), report: StartReport::new(report.into()) })
 }
 
-/// Runs a person's shell in a session: on a terminal of its own where we have one, so that nothing
-/// in the box can put input into ours; else by becoming the box. The lock is held until it ends.
-/// Gives the exit code.
+/// Runs the user's shell in a session: on its own terminal if this process has one, so that no
+/// process in the sandbox can inject input into the user's terminal; otherwise this process becomes
+/// the sandbox. The lock is held until it ends. Returns the exit code.
 pub(crate) fn attended<S: AsRef<OsStr>>(
     spec: &SandboxSpec,
     held: OwnedFd,
@@ -140,13 +142,15 @@ fn prepared(studio: &OsStr, verb: &str, spec: &SandboxSpec) -> io::Result<Comman
     let mut file = nameless_file()?;
     file.write_all(&serde_json::to_vec(spec)?)?;
     file.rewind()?;
-    // The directory is entered by the program, not by the box: it may be gone by the end.
+    // The program changes to the directory, not the sandbox process: the directory may be gone at
+    // its end.
     let job = Command::new(studio, "/").env_clear();
     let job = job.args([verb, "--spec-fd", &SPEC_FD.to_string()]);
     Ok(job.descriptor(file.into(), SPEC_FD))
 }
 
-/// A file without a name, in memory where the system can do that: it holds an agent's key.
+/// Returns an unnamed file, in memory if the system supports it, because it contains an agent's API
+/// key.
 fn nameless_file() -> io::Result<File> {
     #[cfg(target_os = "linux")]
     return Ok(rustix::fs::memfd_create("studio-box", rustix::fs::MemfdFlags::CLOEXEC)?.into());
@@ -154,7 +158,7 @@ fn nameless_file() -> io::Result<File> {
     tempfile::tempfile()
 }
 
-/// This very program, also when its file was replaced meanwhile.
+/// Returns the path of the running program, even if its file has been replaced.
 fn ourselves() -> io::Result<OsString> {
     if cfg!(target_os = "linux") {
         return Ok("/proc/self/exe".into());
@@ -162,8 +166,8 @@ fn ourselves() -> io::Result<OsString> {
     std::env::current_exe().map(Into::into)
 }
 
-/// `studio __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM [ARG…]`, or `__guard` with the same
-/// arguments, around it. Nothing when the verb is neither: it is a command of a user's then.
+/// Runs `studio __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM [ARG…]`, or
+/// `__guard` with the same arguments. Returns `None` for other commands, which are the user's.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let done = match args.next()?.to_str()? {
         "__box" => init::SandboxArgs::parse(args).and_then(init::run),

@@ -1,5 +1,5 @@
-//! Everything that was started below this process, found through `/proc`; process groups and
-//! sessions do not hide anything, because orphans are given to the sub-reaper.
+//! All descendants of this process, found through `/proc`; process groups and sessions hide
+//! nothing, because orphans are reparented to the subreaper.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-/// Sends a signal to every descendant; where the system does not tell who they are, to the group
-/// of the program.
+/// Sends a signal to all descendants; on systems that do not report them, to the program's process
+/// group.
 pub(crate) fn signal_all(program: u32, signal: Signal) {
     if cfg!(not(target_os = "linux")) {
         return base::process::signal_group(program, signal);
     }
     for pid in below(std::process::id(), &processes()) {
         if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
-            // One that ended meanwhile needs no signal.
+            // An error means that it has ended already.
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
 }
 
-/// Processes that are stopped until this is dropped.
+/// Processes that are stopped until this value is dropped.
 #[derive(Debug)]
 pub struct FrozenProcesses(Vec<Pid>);
 
@@ -35,14 +35,14 @@ impl Drop for FrozenProcesses {
 
 /// How long a parent may take to stop before its children are stopped regardless.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
-/// How often new processes are looked for: a box may fork faster than we stop.
+/// How often new processes are searched for: a sandbox may fork faster than they are stopped.
 const FREEZE_ROUNDS: u32 = 500;
 
-/// Stops everything that runs in the boxes of these guards, so that nothing changes under the eyes
-/// of who looks. Where the system does not tell what runs there, nothing is stopped.
+/// Stops all processes in the sandboxes of these reapers, so that nothing changes while a caller
+/// reads their files. On systems that do not report descendants, nothing is stopped.
 ///
-/// Children are stopped after their parent: when a parent that is exiting leaves a stopped process
-/// group behind, the kernel sends SIGHUP to that group (POSIX.1-2017, `_exit`), which would end it.
+/// Children are stopped after their parent: when an exiting parent leaves a stopped process group
+/// behind, the kernel sends SIGHUP to that group (POSIX.1-2017, `_exit`), which would kill it.
 pub fn freeze(guards: &[u32]) -> FrozenProcesses {
     let mut stopped = BTreeSet::new();
     let mut quiet = 0;
@@ -64,7 +64,7 @@ pub fn freeze(guards: &[u32]) -> FrozenProcesses {
                 let _ = rustix::process::kill_process(pid, Signal::STOP);
             }
         }
-        // A process whose parent ends while we read is seen below nothing: it takes a second look.
+        // A process whose parent exits during the scan is missed, so a second scan is needed.
         quiet = if is_new || is_waiting { 0 } else { quiet + 1 };
         if quiet == 2 {
             break;
@@ -77,15 +77,15 @@ pub fn freeze(guards: &[u32]) -> FrozenProcesses {
     FrozenProcesses(stopped.into_iter().filter_map(|id| Pid::from_raw(id.cast_signed())).collect())
 }
 
-/// A process as `/proc` shows it.
+/// A process from `/proc`.
 struct Process {
     id: u32,
     parent: u32,
-    /// Whether its first thread can run. Other threads may go on when that has ended.
+    /// Whether its main thread can run. Other threads may continue after it has ended.
     runs: bool,
 }
 
-/// Every process.
+/// Returns all processes.
 fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -97,15 +97,15 @@ fn processes() -> Vec<Process> {
     .collect()
 }
 
-/// The third and fourth field of `/proc/PID/stat`; the second is a name in parentheses that may
-/// hold anything, parentheses too (proc_pid_stat(5)).
+/// Returns the third and fourth field of `/proc/PID/stat`; the second is a name in parentheses,
+/// which may contain parentheses itself (proc_pid_stat(5)).
 fn state_and_parent(stat: &str) -> Option<(char, u32)> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// All processes below one, parents before children.
+/// Returns all descendants of a process, parents before children.
 fn below(root: u32, processes: &[Process]) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for process in processes {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_tree_is_found_and_nothing_else() {
+    fn exactly_the_descendants_are_found() {
         let processes = [(2, 1), (3, 2), (4, 3), (5, 1), (6, 9)].map(|(id, parent)| Process {
             id,
             parent,

@@ -1,5 +1,5 @@
-//! The guard around a box: `studio __guard` starts the box process and outlives it, so that a box
-//! that is killed leaves nothing behind either.
+//! The reaper around a sandbox: `studio __guard` starts the init process and outlives it, so that a
+//! killed sandbox leaves no process either.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -12,11 +12,11 @@ use base::process::{Command, Stream, inherited};
 use crate::sandbox::init::{self, STOPPED, SandboxEvent};
 use crate::sandbox::{LIFELINE_FD, REPORT_FD, SPEC_FD, ourselves};
 
-/// How long a box may take to end what is in it, before the guard does that.
+/// How long a sandbox may take to end its processes, before the reaper does it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Starts the box with the same command line and waits for it; what is left of it then is ended.
-/// Gives the exit code of the box.
+/// Starts the init process with the same command line, waits for it, and ends all processes that
+/// remain. Returns the exit code of the sandbox.
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
     let (spec, lifeline) = (inherited(SPEC_FD)?, inherited(LIFELINE_FD)?);
     let report = inherited(REPORT_FD)?;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
         Ok(SandboxEvent::Stop) => None,
         Ok(SandboxEvent::Childless) | Err(_) => return Ok(STOPPED),
     };
-    // The box ends by itself when its own lifeline closes.
+    // The sandbox ends by itself when its own lifeline closes.
     drop(write);
     let until = Instant::now() + PATIENCE;
     while ended.is_none() {

@@ -1,6 +1,6 @@
-//! The rules of a session's box: the worktree, its private git directory, its own temporary
-//! directory and its own build caches may be written; everything may be read but secrets, the main
-//! checkout and the worktrees of others.
+//! The rules of a session's sandbox: the worktree, its private git directory, its own temporary
+//! directory and its own build caches are writable; everything is readable except secrets, the main
+//! checkout and other worktrees.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -16,7 +16,7 @@ use base::user_dirs::STATE_VARIABLE;
 
 use crate::sandbox::SandboxSpec;
 
-/// The places of a session, as far as its box is concerned.
+/// The paths of a session for its sandbox.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionPaths<'a> {
     /// The user's home directory.
@@ -31,23 +31,24 @@ pub struct SessionPaths<'a> {
     pub temp: &'a Path,
     /// The build caches of these processes.
     pub cache: &'a Path,
-    /// Trees that stay closed: the main checkout, other worktrees.
+    /// Closed trees: the main checkout, other worktrees.
     pub closed: &'a [PathBuf],
-    /// What an agent must not change in the trees that it may write.
+    /// Paths that an agent must not change within its writable trees.
     pub fixed: &'a [PathBuf],
 }
 
 impl SandboxSpec {
-    /// The box of a session's processes. `row` is the agent's, with what it alone may read, write
-    /// and know; checks, setup commands and shells have none.
+    /// Returns the specification of the sandbox for a session's processes. `row` is the agent's
+    /// entry, with the paths and variables that only it gets; checks, setup commands and shells
+    /// have none.
     pub fn for_session(
         places: &SessionPaths<'_>,
         row: Option<&AgentRow>,
         switches: &SandboxConfig,
     ) -> io::Result<SandboxSpec> {
         let at_home = |path| expanded(path, places.home);
-        // Only studio reads what it keeps about sessions (tokens among it), and the repository's
-        // configuration may hold a login.
+        // Only studio reads its own data about sessions (which contains tokens), and the
+        // repository's configuration may contain a login.
         let mut closed = places.closed.to_vec();
         closed.extend([places.repository_git.join("studio"), places.repository_git.join("config")]);
         let mut rules = home_rules(places.home, &closed);
@@ -67,7 +68,7 @@ impl SandboxSpec {
                 rules.read.push(file);
             }
             (named, child) = (&row.env, ChildKind::Agent);
-            // The program itself, wherever it was built or installed (`/tmp` is closed otherwise).
+            // The program itself, wherever it is installed (`/tmp` is closed otherwise).
             let program = row.command.first().and_then(|name| find_program(name));
             let program = program.and_then(|path| path.canonicalize().ok());
             let helper = program.as_ref().map(|path| path.with_file_name("g3-desktop"));
@@ -78,7 +79,7 @@ impl SandboxSpec {
                 rules.write.push(path);
             }
             if !switches.enabled {
-                // Without a box for the session, g3 makes none for its commands either.
+                // Without a sandbox for the session, g3 creates none for its commands either.
                 commands.push(("G3_SANDBOX__ENABLED".to_owned(), "false".to_owned()));
             }
             let state = agent_state(places)?;
@@ -92,8 +93,8 @@ impl SandboxSpec {
         });
         let caches = cache_env(places.cache, places.home)?;
         let caches = caches.into_iter().map(|(name, path)| (name, path.display().to_string()));
-        // The user's own git configuration names keys and programs that are out of reach here
-        // (signing above all); what counts of it stands in the session's.
+        // The user's own git configuration names keys and programs that are not accessible here
+        // (for signing, above all); the session's configuration contains what applies.
         let git = places.private_git.join("config").display().to_string();
         let git = [("GIT_CONFIG_GLOBAL".to_owned(), git)];
         let opened = [&rules.read[..], &rules.write[..]].concat();
@@ -119,8 +120,8 @@ impl SandboxSpec {
     }
 }
 
-/// The value of a variable without the paths in closed trees: a program that is found there could
-/// not be started, and a library not be read. None when no path is left.
+/// Returns the value of a variable without paths in closed trees: a program found there could not
+/// be started, and a library not be read. `None` if no path is left.
 fn without_closed(
     name: &str,
     value: String,
@@ -138,9 +139,9 @@ fn without_closed(
     (!kept.is_empty()).then(|| kept.join(":"))
 }
 
-/// Makes a directory in the home directory that an agent's row lets it write: the kernel opens only
-/// what exists, and an agent that was never started has made none of its directories. A name with
-/// an extension (`x.json`) is taken to be a file's, and is left alone.
+/// Creates a directory in the home directory that an agent's entry makes writable: the kernel opens
+/// only existing paths, and an agent that was never started has not created its directories. A name
+/// with an extension (`x.json`) is assumed to be a file and is not created.
 fn make_directory(path: &Path, home: &Path) -> io::Result<()> {
     if !path.starts_with(home) || path.extension().is_some() || path.exists() {
         return Ok(());
@@ -151,16 +152,16 @@ fn make_directory(path: &Path, home: &Path) -> io::Result<()> {
     })
 }
 
-/// Where the agent keeps its conversation: in the session's own directory, out of reach of the
-/// commands that it runs.
+/// Returns the directory of the agent's conversation: in the session's own directory, out of reach
+/// of the commands that it runs.
 fn agent_state(places: &SessionPaths<'_>) -> io::Result<PathBuf> {
     let state = places.temp.with_file_name("agent-state");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
     Ok(state)
 }
 
-/// Writes down what the commands of an agent may reach: what it may itself, but for what its row
-/// opens for it alone. The file lies where nobody in the box can write.
+/// Writes the rules for an agent's commands: the agent's own, without the paths that its entry
+/// opens for it alone. No process in the sandbox can write the file.
 fn for_commands(places: &SessionPaths<'_>, rules: &SandboxRules) -> io::Result<PathBuf> {
     let mut rules = rules.clone();
     rules.write.push(places.temp.to_owned());

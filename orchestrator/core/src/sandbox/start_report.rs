@@ -1,4 +1,4 @@
-//! The answer of the box process to its caller: why it could not start the program.
+//! The report of the init process to its caller: why it could not start the program.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -6,17 +6,17 @@ use std::os::fd::OwnedFd;
 
 use serde::{Deserialize, Serialize};
 
-/// Why the program in the box did not start.
+/// Why a program in the sandbox did not start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StartFailure {
-    /// The program, or the interpreter that its first line names, does not exist.
+    /// The program, or the interpreter in its first line, does not exist.
     NotFound(String),
-    /// It exists, and cannot be executed in the box.
+    /// It exists but cannot be executed in the sandbox.
     NotExecutable(String),
 }
 
 impl StartFailure {
-    /// What an error of the start of this program means.
+    /// Classifies the error of starting this program.
     pub(crate) fn new(error: &io::Error, program: &str) -> StartFailure {
         let text = error.to_string();
         let named = format!("cannot start `{program}`: ");
@@ -27,7 +27,7 @@ impl StartFailure {
         }
     }
 
-    /// The shell's exit code for it.
+    /// Returns the exit code that a shell would return.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             StartFailure::NotFound(_) => 127,
@@ -35,28 +35,29 @@ impl StartFailure {
         }
     }
 
-    /// Writes it where [`StartReport::read`] finds it.
+    /// Writes the report for [`StartReport::read`].
     pub(crate) fn send(&self, to: OwnedFd) -> io::Result<()> {
         File::from(to).write_all(&serde_json::to_vec(self)?)
     }
 }
 
-/// Bytes of a report that are read.
+/// Maximum size of a report, in bytes.
 const MOST: u64 = 16 << 10;
 
-/// The reading end of a pipe whose writing end only the guard and the box hold.
+/// The reading end of a pipe whose writing end only the reaper and the init process hold.
 #[derive(Debug)]
 pub struct StartReport(OwnedFd);
 
 impl StartReport {
-    /// Reads from this pipe.
+    /// Creates a report that reads from this pipe.
     pub(crate) fn new(pipe: OwnedFd) -> StartReport {
         StartReport(pipe)
     }
 
-    /// Why the program was not started; none when it was. To be called after the guard has ended.
+    /// Returns why the program was not started; `None` if it was. Call it after the reaper has
+    /// exited.
     pub fn read(self) -> Option<StartFailure> {
-        // A box that outlives its guard must not block the reader.
+        // A sandbox that outlives its reaper must not block the reader.
         rustix::io::ioctl_fionbio(&self.0, true).ok()?;
         let mut bytes = Vec::new();
         let _ = File::from(self.0).take(MOST).read_to_end(&mut bytes);

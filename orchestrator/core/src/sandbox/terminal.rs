@@ -1,5 +1,5 @@
-//! A box for a person's shell, on a terminal of its own: what runs there cannot put input into the
-//! terminal of the user (`TIOCSTI`), because that is another one.
+//! A sandbox for the user's shell, on its own terminal: its processes cannot inject input into the
+//! user's terminal (`TIOCSTI`), because that is another one.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,17 +13,17 @@ use rustix::termios::tcsetwinsize;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Ctrl-C, as a terminal sends it.
+/// The byte that a terminal sends for Ctrl-C.
 const INTERRUPT: u8 = 3;
 
-/// The terminal that this process belongs to; none in a script without one.
+/// Returns the controlling terminal of this process; `None` in a script without one.
 pub(crate) fn ours() -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()
 }
 
-/// Runs a prepared job on a terminal of its own, with the streams of ours that lead elsewhere, and
-/// passes on what is typed and printed. Gives its exit code.
+/// Runs a prepared command on its own terminal, with those standard streams that are redirected
+/// elsewhere, and forwards input and output. Returns its exit code.
 pub(crate) fn run(job: Command, user: OwnedFd) -> io::Result<i32> {
     let Pty { controller, terminal } = Pty::open()?;
     let controller = Arc::new(File::from(controller));
@@ -50,7 +50,7 @@ pub(crate) fn run(job: Command, user: OwnedFd) -> io::Result<i32> {
         let typed = controller.clone();
         thread::spawn(move || pass(io::stdin(), &*typed));
     }
-    // Ends when the last holder of the terminal is gone, which the box sees to.
+    // Returns when the last holder of the terminal is gone, which the sandbox ensures.
     pass(&*controller, File::from(user));
     let status = running.wait_until(None)?;
     Ok(status.map_or(1, exit_code))
@@ -78,7 +78,7 @@ fn resize(user: impl AsFd, controller: &File) {
     }
 }
 
-/// Passes on a changed window, and Ctrl-C where it is not typed but sent.
+/// Forwards changes of the window size, and a SIGINT that was sent rather than typed.
 fn watch_signals(user: OwnedFd, controller: Arc<File>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut window, mut interrupt) = {
@@ -100,7 +100,7 @@ fn watch_signals(user: OwnedFd, controller: Arc<File>) -> io::Result<()> {
     Ok(())
 }
 
-/// The user's terminal while every key belongs to the program. Dropped, it is as before.
+/// The user's terminal in raw mode. Its settings are restored on drop.
 struct Raw {
     terminal: OwnedFd,
     before: Termios,

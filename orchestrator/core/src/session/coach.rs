@@ -1,4 +1,4 @@
-//! What the coach of a session said last, and what the rounds took, read from its agent's events.
+//! The last verdict of a session's coach and the cost of its rounds, read from the agent's events.
 
 use base::event::RunStatus;
 use base::event::coach_rounds::{
@@ -12,25 +12,25 @@ use serde_json::Value;
 
 use crate::session::journal::{CheckResult, WorkSummary};
 
-/// The rounds of player and coach in a session.
+/// The player and coach of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CoachSummary {
-    /// The last round that was judged; none before the first verdict.
+    /// The last judged round; `None` before the first verdict.
     pub last: Option<RoundReport>,
-    /// What each round took so far.
+    /// The cost of each round so far.
     pub costs: Vec<RoundCost>,
-    /// How the run ended; none while it goes on, and where it was cut off.
+    /// The result of the run; `None` while it runs, and if it was interrupted.
     pub status: Option<RunStatus>,
-    /// The newest result of each check that the work was given, by the agent or by studio.
+    /// The newest result of each check of the work, run by the agent or by studio.
     pub checks: Vec<(String, bool)>,
-    /// The commit that holds the work which was judged; none before it is brought home.
+    /// The commit with the judged work; `None` before it is collected.
     pub of: Option<String>,
-    /// Whether the player went on after the verdict.
+    /// Whether the player continued after the verdict.
     pub played_on: bool,
 }
 
-/// The verdict of a round.
+/// Returns the verdict of a round.
 fn verdict_of(round: &RoundReport) -> Option<Verdict> {
     let judged = |it: &JudgedRequirement| RequirementVerdict {
         id: it.id.clone(),
@@ -48,10 +48,10 @@ fn verdict_of(round: &RoundReport) -> Option<Verdict> {
     })
 }
 
-/// Takes a `plan` event into account; those of other modes, and what cannot be read, change nothing.
+/// Processes a `plan` event; those of other modes, and unreadable ones, change nothing.
 pub(crate) fn hear(coach: &mut Option<CoachSummary>, plan: &Value) {
     match RoundsEvent::parse(plan) {
-        // A run that begins anew judges by requirements of its own.
+        // A new run has its own requirements.
         Some(RoundsEvent::Begun { resumed: false, .. }) => *coach = Some(CoachSummary::default()),
         Some(RoundsEvent::Playing(_)) => {
             let coach = coach.get_or_insert_default();
@@ -71,7 +71,7 @@ pub(crate) fn hear(coach: &mut Option<CoachSummary>, plan: &Value) {
             let reached = |round: &RoundReport| round.verdict != RoundOutcome::NotReached;
             let goes_beyond = report.last().is_some_and(|round| !reached(round));
             let last = report.into_iter().rfind(reached);
-            // What is only said again is not judged again.
+            // A repeated report is not a new verdict.
             if let Some(round) = last.filter(|round| coach.last.as_ref() != Some(round)) {
                 coach.judged(round);
             }
@@ -93,14 +93,14 @@ impl CoachSummary {
         (self.of, self.played_on) = (None, false);
     }
 
-    /// The work came home.
+    /// Records that the work was collected.
     pub(crate) fn brought(&mut self, work: &WorkSummary) {
         if self.last.is_some() && self.of.is_none() {
             self.of = Some(work.commit().to_owned());
         }
     }
 
-    /// Studio ran checks on the work.
+    /// Records that studio ran checks on the work.
     pub(crate) fn checked(&mut self, results: &[CheckResult]) {
         for result in results {
             self.checks.retain(|(command, _)| *command != result.command);
@@ -108,24 +108,24 @@ impl CoachSummary {
         }
     }
 
-    /// Whether the verdict is of that commit's work, and nothing was changed since.
+    /// Returns whether the verdict is on the work of that commit, unchanged since.
     pub(crate) fn is_of(&self, commit: &str) -> bool {
         !self.played_on && self.of.as_deref() == Some(commit)
     }
 
-    /// The verdict.
+    /// Returns the verdict.
     pub fn verdict(&self) -> Option<Verdict> {
         verdict_of(self.last.as_ref()?)
     }
 
-    /// Where the verdict and the newest results of the checks disagree.
+    /// Returns the contradictions between the verdict and the newest results of the checks.
     pub fn disagreements(&self) -> Vec<Disagreement> {
         let all = self.checks.iter().map(|(command, ok)| (command.as_str(), *ok));
         let checks = CheckOutcomes::of(all);
         self.verdict().map(|verdict| disagreements(&verdict, &checks)).unwrap_or_default()
     }
 
-    /// What all rounds took.
+    /// Returns the cost of all rounds.
     pub fn cost(&self) -> RoundCost {
         self.costs.iter().fold(RoundCost::default(), |sum, one| RoundCost {
             turns: sum.turns.saturating_add(one.turns),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_that_was_cut_off_the_last_verdict_stays() {
+    fn an_interrupted_run_keeps_its_last_verdict() {
         let mut coach = heard(&[at("begun"), at("playing"), judged(1, "unmet"), at("playing")]);
         assert!(coach.verdict().is_some_and(|it| !it.approved && it.feedback.is_empty()));
         assert_eq!((coach.status, coach.cost().turns), (None, 2));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_of_the_work_that_came_home_after_it() {
+    fn a_verdict_applies_to_the_work_collected_after_it() {
         let mut coach = heard(&[judged(1, "unmet"), at("playing"), judged(2, "met")]);
         assert!(!coach.is_of("a"));
         coach.brought(&work("a"));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_end_says_again_is_not_judged_again() {
+    fn a_verdict_repeated_at_the_end_is_not_a_new_one() {
         let mut coach = Some(heard(&[judged(1, "met")]));
         coach.as_mut().unwrap().brought(&work("a"));
         let mut round = judged(1, "met");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_changes_nothing() {
+    fn an_unreadable_event_changes_nothing() {
         let known = heard(&[judged(1, "met")]);
         let mut coach = Some(known.clone());
         let mut strange = judged(2, "met");

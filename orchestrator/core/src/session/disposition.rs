@@ -1,4 +1,4 @@
-//! What became of sessions, read from the operations log.
+//! The dispositions of sessions (accepted, discarded, …), read from the operation log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind};
 use studio_git::repo::Repository;
 use studio_git::{moved_repository, trash};
 
-/// What became of every session that an operation took up.
+/// The disposition of every session in the operation log.
 pub struct Dispositions {
     by_session: BTreeMap<Id, Disposition>,
     undone: BTreeSet<Id>,
@@ -20,18 +20,18 @@ pub struct Dispositions {
 }
 
 impl Dispositions {
-    /// What became of one session.
+    /// Returns the disposition of one session.
     pub(crate) fn of(&self, id: &Id) -> &Disposition {
         self.by_session.get(id).unwrap_or(&Disposition::Open)
     }
 
-    /// Whether a session had landed and its landing was undone.
+    /// Returns whether a session landed and its landing was undone.
     pub fn is_landing_undone(&self, id: &Id) -> bool {
         self.undone.contains(id)
     }
 
-    /// Refuses a session whose fate cannot be determined: a line of the operations log
-    /// that may be about it cannot be read.
+    /// Refuses a session whose disposition is unknown: a line of the operation log that may be
+    /// about it is unreadable.
     pub(crate) fn refuse_doubt(&self, id: &Id) -> Result<()> {
         match self.entries.doubt_about(id) {
             Some(doubt) => Err(Failure::failed(format!("session `{id}` cannot be read"))
@@ -41,7 +41,7 @@ impl Dispositions {
         }
     }
 
-    /// The sessions that must have landed before this one starts, and have not.
+    /// Returns the dependencies of a session that have not landed.
     pub(crate) fn holds(&self, record: &SessionRecord) -> Vec<Dependency> {
         let waits = record.after.iter().map(|id| (id, self.of(id)));
         waits
@@ -50,14 +50,14 @@ impl Dispositions {
             .collect()
     }
 
-    /// Whether all that an operation dropped can come back.
+    /// Returns whether everything that an operation discarded can be restored.
     pub(crate) fn is_kept(&self, repository: &Repository, operation: &str) -> bool {
         let intent = self.intents.get(operation);
         intent.is_some_and(|intent| trash::is_kept(repository, intent))
     }
 }
 
-/// Reads them. Waits for nobody.
+/// Reads the operation log without locking it.
 pub(crate) fn read(repository: &Repository) -> Result<Dispositions> {
     let entries = LogEntries::read(repository)?;
     let (by_session, undone) = of(entries.lines());
@@ -72,7 +72,7 @@ pub(crate) fn read(repository: &Repository) -> Result<Dispositions> {
     Ok(Dispositions { by_session, undone, intents, entries })
 }
 
-/// What became of each session, and the sessions whose landing was undone.
+/// Returns the disposition of each session, and the sessions whose landing was undone.
 fn of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id>) {
     let ended = |wanted: bool| -> BTreeSet<&str> {
         let of = |line: &'_ LogLine| matches!(line, LogLine::Outcome(end) if end.done == wanted);
@@ -107,7 +107,7 @@ fn of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id>) {
     (fates, undone)
 }
 
-/// What an operation makes of its sessions; none when it brings them back.
+/// Returns the disposition that an operation gives to its sessions; `None` if it reopens them.
 fn fate(intent: &Intent, done: bool) -> Option<Disposition> {
     match (intent.kind, done) {
         (OperationKind::Accept, false) => Some(Disposition::Landing),

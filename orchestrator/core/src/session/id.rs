@@ -1,24 +1,24 @@
-//! Which session the user means: a whole id, a unique prefix, `@latest`, or the only one that fits.
-//! A prefix means an open session where there is one.
+//! Resolves the session that the user names: a whole id, a unique prefix, `@latest`, or the only
+//! one that fits. A prefix refers to an open session if there is one.
 
 use base::failure::{Failure, FailureKind, Result};
 use base::id::Id;
 
-/// A session that could be meant.
+/// A candidate session.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedSession {
     /// The session.
     pub id: Id,
-    /// RFC 3339, UTC.
+    /// The creation time, RFC 3339 in UTC.
     pub created_at: String,
     /// Whether it is neither accepted nor discarded.
     pub is_open: bool,
-    /// Whether the command could act on it, so that it is taken when nothing was typed.
+    /// Whether the command could act on it, so that it is a candidate without a name.
     pub fits: bool,
 }
 
-/// Finds the session that was typed among all, which stand oldest first; without a text, the only
-/// one that fits.
+/// Resolves the name among all sessions, ordered oldest first; without a name, the only one that
+/// fits.
 pub(crate) fn resolve(typed: Option<&str>, candidates: &[NamedSession]) -> Result<Id> {
     match typed {
         None => only(candidates),
@@ -63,7 +63,7 @@ fn by_prefix(text: &str, candidates: &[NamedSession]) -> Result<Id> {
     }
 }
 
-/// The shortest beginning of an id that no other one of the sorted ids has, at least four
+/// Returns the shortest prefix of an id that is unique among the sorted ids, at least four
 /// characters.
 pub fn shortest_prefix<'a>(id: &'a Id, sorted: &[Id]) -> &'a str {
     const LEAST: usize = 4;
@@ -76,9 +76,9 @@ pub fn shortest_prefix<'a>(id: &'a Id, sorted: &[Id]) -> &'a str {
         both.take_while(|(one, other)| one == other).count()
     };
     let taken = [before, after].into_iter().flatten().map(common).max();
-    // An id that begins another is found as a whole.
+    // An id that is a prefix of another one is resolved as a whole.
     let length = taken.map_or(0, |taken| taken + 1).max(LEAST);
-    // Ids are ASCII; a prefix that ends with a dash reads as cut.
+    // Ids are ASCII; a prefix that ends with a dash would look truncated.
     let length = if text.as_bytes().get(length - 1) == Some(&b'-') { length + 1 } else { length };
     text.get(..length).unwrap_or(text)
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_as_short_as_they_can_be() {
+    fn prefixes_are_as_short_as_possible() {
         let ids = |names: &[&str]| -> Vec<Id> {
             names.iter().map(|name| Id::parse(name).unwrap()).collect()
         };
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_found_by_prefix_latest_or_alone() {
+    fn a_session_is_resolved_by_prefix_latest_or_uniqueness() {
         assert_eq!(found(Some("fix-login")), "fix-login-aaaa");
         assert_eq!(found(Some("fix-logout-bbbb")), "fix-logout-bbbb");
         assert_eq!(found(Some("@latest")), "fix-logout-bbbb");

@@ -1,4 +1,4 @@
-//! The journal of a session: who holds the session's lock appends, everybody reads.
+//! The journal of a session: written by the holder of the session's lock, readable by all.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,126 +12,127 @@ use crate::session::record::RunLimits;
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JournalLine {
-    /// RFC 3339, UTC.
+    /// The time, RFC 3339 in UTC.
     pub time: String,
-    /// What happened.
+    /// The entry.
     #[serde(flatten)]
     pub entry: JournalEntry,
 }
 
-/// What can happen to a session. A reader that does not know an entry cannot tell the session's state
-/// and says so.
+/// An event of a session. A reader that does not know an entry cannot determine the session's state
+/// and reports that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum JournalEntry {
-    /// It waits for a free place; `prompt` is what the agent is told then, the task if absent.
+    /// The session is waiting for a job slot.
     Queued {
-        /// What is said beyond the task, by `send` or `resume`.
+        /// The next prompt, from `send` or `resume`; the task when absent.
         prompt: Option<String>,
     },
-    /// A supervisor took over.
+    /// A supervisor started.
     Spawned {
-        /// Its process id.
+        /// The supervisor's process id.
         pid: u32,
     },
-    /// The worktree stands.
+    /// The worktree is ready.
     Worktree,
-    /// The agent runs.
+    /// The agent is running.
     Agent {
-        /// The name of its conversation, when the agent can load it again.
+        /// The id of its conversation, if the agent can load it again.
         talk: Option<String>,
     },
-    /// The agent was given something to do.
+    /// The agent got a prompt.
     Turn {
-        /// Counts from 1 through the life of the session.
+        /// The number of the turn, starting at 1, over all runs.
         n: u32,
-        /// What it was told.
+        /// The prompt.
         text: String,
-        /// The length of its log before.
+        /// The length of the agent's log before the turn, in bytes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         log_bytes: Option<u64>,
     },
-    /// An event in g3's wire form (`base::event`), as it came.
+    /// An event in g3's wire format (`base::event`), unchanged.
     Event {
         /// The event.
         event: Value,
     },
-    /// The agent asks whether it may do something.
+    /// The agent requests a permission.
     Asked {
-        /// The number to answer with. Counts from 1 through the life of the session.
+        /// The number of the request, starting at 1, over all runs.
         n: u32,
-        /// What it wants, as the agent says it.
+        /// The agent's description.
         what: String,
-        /// Requests with the same text here are of one kind; `what` itself when absent.
+        /// The kind: requests with the same text are of one kind; `what` when absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
     },
-    /// A request was decided.
+    /// A request was answered.
     Answered {
         /// The number of the request.
         n: u32,
-        /// The decision.
+        /// Whether it is allowed.
         allow: bool,
-        /// Whether it holds for further requests of this kind.
+        /// Whether the answer also applies to further requests of its kind.
         #[serde(default, skip_serializing_if = "is_false")]
         always: bool,
-        /// `user`, or `studio` where no person was asked.
+        /// `user`, or `studio` without asking the user.
         by: String,
         /// Why studio decided it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
-    /// The user changed how the session is run; what is absent stays as it is.
+    /// The user changed the settings of the session; absent ones are unchanged.
     Settings {
-        /// Limits that replace the earlier ones.
+        /// The new limits.
         limits: RunLimits,
         /// Whether permission requests wait for the user.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attended: Option<bool>,
     },
-    /// Text for the agent that waits for the end of its turn.
+    /// A message for the agent that waits for the end of its turn.
     Sent {
-        /// What it will be told.
+        /// The message.
         text: String,
     },
     /// The agent ended its turn.
     TurnEnd {
-        /// Which turn.
+        /// The number of the turn.
         n: u32,
-        /// What went wrong; absent for a good end.
+        /// The error; `None` if the turn ended normally.
         why: Option<String>,
     },
-    /// What the session holds now, after import and snapshot.
+    /// The collected work of the session, after import and snapshot.
     Work(WorkSummary),
-    /// The checks run.
+    /// The checks started.
     Checking,
     /// The checks ran.
     Checked {
-        /// One result for each command.
+        /// The result of each command.
         results: Vec<CheckResult>,
     },
-    /// The user changed the commands that must pass; the new list.
+    /// The user changed the checks.
     Checks {
         /// One `sh -c` line each.
         commands: Vec<String>,
     },
-    /// Somebody wants the session to end.
+    /// The session was asked to stop.
     StopRequested,
     /// A limit was reached.
     Limit {
-        /// Which, in words.
+        /// The limit, in words.
         what: String,
     },
-    /// Something worth knowing that changes no state.
+    /// A note that does not change the state.
     Note {
         /// One sentence.
         text: String,
     },
-    /// The last line of a supervised run.
+    /// The last entry of a supervised run.
     Exit {
-        /// How it ended.
+        /// The outcome.
         outcome: SessionOutcome,
-        /// Milliseconds that the run took; the times of its lines tell it when absent.
+        /// The duration of the run in milliseconds; derived from the times of its lines when
+        /// absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ms: Option<u64>,
     },
@@ -141,47 +142,47 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What a session holds, compared with its base.
+/// The work of a session, compared with its base.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkSummary {
-    /// The commit that it is compared with: the merge base with the branch that it would land on.
+    /// The commit to compare with: the merge base with the branch that it would land on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// The tip of the session's branch.
     pub head: String,
-    /// The snapshot of uncommitted work, when there is any.
+    /// The snapshot of uncommitted changes, if there are any.
     pub snapshot: Option<String>,
-    /// Commits since that one.
+    /// The number of commits since the base.
     pub commits: u64,
-    /// Files that differ from the base, uncommitted ones included.
+    /// The number of files that differ from the base, including uncommitted ones.
     pub files_changed: u64,
     /// Lines added.
     pub insertions: u64,
     /// Lines removed.
     pub deletions: u64,
-    /// Whether there is uncommitted work.
+    /// Whether there are uncommitted changes.
     pub dirty: bool,
-    /// Paths that are too large, or too many, to be in it.
+    /// Excluded paths: too large, or too many.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
-    /// What was found strange or left out, one sentence each.
+    /// Notes about anomalies and omissions, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl WorkSummary {
-    /// The commit that holds all of it.
+    /// Returns the commit that contains all of the work.
     pub fn commit(&self) -> &str {
         self.snapshot.as_ref().unwrap_or(&self.head)
     }
 
-    /// Whether anything differs from the base.
+    /// Returns whether anything differs from the base.
     pub fn is_changed(&self) -> bool {
         self.commits > 0 || self.files_changed > 0
     }
 }
 
-/// How one check went.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckResult {
     /// The `sh -c` line.
@@ -190,21 +191,21 @@ pub struct CheckResult {
     pub ok: bool,
     /// Its exit code.
     pub exit: i32,
-    /// How long it took, in milliseconds.
+    /// The duration in milliseconds.
     pub ms: u64,
-    /// The end of what it wrote.
+    /// The end of its output.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tail: String,
-    /// A likely cause of the failure that is not in what it wrote.
+    /// A likely cause of the failure that the output does not name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The branch whose tip it fails on as well.
+    /// The branch on whose tip the check fails as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fails_on: Option<String>,
 }
 
 impl CheckResult {
-    /// Why a check failed, in one line.
+    /// Describes the failure of a check in one line.
     pub fn failure(&self) -> String {
         let failed = format!("check `{}` failed with exit code {}", self.command, self.exit);
         match &self.hint {
@@ -214,24 +215,24 @@ impl CheckResult {
     }
 }
 
-/// How a supervised run ended.
+/// The outcome of a supervised run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum SessionOutcome {
-    /// Every check passed, or none is configured.
+    /// All checks passed, or none is configured.
     Ready,
     /// The agent or a check failed.
     Failed {
         /// One sentence.
         why: String,
     },
-    /// The agent finished and changed nothing.
+    /// The agent finished without changes.
     Empty,
-    /// The user ended it.
+    /// The user stopped it.
     Stopped,
 }
 
-/// A journal that is open for appending, with the clock that stamps its lines.
+/// An open journal, with the clock for its timestamps.
 #[derive(Debug)]
 pub struct JournalWriter {
     journal: base::files::Journal,
@@ -249,13 +250,13 @@ impl JournalWriter {
         self.journal.append(&JournalLine { time: self.clock.stamp(), entry })
     }
 
-    /// Makes what was written durable.
+    /// Makes written entries durable.
     pub fn sync(&mut self) -> io::Result<()> {
         self.journal.sync()
     }
 }
 
-/// Reads a journal that grows: each call gives the whole lines that were added since the last.
+/// Reads a growing journal: each call returns the complete lines since the last one.
 #[derive(Debug)]
 pub struct JournalTail {
     path: PathBuf,
@@ -263,12 +264,12 @@ pub struct JournalTail {
 }
 
 impl JournalTail {
-    /// A reader that starts at the first line.
+    /// Creates a reader that starts at the first line.
     pub fn from_start(path: PathBuf) -> JournalTail {
         JournalTail { path, at: 0 }
     }
 
-    /// What was added since the last call.
+    /// Returns the lines since the last call.
     pub fn more(&mut self) -> io::Result<Vec<JournalLine>> {
         use std::os::unix::fs::FileExt;
         let file = match std::fs::File::open(&self.path) {
@@ -298,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tail_gives_each_whole_line_once() {
+    fn a_tail_returns_each_complete_line_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal.jsonl");
         let mut tail = JournalTail::from_start(path.clone());

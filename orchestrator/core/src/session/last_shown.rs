@@ -1,5 +1,5 @@
-//! What a person was shown of a session last: the tree of the last `studio diff` on a terminal, so
-//! that `accept` can say when something else would land.
+//! The tree of the last `studio diff` on a terminal, so that `accept` can warn if the work has
+//! changed since.
 
 use base::failure::{OrFail, Result};
 use base::id::Id;
@@ -15,14 +15,14 @@ struct Shown {
     tree: String,
 }
 
-/// Writes down the tree that was shown, as 40 hexadecimal digits.
+/// Records the displayed tree, as 40 hexadecimal digits.
 pub fn record(repository: &Repository, id: &Id, tree: &str) -> Result<()> {
     let path = repository.session_dir(id).join(FILE);
     base::files::replace_json(&path, &Shown { tree: tree.to_owned() })
         .or_fail(|| format!("cannot write {}", path.display()))
 }
 
-/// The tree that was shown last; none before the first time.
+/// Returns the tree that was displayed last; `None` if none was.
 pub(crate) fn last(repository: &Repository, id: &Id) -> Option<String> {
     let text = std::fs::read(repository.session_dir(id).join(FILE)).ok()?;
     serde_json::from_slice::<Shown>(&text).ok().map(|shown| shown.tree)

@@ -1,4 +1,4 @@
-//! One attempt at a task by one agent: what is recorded about it, and what that says.
+//! A session: one attempt at a task by one agent. Its record, journal and state.
 
 pub mod coach;
 pub mod collect;

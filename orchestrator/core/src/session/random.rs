@@ -1,10 +1,10 @@
-//! Random bytes for ids: from the system, or derived from a seed in tests.
+//! Random bytes for ids: from the operating system, or derived from a seed in tests.
 
 use base::failure::{OrFail, Result};
 use base::test_hooks::TestHook;
 use sha2::{Digest, Sha256};
 
-/// Four bytes; `text` and `n` make them differ where a seed is set.
+/// Returns four bytes; with a seed, `text` and `n` vary them.
 pub fn four(text: &str, n: u32) -> Result<[u8; 4]> {
     let Some(seed) = TestHook::Seed.value() else {
         return base::random::bytes().or_fail(|| "cannot read random bytes of the system");

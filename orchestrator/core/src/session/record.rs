@@ -1,4 +1,4 @@
-//! What is known about a session when it is made; written once, as `session.json`.
+//! The record of a session: what is known at its creation, written once as `session.json`.
 
 use std::path::PathBuf;
 
@@ -16,39 +16,39 @@ use studio_git::worktree::WorktreeSpec;
 /// The schema of `session.json`.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// What is known about a session when it is made.
+/// The record of a session at its creation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionRecord {
     /// The schema of this record.
     pub schema: u32,
     /// The session.
     pub id: Id,
-    /// What the agent is asked to do.
+    /// The prompt for the agent.
     pub task: String,
     /// The name of the agent in the agents table.
     pub agent: String,
-    /// The persona that g3 plays, if any.
+    /// The persona of g3, if any.
     #[serde(default)]
     pub persona: Option<String>,
-    /// The model that g3 asks instead of the configured one.
+    /// The model of g3, if not the configured one.
     #[serde(default)]
     pub model: Option<String>,
-    /// The names that g3's tools have instead of the configured ones.
+    /// The tool profile of g3, if not the configured one.
     #[serde(default)]
     pub profile: Option<String>,
-    /// Where it started.
+    /// The base that it starts from.
     pub base: Base,
     /// Its worktree, branch and private git directory.
     pub place: SessionRepo,
-    /// The templates that the place was made from.
+    /// The templates of its branch and worktree.
     pub templates: Templates,
     /// Commands that must pass, one `sh -c` line each.
     pub checks: Vec<String>,
     /// When to stop.
     pub limits: RunLimits,
-    /// How the session is to be run.
+    /// How it is run.
     pub manner: RunMode,
-    /// Which attempt at the task this is; counts from 1.
+    /// The number of this attempt at the task, starting at 1.
     pub attempt: u32,
     /// Sessions that must be accepted before this one starts.
     #[serde(default)]
@@ -56,30 +56,30 @@ pub struct SessionRecord {
     /// Its part in a plan.
     #[serde(default)]
     pub part: PlanRef,
-    /// RFC 3339, UTC.
+    /// The creation time, RFC 3339 in UTC.
     pub created_at: String,
 }
 
-/// What a list of tasks says of a session besides its task.
+/// The fields of a session that come from a task list or a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlanRef {
     /// The task's id in its list.
     pub name: Option<String>,
-    /// What it will touch: glob patterns from the root. Sessions whose patterns meet work one
-    /// after the other.
+    /// The files that it will change, as glob patterns from the root. Sessions with overlapping
+    /// patterns run one after the other.
     pub paths: Vec<String>,
-    /// Ids of the requirements that it serves.
+    /// The ids of the requirements that it implements.
     pub requirements: Vec<String>,
-    /// Those requirements, word for word, where its agent works under them as player and coach.
+    /// The text of those requirements, if the agent implements them as player and coach.
     pub contract: Option<String>,
     /// The plan that it belongs to.
     pub plan: Option<String>,
-    /// A digest of all that its task was in that plan when the session was made.
+    /// A digest of everything that defined its task in that plan when the session was created.
     pub digest: Option<String>,
 }
 
-/// How branches and worktrees are called, as configured when the session was made.
+/// The templates of branches and worktrees, as configured when the session was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Templates {
     /// `[studio] branch`.
@@ -89,17 +89,17 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// How branches are called.
+    /// Returns the template of branch names.
     pub(crate) fn branches(&self) -> Result<BranchTemplate> {
         BranchTemplate::parse(&self.branch)
     }
 
-    /// Where worktrees are.
+    /// Returns the template of worktree paths.
     fn worktrees(&self) -> Result<WorktreeTemplate> {
         WorktreeTemplate::parse(&self.worktree)
     }
 
-    /// What is to be made for a session.
+    /// Returns the specification of a session's worktree.
     pub(crate) fn order(&self, id: &Id, base: &Base) -> Result<WorktreeSpec> {
         Ok(WorktreeSpec {
             id: id.clone(),
@@ -111,20 +111,20 @@ impl Templates {
 }
 
 impl SessionRecord {
-    /// Whether it starts from its branch as that is then, not as it was when it was made.
+    /// Returns whether it starts from the tip of its branch at its start, not at its creation.
     pub(crate) fn starts_from_the_tip(&self) -> bool {
         !self.after.is_empty() || !self.part.paths.is_empty()
     }
 
-    /// The record with the checks that the user has set since it was made.
+    /// Replaces the checks by those that the user has set since the creation.
     #[must_use]
     pub(crate) fn with_checks_of(mut self, story: &JournalSummary) -> SessionRecord {
         self.checks = story.commands.clone().unwrap_or(self.checks);
         self
     }
 
-    /// The record with its place where the repository is now: repositories are moved. What lies at
-    /// a place of its own stays there.
+    /// Updates the paths to the current location of the repository, which may have been moved.
+    /// Worktrees that were moved individually stay where they are.
     pub(crate) fn located(mut self, repository: &Repository) -> Result<SessionRecord> {
         self.place = match self.templates.worktrees()?.is_relative() {
             true => self.templates.order(&self.id, &self.base)?.place(repository)?,
@@ -134,26 +134,26 @@ impl SessionRecord {
     }
 }
 
-/// When a session is stopped by itself, over all its runs together; absent means no limit.
+/// The limits of a session, over all its runs together; absent means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunLimits {
-    /// Time of all runs together, in seconds.
+    /// Duration of all runs, in seconds.
     pub seconds: Option<u64>,
-    /// Replies of models.
+    /// Number of model replies.
     pub turns: Option<u32>,
-    /// Tokens in and out, caches included.
+    /// Number of tokens, input and output, including cached ones.
     pub tokens: Option<u64>,
-    /// US dollars.
+    /// Cost in US dollars.
     pub usd: Option<f64>,
-    /// Bytes of raw output of the agent.
+    /// Bytes of raw output of the agent that are kept.
     pub output_bytes: Option<u64>,
-    /// Bytes that must stay free on the disk of the worktree.
+    /// Bytes of free space that must remain on the disk of the worktree.
     pub disk_floor_bytes: Option<u64>,
 }
 
 impl RunLimits {
-    /// These limits where there are any, else the earlier ones.
+    /// Returns these limits, with unset ones from the earlier limits.
     #[must_use]
     pub fn or(self, earlier: RunLimits) -> RunLimits {
         RunLimits {
@@ -167,20 +167,20 @@ impl RunLimits {
     }
 }
 
-/// How a session is to be run.
+/// How a session is run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunMode {
-    /// How many sessions of the repository may run beside each other, this one included.
+    /// Maximum number of concurrent sessions in the repository, including this one.
     pub jobs: u32,
-    /// Whether somebody is there to answer permission requests; otherwise they are denied.
+    /// Whether the user answers permission requests; otherwise they are denied.
     pub attended: bool,
-    /// Whether it is landed as soon as it is ready.
+    /// Whether it is landed when it is ready.
     pub accept: bool,
-    /// Whether its processes run in the box.
+    /// Whether its processes run in the sandbox.
     pub boxed: bool,
-    /// The configuration file that was given instead of the usual ones; absolute.
+    /// The file given with `--config`; absolute.
     pub config: Option<PathBuf>,
-    /// The directory whose `g3.toml` counts: where the session was asked for.
+    /// The directory whose `g3.toml` applies: where the session was created.
     pub directory: Option<PathBuf>,
 }

@@ -1,36 +1,36 @@
-//! What a session is to be: its task, agent, checks and limits, before it is made.
+//! The specification of a new session: its task, agent, checks and limits.
 
 use crate::session::record::{PlanRef, RunLimits, RunMode};
 
-/// What is to be started.
+/// The specification of a new session.
 #[derive(Clone, Debug, Default)]
 pub struct SessionSpec {
-    /// What the agent is asked to do.
+    /// The prompt for the agent.
     pub task: String,
-    /// Its agent.
+    /// The agent.
     pub agent: Option<String>,
-    /// The persona that the agent plays.
+    /// The persona of the agent.
     pub persona: Option<String>,
-    /// The model that g3 asks instead of the configured one.
+    /// The model of g3, if not the configured one.
     pub model: Option<String>,
-    /// The names that g3's tools have instead of the configured ones.
+    /// The tool profile of g3, if not the configured one.
     pub profile: Option<String>,
-    /// Branch, tag or commit to start from.
+    /// The branch, tag or commit to start from.
     pub base: Option<String>,
-    /// Checks besides the configured ones.
+    /// Additional checks besides the configured ones.
     pub checks: Vec<String>,
     /// Names of the tasks that must be accepted first.
     pub after: Vec<String>,
-    /// What its list says of it.
+    /// Fields from its task list.
     pub part: PlanRef,
-    /// When to stop.
+    /// The limits.
     pub limits: RunLimits,
     /// How it is run.
     pub manner: RunMode,
 }
 
 impl SessionSpec {
-    /// A task with everything else as it is configured.
+    /// Creates a specification of a task with default settings.
     pub fn of(task: String) -> SessionSpec {
         SessionSpec { task, ..SessionSpec::default() }
     }

@@ -1,4 +1,4 @@
-//! The state of a session, which is a function of the facts and of nothing else.
+//! The state of a session, a pure function of its facts.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,10 +7,10 @@ use crate::session::summary::{
     Denials, Dependency, Disposition, FailedCalls, JournalSummary, Phase, SessionFacts, Unchecked,
 };
 
-/// The states of a session. The life of a session is the diagram of docs/architecture.md.
+/// The states of a session. The state diagram is in docs/architecture.md.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-#[allow(missing_docs)] // the names are the contract
+#[allow(missing_docs)] // the names are the documentation
 pub enum SessionState {
     Queued,
     Starting,
@@ -27,7 +27,7 @@ pub enum SessionState {
     Discarded,
 }
 
-/// What the facts say.
+/// Returns the state that follows from the facts.
 pub fn state(facts: &SessionFacts) -> SessionState {
     match &facts.fate {
         Disposition::Accepted { .. } => return SessionState::Accepted,
@@ -42,7 +42,7 @@ pub fn state(facts: &SessionFacts) -> SessionState {
         Phase::Working => live(SessionState::Working),
         Phase::Waiting { reason } => live(SessionState::Waiting { reason: reason.clone() }),
         Phase::Checking => live(SessionState::Checking),
-        // What has not been checked is not ready, and what was changed is not empty.
+        // Unchecked work is not ready, and a changed worktree is not empty.
         Phase::Ended { outcome: SessionOutcome::Ready | SessionOutcome::Empty }
             if facts.story.unchecked.is_some() =>
         {
@@ -58,7 +58,7 @@ pub fn state(facts: &SessionFacts) -> SessionState {
 }
 
 impl SessionState {
-    /// The name of the state, as it stands in `--json`.
+    /// Returns the name of the state in `--json`.
     pub fn name(&self) -> &'static str {
         match self {
             SessionState::Queued => "queued",
@@ -77,7 +77,7 @@ impl SessionState {
         }
     }
 
-    /// Whether a supervisor is at work.
+    /// Returns whether a supervisor is running.
     pub fn is_active(&self) -> bool {
         match self {
             SessionState::Starting
@@ -96,18 +96,18 @@ impl SessionState {
         }
     }
 
-    /// Whether nothing more happens by itself.
+    /// Returns whether the state changes only by a command of the user.
     pub fn is_settled(&self) -> bool {
         !self.is_active() && *self != SessionState::Queued && *self != SessionState::Landing
     }
 
-    /// Whether the session's work was landed or dropped.
+    /// Returns whether the session's work was accepted or discarded.
     pub fn is_over(&self) -> bool {
         matches!(self, SessionState::Accepted | SessionState::Discarded)
     }
 }
 
-/// Why the session is in its state, in one sentence.
+/// Explains the state of the session in one sentence.
 pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
     let story = &facts.story;
     let why = match state {
@@ -141,7 +141,7 @@ pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
     Some(all.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
-/// What studio denied without asking anybody, in a clause.
+/// Returns a clause about the requests that studio denied without asking the user.
 fn denied(denials: &Denials) -> Option<String> {
     let Denials { count, what, why } = denials;
     match count {
@@ -162,7 +162,7 @@ fn empty_why(story: &JournalSummary) -> String {
     let left_out = story.work.as_ref().map(|work| work.left_out.as_slice()).unwrap_or_default();
     match left_out {
         [] => match &story.failed_calls {
-            // A request that was denied is a failed call as well, and is named by itself.
+            // A denied request is a failed call as well, but is explained separately.
             _ if story.denied.count > 0 => "the agent finished and changed nothing".into(),
             FailedCalls { count: 0, .. } => "the agent finished and changed nothing".into(),
             FailedCalls { count: 1, last } => {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn every_arrow_of_the_diagram() {
+    fn every_transition_of_the_state_diagram() {
         let working = "queued spawned turn";
         for (journal, locked, free) in [
             ("queued", "queued", "queued"),

@@ -1,4 +1,4 @@
-//! Where sessions live on disk: `<git common directory>/studio`.
+//! The session store on disk: `<git common directory>/studio`.
 
 use std::fs;
 use std::io;
@@ -17,43 +17,43 @@ use crate::session::record::SessionRecord;
 use crate::session::summary::JournalSummary;
 use studio_git::{move_worktree, moved_repository};
 
-/// The directory that holds everything studio knows about a repository.
+/// The directory of studio's data about a repository.
 #[derive(Clone, Debug)]
 pub struct SessionStore {
     root: PathBuf,
 }
 
-/// The cache of a journal that was read before.
+/// The cached summary of a journal.
 #[derive(Serialize, Deserialize)]
 struct Cached {
-    /// The length of the journal when it was read, in bytes.
+    /// The length of the journal when it was summarized, in bytes.
     journal_bytes: u64,
     story: JournalSummary,
 }
 
 impl SessionStore {
-    /// The store of a repository, by its git common directory.
+    /// Returns the store of a repository, by its git common directory.
     pub(crate) fn at(common: &Path) -> SessionStore {
         SessionStore { root: common.join("studio") }
     }
 
-    /// `<common>/studio`.
+    /// Returns the root directory, `<common>/studio`.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The directory of one session.
+    /// Returns the directory of one session.
     pub fn dir(&self, id: &Id) -> PathBuf {
         self.root.join("sessions").join(id.as_str())
     }
 
-    /// A file of one session.
+    /// Returns a file of one session.
     pub fn file(&self, id: &Id, name: &str) -> PathBuf {
         self.dir(id).join(name)
     }
 
-    /// Writes a new session down, its journal with one `queued` line included, in one step.
-    /// `false` when the id is taken.
+    /// Writes a new session and its journal with one `queued` line atomically. Returns `false` if
+    /// the id is taken.
     pub(crate) fn create(&self, record: &SessionRecord, clock: Clock) -> Result<bool> {
         let id = &record.id;
         let sessions = self.root.join("sessions");
@@ -81,13 +81,13 @@ impl SessionStore {
         Ok(true)
     }
 
-    /// Writes down anew what is known of a session that has not started; for the holder of its lock.
+    /// Rewrites the record of a session that has not started; for the holder of its lock.
     pub(crate) fn rewrite(&self, record: &SessionRecord) -> Result<()> {
         let fail = || format!("cannot write down session `{}`", record.id);
         files::replace_json(&self.file(&record.id, "session.json"), record).or_fail(fail)
     }
 
-    /// Every session, by id.
+    /// Returns all session ids, sorted.
     pub fn ids(&self) -> Result<Vec<Id>> {
         let entries = match fs::read_dir(self.root.join("sessions")) {
             Ok(entries) => entries,
@@ -100,7 +100,7 @@ impl SessionStore {
         Ok(ids)
     }
 
-    /// What was written down when the session was made.
+    /// Returns the record of a session.
     pub fn load(&self, id: &Id) -> Result<SessionRecord> {
         let path = self.file(id, "session.json");
         let mut record: SessionRecord = match fs::read(&path) {
@@ -116,7 +116,7 @@ impl SessionStore {
             Ok(text) => {
                 let fail = |e| unreadable(id, move_worktree::PLACE, e);
                 record.place = serde_json::from_slice(&text).map_err(fail)?;
-                // The template that it was made from says no longer where it is.
+                // The template of its creation no longer describes its location.
                 record.templates.worktree = DEFAULT_WORKTREE.to_owned();
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -128,15 +128,15 @@ impl SessionStore {
         Ok(record)
     }
 
-    /// When the session was written down, in nanoseconds of the file system's clock: it orders
-    /// sessions that were made in the same millisecond.
+    /// Returns the creation time in nanoseconds of the file system's clock: it orders sessions that
+    /// were created within the same millisecond.
     pub(crate) fn made_at(&self, id: &Id) -> u128 {
         let modified = fs::metadata(self.file(id, "session.json")).and_then(|meta| meta.modified());
         let since = modified.ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
         since.map_or(0, |time| time.as_nanos())
     }
 
-    /// What the journal tells, from the cache when it is still true.
+    /// Returns the summary of the journal, from the cache if it is up to date.
     pub(crate) fn story(&self, id: &Id) -> Result<JournalSummary> {
         let journal = self.file(id, "journal.jsonl");
         let bytes = fs::metadata(&journal).map(|meta| meta.len()).unwrap_or(0);
@@ -150,31 +150,31 @@ impl SessionStore {
         let fail = |e| unreadable(id, "journal.jsonl", e);
         let (lines, unreadable) = files::read_lines(&journal).map_err(fail)?;
         if let Some(line) = unreadable.first() {
-            // The state follows from all lines: without one of them it would be a guess.
+            // The state depends on all lines: without one of them it would be a guess.
             let why = format!("line {} is {}", line.number, line.why);
             return Err(fail(io::Error::other(why)));
         }
         if lines.is_empty() {
-            // Each has a line from the beginning; without one it would seem to wait for its start.
+            // Every journal starts with a line; without one, the session would appear to be queued.
             return Err(fail(io::Error::other("it is missing or unreadable")));
         }
         let story = JournalSummary::of(&lines);
-        // A cache that cannot be written costs time and nothing else.
+        // If the cache cannot be written, the journal is summarized every time.
         let _ = files::replace_json(&cache, &Cached { journal_bytes: bytes, story: story.clone() });
         Ok(story)
     }
 
-    /// Whether somebody holds the session's lock.
+    /// Returns whether the session's lock is held.
     pub fn is_locked(&self, id: &Id) -> bool {
         Lock::is_held(&self.file(id, "lock")).unwrap_or(false)
     }
 
-    /// Takes the session's lock, or says who has it.
+    /// Takes the session's lock; returns `None` if it is held.
     pub fn lock(&self, id: &Id) -> Result<Option<Lock>> {
         Lock::try_take(&self.file(id, "lock")).or_fail(|| format!("cannot lock `{id}`"))
     }
 
-    /// Marks that a shell of this process is open in the session, for as long as the lock lives.
+    /// Records that a shell of this process is open in the session, for the lifetime of the lock.
     pub fn open_shell(&self, id: &Id) -> Result<Lock> {
         let fail = || format!("cannot lock `{id}`");
         let path = self.file(id, "shell.lock");
@@ -189,7 +189,7 @@ impl SessionStore {
         Ok(lock)
     }
 
-    /// Keeps shells out of a session, or refuses because one is open in it.
+    /// Prevents shells from being opened in a session; fails if one is open.
     pub fn without_shell(&self, id: &Id) -> Result<Lock> {
         let path = self.file(id, "shell.lock");
         let lock = Lock::try_take(&path).or_fail(|| format!("cannot lock `{id}`"))?;
@@ -206,21 +206,21 @@ impl SessionStore {
         })
     }
 
-    /// Opens the journal for the holder of the lock.
+    /// Opens the journal for the holder of the session's lock.
     pub fn writer(&self, id: &Id, clock: Clock) -> Result<JournalWriter> {
         JournalWriter::open(&self.file(id, "journal.jsonl"), clock)
             .or_fail(|| format!("cannot write the journal of `{id}`"))
     }
 }
 
-/// A file of a session is damaged: the others are none the worse for it.
+/// Returns the failure for a damaged file of a session. Other sessions are not affected.
 fn unreadable(id: &Id, name: &str, why: impl std::fmt::Display) -> Failure {
     Failure::failed(format!("session `{id}` cannot be read"))
         .because(format!("{name}: {why}"))
         .hint("studio doctor")
 }
 
-/// The processes that opened a shell and are still there.
+/// Returns the processes that opened a shell and are still alive.
 fn shells(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let lives = |pid: &&str| pid.parse().is_ok_and(base::process::is_alive);

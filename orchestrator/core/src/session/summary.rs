@@ -1,4 +1,4 @@
-//! What is known about a session: who holds its lock, what its journal tells, what became of it.
+//! The facts about a session: its lock, its journal's summary, its disposition.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,51 +13,51 @@ use crate::session::journal::{
 };
 use crate::session::record::RunLimits;
 
-/// Bytes of a request that the reason of a state holds; `status` has all of it.
+/// Maximum number of bytes of a request in the reason of a state; `status` shows all of it.
 const REASON: usize = 300;
 
-/// Bytes of the result of a failed tool call that the reason of a state holds.
+/// Maximum number of bytes of a failed tool call's result in the reason of a state.
 const FAILED_RESULT: usize = 200;
 
-/// Everything from which the state of a session follows.
+/// The facts that determine the state of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionFacts {
-    /// Whether somebody holds the session's lock.
+    /// Whether the session's lock is held.
     pub locked: bool,
-    /// What the journal tells.
+    /// The summary of the journal.
     pub story: JournalSummary,
-    /// What the operations log says became of it.
+    /// The disposition, from the operation log.
     pub fate: Disposition,
-    /// The sessions that must have landed before it starts, and have not.
+    /// Dependencies that have not landed.
     pub holds: Vec<Dependency>,
 }
 
-/// A session that another waits for.
+/// A session that another one depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependency {
     /// The session.
     pub id: Id,
-    /// What became of it so far.
+    /// Its disposition.
     pub fate: Disposition,
 }
 
-/// What the operations log says became of a session.
+/// What the operation log says about a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fate", rename_all = "snake_case")]
 pub enum Disposition {
-    /// Nothing so far, or it was undone.
+    /// Neither landed nor discarded, or that was undone.
     #[default]
     Open,
-    /// A landing was begun and has no outcome yet.
+    /// A landing was started and has no result yet.
     Landing,
-    /// It was landed.
+    /// It landed.
     Accepted {
         /// The operation, for `studio undo`.
         operation: String,
         /// The commit on the target.
         commit: Option<String>,
     },
-    /// It was dropped.
+    /// It was discarded.
     Discarded {
         /// The operation, for `studio undo`.
         operation: String,
@@ -65,7 +65,7 @@ pub enum Disposition {
 }
 
 impl Disposition {
-    /// The operation that ended the session.
+    /// Returns the operation that accepted or discarded the session.
     pub(crate) fn operation(&self) -> Option<&str> {
         match self {
             Disposition::Accepted { operation, .. } | Disposition::Discarded { operation } => {
@@ -76,137 +76,137 @@ impl Disposition {
     }
 }
 
-/// Where the journal stands.
+/// The phase of a session, from its journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub enum Phase {
-    /// It waits for a free place.
+    /// It is waiting for a job slot.
     #[default]
     Queued,
-    /// A supervisor makes the worktree and starts the agent.
+    /// A supervisor is creating the worktree and starting the agent.
     Starting,
-    /// The agent works.
+    /// The agent is working.
     Working,
-    /// The agent waits for something.
+    /// The agent is waiting.
     Waiting {
-        /// For what.
+        /// What it is waiting for.
         reason: String,
     },
-    /// The checks run.
+    /// The checks are running.
     Checking,
     /// The run ended.
     Ended {
-        /// How.
+        /// The outcome.
         outcome: SessionOutcome,
     },
 }
 
-/// Why the work of a session whose run ended well counts as unchecked.
+/// Why the work of a session that ended well counts as unchecked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unchecked {
-    /// Its agent changed nothing, and somebody changed the worktree since.
+    /// Its agent changed nothing, and the worktree was changed afterwards.
     ChangedByHand,
-    /// It has other checks than those that passed.
+    /// Its checks are not those that passed.
     OtherChecks,
 }
 
-/// A journal, read once and summed up.
+/// The summary of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own in the journal")]
 pub struct JournalSummary {
-    /// Where it stands.
+    /// The phase.
     pub phase: Phase,
-    /// Prompts that the agent has not been given yet; `None` is the task.
+    /// Prompts that the agent has not got yet; `None` for the task.
     pub pending: VecDeque<Option<String>>,
-    /// Turns so far.
+    /// The number of turns so far.
     pub turns: u32,
-    /// Whether the turn with that number is still open.
+    /// Whether the last turn is still running.
     pub in_turn: bool,
-    /// The name of the agent's conversation.
+    /// The id of the agent's conversation.
     pub talk: Option<String>,
-    /// Whether the last turn was cut off, or still is at work.
+    /// Whether the last turn was interrupted, or is still running.
     pub interrupted: bool,
-    /// Requests without an answer.
+    /// Open permission requests.
     pub asks: BTreeMap<u32, OpenRequest>,
-    /// The number of the last request.
+    /// The number of the last permission request.
     pub last_ask: u32,
     /// Kinds of requests that the user allowed for the whole session.
     pub always: BTreeSet<String>,
-    /// Requests of the newest run that studio denied without asking anybody.
+    /// Requests of the latest run that studio denied without asking the user.
     pub denied: Denials,
-    /// Tool calls of the newest run that failed.
+    /// Failed tool calls of the latest run.
     pub failed_calls: FailedCalls,
     /// The number of the last event.
     pub last_seq: u64,
-    /// Limits that the user changed since the session was made.
+    /// Limits that the user changed after the creation.
     pub limits: RunLimits,
-    /// Whether the user said since then that requests wait for an answer.
+    /// Whether permission requests wait for the user, if that was changed after the creation.
     pub attended: Option<bool>,
-    /// Milliseconds of the runs that are over.
+    /// The total duration of completed runs, in milliseconds.
     pub worked_ms: u64,
-    /// When the run began that is not over, RFC 3339.
+    /// The start of the current run, RFC 3339; `None` if there is none.
     pub run_began: Option<String>,
-    /// Replies of models that the agent told of.
+    /// The number of model replies that the agent reported.
     pub replies: u32,
-    /// What its coach said, where it has one.
+    /// The coach's results, if there is a coach.
     pub coach: Option<CoachSummary>,
-    /// What was used, all turns together.
+    /// The usage of all turns together.
     pub usage: Option<Usage>,
-    /// What the agent said last.
+    /// The agent's last message.
     pub last_words: Option<String>,
-    /// What the session holds.
+    /// The work of the session.
     pub work: Option<WorkSummary>,
-    /// How the checks went; absent before they ran.
+    /// The results of the checks; `None` before they ran.
     pub checks: Option<Vec<CheckResult>>,
-    /// Whether they ran on what the last turn left.
+    /// Whether the checks ran after the last turn.
     pub is_checked: bool,
-    /// The commands that must pass, where the user has changed them.
+    /// The checks, if the user has changed them.
     pub commands: Option<Vec<String>>,
     /// Why the work of an ended session counts as unchecked.
     pub unchecked: Option<Unchecked>,
     /// The last note.
     pub note: Option<String>,
-    /// The time of the last line, RFC 3339.
+    /// The time of the last entry, RFC 3339.
     pub updated_at: Option<String>,
-    /// Whether the worktree was made.
+    /// Whether the worktree was created.
     pub has_worktree: bool,
 }
 
-/// A request for permission.
+/// An open permission request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenRequest {
-    /// What the agent wants, as it says it.
+    /// The agent's description.
     pub what: String,
-    /// What further requests of the same kind have in common.
+    /// The kind: the same for all requests that `always` covers.
     pub rule: String,
 }
 
-/// Requests that studio denied without asking anybody.
+/// Requests that studio denied without asking the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Denials {
-    /// How many.
+    /// The number of requests.
     pub count: u32,
-    /// What the first of them was about.
+    /// The description of the first one.
     pub what: String,
-    /// Why the first of them was denied, and how to allow it.
+    /// Why the first one was denied, and how to allow it.
     pub why: String,
 }
 
-/// Tool calls that failed.
+/// Failed tool calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FailedCalls {
-    /// How many.
+    /// The number of calls.
     pub count: u32,
-    /// The beginning of the result of the last of them, in one line.
+    /// The start of the last one's result, in one line.
     pub last: String,
 }
 
 impl JournalSummary {
-    /// Reads lines in order.
+    /// Summarizes lines in order.
     pub(crate) fn of<'a>(lines: impl IntoIterator<Item = &'a JournalLine>) -> JournalSummary {
         let mut story = JournalSummary::default();
         for line in lines {
@@ -215,11 +215,11 @@ impl JournalSummary {
         story
     }
 
-    /// Takes one more line into account.
+    /// Adds one line.
     pub fn hear(&mut self, line: &JournalLine) {
         let before = self.updated_at.replace(line.time.clone());
         if let JournalEntry::Spawned { .. } = &line.entry {
-            // A run without a last line ended with the last one that it wrote.
+            // The previous run has no exit entry: it ended at its last entry.
             let ended = self.run_began.replace(line.time.clone()).zip(before);
             let took = ended.and_then(|(began, ended)| milliseconds(&began, &ended));
             self.worked_ms = self.worked_ms.saturating_add(took.unwrap_or(0));
@@ -232,7 +232,7 @@ impl JournalSummary {
         self.hear_entry(&line.entry);
     }
 
-    /// Takes one more entry into account.
+    /// Adds one entry.
     pub(crate) fn hear_entry(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Queued { prompt } => {
@@ -314,7 +314,8 @@ impl JournalSummary {
         }
     }
 
-    /// The user changed the checks: what is ready stays so where they have all passed.
+    /// Updates the state after a change of the checks: a ready session stays ready if all of them
+    /// have passed.
     fn hear_checks(&mut self, commands: &[String]) {
         let has_passed = |command: &String| {
             let mut results = self.checks.iter().flatten();
@@ -327,25 +328,25 @@ impl JournalSummary {
         self.commands = Some(commands.to_vec());
     }
 
-    /// The check that ended the run, where a red check did.
+    /// Returns the failed check that ended the run, if there is one.
     pub fn red_check(&self) -> Option<&CheckResult> {
         let failed = matches!(self.phase, Phase::Ended { outcome: SessionOutcome::Failed { .. } });
         let red = self.checks.iter().flatten().find(|result| !result.ok);
         red.filter(|_| failed && self.is_checked)
     }
 
-    /// Whether the verdict of its coach is of what the session holds now.
+    /// Returns whether the coach's verdict is on the session's current work.
     pub fn is_judged_now(&self) -> bool {
         let now = self.work.as_ref().filter(|_| !self.in_turn).map(WorkSummary::commit);
         let of_now = |coach: &CoachSummary| match &coach.of {
             Some(_) => now.is_some_and(|now| coach.is_of(now)),
-            // The turn in which it was given goes on.
+            // The turn of the verdict is still running.
             None => !coach.played_on,
         };
         self.coach.as_ref().is_some_and(of_now)
     }
 
-    /// Replies of models, as far as they are known.
+    /// Returns the number of model replies, if known.
     pub(crate) fn replies(&self) -> Option<u32> {
         let told = self.coach.as_ref().map_or(0, |coach| coach.cost().turns);
         Some(self.replies.max(told)).filter(|replies| *replies > 0)
@@ -402,7 +403,7 @@ impl JournalSummary {
 impl FailedCalls {
     fn add(&mut self, text: &str) {
         self.count = self.count.saturating_add(1);
-        // Some agents put their results into a Markdown fence.
+        // Some agents wrap their results in a Markdown fence.
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("```"));
         let flat = lines.collect::<Vec<_>>().join(" ");
@@ -420,7 +421,7 @@ impl Denials {
     }
 }
 
-/// The time between two moments, RFC 3339.
+/// Returns the milliseconds between two RFC 3339 times.
 fn milliseconds(from: &str, to: &str) -> Option<u64> {
     let (from, to): (Timestamp, Timestamp) = (from.parse().ok()?, to.parse().ok()?);
     u64::try_from(to.duration_since(from).as_millis()).ok()

@@ -1,5 +1,5 @@
-//! The control socket of a supervisor: one JSON line in, one out, with a token that the box of the
-//! agent cannot read.
+//! The control socket of a supervisor: one JSON line in, one out, authenticated by a token that the
+//! agent's sandbox cannot read.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -16,37 +16,37 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream as Stream};
 use tokio::sync::{mpsc, oneshot};
 
-/// Bytes of one request: a text to send may be long.
+/// Maximum size of a request in bytes: a message may be long.
 const LONGEST: u64 = 4 << 20;
-/// How long a supervisor may take to answer.
+/// Timeout of a supervisor's response.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What can be asked of a supervisor.
+/// A request to a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum ControlRequest {
-    /// Say something to the agent.
+    /// Send a message to the agent.
     Send {
-        /// What is said.
+        /// The message.
         text: String,
     },
-    /// End the session's run.
+    /// Stop the session's run.
     Stop,
-    /// Decide a request for permission.
+    /// Answer a permission request.
     Answer {
-        /// Its number; the only open one when absent.
+        /// The number of the request; the only open one when absent.
         n: Option<u32>,
-        /// Whether it may.
+        /// Whether it is allowed.
         allow: bool,
-        /// Whether that holds for further requests of its kind.
+        /// Whether the answer also applies to further requests of its kind.
         #[serde(default)]
         always: bool,
     },
-    /// Whether it is there.
+    /// Check that the supervisor is reachable.
     Status,
 }
 
-/// A request on the wire.
+/// A request with its token.
 #[derive(Serialize, Deserialize)]
 struct Signed {
     token: String,
@@ -54,22 +54,22 @@ struct Signed {
     request: ControlRequest,
 }
 
-/// The answer on the wire.
+/// A response.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
-    /// It was done.
+    /// The request was carried out.
     Done,
-    /// The supervisor no longer takes anything in: as good as gone.
+    /// The supervisor is ending and no longer accepts requests.
     Ending,
-    /// It was not done, for this reason.
+    /// The request was refused, for this reason.
     Refused(String),
 }
 
-/// A request and where its answer goes.
+/// A request and the channel for its response.
 pub(crate) type ControlCall = (ControlRequest, oneshot::Sender<std::result::Result<(), String>>);
 
-/// An open socket. Dropped, its name and its token are gone.
+/// An open control socket. On drop, its path and its token are removed.
 #[derive(Debug)]
 pub(crate) struct ControlEndpoint {
     directory: PathBuf,
@@ -80,23 +80,23 @@ impl Drop for ControlEndpoint {
         for name in ["token", "control.sock"] {
             let _ = std::fs::remove_file(self.directory.join(name));
         }
-        // Only where nothing else is in it: never the session's own directory.
+        // Fails unless it is empty, so the session's own directory is never removed.
         let _ = std::fs::remove_dir(&self.directory);
     }
 }
 
-/// Where the token and the socket of a session are: in the user's state directory, which every box
-/// closes, so that no agent, of this repository or of another, can speak for the user.
+/// Returns the directory of a session's token and socket: in the user's state directory, which
+/// every sandbox closes, so that no agent, of this repository or of another, can act for the user.
 fn directory(common: &Path, id: &Id) -> io::Result<PathBuf> {
     Ok(known_repositories::directory(common)?.join(id.as_str()))
 }
 
-/// Where an earlier studio had them, and where they are without a state directory.
+/// Returns the directory that earlier versions used, and that is used without a state directory.
 fn directory_in_repository(common: &Path, id: &Id) -> PathBuf {
     common.join("studio/sessions").join(id.as_str())
 }
 
-/// Opens the socket of a session and hands on what comes in, as long as the endpoint lives.
+/// Opens the socket of a session and forwards requests, as long as the endpoint lives.
 pub(crate) fn serve(
     common: &Path,
     id: &Id,
@@ -160,8 +160,8 @@ async fn passed_on(request: ControlRequest, tell: &mpsc::UnboundedSender<Control
     }
 }
 
-/// Asks the supervisor of a session; `false` when none listens. One that an earlier studio started
-/// is found too.
+/// Sends a request to the supervisor of a session; returns `false` if none listens. A supervisor of
+/// an earlier version is found, too.
 pub fn ask(common: &Path, id: &Id, request: &ControlRequest) -> Result<bool> {
     let state = directory(common, id).ok();
     for directory in state.into_iter().chain([directory_in_repository(common, id)]) {
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn only_who_knows_the_token_is_heard() {
+    async fn a_request_without_the_token_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("d".repeat(120));
         std::fs::create_dir(&dir).unwrap();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_supervisor_of_an_earlier_studio_is_found() {
+    async fn a_supervisor_of_an_earlier_version_is_found() {
         let common = tempfile::tempdir().unwrap();
         let id = Id::parse("task-abcd").unwrap();
         let old = directory_in_repository(common.path(), &id);

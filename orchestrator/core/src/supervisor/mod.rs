@@ -1,4 +1,4 @@
-//! The process that owns one session's agent: what it decides, what it does, how others reach it.
+//! The supervisor: the process that runs one session's agent.
 
 pub mod control;
 pub mod run;

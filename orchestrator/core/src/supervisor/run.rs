@@ -1,5 +1,5 @@
-//! A supervisor at work: hears the agent, the control socket and the clock, and carries out what
-//! `step` decides.
+//! Runs a supervisor: receives events of the agent, the control socket and the clock, and carries
+//! out the actions that `step` returns.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,47 +33,48 @@ use crate::supervisor::step::{
 use crate::supervisor::tasks;
 use studio_git::repo::Repository;
 
-/// How long an agent may take to end its turn when it is asked to.
+/// How long an agent may take to end its turn when asked to.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
-/// How long agent and checks may take to be gone at the end; what is left is killed.
+/// How long agent and checks may take to exit at the end; after that they are killed.
 const LEAVING: Duration = Duration::from_secs(20);
-/// How often the scheduler is called and the disk looked at.
+/// The interval of scheduler calls and of disk space checks.
 const TICK: Duration = Duration::from_secs(30);
-/// Bytes of raw output that are kept unless the configuration says otherwise.
+/// Default maximum number of bytes of raw output that are kept.
 const LOG_BYTES: u64 = 64 << 20;
 
-/// Bytes of a permission request; a longer one cannot be read by a person and is denied.
+/// Maximum size of a permission request in bytes; a longer one is not readable for a person and is
+/// denied.
 const LONGEST_REQUEST: usize = 16 << 10;
 
-/// Tells whether a check fails without the session's work too.
+/// Returns the base branch if the check also fails without the session's work.
 pub(crate) type FailsOnBase = Arc<dyn Fn(&str, CancellationToken) -> Option<String> + Send + Sync>;
 
-/// What a supervisor is in config of, and what it needs to know.
+/// The parameters of a supervisor.
 pub(crate) struct SupervisorConfig {
     /// The repository.
     pub repository: Repository,
     /// The session.
     pub record: SessionRecord,
-    /// How to speak with its agent.
+    /// The entry of its agent.
     pub row: AgentRow,
-    /// Where the agent runs.
+    /// Runs the agent.
     pub room: SandboxedRunner,
-    /// Where checks run.
+    /// Runs the checks.
     pub check_room: SandboxedRunner,
-    /// Where setup runs.
+    /// Runs the setup.
     pub setup_room: SandboxedRunner,
-    /// `sh -c` lines that prepare a fresh worktree.
+    /// `sh -c` lines that prepare a new worktree.
     pub setup: Vec<String>,
     /// The configured limits.
     pub limits: SessionLimits,
-    /// The base branch, where a check fails on its tip as well. It takes as long as the check, and
-    /// ends when it is cancelled.
+    /// Returns the base branch if a check fails on its tip as well. It takes as long as the check,
+    /// and can be cancelled.
     pub fails_on_base: FailsOnBase,
-    /// Called every half minute.
+    /// Called every 30 seconds.
     pub tick: Box<dyn Fn()>,
 }
 
-/// Supervises one run from its begin to its exit line. The caller holds the session's lock.
+/// Supervises one run from its start to its exit entry. The caller holds the session's lock.
 pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     let clock = Clock::from_env();
     let store = SessionStore::at(&config.repository.common_dir);
@@ -88,7 +89,7 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     let _endpoint = control::serve(&config.repository.common_dir, id, asked_in)
         .or_fail(|| "cannot open the control socket")?;
     let (tx, rx) = mpsc::unbounded_channel();
-    // The limit is of all runs together.
+    // The limit applies to all runs together.
     let worked = Duration::from_millis(state.story.worked_ms);
     let left = |seconds| Duration::from_secs(seconds).saturating_sub(worked);
     let timeout = state.limits().seconds.map(left);
@@ -107,14 +108,14 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     supervisor.hear(Input::Begin { pid: std::process::id() })?;
     let deadline = timeout.map(|time| Instant::now() + time);
     let outcome = supervisor.event_loop(rx, asked, deadline).await?;
-    // Whoever gets the session's lock next must find nobody at work there.
+    // No process may be left when another command takes the session's lock.
     let SupervisorConfig { room, check_room, setup_room, .. } = &supervisor.config;
     let gone = async { tokio::join!(room.emptied(), check_room.emptied(), setup_room.emptied()) };
     let _ = tokio::time::timeout(LEAVING, gone).await;
     Ok(outcome)
 }
 
-/// Everything that a running supervisor holds.
+/// A running supervisor.
 struct Supervisor {
     config: SupervisorConfig,
     journal: JournalWriter,
@@ -129,7 +130,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    /// Waits for news and acts on it until the exit line is written.
+    /// Receives events and acts on them until the exit entry is written.
     async fn event_loop(
         &mut self,
         mut rx: UnboundedReceiver<InternalEvent>,
@@ -157,7 +158,7 @@ impl Supervisor {
                 }
                 () = until(self.kill_at) => {
                     self.kill_at = None;
-                    // Dropping the agent ends its process and its box.
+                    // Dropping the agent ends its process and its sandbox.
                     self.agent = None;
                     self.starting.take().inspect(JoinHandle::abort);
                     self.hear(Input::AgentGone { why: "it did not exit when it was asked to".into() })?;
@@ -223,7 +224,7 @@ impl Supervisor {
         }
     }
 
-    /// A request from the control socket, and the answer to it.
+    /// Handles a request from the control socket and returns the response.
     fn request(
         &mut self,
         request: control::ControlRequest,
@@ -353,7 +354,7 @@ impl Supervisor {
     }
 }
 
-/// Why a yes does not help where the box closes a path, and what does.
+/// Explains why allowing a request does not help if the sandbox closes the path, and what does.
 fn outside_the_box(path: &Path) -> String {
     let directory = path.parent().unwrap_or(path).display();
     format!(
@@ -363,15 +364,15 @@ fn outside_the_box(path: &Path) -> String {
     )
 }
 
-/// What the supervisor's own tasks tell it.
+/// An event of the supervisor's own tasks.
 enum InternalEvent {
-    /// News for `step`.
+    /// An input for `step`.
     Heard(Input),
-    /// The agent runs.
+    /// The agent is running.
     Launched(RunningAgent),
 }
 
-/// The next piece of news; never, when no agent runs.
+/// Returns the next event of the agent; never returns if there is no agent.
 async fn next_news(agent: &mut Option<RunningAgent>) -> Option<AgentEvent> {
     match agent {
         Some(agent) => agent.news.recv().await,

@@ -1,4 +1,4 @@
-//! Starting a supervisor: the same binary, executed anew, detached, with the lock in its hands.
+//! Starts a supervisor: the same program, detached, with the session's lock.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,11 +12,11 @@ use base::process::{Command, Stream};
 
 use crate::session::store::SessionStore;
 
-/// The hidden command that a supervisor is started with.
+/// The hidden command that starts a supervisor.
 pub(crate) const COMMAND: &str = "__supervise";
 
-/// Starts the supervisor of a session whose lock we hold. The lock goes with it as its stdin, so
-/// that there is no moment in which nobody holds it.
+/// Starts the supervisor of a session whose lock the caller holds. The lock is passed as its stdin,
+/// so that it is held at every moment.
 pub(crate) fn spawn(common: &Path, id: &Id, lock: Lock) -> Result<u32> {
     let store = SessionStore::at(common);
     let fail = || format!("cannot start the supervisor of `{id}`");
@@ -41,7 +41,7 @@ pub(crate) fn spawn(common: &Path, id: &Id, lock: Lock) -> Result<u32> {
         .or_fail(fail)
 }
 
-/// The lock that the parent handed down as stdin. Our children get `/dev/null` there.
+/// Returns the lock that the parent passed as stdin. Children get `/dev/null` as stdin.
 pub(crate) fn inherited_lock(store: &SessionStore, id: &Id) -> Result<Lock> {
     let fail = || "the supervisor was not handed its lock";
     let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).or_fail(fail)?;

@@ -1,4 +1,5 @@
-//! What a supervisor does next. Asks nobody, touches nothing: `run` carries out the `Do`s.
+//! Decides the next actions of a supervisor. A pure state machine: `run` carries out the
+//! [`SupervisorAction`]s.
 
 use base::event::Usage;
 use base::text::{GO_ON, count};
@@ -9,10 +10,10 @@ use crate::session::journal::{CheckResult, JournalEntry, SessionOutcome, WorkSum
 use crate::session::record::{RunLimits, SessionRecord};
 use crate::session::summary::{JournalSummary, Phase};
 
-/// One supervised run of a session.
+/// The state of one supervised run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunState {
-    /// What the journal tells so far, this run included.
+    /// The summary of the journal, including this run.
     pub story: JournalSummary,
     record: SessionRecord,
     ending: Option<Ending>,
@@ -20,23 +21,23 @@ pub(crate) struct RunState {
     memory: ConversationMemory,
 }
 
-/// What an agent that is still running knows of the turns before.
+/// What a running agent knows of earlier turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConversationMemory {
     /// The whole conversation: one process serves all turns.
     Keeps,
-    /// Nothing: each turn is a process of its own.
+    /// Nothing: each turn is a separate process.
     Forgets,
 }
 
-/// Why the run is being ended before its time.
+/// Why the run is ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Ending {
     Stopped,
     Failed(String),
 }
 
-/// How far the agent's process is.
+/// The state of the agent's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AgentStatus {
     Absent,
@@ -44,82 +45,82 @@ enum AgentStatus {
     There,
 }
 
-/// What a supervisor hears.
+/// An input of the state machine.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)] // a variant's sentence speaks of its fields
+#[allow(missing_docs)] // each variant documents its fields
 pub(crate) enum Input {
-    /// The run begins, in a process with this id.
+    /// The run starts, in a process with this id.
     Begin { pid: u32 },
-    /// The worktree stands and is prepared; `note` is what a person should know.
+    /// The worktree is prepared; `note` is a note for the user.
     WorktreeStands { note: Option<String> },
-    /// The agent runs; `loaded` tells whether it knows the conversation so far.
+    /// The agent is running; `loaded` is whether it has loaded the conversation so far.
     Launched { talk: Option<String>, loaded: bool },
-    /// The worktree or the agent could not be had.
+    /// The worktree or the agent could not be started.
     CannotStart { why: String },
-    /// The agent tells something, in g3's wire form.
+    /// The agent sent an event in g3's wire format.
     Event { event: Value },
-    /// The agent asks whether it may do something.
+    /// The agent requests a permission.
     Asked(PermissionAsk),
-    /// The agent ended its turn; `why` says what went wrong.
+    /// The agent ended its turn; `why` is the error, if any.
     TurnEnded { why: Option<String> },
-    /// The agent's process ended by itself.
+    /// The agent's process exited.
     AgentGone { why: String },
-    /// The session's work was brought home.
+    /// The session's work was collected.
     Imported { work: WorkSummary },
-    /// The session's work cannot be brought home.
+    /// The session's work could not be collected.
     CannotImport { why: String },
-    /// The checks ran.
+    /// The checks have run.
     Checked { results: Vec<CheckResult> },
-    /// Somebody says something to the agent.
+    /// The user sent a message to the agent.
     Send { text: String },
-    /// Somebody decided a request; `always` decides further ones of its kind too.
+    /// The user answered a request; `always` also answers further ones of its kind.
     Answer { n: u32, allow: bool, always: bool },
-    /// Somebody wants the session to end.
+    /// The session was asked to stop.
     Stop,
     /// A limit was reached.
     Limit { what: String },
 }
 
-/// A request for permission at the supervisor.
+/// A permission request at the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PermissionAsk {
-    /// Its number, which no other request of the session has.
+    /// Its number, unique in the session.
     pub n: u32,
-    /// What the agent wants.
+    /// The agent's description.
     pub what: String,
-    /// What further requests of the same kind have in common.
+    /// The kind: the same for all requests that `always` covers.
     pub rule: String,
-    /// Why a yes would not help, and which line of the configuration does.
+    /// Why allowing it would have no effect, and which configuration line would.
     pub futile: Option<String>,
 }
 
-/// What a supervisor does.
+/// An action of the supervisor.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)] // a variant's sentence speaks of its fields
+#[allow(missing_docs)] // each variant documents its fields
 pub(crate) enum SupervisorAction {
     /// Append to the journal.
     Write(JournalEntry),
-    /// Make or find the worktree and prepare it.
+    /// Create or find the worktree and prepare it.
     MakeWorktree,
-    /// Start the agent; `talk` is the conversation to go on with.
+    /// Start the agent; `talk` is the conversation to continue.
     Launch { talk: Option<String> },
-    /// Give the agent something to do; `recap` asks for the diff so far to be added.
+    /// Send a prompt to the agent; `recap` asks to append the diff so far.
     Prompt { text: String, recap: bool },
-    /// Hand the decision of request `n` to the agent.
+    /// Send the decision on request `n` to the agent.
     Answer { n: u32, decision: Decision },
-    /// Ask the agent to end its turn, and end it after a grace.
+    /// Ask the agent to end its turn, and kill it after a grace period.
     Cancel,
-    /// Bring the session's work home.
+    /// Collect the session's work.
     Import,
     /// Run the checks.
     Check,
-    /// End the checks.
+    /// Cancel the checks.
     AbandonChecks,
     /// End everything.
     Finish,
 }
 
-/// One step: news in, deeds out.
+/// Processes one input and returns the actions.
 pub(crate) fn step(life: &mut RunState, input: Input) -> Vec<SupervisorAction> {
     if let Phase::Ended { .. } = life.story.phase {
         return Vec::new();
@@ -148,7 +149,7 @@ pub(crate) fn step(life: &mut RunState, input: Input) -> Vec<SupervisorAction> {
 }
 
 impl RunState {
-    /// A run of a session whose journal tells `story` so far.
+    /// Creates the state for a run of a session with this journal summary.
     pub(crate) fn new(
         record: SessionRecord,
         story: JournalSummary,
@@ -157,25 +158,25 @@ impl RunState {
         RunState { story, record, ending: None, agent: AgentStatus::Absent, memory }
     }
 
-    /// The limits that hold now.
+    /// Returns the limits that apply now.
     pub(crate) fn limits(&self) -> RunLimits {
         self.story.limits.or(self.record.limits)
     }
 
-    /// The limit that is reached, in words.
+    /// Returns the exceeded limit, in words.
     fn over_limit(&self) -> Option<String> {
         over_limit(&self.limits(), &self.story).map(|reached| reached.what)
     }
 
-    /// Whether permission requests wait for the user.
+    /// Returns whether permission requests wait for the user.
     fn is_attended(&self) -> bool {
         self.story.attended.unwrap_or(self.record.manner.attended)
     }
 
-    /// What the agent is told next, and whether it needs the story so far.
+    /// Returns the next prompt for the agent, and whether it needs a recap.
     fn next_prompt(&self, loaded: bool) -> (String, bool) {
         let said = self.story.pending.front().cloned().flatten();
-        // Whoever works under requirements and never answered may not have got its task either.
+        // An agent with requirements that never replied may not have received its task.
         let unheard = self.record.part.contract.is_some() && self.story.usage.is_none();
         let fresh = self.story.turns == 0 || unheard;
         let task = &self.record.task;
@@ -187,7 +188,7 @@ impl RunState {
         }
     }
 
-    /// The story so far for an agent that cannot load its conversation.
+    /// Returns a recap for an agent that cannot load its conversation.
     fn recap(&self, said: &str) -> String {
         let words = self.story.last_words.as_deref().unwrap_or("(nothing)");
         let words = base::text::tail(words, 4000);
@@ -203,16 +204,17 @@ impl RunState {
     }
 }
 
-/// A limit that a session reached, over all its runs together.
+/// A limit that a session exceeded, over all its runs together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReachedLimit {
-    /// The limit in words.
+    /// The limit, in words.
     pub what: String,
     /// The flag that raises it.
     pub flag: &'static str,
 }
 
-/// The limit that a session has gone beyond. The supervisor watches the time by itself.
+/// Returns the limit that a session has exceeded. The time limit is watched by the supervisor
+/// itself.
 fn over_limit(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit> {
     let usage = story.usage.unwrap_or_default();
     let turns = limits.turns.filter(|most| story.replies > *most);
@@ -222,7 +224,7 @@ fn over_limit(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit
     turns.map(of_turns).or(tokens.map(of_tokens)).or(usd.map(|most| of_money(most, &usage)))
 }
 
-/// The limit that leaves nothing for a further turn.
+/// Returns the limit that leaves nothing for another turn.
 pub fn used_up(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit> {
     let usage = story.usage.unwrap_or_default();
     let turns = limits.turns.filter(|most| story.replies >= *most);
@@ -254,7 +256,7 @@ fn of_money(most: f64, usage: &Usage) -> ReachedLimit {
     ReachedLimit { what: format!("a budget of ${most}{unknown}"), flag: "--budget USD" }
 }
 
-/// The deeds of one step, and the life that they change.
+/// The actions of one step, and the state that they change.
 struct StepActions<'a> {
     life: &'a mut RunState,
     list: Vec<SupervisorAction>,
@@ -309,7 +311,7 @@ impl StepActions<'_> {
     }
 
     fn event(&mut self, mut event: Value) {
-        // Agents restart their numbers with each start; the session's numbers only grow.
+        // Agents restart their numbers with each start; the session's numbers only increase.
         let Some(fields) = event.as_object_mut() else { return };
         fields.insert("seq".to_owned(), self.life.story.last_seq.saturating_add(1).into());
         self.write(JournalEntry::Event { event });
@@ -351,11 +353,11 @@ impl StepActions<'_> {
             None | Some(_) => "studio",
         };
         let Decision { allow, always, ref why } = decision;
-        // At the end of a run the reason is its own.
+        // The end of a run is its own reason.
         let (by, why) = (by.to_owned(), why.clone().filter(|_| self.life.ending.is_none()));
         self.write(JournalEntry::Answered { n, allow, always, by, why });
         self.list.push(SupervisorAction::Answer { n, decision });
-        // What was asked before the user said `always` is answered with it.
+        // Open requests of the same kind are answered as well.
         let same = self
             .life
             .story
@@ -453,7 +455,7 @@ impl StepActions<'_> {
         self.wind_down();
     }
 
-    /// Leads a run that is to end towards its end, from wherever it is.
+    /// Ends a run that has a reason to end, from any phase.
     fn wind_down(&mut self) {
         match self.life.story.phase {
             Phase::Checking => {
@@ -473,7 +475,7 @@ impl StepActions<'_> {
             Phase::Starting if self.life.agent == AgentStatus::Starting => {
                 self.list.push(SupervisorAction::Cancel);
             }
-            // The next piece of news (worktree, agent, import) finds the ending and ends the run.
+            // The next input (worktree, agent, import) sees the reason and ends the run.
             Phase::Queued
             | Phase::Starting
             | Phase::Working

@@ -1,4 +1,4 @@
-//! Whole runs of a supervisor, told as news in and deeds out.
+//! Whole runs of a supervisor, as inputs and actions.
 
 use super::*;
 use crate::session::journal::JournalLine;
@@ -44,8 +44,8 @@ fn plain() -> RunState {
     life(&[], RunLimits::default(), false)
 }
 
-/// Plays the news and gives the names of the deeds; replaying the written journal must give the
-/// same story.
+/// Applies the inputs and returns the names of the actions; replaying the written journal must give
+/// the same summary.
 fn played(life: &mut RunState, news: Vec<Input>) -> Vec<String> {
     let mut lines =
         vec![JournalLine { time: "t".into(), entry: JournalEntry::Queued { prompt: None } }];
@@ -111,7 +111,7 @@ fn ended(mut news: Vec<Input>, life: &mut RunState) -> String {
 }
 
 #[test]
-fn a_good_run_from_begin_to_exit() {
+fn a_successful_run_from_start_to_exit() {
     let mut life = life(&["true"], RunLimits::default(), false);
     let mut news = begun();
     news.extend([Input::TurnEnded { why: None }, work(1), check(true)]);
@@ -138,7 +138,7 @@ fn a_good_run_from_begin_to_exit() {
 }
 
 #[test]
-fn every_way_to_end() {
+fn a_run_can_end_in_every_way() {
     let done = || Input::TurnEnded { why: None };
     assert_eq!(ended(vec![done(), work(0)], &mut plain()), "exit Empty");
     assert_eq!(ended(vec![done(), work(2)], &mut plain()), "exit Ready");
@@ -158,7 +158,7 @@ fn every_way_to_end() {
 }
 
 #[test]
-fn a_stop_while_starting_ends_before_the_agent_is_told_anything() {
+fn a_stop_during_the_start_ends_before_the_first_prompt() {
     let news = vec![Input::Begin { pid: 1 }, Input::Stop, Input::WorktreeStands { note: None }];
     let names = played(&mut plain(), news);
     assert_eq!(names[names.len() - 2..], ["exit Stopped", "Finish"]);
@@ -166,7 +166,7 @@ fn a_stop_while_starting_ends_before_the_agent_is_told_anything() {
 }
 
 #[test]
-fn what_is_sent_during_a_turn_is_told_at_its_end() {
+fn a_message_during_a_turn_is_sent_at_its_end() {
     let mut life = plain();
     let mut news = begun();
     news.extend([
@@ -193,7 +193,7 @@ fn always_allows(n: u32) -> Input {
     Input::Answer { n, allow: true, always: true }
 }
 
-/// What the agent is told of its requests.
+/// Returns the answers that the agent gets to its requests.
 fn answered(life: &mut RunState, news: Vec<Input>) -> Vec<(u32, bool, Option<String>)> {
     let deeds: Vec<SupervisorAction> =
         news.into_iter().flat_map(|input| step(life, input)).collect();
@@ -205,7 +205,7 @@ fn answered(life: &mut RunState, news: Vec<Input>) -> Vec<(u32, bool, Option<Str
 }
 
 #[test]
-fn requests_without_a_person_are_denied_each_at_once_with_the_way_to_allow_them() {
+fn unattended_requests_are_denied_immediately_with_a_hint() {
     let mut life = plain();
     step_all(&mut life, begun());
     for n in 1..=3 {
@@ -231,7 +231,7 @@ fn a_request_waits_for_the_user_and_is_answered_by_number() {
 }
 
 #[test]
-fn always_answers_requests_of_that_kind_also_those_that_wait() {
+fn always_answers_further_and_open_requests_of_its_kind() {
     let mut life = life(&[], RunLimits::default(), true);
     step_all(&mut life, begun());
     let news = vec![asks(1, "a"), asks(2, "b"), asks(3, "a"), always_allows(1)];
@@ -241,7 +241,7 @@ fn always_answers_requests_of_that_kind_also_those_that_wait() {
 }
 
 #[test]
-fn a_yes_that_would_not_help_is_not_asked_for() {
+fn a_request_that_the_sandbox_denies_is_not_asked() {
     let mut life = life(&[], RunLimits::default(), true);
     step_all(&mut life, begun());
     let futile = Some("the box is closed there".to_owned());
@@ -257,7 +257,7 @@ fn step_all(life: &mut RunState, news: Vec<Input>) {
 }
 
 #[test]
-fn events_are_numbered_through_the_life_of_the_session() {
+fn events_are_numbered_over_all_runs() {
     let mut life = plain();
     let event = || Input::Event { event: serde_json::json!({"seq": 1, "time": "t", "type": "x"}) };
     step_all(&mut life, begun());
@@ -275,7 +275,7 @@ fn events_are_numbered_through_the_life_of_the_session() {
 }
 
 #[test]
-fn an_agent_that_forgets_gets_the_task_with_what_is_sent() {
+fn an_agent_without_memory_gets_the_task_with_a_message() {
     let mut life = RunState { memory: ConversationMemory::Forgets, ..plain() };
     let mut news = begun();
     let sent = Input::Send { text: "also this".into() };
@@ -291,7 +291,7 @@ fn an_agent_that_forgets_gets_the_task_with_what_is_sent() {
 }
 
 #[test]
-fn a_budget_ends_a_session_whose_model_has_no_price() {
+fn a_budget_ends_a_session_with_an_unpriced_model() {
     let usage = serde_json::json!({"seq": 1, "time": "t", "type": "usage", "input": 60,
         "output": 50, "cache_read": 0, "cache_write": 0, "cost_usd": null});
     let money = RunLimits { usd: Some(100.0), ..RunLimits::default() };
@@ -337,7 +337,7 @@ fn limits_of_turns_tokens_and_money_cancel_the_turn() {
 }
 
 #[test]
-fn an_agent_that_forgot_gets_the_task_and_its_last_words() {
+fn an_agent_without_its_conversation_gets_the_task_and_its_last_message() {
     let mut before = plain();
     let mut news = begun();
     let said = serde_json::json!({"seq": 1, "time": "t", "type": "text", "text": "half done"});

@@ -1,4 +1,4 @@
-//! The deeds of a supervisor that take their time: each is a future that ends in news.
+//! The long-running actions of a supervisor: each is a future that results in an input.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use studio_git::recreate_worktree::Recreated;
 use studio_git::repo::Repository;
 use studio_git::{import, recreate_worktree, snapshot, worktree};
 
-/// How long one check or setup line may take unless the configuration says otherwise.
+/// Default timeout of one check or setup line, in seconds.
 const LINE_SECONDS: u64 = 3600;
-/// Bytes of the diff that a forgetful agent is shown.
+/// Maximum number of bytes of the diff in a recap.
 const DIFF_BYTES: usize = 20_000;
 
-/// Makes the worktree, or finds it, and runs the setup lines.
+/// Creates or finds the worktree and runs the setup lines.
 pub(crate) fn make_worktree(
     config: &SupervisorConfig,
 ) -> impl Future<Output = Input> + Send + 'static {
@@ -46,7 +46,7 @@ pub(crate) fn make_worktree(
     }
 }
 
-/// Whether a worktree was there already.
+/// Whether the worktree existed already.
 enum WorktreeState {
     Before,
     New { note: Option<String> },
@@ -56,7 +56,8 @@ fn stand_up(repository: &Repository, record: &SessionRecord) -> Result<WorktreeS
     let caches = BuildCaches::of(repository, &record.id);
     if worktree::is_finished(&record.place) {
         let remade = recreate_worktree::if_gone(repository, &record.place)?;
-        // Nothing of a turn could come home: said before it is paid for.
+        // Otherwise the work of a turn could not be collected: this is reported before the turn
+        // costs anything.
         import::check_pointer(&record.place)?;
         if caches.are_missing() {
             caches.begin(&record.place.worktree, &home())?;
@@ -94,12 +95,12 @@ async fn prepared(
             Err(failure) => return Input::CannotStart { why: failure.in_full() },
         }
     }
-    // Cold caches cost time and nothing else.
+    // If it fails, the caches are cold, which only costs time.
     let _ = tokio::task::spawn_blocking(move || caches.hand_over()).await;
     Input::WorktreeStands { note }
 }
 
-/// Brings the session's work home: import, then a snapshot of what is not committed.
+/// Collects the session's work: import, then a snapshot of uncommitted changes.
 pub(crate) fn bring_home(
     config: &SupervisorConfig,
 ) -> impl Future<Output = Input> + Send + 'static {
@@ -118,7 +119,7 @@ pub(crate) fn bring_home(
     }
 }
 
-/// Runs the session's checks in its worktree, and notes what they left there.
+/// Runs the session's checks in its worktree, and records the files that they left there.
 pub(crate) fn check(
     config: &SupervisorConfig,
     work: Option<&WorkSummary>,
@@ -137,13 +138,13 @@ pub(crate) fn check(
         }
         let mut results = check::run(&room, &checks, most).await;
         if let Some(work) = work {
-            // What cannot be noted counts as the session's work, and nothing is lost.
+            // Files that cannot be recorded count as the session's work, and nothing is lost.
             let note = move || collect::note_leftovers(&repository, &record, &work);
             let _ = tokio::task::spawn_blocking(note).await;
         }
         if let Some(red) = results.iter_mut().find(|result| !result.ok) {
             let (cancel, command) = (CancellationToken::new(), red.command.clone());
-            // Dropped with this future, so that checks which are abandoned end.
+            // Dropped with this future, so that cancelled checks end.
             let _guard = cancel.clone().drop_guard();
             let find_out = move || fails_on_base(&command, cancel);
             red.fails_on = tokio::task::spawn_blocking(find_out).await.ok().flatten();
@@ -156,7 +157,7 @@ fn line_limit(config: &SupervisorConfig) -> Duration {
     Duration::from_secs(config.limits.check_seconds.unwrap_or(LINE_SECONDS))
 }
 
-/// The prompt with the diff so far, for an agent that has forgotten its conversation.
+/// Returns the prompt with the diff so far, for an agent without its conversation.
 pub(crate) fn with_diff(
     config: &SupervisorConfig,
     work: Option<&WorkSummary>,
@@ -172,7 +173,7 @@ pub(crate) fn with_diff(
     }
 }
 
-/// The limit in words, when less than the floor is free on the disk of the worktree.
+/// Returns the limit in words, if the free space on the disk of the worktree is below the floor.
 pub(crate) fn disk_is_full(config: &SupervisorConfig) -> Option<String> {
     let floor = config.record.limits.disk_floor_bytes?;
     let stat = rustix::fs::statvfs(&config.record.place.worktree).ok()?;

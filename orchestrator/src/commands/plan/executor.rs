@@ -1,5 +1,5 @@
-//! The tasks of a plan at work: sessions begin when those they wait for have landed, are told what
-//! failed, and land.
+//! Executes the tasks of a plan: starts sessions when their dependencies have landed, sends
+//! failures to agents, and lands the work.
 
 use base::failure::{FailureKind, Result};
 use base::id::Id;
@@ -22,14 +22,14 @@ use studio_core::session::state::SessionState;
 use studio_core::session::summary::Disposition;
 use studio_core::session_view::SessionView;
 
-/// Bytes of what a failing check wrote that an agent is shown.
+/// Maximum number of bytes of a failed check's output that the agent gets.
 const TAIL: usize = 3000;
 
-/// How the work ended.
+/// How the execution ended.
 pub(crate) enum ExecutionEnd {
-    /// Every task is done.
+    /// All tasks are done.
     Done,
-    /// A person must look.
+    /// The user must look at it.
     Stuck,
     /// The user pressed Ctrl-C; everything is kept.
     Interrupted,
@@ -37,16 +37,16 @@ pub(crate) enum ExecutionEnd {
 
 /// A task and its session.
 pub(crate) struct PlacedTask {
-    /// The session; none before it begins, or where the user dropped it.
+    /// The session; `None` before it starts, or if the user discarded it.
     pub view: Option<SessionView>,
-    /// How it stands.
+    /// The status of the session.
     pub standing: TaskSessionStatus,
-    /// The commit that landed earlier work on the task, under other requirements.
+    /// The commit of earlier landed work on the task, with other requirements.
     pub earlier: Option<String>,
 }
 
 impl Plan<'_> {
-    /// Whether every task is done.
+    /// Returns whether all tasks are done.
     pub(crate) fn is_done(&self, tasks: &[Task], all: &[Requirement]) -> Result<bool> {
         Ok(self
             .standing(tasks, all)?
@@ -54,8 +54,8 @@ impl Plan<'_> {
             .all(|placed| placed.standing == TaskSessionStatus::Done))
     }
 
-    /// Every task with its session. A session counts where its task, its requirements and all that
-    /// it waits for are as they were when it was made.
+    /// Returns all tasks with their sessions. A session belongs to a task if the task, its
+    /// requirements and its dependencies are unchanged since the session was created.
     pub(crate) fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<PlacedTask>> {
         let views = self.sessions()?;
         let fates = self.context.fates()?;
@@ -83,13 +83,13 @@ impl Plan<'_> {
         Ok(tasks.iter().zip(self.digests(tasks, all)).map(placed).collect())
     }
 
-    /// Whether the user undid the landing of a session and did not agree to land it again.
+    /// Returns whether the user undid the landing of a session and did not agree to land it again.
     fn stays_undone(&self, fates: &Dispositions, id: &Id) -> bool {
         fates.is_landing_undone(id) && !self.land_again.contains(id)
     }
 
-    /// Asks about each session whose landing was undone whether it is to land again. The answer
-    /// counts for this call of `studio plan`.
+    /// Asks about each session whose landing was undone whether to land it again. The answer
+    /// applies to this call of `studio plan`.
     fn ask_about_undone(&mut self, tasks: &[Task], all: &[Requirement]) -> Result<()> {
         for (task, placed) in tasks.iter().zip(self.standing(tasks, all)?) {
             let Some(view) = placed.view.filter(|_| placed.standing == TaskSessionStatus::Undone)
@@ -104,16 +104,16 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// The sessions of this plan, oldest first.
+    /// Returns the sessions of this plan, oldest first.
     fn sessions(&self) -> Result<Vec<SessionView>> {
         let mut views = self.context.views()?;
         views.retain(|view| view.record.part.plan.as_ref() == Some(&self.saved.id));
         Ok(views)
     }
 
-    /// Works until nothing is left to be done, or a person must look.
+    /// Works until there is nothing left to do, or the user must look at it.
     pub(crate) fn work(&mut self) -> Result<ExecutionEnd> {
-        // What the user said yes to counts, whatever becomes of the files meanwhile.
+        // The approved texts apply, even if the files change during the execution.
         let all = self.files.requirements(self.saved.approved.as_deref().unwrap_or_default())?;
         let tasks = self.files.tasks(self.saved.agreed.as_deref().unwrap_or_default(), &all)?;
         self.drop_others(&tasks, &all)?;
@@ -131,7 +131,7 @@ impl Plan<'_> {
                 if let Err(failure) =
                     self.carry_out(*act, (&tasks[*at], &digests[*at].now), &placed[*at], &all)
                 {
-                    // The others go on.
+                    // The other tasks continue.
                     report::say(&format!("{}: {}", tasks[*at].id, failure.in_full()));
                     tries[*at] = u32::MAX;
                 }
@@ -156,7 +156,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Drops sessions that work on what is not wanted any more; `undo` brings them back.
+    /// Discards sessions whose tasks are no longer part of the plan; `undo` restores them.
     fn drop_others(&self, tasks: &[Task], all: &[Requirement]) -> Result<()> {
         let digests = self.digests(tasks, all);
         let wanted = |view: &SessionView| {
@@ -204,7 +204,7 @@ impl Plan<'_> {
         }
     }
 
-    /// A conflict, or a check that fails on the merged tree, goes back to the agent.
+    /// Sends a conflict, or a check that fails on the merged tree, to the agent.
     fn not_landed(&self, id: &Id, refused: Rejection) -> Result<()> {
         let Rejection { failure, agent_prompt, .. } = refused;
         match (failure.kind, agent_prompt) {
@@ -236,7 +236,8 @@ impl Plan<'_> {
         create_session::create(self.context, &[order]).map(|_| ())
     }
 
-    /// What is to be started for a task; `earlier` is the commit that landed earlier work on it.
+    /// Returns the specification of a task's session; `earlier` is the commit of earlier landed
+    /// work on it.
     pub(crate) fn order(
         &self,
         task: &Task,
@@ -254,7 +255,7 @@ impl Plan<'_> {
             ));
         }
         let mut contract = plan::contract(task, all);
-        // Only g3 has a coach; another agent, or a persona, is told what its work is for.
+        // Only g3 has a coach; other agents, and personas, get the requirements as text.
         let persona = task.persona.as_deref();
         let coached = has_rounds(&self.context.config, &agent, persona);
         if let Some(lines) = contract.take_if(|_| !coached) {
@@ -282,10 +283,10 @@ impl Plan<'_> {
     }
 }
 
-/// How a session stands in its plan.
+/// Returns the status of a session in its plan.
 fn stands(view: &SessionView) -> TaskSessionStatus {
     match &view.state {
-        // Its supervisor lands it.
+        // Its supervisor is landing it.
         SessionState::Ready if view.facts.locked => TaskSessionStatus::AtWork,
         SessionState::Ready => TaskSessionStatus::Ready,
         SessionState::Failed { .. } => TaskSessionStatus::Failed,
@@ -301,7 +302,7 @@ fn stands(view: &SessionView) -> TaskSessionStatus {
     }
 }
 
-/// The commit as which a session landed.
+/// Returns the commit as which a session landed.
 fn landed_as(view: &SessionView) -> Option<String> {
     match &view.facts.fate {
         Disposition::Accepted { commit, .. } => commit.clone(),
@@ -309,7 +310,7 @@ fn landed_as(view: &SessionView) -> Option<String> {
     }
 }
 
-/// What an agent is told whose session failed.
+/// Returns the prompt for the agent of a failed session.
 fn why_again(view: &SessionView) -> String {
     let mut text = format!("It is not done yet: {}.", view.why().unwrap_or_default());
     let checks = view.facts.story.checks.iter().flatten();

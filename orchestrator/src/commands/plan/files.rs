@@ -1,5 +1,5 @@
-//! What of a plan lies on disk: the files in `g3-plan/` that the user reads and edits, and, where no
-//! agent can write, what the user said yes to.
+//! The files of a plan: those in `g3-plan/` that the user reads and edits, and, where no agent can
+//! write, the texts that the user approved.
 
 use std::path::{Path, PathBuf};
 
@@ -15,31 +15,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::commands::tasks;
 
-/// The requirements.
+/// The file with the requirements.
 pub(crate) const REQUIREMENTS: &str = "g3-plan/current_requirements.md";
-/// The tasks.
+/// The file with the tasks.
 pub(crate) const TASKS: &str = "g3-plan/tasks.toml";
 
-/// What happened, a line each.
+/// The file with the history, one line per event.
 const HISTORY: &str = "g3-plan/planner_history.txt";
 
-/// What studio remembers of a plan.
+/// studio's record of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct PlanRecord {
-    /// Its name, which its sessions carry.
+    /// Its id, which its sessions refer to.
     pub id: String,
-    /// What the user wrote, word for word.
+    /// The user's original text.
     pub wish: String,
-    /// The branch on which it lands.
+    /// The branch to land on.
     pub branch: String,
-    /// The commit at which it began.
+    /// The commit at which it started.
     pub since: String,
-    /// The requirements that the user approved, word for word.
+    /// The approved requirements, verbatim.
     pub approved: Option<String>,
-    /// The tasks that the user agreed to, word for word.
+    /// The approved tasks, verbatim.
     pub agreed: Option<String>,
-    /// Every task was done.
+    /// Whether all tasks are done.
     pub over: bool,
 }
 
@@ -48,17 +48,17 @@ pub(crate) struct PlanRecord {
 pub(crate) struct PlanFiles {
     /// The main checkout.
     pub top: PathBuf,
-    /// Where studio remembers it.
+    /// The path of studio's record.
     saved: PathBuf,
 }
 
 impl PlanFiles {
-    /// The files of a repository.
+    /// Returns the files for a repository.
     pub(crate) fn at(top: PathBuf, studio: &Path) -> PlanFiles {
         PlanFiles { top, saved: studio.join("plan.json") }
     }
 
-    /// What is remembered; nothing before the first plan.
+    /// Reads the record; `None` before the first plan.
     pub(crate) fn saved(&self) -> Result<Option<PlanRecord>> {
         let fail = || format!("cannot read {}", self.saved.display());
         match std::fs::read(&self.saved) {
@@ -68,14 +68,14 @@ impl PlanFiles {
         }
     }
 
-    /// Remembers it.
+    /// Writes the record.
     pub(crate) fn save(&self, saved: &PlanRecord) -> Result<()> {
         step("plan.saved");
         let fail = || format!("cannot write {}", self.saved.display());
         files::replace_json(&self.saved, saved).or_fail(fail)
     }
 
-    /// The text of a file; none where there is no such file.
+    /// Returns the text of a file; `None` if it does not exist.
     pub(crate) fn read(&self, name: &str) -> Result<Option<String>> {
         let path = self.top.join(name);
         match std::fs::read_to_string(&path) {
@@ -85,7 +85,7 @@ impl PlanFiles {
         }
     }
 
-    /// Writes a file whole.
+    /// Replaces a file.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.top.join(name);
         let fail = || format!("cannot write {}", path.display());
@@ -94,7 +94,7 @@ impl PlanFiles {
         files::replace(&path, text.as_bytes()).or_fail(fail)
     }
 
-    /// Writes lines of the history.
+    /// Appends events to the history.
     pub(crate) fn tell(&self, clock: Clock, all: Vec<HistoryEvent>) -> Result<()> {
         let now = clock.now().to_zoned(jiff::tz::TimeZone::system());
         let time = now.strftime("%Y-%m-%d %H:%M:%S").to_string();
@@ -108,7 +108,7 @@ impl PlanFiles {
         self.write(HISTORY, &text)
     }
 
-    /// Gives the files of an earlier plan names that they keep; gives those names.
+    /// Archives the files of an earlier plan under new names, and returns those names.
     pub(crate) fn set_aside(&self, how: &str, stamp: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for (name, kind, ending) in [(TASKS, "tasks", "toml"), (REQUIREMENTS, "requirements", "md")]
@@ -132,7 +132,7 @@ impl PlanFiles {
         Ok(names)
     }
 
-    /// The requirements of a text that was refined.
+    /// Parses the requirements of a refined text.
     pub(crate) fn requirements(&self, text: &str) -> Result<Vec<Requirement>> {
         let Some(section) = document::current(text) else { return Ok(Vec::new()) };
         requirement::read(section).map_err(|unclear| {
@@ -146,7 +146,7 @@ impl PlanFiles {
         })
     }
 
-    /// The tasks of a text, which name requirements that are there.
+    /// Parses the tasks of a text; every requirement that they name must exist.
     pub(crate) fn tasks(&self, text: &str, all: &[Requirement]) -> Result<Vec<Task>> {
         let path = Path::new(TASKS);
         let found = task::from_toml(text).map_err(|mistakes| tasks::refused(path, &mistakes))?;

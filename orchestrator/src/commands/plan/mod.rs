@@ -1,5 +1,5 @@
-//! `studio plan`: from a wish to landed work. A model refines the wish and splits it into tasks, the
-//! user says yes to both, sessions work on the tasks, and what they did lands in order.
+//! `studio plan`: plans and implements a feature. A model refines the user's text and splits it
+//! into tasks, the user approves both, sessions work on the tasks, and their work lands in order.
 
 mod executor;
 mod files;
@@ -35,7 +35,7 @@ use studio_core::session::record::RunMode;
 use studio_core::session::spec::SessionSpec;
 use studio_git::transaction;
 
-/// How long a model may take for its part.
+/// Timeout of one call of the model.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// The command line of `plan`.
@@ -64,20 +64,20 @@ pub(crate) struct Args {
     pub sandbox: String,
 }
 
-/// A plan, and all that is needed to go on with it.
+/// A plan and what is needed to continue it.
 struct Plan<'a> {
     context: &'a CommandContext,
     args: &'a Args,
     files: PlanFiles,
     saved: PlanRecord,
-    /// A model was asked to split already: what it left open stays open.
+    /// Whether a model was already asked to split: requirements without a task are not split again.
     split: bool,
     /// Sessions whose landing was undone and which the user agreed to land again.
     land_again: BTreeSet<Id>,
     _alone: Lock,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     for said in transaction::recover(&context.repository)? {
@@ -110,7 +110,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 impl<'a> Plan<'a> {
-    /// The plan that is meant: the one at work, or a new one.
+    /// Opens the current plan, or a new one.
     fn open(context: &'a CommandContext, args: &'a Args) -> Result<Plan<'a>> {
         let top = context.repository.main_checkout.clone().ok_or_else(|| {
             Failure::refused("a plan needs a checkout")
@@ -173,13 +173,13 @@ impl<'a> Plan<'a> {
         Ok(plan::stage(found))
     }
 
-    /// Lets a model refine what the user wrote.
+    /// Lets a model refine the user's text.
     fn refine(&mut self) -> Result<()> {
         let text = self.files.read(REQUIREMENTS)?.unwrap_or_default();
         let text = document::marked(&text);
         let wish = document::original(&text).unwrap_or(&text);
         let wanted = match self.model(&["plan", "refine"], wish) {
-            // A list can do without.
+            // A text with a list of requirements can be used without a model.
             Err(failure) if requirement::items_of(wish) > 0 => {
                 output::without_a_model(&failure, "using your own list of requirements");
                 wish.to_owned()
@@ -192,7 +192,7 @@ impl<'a> Plan<'a> {
         self.files.write(REQUIREMENTS, &refined)
     }
 
-    /// Lets the user approve the requirements as they are in the file.
+    /// Asks the user to approve the requirements in the file.
     fn approve(&mut self) -> Result<()> {
         let (text, all) = self.requirements()?;
         let before = self.saved.approved.as_deref().unwrap_or_default();
@@ -201,14 +201,14 @@ impl<'a> Plan<'a> {
         self.ask("approve these requirements?", "the requirements are not approved", REQUIREMENTS)?;
         let approved = HistoryEvent::Approved(hash(text.as_bytes()));
         self.saved.approved = Some(text);
-        // What follows from them for the tasks is shown, and asked, too.
+        // The resulting tasks are shown and need approval as well.
         self.saved.agreed = None;
         self.saved.over = false;
         self.files.save(&self.saved)?;
         self.files.tell(self.context.clock, vec![approved])
     }
 
-    /// Lets a model split what no task serves.
+    /// Lets a model create tasks for requirements without one.
     fn split(&mut self) -> Result<()> {
         let (text, all) = self.requirements()?;
         let (there, tasks) = self.tasks(&all)?;
@@ -227,7 +227,7 @@ impl<'a> Plan<'a> {
         self.files.write(TASKS, &format!("{there}{gap}{new}"))
     }
 
-    /// Lets the user agree to the tasks as they are in the file.
+    /// Asks the user to approve the tasks in the file.
     fn agree(&mut self) -> Result<()> {
         let (_, all) = self.requirements()?;
         let (text, tasks) = self.tasks(&all)?;
@@ -244,7 +244,7 @@ impl<'a> Plan<'a> {
             .tell(self.context.clock, vec![HistoryEvent::Head(tip), HistoryEvent::Started(lines)])
     }
 
-    /// Asks, unless everything is answered with yes.
+    /// Asks a question, unless `--yes` was given.
     fn ask(&self, question: &str, refused: &str, file: &str) -> Result<()> {
         let said = if self.args.yes { Some(true) } else { confirm::yes(question) };
         match said {
@@ -258,7 +258,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What a model says to a text on stdin.
+    /// Returns the model's answer to a text on stdin.
     fn model(&self, part: &[&str], input: &str) -> Result<String> {
         let mut job = Command::new(g3_program(), &self.files.top).args(part).arg("--json");
         if let Some(file) = &self.context.config_file {
@@ -266,7 +266,7 @@ impl<'a> Plan<'a> {
         }
         let limits = OutputLimits { time: Some(PATIENCE), bytes: 4 << 20 };
         let fail = || "cannot run g3";
-        // Who looks on sees what the model does.
+        // On a terminal the user sees the model's progress.
         let seen = !self.context.json && std::io::stderr().is_terminal();
         let stderr = if seen { Stream::Inherit } else { Stream::Piped };
         let output = job.input(input).stderr(stderr).output(limits).or_fail(fail)?;
@@ -284,7 +284,7 @@ impl<'a> Plan<'a> {
         }))
     }
 
-    /// How the sessions of this plan are run.
+    /// Returns how the sessions of this plan are run.
     fn manner(&self) -> RunMode {
         RunMode {
             jobs: self.args.jobs.unwrap_or(0),

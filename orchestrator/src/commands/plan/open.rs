@@ -1,4 +1,4 @@
-//! Which plan is meant: a new one for a wish, or the one that is there.
+//! Opens a plan: a new one for a feature text, or the current one.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use crate::report;
 use studio_core::session::random;
 use studio_core::session::spec::SessionSpec;
 
-/// Bytes of a wish at most.
+/// Maximum size of a feature text, in bytes.
 const MOST: u64 = 4 << 20;
 
-/// What the user wants, from a file.
+/// Reads the feature text from a file.
 pub(crate) fn wish(context: &CommandContext, file: &Path) -> Result<String> {
     let path = context.directory.as_deref().unwrap_or(Path::new(".")).join(file);
     let unreadable =
@@ -32,8 +32,8 @@ pub(crate) fn wish(context: &CommandContext, file: &Path) -> Result<String> {
     }
 }
 
-/// Refuses a new plan that no agent could work on, or whose wish no model could refine, before
-/// anything is written down.
+/// Refuses a new plan that no agent could work on, or whose text no model could refine, before
+/// anything is written.
 pub(crate) fn refuse_without_agents(
     context: &CommandContext,
     args: &Args,
@@ -51,7 +51,7 @@ pub(crate) fn refuse_without_agents(
     preflight::check(context, &[order])
 }
 
-/// Begins a plan for a wish.
+/// Starts a plan for a feature text.
 pub(crate) fn begin(
     context: &CommandContext,
     args: &Args,
@@ -71,7 +71,7 @@ pub(crate) fn begin(
     let saved = fresh(context, wish)?;
     let stamp = context.clock.now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
     let how = if at_work || strange { "dropped" } else { "completed" };
-    // A list of tasks alone is the user's own, for this plan.
+    // A task list without requirements belongs to the user, for this plan.
     let earlier = before.is_some() || strange;
     let kept = earlier.then(|| files.set_aside(how, &stamp)).transpose()?.unwrap_or_default();
     for name in &kept {
@@ -88,14 +88,14 @@ pub(crate) fn begin(
         Some(_) => numbered(wish)?,
         None => document::marked(wish),
     };
-    // The text first: without it, what is remembered would speak of the plan before.
+    // The text goes first: otherwise the record would refer to the earlier plan's text.
     files.write(REQUIREMENTS, &text)?;
     files.save(&saved)?;
     Ok(saved)
 }
 
-/// Goes on with the plan that there is; requirements that somebody else wrote, e.g. in
-/// `g3 --planning`, are one.
+/// Continues the current plan; requirements from another program, e.g. `g3 --planning`, count as
+/// one.
 pub(crate) fn go_on(
     context: &CommandContext,
     files: &PlanFiles,

@@ -1,4 +1,4 @@
-//! What a plan tells while it goes on, and at its end.
+//! The output of a plan during its execution and at its end.
 
 use base::failure::Failure;
 use base::text::{head, printable};
@@ -15,7 +15,7 @@ use crate::report::table;
 use studio_core::landing::Landed;
 use studio_core::session::summary::Disposition;
 
-/// What happens next.
+/// Reports the next stage.
 pub(crate) fn stage(context: &CommandContext, stage: PlanStage) {
     let (word, sentence) = match stage {
         PlanStage::Refine => ("refine", "refining the requirements with a model"),
@@ -32,7 +32,7 @@ pub(crate) fn stage(context: &CommandContext, stage: PlanStage) {
     }
 }
 
-/// The requirements, and what changed since the user approved some.
+/// Prints the requirements, and what changed since the user approved some.
 pub(crate) fn requirements(context: &CommandContext, all: &[Requirement], before: &[Requirement]) {
     if context.json {
         return;
@@ -52,7 +52,7 @@ pub(crate) fn requirements(context: &CommandContext, all: &[Requirement], before
     }
 }
 
-/// The tasks, and what is to be done about each.
+/// Prints the tasks with the next action for each.
 pub(crate) fn tasks(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask]) {
     if context.json {
         return;
@@ -76,13 +76,13 @@ pub(crate) fn tasks(context: &CommandContext, tasks: &[Task], placed: &[PlacedTa
     report::out(&table::plain(["ID", "NOW", "REQUIREMENTS", "AFTER", "CHECKS", "TASK"], rows));
 }
 
-/// A model did not do its part, and the plan goes on without.
+/// Reports that a model call failed and the plan continues without it.
 pub(crate) fn without_a_model(failure: &Failure, instead: &str) {
     let sentence = failure.sentence();
     report::say(&format!("note: {}; {instead}", sentence.lines().next().unwrap_or_default()));
 }
 
-/// A session of the plan landed.
+/// Reports that a session of the plan landed.
 pub(crate) fn landed(context: &CommandContext, landed: &Landed) {
     if !context.json {
         let commit = head(landed.commit.as_deref().unwrap_or_default(), 12);
@@ -90,7 +90,7 @@ pub(crate) fn landed(context: &CommandContext, landed: &Landed) {
     }
 }
 
-/// How it ended.
+/// Reports the end of the plan.
 pub(crate) fn end(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask]) {
     let rows = tasks.iter().zip(placed);
     if context.json {
@@ -143,7 +143,7 @@ fn commit(placed: &PlacedTask) -> Option<String> {
     }
 }
 
-/// The state of the session, else what is to be done.
+/// Returns the state of the session, else the next action.
 fn state(placed: &PlacedTask) -> &'static str {
     placed.view.as_ref().map_or(word(placed.standing), |view| view.state.name())
 }

@@ -1,8 +1,8 @@
-//! A language server on stdin and stdout for a small language, which behaves as tests want: well,
-//! slowly, or badly.
+//! A language server on stdin and stdout for a small language, with configurable behavior: normal,
+//! slow, or faulty.
 //!
-//! The language: `def NAME` defines a name, every other word is a use of it, `BAD` is an error.
-//! A file of a project is one that ends in `.toy` below the root.
+//! The language: `def NAME` defines a name, every other word is a use of it, `BAD` is an error. The
+//! files of a project end in `.toy` and are below the root.
 //!
 //! `lsp-server [--log FILE] [--encoding NAME] [--wait FILE] [--crash METHOD] [--mute METHOD]
 //! [--without CAPABILITY] [--noise] [--reading N] [--pull] [--quiet] [--ask]`
@@ -22,10 +22,10 @@ use toy::{Project, item, location, path, range, uri};
 
 mod toy;
 
-/// How it behaves.
+/// The configured behavior.
 #[derive(Default)]
 struct Manner {
-    /// Flag -> its value, for flags that have one.
+    /// Flags with a value.
     told: HashMap<String, String>,
     /// Flags without a value.
     is: Vec<String>,
@@ -34,7 +34,7 @@ struct Manner {
 struct Server {
     manner: Manner,
     toys: Project,
-    /// Answers that are empty yet because it reads the project.
+    /// Number of requests that are still answered empty, as while reading the project.
     reading: u32,
 }
 
@@ -105,7 +105,7 @@ impl Server {
     fn log(&self, message: &Value) -> Result<(), Box<dyn Error>> {
         let Some(file) = self.manner.told.get("--log") else { return Ok(()) };
         let mut file = fs::File::options().append(true).create(true).open(file)?;
-        // In one piece: servers of several roots write into one file.
+        // One write, because servers of several roots share the file.
         Ok(file.write_all(format!("{message}\n").as_bytes())?)
     }
 
@@ -193,7 +193,7 @@ impl Server {
             let method = "textDocument/publishDiagnostics";
             send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
         };
-        // In two parts, as servers do that check quickly first and thoroughly then.
+        // Two notifications, as from servers that check quickly first and thoroughly afterwards.
         told(json!([]))?;
         Ok(told(self.wrong(path))?)
     }

@@ -1,4 +1,4 @@
-//! The small language of the tests' language server: a project of `.toy` files.
+//! The language of the tests' language server: a project of `.toy` files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// A project as the server knows it.
+/// A project, as the server sees it.
 #[derive(Default)]
 pub struct Project {
-    /// Where it lies.
+    /// The root directory.
     pub root: PathBuf,
-    /// In what columns are counted; UTF-16 unless said.
+    /// The position encoding; UTF-16 by default.
     pub encoding: String,
-    /// Open files: version and text.
+    /// Open files, with version and text.
     pub open: BTreeMap<PathBuf, (i64, String)>,
 }
 
 impl Project {
-    /// The files of the project.
+    /// Returns the paths of the project's files.
     pub fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
         let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -27,13 +27,13 @@ impl Project {
         all
     }
 
-    /// What stands in a file: as it was opened, else on the disk.
+    /// Returns the content of a file: the opened version, else that on disk.
     pub fn text(&self, path: &Path) -> String {
         let open = self.open.get(path).map(|(_, text)| text.clone());
         open.unwrap_or_else(|| fs::read_to_string(path).unwrap_or_default())
     }
 
-    /// How many units a text has in the encoding that was agreed.
+    /// Returns the length of a text in units of the negotiated encoding.
     fn units(&self, text: &str) -> usize {
         match self.encoding.as_str() {
             "utf-8" => text.len(),
@@ -42,7 +42,7 @@ impl Project {
         }
     }
 
-    /// The words of a text.
+    /// Returns the words of a text.
     pub fn words(&self, text: &str) -> Vec<Word> {
         let mut found = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -60,7 +60,7 @@ impl Project {
         found
     }
 
-    /// The word at a place of an open file: what was not opened is not known.
+    /// Returns the word at a position of an open file; `None` for a file that is not open.
     pub fn named(&self, path: &Path, at: &Value) -> Option<String> {
         let (_, text) = self.open.get(path)?;
         let here = |word: &Word| {
@@ -72,13 +72,13 @@ impl Project {
         self.words(text).into_iter().find(here).map(|word| word.text)
     }
 
-    /// Where a name is defined.
+    /// Returns the definition of a name.
     pub fn definition(&self, name: &str) -> Option<(PathBuf, Word)> {
         let mut all = self.uses(name, true).into_iter();
         all.find(|(_, word)| word.defines)
     }
 
-    /// Where a name stands.
+    /// Returns the uses of a name.
     pub fn uses(&self, name: &str, with_definition: bool) -> Vec<(PathBuf, Word)> {
         let mut all = Vec::new();
         for path in self.files() {
@@ -89,7 +89,7 @@ impl Project {
         all
     }
 
-    /// The definitions of a file; those of indented lines belong to the one above.
+    /// Returns the symbols of a file; definitions on indented lines are children of the one above.
     pub fn symbols(&self, path: &Path) -> Value {
         let text = self.text(path);
         let mut all: Vec<Value> = Vec::new();
@@ -111,49 +111,49 @@ impl Project {
     }
 }
 
-/// A word at a place.
+/// A word and its position.
 pub struct Word {
-    /// It.
+    /// The text.
     pub text: String,
-    /// Its line.
+    /// The line.
     pub line: usize,
     start: usize,
-    /// Where it ends, in the units of the encoding.
+    /// The end, in units of the encoding.
     pub end: usize,
-    /// Whether it defines a name.
+    /// Whether it is a definition.
     pub defines: bool,
 }
 
 impl Word {
-    /// From its beginning to its end.
+    /// Returns the range of the word.
     pub fn range(&self) -> Value {
         range(self.line, self.start, self.end)
     }
 }
 
-/// A range within a line.
+/// Returns a range within a line.
 pub fn range(line: usize, start: usize, end: usize) -> Value {
     json!({ "start": { "line": line, "character": start },
             "end": { "line": line, "character": end } })
 }
 
-/// A place as the protocol has it.
+/// Returns a location of the protocol.
 pub fn location((path, word): &(PathBuf, Word)) -> Value {
     json!({ "uri": uri(path), "range": word.range() })
 }
 
-/// A function of a call hierarchy.
+/// Returns an item of a call hierarchy.
 pub fn item(name: &str, (path, word): &(PathBuf, Word)) -> Value {
     let range = word.range();
     json!({ "name": name, "kind": 12, "uri": uri(path), "range": range, "selectionRange": range })
 }
 
-/// The address of a path; only for the plain names that tests have.
+/// Returns the URI of a path; only for plain names, as in tests.
 pub fn uri(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-/// The path of an address.
+/// Returns the path of a URI.
 pub fn path(uri: &Value) -> PathBuf {
     PathBuf::from(uri.as_str().unwrap_or_default().trim_start_matches("file://"))
 }

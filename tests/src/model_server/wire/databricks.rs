@@ -1,12 +1,12 @@
-//! A model of Anthropic behind chat completions, as a serving endpoint of Databricks has it: usage
-//! with holes in every chunk, content as text or as a list, thought as signed blocks.
+//! An Anthropic model behind chat completions, as in a Databricks serving endpoint: partial usage
+//! in every chunk, content as text or as a list, thinking as signed blocks.
 
 use serde_json::{Value, json};
 
 use super::{call_id, event, halves, openai_stop};
 use crate::model_server::reply::{ReplyPart, ScriptedReply};
 
-/// The reply as a stream.
+/// Returns the reply as a stream.
 pub fn events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     let chunk = |delta: Value| chunk(reply, number, delta, None);
     let mut events = vec![chunk(json!({"role": "assistant", "content": ""}))];
@@ -67,7 +67,7 @@ fn content(summary: Value) -> Value {
     json!({"content": [{"type": "reasoning", "summary": [summary]}]})
 }
 
-/// A thought as it comes: its words, then its seal.
+/// Returns the deltas of a thinking block: its text, then its signature.
 fn thought(text: &str, number: usize) -> [Value; 2] {
     let seal = format!("signature-{number}");
     [(text, ""), ("", &seal)]
@@ -78,7 +78,7 @@ fn sealed(data: &str) -> Value {
     json!({"type": "summary_encrypted_text", "data": data})
 }
 
-/// The reply as one JSON object.
+/// Returns the reply as one JSON object.
 pub fn whole(reply: &ScriptedReply, number: usize) -> Value {
     let mut blocks = Vec::new();
     let mut calls = Vec::new();

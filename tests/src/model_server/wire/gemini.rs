@@ -1,10 +1,10 @@
-//! A reply in the bytes of Gemini's wire format: chunks of one candidate, ended by its reason.
+//! Encodes a reply in Gemini's wire format: chunks of one candidate, ended by its finish reason.
 
 use serde_json::{Value, json};
 
 use crate::model_server::reply::{ReplyPart, ScriptedReply};
 
-/// The events of a streamed reply: the opening, one entry per piece, the closing.
+/// Returns the events of a streamed reply: the opening, one entry per part, the closing.
 pub fn events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     let mut events = vec![chunk(reply, number, &[json!({"text": ""})], None)];
     for part in &reply.parts {
@@ -19,7 +19,7 @@ pub fn events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     events
 }
 
-/// A reply as one JSON object.
+/// Returns a reply as one JSON object.
 pub fn whole(reply: &ScriptedReply, number: usize) -> Value {
     let parts: Vec<Value> = reply.parts.iter().flat_map(|part| parts(part, number)).collect();
     object(reply, number, &parts, Some(&stop(reply)))
@@ -45,7 +45,7 @@ fn object(reply: &ScriptedReply, number: usize, parts: &[Value], finish: Option<
             "cachedContentTokenCount": tokens.cache_read, "totalTokenCount": prompt.saturating_add(tokens.output)}})
 }
 
-/// Arguments come as an object; what is none stays a text.
+/// Returns the parts. Arguments are an object; anything else is sent as text.
 fn parts(part: &ReplyPart, number: usize) -> Vec<Value> {
     match part {
         ReplyPart::Text(text) => vec![json!({ "text": text })],
@@ -63,7 +63,7 @@ fn stop(reply: &ScriptedReply) -> String {
     reply.stop.clone().unwrap_or_else(|| "STOP".to_owned())
 }
 
-/// The status code that stands for an error's type.
+/// Returns the status code for an error type.
 fn code(kind: &str) -> u16 {
     match kind {
         "rate_limit_error" => 429,

@@ -1,4 +1,4 @@
-//! A reply in the bytes of the Responses wire format: typed events with sequence numbers.
+//! Encodes a reply in the Responses wire format: typed events with sequence numbers.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::model_server::reply::{ReplyPart, ScriptedReply};
 
 use super::{call_id, event};
 
-/// The events of a streamed reply: the opening, one entry per piece, the closing.
+/// Returns the events of a streamed reply: the opening, one entry per part, the closing.
 pub fn events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     let mut stream = Stream { sequence: 0 };
     let opening = stream
@@ -41,7 +41,7 @@ pub fn events(reply: &ScriptedReply, number: usize) -> Vec<String> {
     events
 }
 
-/// A reply as one JSON object.
+/// Returns a reply as one JSON object.
 pub fn whole(reply: &ScriptedReply, number: usize) -> Value {
     let mut done = ended(reply, number);
     let items = reply.parts.iter().enumerate().filter_map(|(index, part)| match part {
@@ -56,7 +56,7 @@ pub fn whole(reply: &ScriptedReply, number: usize) -> Value {
     done
 }
 
-/// The response object of the end; a stop reason is why it is not complete.
+/// Returns the final response object; a stop reason is the reason for being incomplete.
 fn ended(reply: &ScriptedReply, number: usize) -> Value {
     let status = if reply.stop.is_some() { "incomplete" } else { "completed" };
     let mut done = response(number, status);
@@ -108,7 +108,7 @@ impl Stream {
         event(Some(name), &data)
     }
 
-    /// Words in one item: an entry per piece.
+    /// Adds a text item, with one entry per part.
     fn text(
         &mut self,
         number: usize,
