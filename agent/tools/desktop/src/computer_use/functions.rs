@@ -42,7 +42,7 @@ const MAGNITUDE: i64 = 3;
 
 /// Every function.
 static FUNCTIONS: [FunctionRow; 13] = [
-    ("click_at", "Clicks on a point.", &["x:integer", "y:integer"], |it| {
+    ("click_at", "Clicks a point.", &["x:integer", "y:integer"], |it| {
         it.gui(json!({ "action": "click" }))
     }),
     ("hover_at", "Moves the mouse to a point.", &["x:integer", "y:integer"], |it| {
@@ -50,8 +50,8 @@ static FUNCTIONS: [FunctionRow; 13] = [
     }),
     (
         "type_text_at",
-        "Clicks on a point and types there. Unless told otherwise, what stands there is replaced \
-         and Return is pressed at the end.",
+        "Clicks a point and types text there. By default, existing text is replaced and Return is \
+         pressed at the end.",
         &[
             "x:integer",
             "y:integer",
@@ -63,7 +63,7 @@ static FUNCTIONS: [FunctionRow; 13] = [
     ),
     (
         "scroll_at",
-        "Scrolls at a point: up, down, left or right, by so many notches (3).",
+        "Scrolls at a point: up, down, left or right, by a number of notches (default: 3).",
         &["x:integer", "y:integer", "direction:string", "magnitude:integer?"],
         scroll,
     ),
@@ -75,20 +75,20 @@ static FUNCTIONS: [FunctionRow; 13] = [
     ),
     (
         "key_combination",
-        "Presses keys together, for example \"Control+C\".",
+        "Presses a key combination, for example \"Control+C\".",
         &["keys:string"],
         combine,
     ),
     (
         "drag_and_drop",
-        "Drags from a point to another one.",
+        "Drags from one point to another.",
         &["x:integer", "y:integer", "destination_x:integer", "destination_y:integer"],
         drag,
     ),
-    ("navigate", "Opens an address in the browser that has the focus.", &["url:string"], navigate),
+    ("navigate", "Opens a URL in the focused browser.", &["url:string"], navigate),
     ("go_back", "Goes back in the browser.", &[], |_| Ok(hotkey("alt+left"))),
     ("go_forward", "Goes forward in the browser.", &[], |_| Ok(hotkey("alt+right"))),
-    ("search", "Puts the focus into the browser's field for searches.", &[], |_| {
+    ("search", "Focuses the search field of the browser.", &[], |_| {
         Ok(hotkey("ctrl+k"))
     }),
     ("open_web_browser", "Starts the browser.", &[], |_| {
@@ -105,8 +105,8 @@ const CONFIRM: &str = "ask_confirmation";
 /// The functions as tools of a model.
 pub(crate) fn specs() -> Vec<ToolDefinition> {
     let all = FUNCTIONS.iter().map(|(name, about, parameters, _)| spec(name, about, parameters));
-    let about = "Asks the user before something that cannot be undone or that binds them: a \
-                 purchase, a message, a deletion, accepting terms. Ends the work until they answer.";
+    let about = "Asks the user to confirm an action that cannot be undone or that commits them: a \
+                 purchase, a message, a deletion, accepting terms. Pauses until they answer.";
     all.chain([spec(CONFIRM, about, &["explanation:string"])]).collect()
 }
 
