@@ -106,7 +106,7 @@ const CONFIRM: &str = "ask_confirmation";
 pub(crate) fn specs() -> Vec<ToolDefinition> {
     let all = FUNCTIONS.iter().map(|(name, about, parameters, _)| spec(name, about, parameters));
     let about = "Asks the user to confirm an action that cannot be undone or that commits them: a \
-                 purchase, a message, a deletion, accepting terms. Pauses until they answer.";
+                 purchase, a message, a deletion, accepting terms. Ends the run until they answer.";
     all.chain([spec(CONFIRM, about, &["explanation:string"])]).collect()
 }
 
