@@ -88,9 +88,7 @@ static FUNCTIONS: [FunctionRow; 13] = [
     ("navigate", "Opens a URL in the focused browser.", &["url:string"], navigate),
     ("go_back", "Goes back in the browser.", &[], |_| Ok(hotkey("alt+left"))),
     ("go_forward", "Goes forward in the browser.", &[], |_| Ok(hotkey("alt+right"))),
-    ("search", "Focuses the search field of the browser.", &[], |_| {
-        Ok(hotkey("ctrl+k"))
-    }),
+    ("search", "Focuses the search field of the browser.", &[], |_| Ok(hotkey("ctrl+k"))),
     ("open_web_browser", "Starts the browser.", &[], |_| {
         Ok(PlannerCall { deeds: vec![PlannedAction::Browser, PlannedAction::Wait(2.0)], url: None })
     }),
