@@ -40,8 +40,8 @@ impl Conversation {
         Ok(Some(json!({"mark": mark, "before": before, "after": after, "results": count})))
     }
 
-    /// Thins immediately, regardless of the window: the first of `part` equal parts, or all but the
-    /// most recent messages if that is less. Returns the number of calls that were thinned.
+    /// Thins immediately, regardless of the window: the first of `part` equal parts, without the
+    /// most recent messages. Returns the number of calls that were thinned.
     pub fn thin_now(&mut self, part: usize) -> Result<usize> {
         let upto = (self.messages.len() / part).min(self.messages.len().saturating_sub(FRESH));
         self.move_aside(upto, u64::MAX)

@@ -129,7 +129,7 @@ pub(crate) fn first(facts: &ProviderFacts, place: &PromptContext<'_>, message: M
 }
 
 /// Expands the variables in a user's text: `{{today}}` becomes the day, as `2026-01-02 (Friday)`.
-/// `{{services}}` is not expanded.
+/// Other text, including other placeholders, is unchanged.
 pub fn template(text: &str) -> String {
     if !text.contains("{{today}}") {
         return text.to_owned();
