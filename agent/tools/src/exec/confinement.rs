@@ -1,6 +1,6 @@
 //! Runs commands in a sandbox. By default a command may write the working directory, temporary
 //! files and build caches, and cannot read configurations and logins; a rule may require a stricter
-//! sandbox. Inside studio's sandbox it can never read g3's configuration and logins.
+//! sandbox. Inside studio's sandbox it can never read these.
 
 use std::io;
 use std::path::{Path, PathBuf};
