@@ -1,5 +1,5 @@
-//! The tools of the screen: pictures, mouse and keyboard, controls by name, windows. What touches
-//! the screen is done by `g3-desktop`, one program for each g3.
+//! The screen tools: screenshots, mouse and keyboard, controls, windows. Screen access goes through
+//! `g3-desktop`, one process per g3 process.
 
 use std::time::Instant;
 
@@ -28,12 +28,12 @@ pub mod screen_text;
 pub mod shown_screen;
 pub mod windows;
 
-/// What a call reaches that looks at the screen.
+/// Returns the scope of a call that reads the screen.
 fn looking(call: &Invocation<'_>) -> CallScope {
     on_screen(call, false)
 }
 
-/// What a call reaches that acts on the screen.
+/// Returns the scope of a call that acts on the screen.
 fn acting(call: &Invocation<'_>) -> CallScope {
     on_screen(call, true)
 }
@@ -43,7 +43,7 @@ fn on_screen(call: &Invocation<'_>, acts: bool) -> CallScope {
     CallScope { access, ..CallScope::keyed("screen") }
 }
 
-/// What the core tools say of an action: its status, a sentence, how long it took.
+/// Returns the result fields of the core tools: status, description and duration.
 fn told(ok: bool, description: &str, since: Instant) -> Value {
     json!({
         "status": if ok { "success" } else { "error" },
@@ -53,7 +53,7 @@ fn told(ok: bool, description: &str, since: Instant) -> Value {
     })
 }
 
-/// The same with more keys, as an outcome.
+/// Creates an outcome with additional fields.
 fn done(description: String, since: Instant, more: Value) -> ToolOutput {
     let mut metadata = told(true, &description, since);
     if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), more) {
@@ -77,7 +77,7 @@ pub const TOOLS: &[&dyn Tool] = &[
     &computer_use::ComputerUseTool,
 ];
 
-/// The desktop helper that runs for this process.
+/// The desktop helper of this process.
 pub struct DesktopHelper;
 
 impl DesktopService for DesktopHelper {
