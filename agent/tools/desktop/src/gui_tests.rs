@@ -67,7 +67,7 @@ fn each_action_has_its_steps() {
 }
 
 #[test]
-fn an_element_is_clicked_at_its_center_and_an_unknown_one_is_an_error() {
+fn an_element_means_its_center_and_an_unknown_one_falls_back_to_the_point() {
     let middle = steps(json!({"action": "click", "element_id": "3", "x": 1, "y": 1}));
     assert_eq!(middle[0], InputStep::Move { x: 1280, y: 800 });
     let unknown =
