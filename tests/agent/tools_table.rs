@@ -235,7 +235,10 @@ fn the_tools_page_matches_the_table() {
     let made = bench.env.run(G3, &bench.dir, ["tool", "list", "--markdown"]);
     made.ok();
     let page = std::fs::read_to_string(page).unwrap_or_default();
-    assert!(page == made.out, "docs/tools.md is out of date; run: g3 tool list --markdown > docs/tools.md");
+    assert!(
+        page == made.out,
+        "docs/tools.md is out of date; run: g3 tool list --markdown > docs/tools.md"
+    );
 }
 
 #[test]
