@@ -117,7 +117,7 @@ impl Utf8Decoder {
             text.push_str(&String::from_utf8_lossy(&self.pending[..good]));
             let Some(bad) = error.error_len() else {
                 self.pending.drain(..good);
-                return text; // the rest of a character is still to come
+                return text; // an incomplete character
             };
             text.push('\u{FFFD}');
             self.pending.drain(..good + bad);

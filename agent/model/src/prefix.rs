@@ -50,7 +50,7 @@ impl PrefixStore {
                 .append(true)
                 .open(&path)
                 .and_then(|f| f.set_modified(SystemTime::now()));
-            drop(now); // a clock that cannot be set only makes it go sooner
+            drop(now); // on failure it is only deleted earlier
             return true;
         }
         // Written by another version of llama.cpp, or truncated, so unusable.

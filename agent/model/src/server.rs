@@ -223,7 +223,7 @@ impl Host {
     fn finish(self) {
         let Host { writers, engine, writing: (writing, written), .. } = self;
         drop((writers, engine, writing));
-        let _ = written.recv_timeout(LAST_WORDS); // an error: no thread is left that writes
+        let _ = written.recv_timeout(LAST_WORDS); // an error means that all writer threads have ended
     }
 
     fn open(&mut self, socket: UnixStream) -> io::Result<()> {

@@ -79,7 +79,7 @@ impl Template {
             messages => Value::from(Serde(messages)),
             tools => tools,
             add_generation_prompt => open,
-            bos_token => "", // the tokenizer adds it where the model wants it
+            bos_token => "", // the tokenizer adds it if the model needs it
             eos_token => "",
         })?)
     }

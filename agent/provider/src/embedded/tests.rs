@@ -28,7 +28,7 @@ fn provider(script: Vec<HostResponse>) -> (EmbeddedProvider, std::sync::mpsc::Re
                 writeln!(writer, "{told}").unwrap();
             }
             if script.is_empty() {
-                return; // a host that dies
+                return; // simulates a host that dies
             }
         }
     });

@@ -150,23 +150,23 @@ fn pair(servers: &[&str]) -> [ToolDefinition; 2] {
         ToolDefinition {
             name: SEARCH.to_owned(),
             description: format!(
-                "Finds tools of the MCP servers {names}: names, descriptions and parameters. \
-                 Without a query it lists them all. Invocation what you find with {CALL}."
+                "Searches the tools of the MCP servers {names}; returns names, descriptions and \
+                 parameters. Without a query, lists all tools. Call a tool that you found with {CALL}."
             ),
             parameters: json!({
                 "type": "object",
-                "properties": { "query": text("Words that say what the tool should do.") },
+                "properties": { "query": text("Words that describe what the tool should do.") },
             }),
         },
         ToolDefinition {
             name: CALL.to_owned(),
-            description: format!("Calls a tool that {SEARCH} found."),
+            description: format!("Calls a tool found by {SEARCH}."),
             parameters: json!({
                 "type": "object",
                 "properties": {
-                    "server": text("The server's name."),
-                    "tool": text("The tool's name."),
-                    "args": { "type": "object", "description": "Its arguments." },
+                    "server": text("The name of the server."),
+                    "tool": text("The name of the tool."),
+                    "args": { "type": "object", "description": "The arguments of the tool." },
                 },
                 "required": ["server", "tool"],
             }),

@@ -71,7 +71,7 @@ fn a_waiting_chat_evicts_nothing_and_is_not_overtaken() {
     let mut large = host.connection.chat(ask("large", "Say no.", 350));
     // It would fit together with the long one, but not with the large one.
     let mut small = host.connection.chat(ask("small", "Say maybe.", 10));
-    host.status(); // answered before the two are looked at, the next one after it
+    host.status(); // answered before both chats are admitted, the next status after that
     assert_eq!(host.status().on_disk, 0, "spilled for a chat that cannot be seated");
     drop(long);
     let first = |answers: &mut ResponseStream| {

@@ -81,7 +81,7 @@ fn an_idle_host_exits() {
     let host = Host::start(&env, &["--idle", "0"]);
     let socket = host.socket.clone();
     let second = host.connect();
-    second.hello().unwrap(); // before that the host may not know it yet
+    second.hello().unwrap(); // ensures that the host knows the connection
     drop(host.connection);
     second.hello().unwrap();
     drop(second);
