@@ -46,7 +46,7 @@ fn an_agent_uses_every_browser_tool_and_nothing_remains() {
     assert_eq!(stage.g3(["--chrome-headless", "try the shop"]).ok(), "It works.");
     let paths: Vec<String> = site.asked().into_iter().map(|asked| asked.path).collect();
     let bought = paths.iter().filter(|path| path.starts_with("/bought?name=Zo%C3%AB")).count();
-    assert!(bought >= 2, "the form was sent, and the page loaded anew: {paths:?}");
+    assert!(bought >= 2, "the form was sent, and the page reloaded: {paths:?}");
     assert!(fs::read_to_string(stage.repo.path().join("page.html")).unwrap().contains("Thank you"));
     let shot = fs::read(stage.repo.path().join("shot.png")).unwrap();
     assert!(image::load_from_memory(&shot).unwrap().width() > 1000);

@@ -208,7 +208,11 @@ fn rate_limits_are_retried_and_a_lost_conversation_restarts() {
     planned.program.saw("clicked Press me");
     let asked = planned.planner.requests();
     assert_eq!(asked.len(), 5);
-    assert_eq!((asked[3].messages().len(), asked[4].messages().len()), (3, 1), "begun anew");
+    assert_eq!(
+        (asked[3].messages().len(), asked[4].messages().len()),
+        (3, 1),
+        "the conversation was restarted"
+    );
     assert!(asked[4].first_user().contains("press it"));
     let limited = Planned::new("chat", |_| Script::by(|_| ScriptedReply::status(429)));
     limited.does("press it").says("the planner cannot be asked").fails("failed");

@@ -204,7 +204,7 @@ fn every_flag_is_respected_or_rejected_in_every_mode() {
                 assert!(ran.err.contains("error:") && ran.err.contains("try:"), "{told}");
                 assert!(stage.asked().is_empty() && stage.session_dirs().is_empty(), "{told}");
             } else {
-                assert!(is_honoured(&stage, mode.0, flag, &ran), "not honoured: {told}");
+                assert!(is_honoured(&stage, mode.0, flag, &ran), "no effect: {told}");
             }
         }
     }

@@ -100,7 +100,7 @@ fn a_failed_server_is_not_restarted() {
     let log = toys(&stage, &["--crash", "textDocument/hover"], "");
     stage.g3(["go"]).ok();
     assert!(result(&stage, 1).contains("I cannot go on"), "{}", result(&stage, 1));
-    assert_eq!(result(&stage, 2), result(&stage, 1), "the reason is told again");
+    assert_eq!(result(&stage, 2), result(&stage, 1), "the reason is reported again");
     assert_eq!(with_method(&lines(&log), "initialize").len(), 1);
 }
 

@@ -161,7 +161,7 @@ fn a_dead_server_is_restarted_for_the_call() {
     know(&stage);
     stage.g3(["try"]).ok();
     assert_eq!(result(&stage, 1), "here");
-    assert_eq!(result(&stage, 3), "it did not work", "it was asked, and it may not be asked twice");
+    assert_eq!(result(&stage, 3), "it did not work", "the call is not repeatable");
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn a_session_keeps_its_persona() {
     stage.g3(["--agent", "euler", "--resume", "--", "go on"]).ok();
     stage.g3(["--resume", "--", "go on"]).ok();
     let asked = stage.asked();
-    assert!(asked[2].system().starts_with("You are euler."), "who names none goes on as before");
+    assert!(asked[2].system().starts_with("You are euler."), "without a name the persona is kept");
     stage.g3(["plain words"]).ok();
     stage
         .g3(["--agent", "euler", "--resume", "plain", "--", "x"])

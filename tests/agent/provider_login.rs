@@ -146,7 +146,7 @@ fn the_browser_opens_automatically_on_a_terminal() {
     let mut desk = Desk::new(3600);
     let opened = with_a_screen(&mut desk);
     let desk = desk.signed_in();
-    assert!(!opened.exists(), "nobody sits there");
+    assert!(!opened.exists(), "a browser was opened without a terminal");
 
     let line = format!("{G3} login databricks --port 0");
     let job = desk.env.command("script", desk.env.home()).args(["-qec", &line, "/dev/null"]);

@@ -125,7 +125,11 @@ fn a_question_about_a_write_shows_the_diff_and_accepts_an_answer() {
         assert_eq!(std::fs::read_to_string(&outside).unwrap(), "a\nc\n", "nothing is written yet");
         terminal.enters("what?").enters(answer);
         let text = terminal.ends();
-        assert_eq!(text.matches("Allow?").count(), 2, "what is no answer is asked again:\n{text}");
+        assert_eq!(
+            text.matches("Allow?").count(),
+            2,
+            "an invalid answer repeats the question:\n{text}"
+        );
         let now = std::fs::read_to_string(&outside).unwrap();
         assert_eq!(now == "b\u{202e}\nc\n", written, "{answer:?}:\n{text}");
     }

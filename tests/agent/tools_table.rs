@@ -17,7 +17,7 @@ fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
             bench.env.run(G3, &bench.dir, ["tool", "list", "--profile", profile, "--schemas"]);
         let tools: Vec<Value> = serde_json::from_str(listed.ok()).unwrap();
         let names: BTreeSet<&str> = tools.iter().map(|t| t["name"].as_str().unwrap()).collect();
-        assert_eq!(names.len(), tools.len(), "a name twice in {profile}");
+        assert_eq!(names.len(), tools.len(), "duplicate name in {profile}");
         for tool in &tools {
             let name = tool["name"].as_str().unwrap();
             assert!(!tool["description"].as_str().unwrap().is_empty(), "{name}");
@@ -52,7 +52,7 @@ fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
             let properties = schema["properties"].as_object().unwrap();
             for (key, property) in properties {
                 assert!(property["type"].is_string(), "{name}.{key}");
-                assert!(property["description"].is_string(), "{name}.{key} says nothing");
+                assert!(property["description"].is_string(), "{name}.{key} has no description");
             }
             for required in schema["required"].as_array().unwrap() {
                 assert!(properties.contains_key(required.as_str().unwrap()), "{name}: {required}");
@@ -155,7 +155,7 @@ fn the_documented_parameters_exist() {
 fn the_g3_profile_has_one_tool_per_kind() {
     let mut engines: Vec<ToolKind> = Vec::new();
     for face in faces(Profile::G3) {
-        assert!(!engines.contains(&face.engine), "{} is there twice", face.name);
+        assert!(!engines.contains(&face.engine), "duplicate kind: {}", face.name);
         engines.push(face.engine);
     }
 }

@@ -389,7 +389,11 @@ mod tests {
         ] {
             assert_eq!(action(line, false), GateAction::Ask, "{line}");
             let verdict = judge(line, Path::new("/w"), Path::new("/w"), false);
-            assert_eq!(verdict.confine, BoxUse::Never, "{line}: a yes lets it out of the box");
+            assert_eq!(
+                verdict.confine,
+                BoxUse::Never,
+                "{line}: permission lets it leave the sandbox"
+            );
         }
         assert_eq!(judge("ls", Path::new("/etc"), Path::new("/w"), false).action, GateAction::Ask);
     }

@@ -179,7 +179,10 @@ mod tests {
         let own = "7 (a) b) S 1 7 7 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 1 1 1";
         assert_eq!(own_time(own), Some(3.0));
         let load = |busy, own| Load { at: Instant::now(), busy, own };
-        assert!(load(8.0, 5.0).others_since(load(5.0, 2.0)) < 1e-9, "our own work is no load");
+        assert!(
+            load(8.0, 5.0).others_since(load(5.0, 2.0)) < 1e-9,
+            "our own work does not count as load"
+        );
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn every_tool_has_its_route() {
     assert_eq!((unknown.route, unknown.reason.as_str()), (Route::Sandbox, "unknown_tool"));
     assert!(!unknown.voice_message.is_empty() && !unknown.require_confirmation);
     let all: std::collections::BTreeSet<&str> = rows::names().collect();
-    assert_eq!(all.len(), rows::names().count(), "a name stands twice");
+    assert_eq!(all.len(), rows::names().count(), "duplicate tool name");
 }
 
 #[test]

@@ -43,9 +43,9 @@ fn duplicates_are_dropped_even_if_worded_slightly_differently() {
     assert_eq!(merged("* turn.rs: Loop asks, acts, and observes."), (0, 1), "filler and marks");
     assert_eq!(merged("- `turn.rs`: the loop ask, acts and observes"), (0, 1), "a letter");
     assert_eq!(merged("- it waits 60 s"), (1, 0), "another number is another note");
-    assert_eq!(merged("- It retries after a tool ran"), (1, 0), "the opposite is no duplicate");
+    assert_eq!(merged("- It retries after a tool ran"), (1, 0), "the opposite is not a duplicate");
     assert_eq!(merged("- `act.rs`: the loop asks, acts and observes"), (1, 0), "another name");
-    assert_eq!(merged("- a\n- a"), (1, 1), "twice in one call");
+    assert_eq!(merged("- a\n- a"), (1, 1), "duplicate in one call");
     let elsewhere = merge(before, "### Other\n- it waits 30 s\n", NOW);
     assert_eq!((elsewhere.added, elsewhere.dropped), (0, 1));
 }

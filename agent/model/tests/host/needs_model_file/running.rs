@@ -209,7 +209,7 @@ fn a_busy_machine_uses_fewer_threads_without_reading_conversations_again() {
     assert_eq!(host.status().threads, 1);
     assert!(second.usage.reused >= first.usage.prompt, "{:?}", second.usage);
     std::fs::write(&busy, "0").unwrap();
-    assert_eq!(host.status().on_disk, 1, "idle conversations wait on disk, not in memory twice");
+    assert_eq!(host.status().on_disk, 1, "idle conversations are on disk and not in memory");
     let third = host.hear(then(ask, &second, "Count to ten in words."));
     assert_eq!(host.status().threads, most, "threads come back when the machine is quiet");
     assert!(third.usage.reused >= second.usage.prompt, "{:?}", third.usage);
