@@ -1,6 +1,5 @@
 //! The source of this project as the rules see it.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,13 +48,6 @@ pub fn root() -> PathBuf {
 /// A text file of the project.
 pub fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
-}
-
-/// A data file of lines `NAME NUMBER`: what is still to be mended; the numbers only go down.
-pub fn numbers(name: &str) -> BTreeMap<String, usize> {
-    let text = read(name);
-    let lines = text.lines().map(|line| line.split_once(' ').expect("a name and a number"));
-    lines.map(|(name, number)| (name.to_owned(), number.parse().expect("a number"))).collect()
 }
 
 /// Every Rust file of the project.

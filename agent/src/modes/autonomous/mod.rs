@@ -2,13 +2,11 @@
 //! all requirements are met or the rounds are used up.
 
 mod budget;
-mod check_provenance;
 mod checks;
 mod coach;
 mod evidence;
 mod phases;
 mod player_coach;
-mod previous_runs;
 pub mod prompted;
 mod prompts;
 mod record;
@@ -34,12 +32,11 @@ use gate::Asker;
 pub(crate) use budget::RoundBudget;
 use evidence::{EvidencePaths, RunBaseline};
 pub(crate) use player_coach::{PlayerCoach, RunTerms};
-use previous_runs::ResumableRun;
-pub(crate) use previous_runs::{PreviousRun, latest};
 use prompts::Contract;
 use record::{NextStep, RoundHistory, RoundNote};
 pub(crate) use start::Listeners;
-use start::ResumedRun;
+pub(crate) use start::{PreviousRun, latest};
+use start::{ResumableRun, ResumedRun};
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -112,7 +109,7 @@ pub(crate) async fn run(
     let Plan { pair, which, contract, again } = plan(order).inspect_err(told)?;
     let mut work = AgentSession::begin(&pair.player, &which, bus.clone(), asker.clone())?;
     if again.is_none() {
-        check_provenance::remember(&work.session.dir, &contract.checks).inspect_err(told)?;
+        checks::remember(&work.session.dir, &contract.checks).inspect_err(told)?;
     }
     let heard = Listeners { bus: bus.clone(), asker };
     let begun = start::open(&pair, contract, again, &mut work, heard).await;
@@ -151,7 +148,7 @@ fn plan(order: &RunRequest) -> Result<Plan> {
             let cwd = &order.settings.cwd;
             let (id, found) = ResumableRun::meant(cwd, wanted.as_deref())?;
             let dir = session::sessions_dir(cwd).join(&id);
-            check_provenance::refuse_strangers(&dir, &found.checks, &pair.checks)?;
+            checks::refuse_strangers(&dir, &found.checks, &pair.checks)?;
             let contract = pair.contract(found.text.clone(), &found.checks)?;
             let rounds = pair.rounds.unwrap_or(found.rounds.most);
             let note = RoundNote::Resumed { rounds, more: false, said: None };

@@ -7,11 +7,11 @@ use base::text::GO_ON;
 use planner::document;
 use tokio_util::sync::CancellationToken;
 
-use super::previous_runs::ResumableRun;
 use super::prompts::Contract;
 use super::record::{NextStep, RoundNote};
+use super::start::ResumableRun;
 use super::start::{Listeners, ROUNDS, ResumedRun, open};
-use super::{PlayerCoach, Run, check_provenance, requirements};
+use super::{PlayerCoach, Run, checks, requirements};
 use agent_core::run::AgentSession;
 use agent_core::run::outcome::{RunOutcome, tell_failure};
 
@@ -47,11 +47,7 @@ impl PromptedPair {
         let (contract, again) = match ResumableRun::at(&work.session.dir)? {
             None => (self.first(text)?, None),
             Some(found) => {
-                check_provenance::refuse_strangers(
-                    &work.session.dir,
-                    &found.checks,
-                    &self.pair.checks,
-                )?;
+                checks::refuse_strangers(&work.session.dir, &found.checks, &self.pair.checks)?;
                 let contract = self.pair.contract(found.text.clone(), &found.checks)?;
                 let note = self.later(text, &found);
                 (contract, Some(ResumedRun { found, note }))

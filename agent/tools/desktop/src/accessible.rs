@@ -6,7 +6,7 @@ use base::desktop::{ControlAction, ControlQuery, ControlVerb, DesktopRequest, De
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{host, told};
+use super::{host, screen_call};
 use tools::call::Invocation;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
@@ -53,7 +53,7 @@ impl Tool for ControlActionTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        super::acting(call)
+        screen_call::controls_screen(call)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -121,7 +121,7 @@ impl Report<'_> {
     }
 
     fn keys(&self, ok: bool, description: &str, more: Value) -> Value {
-        let mut all = told(ok, description, self.since);
+        let mut all = screen_call::action_metadata(ok, description, self.since);
         all["found"] = json!(ok);
         all["element_name"] = self.name.clone();
         all["element_type"] = self.kind.clone();

@@ -9,9 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::host;
 use super::programs::{self, Shot};
 use super::shown_screen::ShownScreen;
+use super::{host, screen_call};
 use gate::{Access, paths};
 use provider::message::Image;
 use tools::call::Invocation;
@@ -73,7 +73,7 @@ impl Tool for ScreenCaptureTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope { access: reaches(call), ..super::looking(call) }
+        CallScope { access: reaches(call), ..screen_call::reads_screen(call) }
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {

@@ -4,7 +4,7 @@ use base::desktop::{Area, Control, ControlQuery, Controls};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::host;
+use super::{host, screen_call};
 use tools::call::Invocation;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
@@ -32,7 +32,7 @@ impl Tool for ControlsTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        super::looking(call)
+        screen_call::reads_screen(call)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {

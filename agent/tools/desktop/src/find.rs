@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::controls::{as_json, line, place};
-use super::{host, roles, screen_text};
+use super::{host, roles, screen_call, screen_text};
 use tools::call::Invocation;
 use tools::kind::Effect;
 use tools::output::ToolErrorKind;
@@ -39,7 +39,7 @@ impl Tool for FindControlTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        super::looking(call)
+        screen_call::reads_screen(call)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::input::{checked, echo};
 use super::shown_screen::ShownScreen;
-use super::{done, host, keys};
+use super::{host, keys, screen_call};
 use tools::call::Invocation;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
@@ -53,7 +53,7 @@ impl Tool for GuiTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        super::acting(call)
+        screen_call::controls_screen(call)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -78,7 +78,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     host::input(call.at, steps).await?;
     let coordinates = place.map(|(x, y)| json!({ "x": x, "y": y }));
     let more = json!({ "action": action, "target": target, "coordinates": coordinates });
-    Ok(done(description, since, more))
+    Ok(screen_call::action_output(description, since, more))
 }
 
 /// Merges both argument forms: arguments next to `coordinates` take precedence.

@@ -7,7 +7,7 @@ use base::text::head;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{done, host};
+use super::{host, screen_call};
 use tools::call::Invocation;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
@@ -39,7 +39,7 @@ impl Tool for ClickTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        super::acting(call)
+        screen_call::controls_screen(call)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -64,7 +64,7 @@ async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     host::input(call.at, vec![InputStep::Move { x, y }, InputStep::Click { button, times: 1 }])
         .await?;
     let more = json!({ "x": x, "y": y, "button": name });
-    Ok(done(format!("clicked the {name} button at {x},{y}"), since, more))
+    Ok(screen_call::action_output(format!("clicked the {name} button at {x},{y}"), since, more))
 }
 
 /// The tool that types text at the keyboard focus.
@@ -76,7 +76,7 @@ impl Tool for TypeTextTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        super::acting(call)
+        screen_call::controls_screen(call)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -92,7 +92,7 @@ async fn type_text(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let description = format!("typed {}", echo(&text));
     let count = text.chars().count();
     host::input(call.at, vec![InputStep::Type { text }]).await?;
-    Ok(done(description, since, json!({ "characters": count })))
+    Ok(screen_call::action_output(description, since, json!({ "characters": count })))
 }
 
 /// Checks whether a text can be typed.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use base::desktop::{DesktopRequest, DesktopResponse, WindowInfo};
 use serde_json::json;
 
-use super::{done, host};
+use super::{host, screen_call};
 use tools::call::Invocation;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
@@ -20,7 +20,7 @@ impl Tool for WindowListTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        super::looking(call)
+        screen_call::reads_screen(call)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -68,7 +68,7 @@ impl Tool for MaximizeTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        super::acting(call)
+        screen_call::controls_screen(call)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -88,5 +88,5 @@ async fn maximize(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         true => format!("{title:?} is maximized already"),
         false => format!("maximized {title:?}"),
     };
-    Ok(done(description, since, json!({ "was_maximized": already })))
+    Ok(screen_call::action_output(description, since, json!({ "was_maximized": already })))
 }

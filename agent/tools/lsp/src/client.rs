@@ -10,7 +10,7 @@ use super::connection::{LspConnection, RequestError};
 use super::document::Documents;
 use super::position::PositionEncoding;
 use super::servers::LanguageServer;
-use super::{answer, uri};
+use super::{document, render};
 use tools::child_server::{self, Disconnect, ServerProcess, ServerStart};
 use tools::exec::confinement::CommandBox;
 
@@ -94,8 +94,8 @@ fn hello(root: &Path) -> Value {
         "processId": std::process::id(),
         "clientInfo": { "name": "g3", "version": env!("CARGO_PKG_VERSION") },
         "rootPath": root,
-        "rootUri": uri::of(root),
-        "workspaceFolders": answer::folders(root),
+        "rootUri": document::of(root),
+        "workspaceFolders": render::folders(root),
         "capabilities": {
             "general": { "positionEncodings": encodings },
             "window": { "workDoneProgress": true },

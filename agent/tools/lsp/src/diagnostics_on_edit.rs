@@ -130,7 +130,7 @@ impl SyncedFile {
     }
 
     async fn pull(&self, client: &LspClient, end: Instant) -> Option<Vec<Value>> {
-        let params = json!({ "textDocument": { "uri": super::uri::of(&self.path) } });
+        let params = json!({ "textDocument": { "uri": super::document::of(&self.path) } });
         let answer =
             client.line.request("textDocument/diagnostic", params, left(end)).await.ok()?;
         answer["items"].as_array().cloned()

@@ -1,13 +1,11 @@
 //! The files that a server was told of: their versions, and what of them it knows.
 
+use super::client::LspClient;
+use reqwest::Url;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-
-use serde_json::json;
-
-use super::client::LspClient;
-use super::uri;
 
 /// The largest file that a server is told of, in bytes.
 pub(crate) const LARGEST: u64 = 8 << 20;
@@ -37,7 +35,7 @@ impl Documents {
                 to.line.notify(
                     "textDocument/didChange",
                     json!({
-                        "textDocument": { "uri": uri::of(path), "version": known.version },
+                        "textDocument": { "uri": of(path), "version": known.version },
                         "contentChanges": [{ "text": text }],
                     }),
                 );
@@ -50,7 +48,7 @@ impl Documents {
             Document { version: 1, text: text.to_owned(), language: language.to_owned(), stamp };
         self.0.insert(path.to_owned(), document);
         let item = json!({
-            "uri": uri::of(path),
+            "uri": of(path),
             "languageId": language,
             "version": 1,
             "text": text,
@@ -113,13 +111,13 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 }
 
 fn watched(to: &LspClient, path: &Path, kind: u32) {
-    let change = json!({ "uri": uri::of(path), "type": kind });
+    let change = json!({ "uri": of(path), "type": kind });
     to.line.notify("workspace/didChangeWatchedFiles", json!({ "changes": [change] }));
 }
 
 fn saved(to: &LspClient, path: &Path, text: &str) {
     let Some(with_text) = to.hears_saves() else { return };
-    let mut params = json!({ "textDocument": { "uri": uri::of(path) } });
+    let mut params = json!({ "textDocument": { "uri": of(path) } });
     if with_text {
         params["text"] = json!(text);
     }
@@ -127,5 +125,29 @@ fn saved(to: &LspClient, path: &Path, text: &str) {
 }
 
 fn closed(to: &LspClient, path: &Path) {
-    to.line.notify("textDocument/didClose", json!({ "textDocument": { "uri": uri::of(path) } }));
+    to.line.notify("textDocument/didClose", json!({ "textDocument": { "uri": of(path) } }));
+}
+
+/// The address of an absolute path.
+pub(crate) fn of(path: &Path) -> String {
+    // A relative path has no address, and none gets here.
+    Url::from_file_path(path).map(String::from).unwrap_or_default()
+}
+
+/// The path of an address; `None` where it is no file.
+pub(crate) fn path(uri: &str) -> Option<PathBuf> {
+    Url::parse(uri).ok().filter(|uri| uri.scheme() == "file")?.to_file_path().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_odd_characters_come_back() {
+        for name in ["/a b/ä%20#?.rs", "/x/[y]/😀.rs"] {
+            assert_eq!(path(&of(Path::new(name))).as_deref(), Some(Path::new(name)));
+        }
+        assert_eq!(path("jdt://contents/x"), None);
+    }
 }

@@ -1,9 +1,7 @@
 //! What language servers know of code: where things are defined and used, what they are; and what
 //! is wrong with a file after an edit.
 
-pub mod answer;
 pub mod client;
-pub mod codec;
 pub mod connection;
 pub mod diagnostics_on_edit;
 pub mod document;
@@ -11,9 +9,7 @@ pub mod operation;
 pub mod pool;
 pub mod position;
 pub mod render;
-pub mod root;
 pub mod servers;
-pub mod uri;
 
 use std::io;
 use std::path::PathBuf;
@@ -169,7 +165,7 @@ async fn ask(
     text: &str,
 ) -> Result<Value, RequestError> {
     let (method, _) = question.operation.method();
-    let document = json!({ "uri": uri::of(&call.place) });
+    let document = json!({ "uri": document::of(&call.place) });
     let position = client.encoding.to_server(text, question.at);
     let params = match question.operation {
         LspOperation::WorkspaceSymbol => json!({ "query": question.query }),

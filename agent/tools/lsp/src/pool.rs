@@ -12,7 +12,6 @@ use futures_util::future::{BoxFuture, Shared};
 use tokio::task::AbortHandle;
 
 use super::client::{self, LspClient};
-use super::root;
 use super::servers::{self, LanguageServer};
 use tools::context::ToolContext;
 
@@ -63,7 +62,7 @@ impl LspPool {
         let mut missing = None;
         for language in self.languages.iter().filter(|language| !language.off) {
             let Some(id) = language.id_of(file) else { continue };
-            let Some(root) = root::of(file, language, &tree) else { continue };
+            let Some(root) = servers::of(file, language, &tree) else { continue };
             if language.command().is_some() {
                 return Ok(ServerKey { language, id, root });
             }

@@ -6,8 +6,7 @@ use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
 use base::text::count;
 
-use super::at_work;
-use crate::modes::interactive::InteractiveSession;
+use crate::modes::interactive::session::InteractiveSession;
 use crate::ui::{bill, clipboard, tokens};
 use agent_core::call_line::cut_to;
 use agent_core::fragment::{self, Fragment};
@@ -16,7 +15,7 @@ use provider::message::{ContentPart, MessageRole};
 
 /// `/stats`.
 pub(crate) fn stats(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    let work = at_work(chat)?;
+    let work = chat.at_work()?;
     let (usage, window) = (work.talk.usage(), &work.talk.window);
     let cost = usage.cost_text().unwrap_or_else(|| "unknown".to_owned());
     let text = format!(
@@ -39,7 +38,7 @@ pub(crate) fn stats(chat: &mut InteractiveSession, _: Option<String>) -> Result<
 
 /// `/cost`.
 pub(crate) fn cost(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    let session = &at_work(chat)?.session;
+    let session = &chat.at_work()?.session;
     let entries = base::files::read_journal(&session.journal_path());
     let entries: Vec<_> = entries.or_fail(|| "cannot read the session's journal")?;
     let mut seen = SessionSnapshot::new(session.id.as_str());
@@ -53,7 +52,7 @@ pub(crate) fn cost(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
 /// `/compact`.
 pub(crate) async fn compact(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let tokens = chat.interrupts.begin();
-    let done = match at_work(chat) {
+    let done = match chat.at_work() {
         Ok(work) => work.compact(tokens.cancel).await,
         Err(failure) => Err(failure),
     };
@@ -82,7 +81,7 @@ pub(crate) fn skin(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
 }
 
 fn thin_to(chat: &mut InteractiveSession, part: usize) -> Result<()> {
-    let talk = &mut at_work(chat)?.talk;
+    let talk = &mut chat.at_work()?.talk;
     let before = talk.window.percent();
     let moved = talk.thin_now(part)?;
     let after = talk.window.percent();
@@ -97,7 +96,7 @@ fn thin_to(chat: &mut InteractiveSession, part: usize) -> Result<()> {
 /// `/copy`.
 pub(crate) fn copy(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let cwd = chat.settings.cwd.clone();
-    let messages = at_work(chat)?.talk.messages().iter().rev();
+    let messages = chat.at_work()?.talk.messages().iter().rev();
     let mut answers = messages.filter(|message| message.role == MessageRole::Assistant);
     let words = answers.find_map(|message| {
         Some(message.words().trim().to_owned()).filter(|words| !words.is_empty())
@@ -111,7 +110,7 @@ pub(crate) fn copy(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
 
 /// `/fragments`.
 pub(crate) fn fragments(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    let all = fragment::list(&at_work(chat)?.session.dir);
+    let all = fragment::list(&chat.at_work()?.session.dir);
     let line = |one: &Fragment| {
         let asked = cut_to(&one.first_user_message.replace('\n', " "), 60);
         format!("{}  {}  {}  {asked}", one.fragment_id, one.created_at, one.calls())
@@ -127,7 +126,7 @@ pub(crate) fn rehydrate(chat: &mut InteractiveSession, id: Option<String>) -> Re
     let Some(id) = id else {
         return Err(Failure::usage("which turn?").hint("/fragments lists them"));
     };
-    let work = at_work(chat)?;
+    let work = chat.at_work()?;
     let fragment = Fragment::read(&work.session.dir, &id).map_err(|why| {
         Failure::usage(format!("cannot restore `{id}`")).because(why).hint("/fragments")
     })?;
@@ -139,7 +138,7 @@ pub(crate) fn rehydrate(chat: &mut InteractiveSession, id: Option<String>) -> Re
 
 /// `/dump`.
 pub(crate) fn dump(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    let work = at_work(chat)?;
+    let work = chat.at_work()?;
     let stamp = Clock::from_env().stamp().replace(':', "-");
     let file = work.session.dir.join(format!("dump-{stamp}.txt"));
     let mut text = String::new();

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::text::count;
 
-use super::{at_work, sessions};
-use crate::modes::interactive::InteractiveSession;
+use super::sessions;
+use crate::modes::interactive::session::InteractiveSession;
 use crate::ui::diff::{DiffView, draw};
 use crate::ui::terminal;
 use agent_core::call_line::cut_to;
@@ -25,7 +25,7 @@ pub(crate) fn undo(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
     let names = named(&paths);
     chat.say(&format!("turn {}: restored {names}", last.turn));
     let note = format!("[I took back what turn {} did to these files: {names}]", last.turn);
-    at_work(chat)?.tell_with_next(note);
+    chat.at_work()?.tell_with_next(note);
     Ok(())
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn diff(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
 
 /// `/rewind [TURN]`.
 pub(crate) fn rewind(chat: &mut InteractiveSession, turn: Option<String>) -> Result<()> {
-    let journal = at_work(chat)?.session.journal_path();
+    let journal = chat.at_work()?.session.journal_path();
     let entries = base::files::read_journal(&journal).or_fail(|| "cannot read the journal")?;
     let all = turns::list(&turns::effective(entries).entries);
     let Some(turn) = turn else {
@@ -65,7 +65,7 @@ pub(crate) fn rewind(chat: &mut InteractiveSession, turn: Option<String>) -> Res
             .because(format!("the session has {}", all.len())));
     }
     let paths = checkpoints(chat)?.undo(turn)?;
-    at_work(chat)?.talk.rewind(turn)?;
+    chat.at_work()?.talk.rewind(turn)?;
     chat.leave();
     chat.open("")?;
     let files = if paths.is_empty() { String::new() } else { format!("; {}", named(&paths)) };
@@ -74,7 +74,7 @@ pub(crate) fn rewind(chat: &mut InteractiveSession, turn: Option<String>) -> Res
 }
 
 fn checkpoints(chat: &mut InteractiveSession) -> Result<Checkpoints> {
-    let work = at_work(chat)?;
+    let work = chat.at_work()?;
     Checkpoints::open(&work.session.dir, work.root())
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn project(chat: &mut InteractiveSession, dir: Option<String>) -> Res
         chat.open("project")?;
     }
     let text = format!("The project {}\n\n{}", path.display(), found.join("\n\n"));
-    let work = at_work(chat)?;
+    let work = chat.at_work()?;
     base::files::replace(&work.project_file(), text.as_bytes())
         .or_fail(|| "cannot keep the project's text")?;
     work.talk.prompt(text)?;
@@ -128,7 +128,7 @@ pub(crate) fn project(chat: &mut InteractiveSession, dir: Option<String>) -> Res
 
 /// `/unproject`.
 pub(crate) fn unproject(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    let work = at_work(chat)?;
+    let work = chat.at_work()?;
     let file = work.project_file();
     if !file.exists() {
         return Err(Failure::failed("no project is loaded").hint("/project DIRECTORY"));

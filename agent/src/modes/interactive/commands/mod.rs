@@ -8,8 +8,7 @@ pub mod sessions;
 use base::failure::{Failure, Result};
 use futures_util::future::BoxFuture;
 
-use super::InteractiveSession;
-use agent_core::run::AgentSession;
+use super::session::InteractiveSession;
 
 /// A command.
 pub(crate) struct SlashCommand {
@@ -141,11 +140,6 @@ async fn retry(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
 fn exit(_: &mut InteractiveSession, words: Option<String>) -> Result<()> {
     let words = words.unwrap_or_default();
     Err(Failure::usage(format!("/exit takes no arguments: `{words}`")).hint("/exit"))
-}
-
-/// The session, once something was said in it.
-fn at_work(chat: &mut InteractiveSession) -> Result<&mut AgentSession> {
-    chat.work.as_mut().ok_or_else(|| Failure::failed("the session is empty"))
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use base::failure::{Failure, OrFail, Result};
 
-use super::at_work;
-use crate::modes::interactive::InteractiveSession;
+use crate::modes::interactive::session::InteractiveSession;
 use agent_core::prompt::template;
 use agent_core::session_tools::plan as plans;
 use gate::permission_mode::PermissionMode;
@@ -19,7 +18,7 @@ pub(crate) async fn plan(chat: &mut InteractiveSession, words: Option<String>) -
 }
 
 fn show(chat: &mut InteractiveSession) -> Result<()> {
-    let dir = at_work(chat)?.session.dir.clone();
+    let dir = chat.at_work()?.session.dir.clone();
     let Ok(text) = std::fs::read_to_string(plans::file(&dir)) else {
         return Err(Failure::failed("no plan").hint("/plan TEXT    creates one"));
     };
@@ -30,7 +29,7 @@ fn show(chat: &mut InteractiveSession) -> Result<()> {
 
 /// `/approve`.
 pub(crate) async fn approve(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    let work = at_work(chat)?;
+    let work = chat.at_work()?;
     let approved = plans::approve(&work.session.dir).or_fail(|| "cannot approve the plan")?;
     let Some(approval) = approved else {
         return Err(Failure::failed("no plan").hint("/plan TEXT    creates one"));
@@ -60,5 +59,5 @@ pub(crate) fn mode(chat: &mut InteractiveSession, words: Option<String>) -> Resu
 }
 
 fn take(chat: &mut InteractiveSession, mode: PermissionMode) -> Result<()> {
-    at_work(chat)?.set_permission_mode(mode).or_fail(|| "cannot keep the mode")
+    chat.at_work()?.set_permission_mode(mode).or_fail(|| "cannot keep the mode")
 }

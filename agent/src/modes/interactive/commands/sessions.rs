@@ -2,8 +2,7 @@
 
 use base::failure::{Failure, Result};
 
-use super::at_work;
-use crate::modes::interactive::InteractiveSession;
+use crate::modes::interactive::session::InteractiveSession;
 use agent_core::call_line::cut_to;
 use agent_core::run::SessionSelector;
 use agent_core::session::snapshot::SessionSnapshot;
@@ -87,7 +86,7 @@ pub(crate) fn readme(chat: &mut InteractiveSession, _: Option<String>) -> Result
 /// `/fork [TURN]`.
 pub(crate) fn fork(chat: &mut InteractiveSession, before: Option<String>) -> Result<()> {
     let before = before.map(|text| turn_number(&text)).transpose()?;
-    let from = at_work(chat)?.session.dir.clone();
+    let from = chat.at_work()?.session.dir.clone();
     let made = copies::fork(&chat.settings.cwd, &from, before)?;
     let id = made.id.to_string();
     // The lock goes before the session is taken up.

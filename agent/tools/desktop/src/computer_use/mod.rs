@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use self::functions::{PlannedAction, PlannerCall};
 use self::planner::{Planner, PlannerAnswer};
-use super::{host, shown_screen, told};
+use super::{host, shown_screen};
+use crate::screen_call;
 use provider::message::{Image, SideUsage, ToolCall};
 use tools::call::Invocation;
 use tools::dispatch;
@@ -56,7 +57,7 @@ impl Tool for ComputerUseTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        super::acting(call)
+        screen_call::controls_screen(call)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -200,7 +201,7 @@ impl Run<'_, '_> {
     fn ended(&self, InstructionEnd { status, words }: InstructionEnd) -> ToolOutput {
         let ok = status != "error";
         let words = if words.trim().is_empty() { "done".to_owned() } else { words };
-        let mut metadata = told(ok, &words, self.since);
+        let mut metadata = screen_call::action_metadata(ok, &words, self.since);
         metadata["status"] = json!(status);
         metadata["steps"] = json!(self.steps);
         metadata["current_url"] = json!(self.url);

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::host;
 use super::shown_screen::{Element, ShownScreen};
+use crate::screen_call;
 use provider::message::{Image, SideUsage};
 use tools::call::Invocation;
 use tools::kind::Effect;
@@ -66,7 +67,7 @@ impl Tool for ObserveTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        super::looking(call)
+        screen_call::reads_screen(call)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {

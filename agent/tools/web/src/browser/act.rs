@@ -6,10 +6,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::manager::BrowserManager;
-use super::session::{BrowserSession, CurrentPage};
-use super::tabs::{Tabs, stale};
+use super::session::{BrowserSession, CurrentPage, Tabs, stale};
 use super::webdriver::{BrowserError, element, id_of};
-use super::{dom, keys, page, url_policy};
+use super::{dom, page, url_policy};
 use tools::call::Invocation;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 
@@ -235,7 +234,7 @@ async fn within(
         }
         Action::Press => {
             let name = given.needed("key", "press")?;
-            let keys = keys::parse(&name).map_err(ToolError::invalid)?;
+            let keys = dom::parse(&name).map_err(ToolError::invalid)?;
             press(session, id, &keys).await
         }
         Action::ExtractText => extract(session).await,
@@ -282,7 +281,7 @@ async fn press(session: &BrowserSession, id: Option<&str>, keys: &[char]) -> Spo
     if let Some(id) = id {
         session.script("arguments[0].focus();", &[element(id)]).await?;
     }
-    session.following(session.press(&keys::pressed(keys))).await?;
+    session.following(session.press(&dom::pressed(keys))).await?;
     let here = session.here().await?;
     Ok((json!({ "url": here.url, "title": here.title }), "I pressed the key.".to_owned()))
 }

@@ -10,9 +10,8 @@ use base::sandbox::environment::{ChildKind, child_env};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::daemon::{DaemonArgs, DaemonReport};
+use super::daemon::{BrowserDir, BrowserRecord, DaemonArgs, DaemonReport};
 use super::programs::{BrowserPrograms, has_display};
-use super::record::{BrowserDir, BrowserRecord};
 use super::session::BrowserSession;
 use gate::Permit;
 use tools::context::ToolContext;

@@ -7,13 +7,10 @@
 pub mod act;
 pub mod daemon;
 pub mod dom;
-pub mod keys;
 pub mod manager;
 pub mod page;
 pub mod programs;
-pub mod record;
 pub mod session;
-pub mod tabs;
 pub mod url_policy;
 pub mod verb;
 pub mod webdriver;

@@ -1,0 +1,42 @@
+//! The scope and the result fields that the screen tools share.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tools::call::Invocation;
+use tools::output::ToolOutput;
+use tools::tool::CallScope;
+
+/// Returns the scope of a call that reads the screen.
+pub(crate) fn reads_screen(call: &Invocation<'_>) -> CallScope {
+    on_screen(call, false)
+}
+
+/// Returns the scope of a call that controls the screen.
+pub(crate) fn controls_screen(call: &Invocation<'_>) -> CallScope {
+    on_screen(call, true)
+}
+
+fn on_screen(call: &Invocation<'_>, acts: bool) -> CallScope {
+    let access = vec![call.at.others.screen.access(acts)];
+    CallScope { access, ..CallScope::keyed("screen") }
+}
+
+/// Returns the result fields of the core tools: status, description and duration.
+pub(crate) fn action_metadata(ok: bool, description: &str, since: Instant) -> Value {
+    json!({
+        "status": if ok { "success" } else { "error" },
+        "description": description,
+        "duration_ms": u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "voice_message": description,
+    })
+}
+
+/// Creates the output of a successful action with additional metadata.
+pub(crate) fn action_output(description: String, since: Instant, more: Value) -> ToolOutput {
+    let mut metadata = action_metadata(true, &description, since);
+    if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), more) {
+        all.extend(more);
+    }
+    ToolOutput::done(description.clone()).with(metadata).titled(description)
+}
