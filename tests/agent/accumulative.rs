@@ -1,4 +1,4 @@
-//! `g3 --auto`: requirements line by line, with the real binary.
+//! Tests of `g3 --auto`: requirements line by line, with the real binary.
 
 use testkit::model_server::gate::ReplyGate;
 use testkit::model_server::reply::ScriptedReply;
@@ -15,7 +15,7 @@ fn list(stage: &Stage) -> String {
 }
 
 #[test]
-fn each_line_is_a_requirement_more_and_a_run_over_all() {
+fn each_line_adds_a_requirement_and_starts_a_run_over_all() {
     let player = [ScriptedReply::says("one"), ScriptedReply::says("two")];
     let coach = [verdict(true, &["met"]), verdict(true, &["met", "met"])];
     let stage = Stage::new(sides(player, coach));
@@ -35,7 +35,7 @@ fn each_line_is_a_requirement_more_and_a_run_over_all() {
 }
 
 #[test]
-fn the_list_is_there_the_next_time_and_is_numbered_on() {
+fn the_list_is_stored_and_numbering_continues() {
     let player = [ScriptedReply::says("x"), ScriptedReply::says("y")];
     let coach = [verdict(true, &["met"]), verdict(false, &["met", "unmet"])];
     let stage = Stage::new(sides(player, coach));
@@ -46,7 +46,7 @@ fn the_list_is_there_the_next_time_and_is_numbered_on() {
 }
 
 #[test]
-fn a_list_that_cannot_be_written_is_told_and_the_run_goes_on() {
+fn a_list_that_cannot_be_written_is_reported_and_the_run_continues() {
     let player = [ScriptedReply::says("x")];
     let stage = Stage::new(sides(player, [verdict(true, &["met"])]));
     std::fs::create_dir_all(stage.repo.path().join(".g3/requirements.md/in-the-way")).unwrap();
@@ -85,7 +85,7 @@ fn an_interrupt_cancels_the_run_and_not_the_program() {
     stdin.write_all(b"make a\n").unwrap();
     gate.wait_until_reached(1);
     process::signal_group(g3.id(), Signal::INT);
-    // The journal says that the player's part was cancelled before the next line is read.
+    // The journal records the cancellation of the player before the next line is read.
     until("the end of the run", || {
         let dir = stage.session_dirs().into_iter().next()?;
         let text = std::fs::read_to_string(dir.join("session.jsonl")).ok()?;

@@ -1,4 +1,4 @@
-//! The Agent Client Protocol: prompts, sessions, modes, permissions.
+//! Tests of the Agent Client Protocol: prompts, sessions, modes, permissions.
 
 use serde_json::json;
 use testkit::model_server::gate::ReplyGate;
@@ -40,7 +40,7 @@ fn a_prompt_is_answered_with_updates_and_own_events() {
 }
 
 #[test]
-fn words_of_the_user_in_brackets_are_not_taken_for_a_note() {
+fn bracketed_user_text_is_not_mistaken_for_a_note() {
     let stage = Stage::new(ScriptedReply::says("Done."));
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
@@ -54,7 +54,7 @@ fn words_of_the_user_in_brackets_are_not_taken_for_a_note() {
 }
 
 #[test]
-fn a_picture_of_the_user_reaches_the_model() {
+fn a_user_image_reaches_the_model() {
     let stage = Stage::new(ScriptedReply::says("A cat."));
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
@@ -72,7 +72,7 @@ fn a_picture_of_the_user_reaches_the_model() {
 }
 
 #[test]
-fn a_cancel_stops_the_turn_and_the_session_goes_on() {
+fn a_cancel_stops_the_turn_and_the_session_continues() {
     let gate = ReplyGate::new();
     let stage = Stage::new([
         ScriptedReply::says("a ").then_says("b").gate(&gate),
@@ -91,7 +91,7 @@ fn a_cancel_stops_the_turn_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_session_that_is_slow_to_open_holds_no_other_up() {
+fn a_session_that_is_slow_to_open_does_not_block_others() {
     let stage = Stage::new([ScriptedReply::says("quick"), ScriptedReply::says("slow")]);
     let (key, other) = (stage.env.home().join("key"), stage.env.repo_at("other"));
     let waits = format!("until test -e {}; do sleep 0.05; done; echo k", key.display());
@@ -114,7 +114,7 @@ fn a_session_that_is_slow_to_open_holds_no_other_up() {
 }
 
 #[test]
-fn a_session_is_loaded_again_while_a_prompt_is_at_work_in_it() {
+fn a_session_can_be_loaded_again_while_a_prompt_is_running() {
     for method in ["session/load", "session/resume"] {
         let gate = ReplyGate::new();
         let held = ScriptedReply::says("a ").then_says("b").gate(&gate);
@@ -124,7 +124,7 @@ fn a_session_is_loaded_again_while_a_prompt_is_at_work_in_it() {
         let prompt = editor.prompt(&session, "talk");
         gate.wait_until_reached(1);
         let params = json!({"sessionId": session, "cwd": stage.repo.path(), "mcpServers": []});
-        // Twice at once: one of them waits for the other.
+        // Two concurrent loads: one of them waits for the other.
         let loads = [editor.begin(method, params.clone()), editor.begin(method, params)];
         assert_eq!(editor.answer(prompt)["result"]["stopReason"], "cancelled");
         for load in loads {
@@ -138,7 +138,7 @@ fn a_session_is_loaded_again_while_a_prompt_is_at_work_in_it() {
 }
 
 #[test]
-fn a_session_that_is_closed_at_work_can_be_resumed_at_once() {
+fn a_session_closed_during_a_prompt_can_be_resumed_immediately() {
     let gate = ReplyGate::new();
     let stage = Stage::new([
         ScriptedReply::says("a ").then_says("b").gate(&gate),
@@ -184,7 +184,7 @@ fn the_todo_list_is_the_editors_plan() {
 }
 
 #[test]
-fn a_cancel_right_behind_its_prompt_is_heard() {
+fn a_cancel_immediately_after_its_prompt_takes_effect() {
     let stage = Stage::new([ScriptedReply::call("shell", json!({"command": "sleep 1000"}))]);
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
@@ -195,7 +195,7 @@ fn a_cancel_right_behind_its_prompt_is_heard() {
 }
 
 #[test]
-fn what_reaches_outside_asks_the_editor() {
+fn access_outside_the_root_asks_the_editor() {
     let outside = |stage: &Stage| stage.env.home().join("outside.txt");
     for (option, written) in [("once", true), ("no", false)] {
         let path = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
@@ -262,7 +262,7 @@ fn several_sessions_live_in_one_process() {
 }
 
 #[test]
-fn errors_are_json_rpc_errors_with_a_way_out() {
+fn errors_are_json_rpc_errors_with_hints() {
     let stage = Stage::new([ScriptedReply::status(401)]);
     let mut editor = Editor::open(&stage);
     let id = editor.prompt("nobody-aaaa", "hi");
@@ -276,7 +276,7 @@ fn errors_are_json_rpc_errors_with_a_way_out() {
 }
 
 #[test]
-fn sessions_are_listed_taken_up_without_their_history_and_let_go() {
+fn sessions_can_be_listed_resumed_without_history_and_closed() {
     let stage = Stage::new([
         ScriptedReply::says("noted"),
         ScriptedReply::says("plum"),
@@ -296,7 +296,7 @@ fn sessions_are_listed_taken_up_without_their_history_and_let_go() {
     assert!(
         editor.answer(closed)["error"]["message"].as_str().unwrap().contains("no open session")
     );
-    // Another g3 may have it now, so its lock is free; and here it is taken up again.
+    // The lock is free, so another g3 can use the session, and it can be resumed here again.
     stage.g3(["--resume", &session, "which word?"]).ok();
     editor.kept.clear();
     let params = json!({"sessionId": session, "cwd": stage.repo.path(), "mcpServers": []});
@@ -312,7 +312,7 @@ fn writes_a_file() -> ScriptedReply {
 }
 
 #[test]
-fn in_plan_mode_nothing_is_changed_before_the_editor_approves() {
+fn plan_mode_changes_nothing_before_the_editor_approves() {
     let stage = Stage::new([
         writes_a_file(),
         ScriptedReply::call("shell", json!({"command": "touch b.txt"})),
@@ -344,7 +344,7 @@ fn in_plan_mode_nothing_is_changed_before_the_editor_approves() {
 }
 
 #[test]
-fn in_ask_mode_every_write_is_asked_about() {
+fn ask_mode_asks_about_every_write() {
     let stage = Stage::new([writes_a_file(), ScriptedReply::says("as you wish")]);
     let mut editor = Editor::open(&stage);
     let session = editor.new_session(stage.repo.path());
@@ -358,7 +358,7 @@ fn in_ask_mode_every_write_is_asked_about() {
 }
 
 #[test]
-fn servers_of_the_editor_are_used_and_the_person_is_asked() {
+fn the_editors_mcp_servers_are_used_and_the_user_is_asked() {
     let call = json!({"server": "kit", "tool": "echo", "args": {"text": "plum"}});
     let stage = Stage::new([ScriptedReply::call("mcp_call", call), ScriptedReply::says("done")]);
     let mut editor = Editor::open(&stage);

@@ -1,4 +1,4 @@
-//! Player and coach over the Agent Client Protocol: prompts that begin a run and go on with it.
+//! Tests of player and coach over the Agent Client Protocol: prompts that start and continue a run.
 
 use base::text::GO_ON;
 use serde_json::{Value, json};
@@ -15,14 +15,14 @@ const TWO: &str =
     "Make two files.\n\n{{CURRENT REQUIREMENTS}}\n\n- R1: make one.txt\n- R2: make two.txt\n";
 const AUTONOMOUS: &[&str] = &["acp", "--autonomous"];
 
-/// An editor with player and coach behind it, and its session.
+/// Opens an editor with player and coach, and a session.
 fn open(stage: &Stage, more: &[&str]) -> (Editor, String) {
     let mut editor = Editor::before(stage, &[AUTONOMOUS, more].concat(), json!({}));
     let session = editor.new_session(stage.repo.path());
     (editor, session)
 }
 
-/// As [`open`], with a session that there is.
+/// Like [`open`], with an existing session.
 fn load(stage: &Stage, session: &str, more: &[&str]) -> Editor {
     let mut editor = Editor::before(stage, &[AUTONOMOUS, more].concat(), json!({}));
     let params = json!({"sessionId": session, "cwd": stage.repo.path(), "mcpServers": []});
@@ -30,14 +30,14 @@ fn load(stage: &Stage, session: &str, more: &[&str]) -> Editor {
     editor
 }
 
-/// Says something and gives the reason for the end of the turn.
+/// Sends a prompt and returns the stop reason of the turn.
 fn stop(editor: &mut Editor, session: &str, text: &str) -> String {
     let id = editor.prompt(session, text);
     let answer = editor.answer(id);
     answer["result"]["stopReason"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
 
-/// The events of one type, the last one first.
+/// Returns the events of one type, newest first.
 fn told(editor: &Editor, kind: &str) -> Vec<Value> {
     let own = editor.own_events().into_iter().rev().map(|own| own["event"].clone());
     own.filter(|event| event["type"] == kind).collect()
@@ -48,7 +48,7 @@ fn players(stage: &Stage) -> Vec<ReceivedRequest> {
 }
 
 #[test]
-fn the_first_prompt_begins_a_run_whose_events_and_bill_reach_the_editor() {
+fn the_first_prompt_starts_a_run_whose_events_and_cost_reach_the_editor() {
     let player = [writes("one.txt"), writes("two.txt")].concat();
     let coach = [verdict(false, &["met", "unmet"]), verdict(true, &["met", "met"])];
     let stage = Stage::new(sides(player, coach));
@@ -74,7 +74,7 @@ fn the_first_prompt_begins_a_run_whose_events_and_bill_reach_the_editor() {
 }
 
 #[test]
-fn what_is_not_approved_is_said_and_the_next_prompt_gives_more_rounds() {
+fn a_run_without_approval_says_so_and_the_next_prompt_adds_rounds() {
     let player = [writes("one.txt"), writes("two.txt"), writes("three.txt")].concat();
     let coach = [
         verdict(false, &["met", "unmet"]),
@@ -90,7 +90,7 @@ fn what_is_not_approved_is_said_and_the_next_prompt_gives_more_rounds() {
     let again = players(&stage).remove(2);
     assert!(again.last().contains("Round 2 of 2"), "{}", again.last());
     assert!(again.last().contains("The user says:\n\ntwo.txt is short"), "{}", again.last());
-    // The requirements once more, as studio sends them, are nothing new.
+    // Sending the requirements again, as studio does, adds nothing new.
     let go_on = TWO.replace("Make two files.", GO_ON);
     assert_eq!(stop(&mut editor, &session, &go_on), "end_turn");
     let last = players(&stage).remove(4);
@@ -99,7 +99,7 @@ fn what_is_not_approved_is_said_and_the_next_prompt_gives_more_rounds() {
 }
 
 #[test]
-fn who_approved_goes_on_when_there_is_more_to_say() {
+fn an_approved_run_continues_with_new_input() {
     let player = [writes("one.txt"), writes("two.txt")].concat();
     let coach = [verdict(true, &["met", "met"]), verdict(true, &["met", "met"])];
     let stage = Stage::new(sides(player, coach));
@@ -116,7 +116,7 @@ fn who_approved_goes_on_when_there_is_more_to_say() {
 }
 
 #[test]
-fn words_that_come_while_the_coach_judges_are_not_lost_when_it_approves() {
+fn messages_sent_during_review_are_not_lost_on_approval() {
     let gate = ReplyGate::new();
     let player = [writes("one.txt"), writes("two.txt")].concat();
     let approved = || verdict(true, &["met", "met"]);
@@ -136,7 +136,7 @@ fn words_that_come_while_the_coach_judges_are_not_lost_when_it_approves() {
 }
 
 #[test]
-fn a_cancel_stops_the_player_who_goes_on_in_the_same_round() {
+fn a_cancelled_player_continues_in_the_same_round() {
     let gate = ReplyGate::new();
     let player = [
         ScriptedReply::says("half a ").then_says("sentence").gate(&gate),
@@ -157,7 +157,7 @@ fn a_cancel_stops_the_player_who_goes_on_in_the_same_round() {
 }
 
 #[test]
-fn limits_count_for_each_prompt() {
+fn limits_apply_to_each_prompt() {
     let coach = [verdict(true, &["met", "met"])];
     let player = [writes("one.txt"), writes("two.txt")].concat();
     let stage = Stage::new(sides(player, coach));
@@ -170,7 +170,7 @@ fn limits_count_for_each_prompt() {
     assert!(stage.asked().len() > before, "the next prompt may spend again");
 }
 
-/// What is made follows from what is asked, so that a killed run may ask again.
+/// Replies depend only on the request, so that a killed run may repeat requests.
 fn by_what_is_there() -> Script {
     Script::by(|request| {
         let text = request.text();
@@ -192,7 +192,7 @@ fn by_what_is_there() -> Script {
 }
 
 #[test]
-fn kill_9_at_every_step_loses_nothing_that_a_prompt_cannot_finish() {
+fn a_prompt_completes_a_run_killed_at_any_step() {
     for name in ["begun", "played", "checked", "judged"] {
         for pass in 1..=2 {
             if (name, pass) == ("begun", 2) {
@@ -205,7 +205,7 @@ fn kill_9_at_every_step_loses_nothing_that_a_prompt_cannot_finish() {
             let (mut editor, session) = open(&stage, &checks);
             editor.prompt(&session, TWO);
             editor.wait_for_end();
-            // And once more, in the moment in which it is taken up again.
+            // And killed again at the moment in which it is resumed.
             stage.env.set("G3_TEST_KILL_AT", "g3.rounds.resumed");
             let mut editor = load(&stage, &session, &checks);
             let go_on = TWO.replace("Make two files.", GO_ON);
@@ -229,7 +229,7 @@ fn kill_9_at_every_step_loses_nothing_that_a_prompt_cannot_finish() {
 }
 
 #[test]
-fn what_cannot_begin_or_go_on_is_an_error_with_a_way_out() {
+fn runs_that_cannot_start_or_continue_are_errors_with_hints() {
     let stage = Stage::new(sides(writes("one.txt"), [verdict(false, &["met", "unmet"])]));
     let checks = ["--max-turns", "1", "--check", "true"];
     let (mut editor, session) = open(&stage, &checks);
@@ -254,7 +254,7 @@ fn what_cannot_begin_or_go_on_is_an_error_with_a_way_out() {
 }
 
 #[test]
-fn permissions_modes_and_the_list_are_those_of_any_session() {
+fn permissions_modes_and_the_session_list_work_as_usual() {
     let stage = Stage::new(Script::by(|request| match is_coach(request) {
         true => verdict(true, &["met", "met"]),
         false if request.assistant_messages() > 0 => ScriptedReply::says("done"),

@@ -1,4 +1,4 @@
-//! Files and terminals of an editor: read, written and run through it.
+//! Tests of files and terminals of an editor.
 
 use serde_json::json;
 use testkit::model_server::reply::ScriptedReply;
@@ -7,7 +7,7 @@ use crate::agent_env::Stage;
 use crate::editor::Editor;
 
 #[test]
-fn an_editor_that_holds_files_is_read_and_written_through() {
+fn files_are_read_and_written_through_the_editor() {
     let edit = json!({"file_path": "a.txt", "diff": "-one\n+two\n"});
     let stage = Stage::new([
         ScriptedReply::call("read_file", json!({"file_path": "a.txt"})),
@@ -31,7 +31,7 @@ fn an_editor_that_holds_files_is_read_and_written_through() {
 }
 
 #[test]
-fn an_editor_that_cannot_write_a_file_fails_the_call_and_bytes_are_never_made_text() {
+fn a_failed_editor_write_fails_the_call_and_binary_files_bypass_the_editor() {
     let write =
         |name: &str| ScriptedReply::call("write_file", json!({"file_path": name, "content": "x"}));
     let stage = Stage::new([write("a.txt"), write("raw"), ScriptedReply::says("done")]);
@@ -49,12 +49,12 @@ fn an_editor_that_cannot_write_a_file_fails_the_call_and_bytes_are_never_made_te
     assert_eq!(editor.answer(id)["result"]["stopReason"], "end_turn");
     let results = stage.asked()[1].tool_results();
     assert!(results[0].1.contains("it is locked"), "{results:?}");
-    // What is no text goes past the editor.
+    // Binary files bypass the editor.
     assert_eq!(stage.repo.read("raw"), "x");
     assert!(!editor.kept.iter().any(|m| m["params"]["path"].to_string().contains("raw")));
 }
 
-/// A terminal of the editor has no box: only what is let out of ours runs in one.
+/// A terminal of the editor has no sandbox, so only commands that may leave the sandbox run in one.
 fn allow_commands(stage: &Stage) {
     let provider = stage.model.config_toml("anthropic");
     let rule = "[[gate.rules]]\ntool = \"shell\"\naction = \"allow\"";
@@ -62,7 +62,7 @@ fn allow_commands(stage: &Stage) {
 }
 
 #[test]
-fn an_editor_with_terminals_shows_commands_in_them() {
+fn commands_run_in_the_editors_terminals() {
     let line = "echo from the terminal";
     let stage = Stage::new([
         ScriptedReply::call("shell", json!({"command": line})),

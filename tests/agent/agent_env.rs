@@ -1,4 +1,4 @@
-//! A clean place with a repository, a scripted model and the real `g3`.
+//! A test environment with a repository, a scripted model and the real `g3`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use testkit::repo::Repo;
 /// The binary under test.
 pub const G3: &str = env!("CARGO_BIN_EXE_g3");
 
-/// Where a test plays.
+/// The environment of a test.
 pub struct Stage {
-    /// The clean environment.
+    /// The isolated environment.
     pub env: TestEnv,
     /// The repository that g3 works in.
     pub repo: Repo,
-    /// The model.
+    /// The scripted model.
     pub model: ModelServer,
 }
 
 impl Stage {
-    /// A stage whose model speaks the Messages wire and goes by this script.
+    /// Creates a stage whose model uses the Messages API and this script.
     pub fn new(script: impl Into<Script>) -> Stage {
         let env = TestEnv::new();
         let model = ModelServer::start(script);
@@ -34,34 +34,34 @@ impl Stage {
         Stage { env, repo, model }
     }
 
-    /// Runs g3 in the repository to its end.
+    /// Runs g3 in the repository until it exits.
     pub fn g3<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> CommandRun {
         self.env.run(G3, self.repo.path(), args)
     }
 
-    /// Runs g3 with this on stdin.
+    /// Runs g3 with this text on stdin.
     pub fn g3_with_input<const N: usize>(&self, args: [&str; N], input: &str) -> CommandRun {
         self.env.run_command(self.job(args).input(input))
     }
 
-    /// Prepares g3 in the repository.
+    /// Returns a command that runs g3 in the repository.
     pub fn job<const N: usize>(&self, args: [&str; N]) -> Command {
         self.env.command(G3, self.repo.path()).args(args)
     }
 
-    /// Starts g3 in the repository, its streams piped.
+    /// Starts g3 in the repository with piped streams.
     pub fn start<const N: usize>(&self, args: [&str; N]) -> Running {
         self.job(args).stdin(Stream::Null).spawn().expect("g3 is built")
     }
 
-    /// The only session's directory.
+    /// Returns the directory of the only session.
     pub fn session_dir(&self) -> PathBuf {
         let mut dirs = self.session_dirs();
         assert_eq!(dirs.len(), 1, "one session was expected: {dirs:?}");
         dirs.remove(0)
     }
 
-    /// Every session's directory.
+    /// Returns the directories of all sessions.
     pub fn session_dirs(&self) -> Vec<PathBuf> {
         let Ok(entries) = std::fs::read_dir(self.env.g3_state(self.repo.path()).join("sessions"))
         else {
@@ -72,18 +72,18 @@ impl Stage {
         dirs
     }
 
-    /// What the model was asked, as it came.
+    /// Returns the requests that the model received.
     pub fn asked(&self) -> Vec<ReceivedRequest> {
         self.model.requests()
     }
 }
 
-/// The events of one type.
+/// Returns the events of one type.
 pub fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["type"] == kind).collect()
 }
 
-/// The entries of a session's journal.
+/// Returns the entries of a session's journal.
 pub fn journal(dir: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(dir.join("session.jsonl")).expect("the journal is there");
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()

@@ -1,4 +1,4 @@
-//! `g3 --autonomous`: player, checks and coach, round by round, with the real binary.
+//! Tests of `g3 --autonomous`: player, checks and coach, with the real binary.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,12 +14,12 @@ use crate::agent_env::{G3, Stage, of_type};
 
 const TWO: &str = "1. make one.txt\n2. make two.txt\n";
 
-/// Whether a coach asks.
+/// Whether the request comes from a coach.
 pub fn is_coach(request: &ReceivedRequest) -> bool {
     request.tool_names().contains(&"verdict".to_owned())
 }
 
-/// A script with the replies of each side.
+/// Returns a script with the replies for each role.
 pub fn sides(
     player: impl Into<Vec<ScriptedReply>>,
     coach: impl Into<Vec<ScriptedReply>>,
@@ -33,7 +33,7 @@ pub fn sides(
     })
 }
 
-/// A verdict on R1, R2 …, by their statuses.
+/// Returns a verdict on R1, R2 … with these statuses.
 pub fn verdict(approved: bool, statuses: &[&str]) -> ScriptedReply {
     ScriptedReply::call("verdict", verdict_args(approved, statuses))
 }
@@ -46,13 +46,13 @@ fn verdict_args(approved: bool, statuses: &[&str]) -> Value {
     json!({"approved": approved, "requirements": judged.collect::<Vec<_>>(), "feedback": feedback})
 }
 
-/// A player that writes a file and says so.
+/// Returns a player that writes a file and says so.
 pub fn writes(name: &str) -> [ScriptedReply; 2] {
     let args = json!({"file_path": name, "content": format!("{name}\n")});
     [ScriptedReply::call("write_file", args), ScriptedReply::says(format!("{name} is there."))]
 }
 
-/// A stage with two requirements.
+/// Creates a stage with two requirements.
 pub fn stage(script: Script) -> Stage {
     let stage = Stage::new(script);
     stage.repo.write("requirements.md", TWO);
@@ -60,7 +60,7 @@ pub fn stage(script: Script) -> Stage {
 }
 
 #[test]
-fn player_and_coach_go_on_until_all_is_met() {
+fn player_and_coach_continue_until_all_requirements_are_met() {
     let player = [writes("one.txt"), writes("two.txt")].concat();
     let coach = [verdict(false, &["met", "unmet"]), verdict(true, &["met", "met"])];
     let stage = stage(sides(player, coach));
@@ -95,7 +95,7 @@ fn player_and_coach_go_on_until_all_is_met() {
 }
 
 #[test]
-fn the_coach_sees_all_that_changed_and_what_the_checks_said() {
+fn the_coach_sees_all_changes_and_check_results() {
     let change = "printf 'b\\n' > tracked.txt; git commit -qam change; printf 'c\\n' > tracked.txt; \
                   printf 'new\\n' > 'un tracked.txt'; printf 'no\\n' > ignored.log";
     let player =
@@ -128,9 +128,9 @@ fn the_coach_sees_all_that_changed_and_what_the_checks_said() {
     assert!(count(&after) <= count(&before) + 3, "only the player's commit is in the repository");
 }
 
-/// Approval once was a word in the coach's prose, and a sentence that denied it approved.
+/// Approval used to be a word in the coach's prose, so that a sentence denying it approved.
 #[test]
-fn words_that_speak_of_approval_approve_nothing() {
+fn text_that_mentions_approval_does_not_approve() {
     let praise =
         || ScriptedReply::says("This is not yet IMPLEMENTATION_APPROVED. {\"approved\": true}");
     let coach: Vec<ScriptedReply> = (0..8).map(|_| praise()).collect();
@@ -143,7 +143,7 @@ fn words_that_speak_of_approval_approve_nothing() {
 }
 
 #[test]
-fn a_verdict_that_does_not_count_is_told_back_and_given_anew() {
+fn an_invalid_verdict_is_reported_and_requested_again() {
     let coach = [
         verdict(true, &["met", "unmet"]),
         ScriptedReply::call(
@@ -163,7 +163,7 @@ fn a_verdict_that_does_not_count_is_told_back_and_given_anew() {
 }
 
 #[test]
-fn a_red_check_forbids_approval_and_the_player_reads_its_output() {
+fn a_failed_check_prevents_approval_and_the_player_reads_its_output() {
     let player = [writes("one.txt"), writes("two.txt")].concat();
     let coach = [
         verdict(true, &["met", "met"]),
@@ -183,7 +183,7 @@ fn a_red_check_forbids_approval_and_the_player_reads_its_output() {
     assert!(player[2].last().contains("    two is missing"), "{}", player[2].last());
 }
 
-/// Nothing but a sentence in its prompt once kept the coach from changing files.
+/// Only a sentence in the prompt used to keep the coach from changing files.
 #[test]
 fn a_coach_cannot_write_or_run_whatever_it_calls() {
     let coach = [
@@ -211,7 +211,7 @@ fn a_coach_cannot_write_or_run_whatever_it_calls() {
 }
 
 #[test]
-fn where_coach_and_checks_disagree_the_round_says_so() {
+fn a_disagreement_of_coach_and_checks_is_reported() {
     let judged = |second: &str| {
         let told = |id: &str, status: &str, evidence: &str| json!({"id": id, "status": status, "evidence": evidence});
         let all = [told("R1", "met", "`test -e one.txt` passes"), told("R2", second, "two.txt:1")];
@@ -240,7 +240,7 @@ fn where_coach_and_checks_disagree_the_round_says_so() {
 }
 
 #[test]
-fn rounds_that_are_used_up_end_with_3_and_the_events_say_it() {
+fn exhausted_rounds_exit_with_3_and_are_reported_in_events() {
     let player = [writes("one.txt"), writes("one.txt")].concat();
     let coach = [verdict(false, &["met", "unmet"]), verdict(false, &["met", "unknown"])];
     let stage = stage(sides(player, coach));
@@ -266,9 +266,9 @@ fn rounds_that_are_used_up_end_with_3_and_the_events_say_it() {
     assert!(error["try"][0].as_str().unwrap().contains("--max-turns 5"), "{error}");
 }
 
-/// A failed turn of the player once ended the run with `No coach feedback received on turn N`.
+/// A failed player turn used to end the run with `No coach feedback received on turn N`.
 #[test]
-fn a_failed_turn_of_the_player_is_tried_again_then_left_to_the_coach() {
+fn a_failed_player_turn_is_retried_then_left_to_the_coach() {
     let mut player = vec![ScriptedReply::status(400), ScriptedReply::status(400)];
     player.extend(writes("one.txt"));
     player.extend([
@@ -298,7 +298,7 @@ fn a_failed_turn_of_the_player_is_tried_again_then_left_to_the_coach() {
 }
 
 #[test]
-fn where_no_model_answers_at_all_the_run_fails_and_can_go_on() {
+fn without_any_reply_the_run_fails_and_can_be_resumed() {
     let dead: Vec<ScriptedReply> = (0..5).map(|_| ScriptedReply::status(401)).collect();
     let mut player = dead[..3].to_vec();
     player.extend(writes("one.txt"));
@@ -311,9 +311,9 @@ fn where_no_model_answers_at_all_the_run_fails_and_can_go_on() {
     stage.g3(["--autonomous", "--resume"]).ok();
 }
 
-/// Missing requirements once ended with exit code 0, and no rounds at all were accepted.
+/// Missing requirements used to end with exit code 0, and zero rounds used to be accepted.
 #[test]
-fn a_run_without_requirements_or_rounds_is_refused() {
+fn a_run_without_requirements_or_rounds_is_rejected() {
     let stage = Stage::new([]);
     for args in [
         &["--autonomous"][..],
@@ -332,18 +332,18 @@ fn a_run_without_requirements_or_rounds_is_refused() {
     assert!(stage.session_dirs().is_empty() && stage.asked().is_empty());
 }
 
-/// With `--quiet` there once was no session file to read approval from, so nothing was approved.
+/// With `--quiet` there used to be no session file to read approval from, so nothing was approved.
 #[test]
-fn a_quiet_run_is_approved_as_well() {
+fn a_quiet_run_can_be_approved() {
     let stage = stage(sides(writes("one.txt"), [verdict(true, &["met", "met"])]));
     let ran = stage.g3(["--autonomous", "--quiet"]);
     assert_eq!(ran.ok(), "one.txt is there.");
     assert_eq!(ran.err, "");
 }
 
-/// The player once was asked where the default provider is, whatever was configured for it.
+/// The player used to use the default provider, regardless of its configured one.
 #[test]
-fn each_side_has_its_provider() {
+fn each_role_uses_its_configured_provider() {
     let stage = stage(Script::from([]));
     let player = ModelServer::start(writes("one.txt").to_vec());
     let coach = ModelServer::start([verdict(true, &["met", "met"])]);
@@ -365,7 +365,7 @@ fn each_side_has_its_provider() {
 }
 
 #[test]
-fn limits_are_those_of_the_whole_run() {
+fn limits_apply_to_the_whole_run() {
     let used = |reply: ScriptedReply| reply.usage(40, 10);
     let player = [writes("one.txt"), writes("two.txt")].concat().into_iter().map(used);
     let coach = [used(verdict(false, &["met", "unmet"]))];
@@ -377,7 +377,7 @@ fn limits_are_those_of_the_whole_run() {
 }
 
 #[test]
-fn without_a_repository_the_coach_sees_what_changed_as_well() {
+fn the_coach_sees_changes_without_a_repository() {
     let stage = stage(sides(writes("one.txt"), [verdict(true, &["met", "met"])]));
     let plain = stage.env.home().join("plain");
     std::fs::create_dir(&plain).unwrap();
@@ -389,7 +389,7 @@ fn without_a_repository_the_coach_sees_what_changed_as_well() {
 }
 
 #[test]
-fn checks_of_a_repository_that_is_not_trusted_do_not_run() {
+fn checks_of_an_untrusted_repository_do_not_run() {
     let stage = stage(sides(writes("one.txt"), [verdict(true, &["met", "met"])]));
     stage.repo.write("g3.toml", "[studio]\nchecks = [\"touch pwned\"]\n");
     stage.g3(["--autonomous"]).ok();

@@ -1,4 +1,4 @@
-//! Autonomous runs that were cut short, or are over, and go on.
+//! Tests of resuming autonomous runs that were interrupted or are over.
 
 use base::process::{self, exit_code};
 use rustix::process::Signal;
@@ -11,7 +11,7 @@ use crate::agent_env::of_type;
 use crate::autonomous::{is_coach, sides, stage, verdict, writes};
 
 #[test]
-fn an_interrupt_cancels_and_the_run_goes_on_where_it_was() {
+fn an_interrupted_run_can_be_resumed() {
     let gate = ReplyGate::new();
     let player = [
         ScriptedReply::says("half a ").then_says("sentence").gate(&gate),
@@ -31,7 +31,7 @@ fn an_interrupt_cancels_and_the_run_goes_on_where_it_was() {
 }
 
 #[test]
-fn kill_9_at_every_step_loses_nothing_that_resume_cannot_finish() {
+fn resume_completes_an_autonomous_run_killed_at_any_step() {
     let script = || {
         Script::by(|request| {
             let (text, last) = (request.text(), request.last());
@@ -95,7 +95,7 @@ fn check_killed_at(step: &str, script: Script) {
 }
 
 #[test]
-fn checks_that_a_repository_brings_along_do_not_run() {
+fn checks_stored_in_a_repository_do_not_run() {
     let player = [writes("one.txt"), writes("two.txt")].concat();
     let coach = [verdict(false, &["met", "unmet"]), verdict(true, &["met", "met"])];
     let stage = stage(sides(player, coach));
@@ -103,7 +103,8 @@ fn checks_that_a_repository_brings_along_do_not_run() {
     stage.g3(["--autonomous", "--max-turns", "1", "--check", check]).exits(3);
     let ran = || stage.repo.read("ran").lines().count();
     let before = ran();
-    // As in a clone of somebody who committed their sessions: the files are here, the user is not.
+    // As in a clone of a repository with committed sessions: the files exist here, but not the
+    // user's state.
     std::fs::remove_dir_all(stage.env.home().join(".g3/runs")).unwrap();
     let refused = stage.g3(["--autonomous", "--resume", "--max-turns", "4"]);
     refused.exits(2).output_contains("not given on this machine").output_contains(check);
@@ -113,7 +114,7 @@ fn checks_that_a_repository_brings_along_do_not_run() {
 }
 
 #[test]
-fn a_run_that_is_over_says_so_and_takes_more_rounds() {
+fn a_finished_run_says_so_and_accepts_more_rounds() {
     let player = [writes("one.txt"), writes("two.txt")].concat();
     let coach = [verdict(false, &["met", "unmet"]), verdict(true, &["met", "met"])];
     let stage = stage(sides(player, coach));

@@ -1,4 +1,4 @@
-//! The browser tools, called one by one in processes of their own, with a real browser.
+//! Tests of the browser tools, called in separate processes, with a real browser.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::browser_support::{Ends, allow, need_a_browser, record, shop, until_go
 use crate::tools_support::{Bench, Called};
 use crate::web_support::Site;
 
-/// A bench whose browser ends with the test.
+/// A bench whose browser stops with the test.
 struct Desk {
     _ends: Ends,
     bench: Bench,
@@ -30,7 +30,7 @@ impl Desk {
         self.bench.call(name, args)
     }
 
-    /// `execute_browser`: what it answers.
+    /// Calls `execute_browser` and returns its result.
     fn act(&self, action: &str, params: Value) -> Value {
         self.acted(json!({ "action": action, "params": params }))
     }
@@ -50,7 +50,7 @@ impl Desk {
         self.site.asked().into_iter().map(|asked| asked.path).collect()
     }
 
-    /// The ref of the element of this name in the last look.
+    /// Returns the ref of the element of this name in the last snapshot.
     fn named(seen: &Value, name: &str) -> String {
         let nodes = seen["content"]["nodes"].as_array().unwrap();
         let found = nodes.iter().find(|node| node["name"] == name);
@@ -59,7 +59,7 @@ impl Desk {
 }
 
 #[test]
-fn a_browser_is_driven_by_selectors_from_call_to_call() {
+fn a_browser_is_controlled_by_selectors_across_calls() {
     let desk = Desk::new("g3");
     let call = |name: &str, args: Value| desk.call(name, args);
     let none = json!({});
@@ -118,7 +118,7 @@ fn a_browser_is_driven_by_selectors_from_call_to_call() {
 }
 
 #[test]
-fn scripts_give_json_and_pages_are_cut_with_a_note() {
+fn scripts_return_json_and_pages_are_truncated_with_a_note() {
     let desk = Desk::new("g3");
     desk.call("webdriver_start", json!({})).works();
     desk.call("webdriver_navigate", json!({ "url": desk.site.url("/long") })).works();
@@ -157,7 +157,7 @@ fn scripts_give_json_and_pages_are_cut_with_a_note() {
 }
 
 #[test]
-fn refs_live_from_call_to_call_and_stale_ones_are_refused() {
+fn refs_persist_across_calls_and_stale_ones_are_rejected() {
     let desk = Desk::new("core");
     let failed = |told: &Value, words: &str| {
         assert_eq!(told["status"], "error");
@@ -197,7 +197,7 @@ fn refs_live_from_call_to_call_and_stale_ones_are_refused() {
     assert_eq!(desk.act("click", json!({ "ref": away }))["status"], "success");
     failed(&desk.act("click", json!({ "ref": away })), "stale");
     desk.act("press", json!({ "ref": name, "key": "Enter" }));
-    // The key returns before the browser has the page that the form leads to.
+    // The key press returns before the browser has loaded the page of the form.
     let sent = "/bought?name=Zo%C3%AB&colour=r&fast=1".to_owned();
     until("the form to be sent", || desk.paths().contains(&sent).then_some(()));
     until("the reference to be stale", || {
@@ -218,12 +218,12 @@ fn refs_live_from_call_to_call_and_stale_ones_are_refused() {
     failed(&desk.act("extract_text", json!({})), "no tab is open");
     let opened = desk.acted(json!({ "action": "navigate", "url": desk.site.url("/two") }));
     assert_eq!(opened["content"]["title"], "Two");
-    // Both forms drive the same browser.
+    // Both interfaces control the same browser.
     desk.call("webdriver_find_element", json!({ "selector": "p" })).says("The second page").works();
 }
 
 #[test]
-fn dialogs_are_dismissed_and_new_tabs_are_followed_and_both_are_told() {
+fn dialogs_are_dismissed_new_tabs_are_followed_and_both_are_reported() {
     let desk = Desk::new("g3");
     let click = |selector: &str| desk.call("webdriver_click", json!({ "selector": selector }));
     desk.call("webdriver_start", json!({})).works();
@@ -235,7 +235,7 @@ fn dialogs_are_dismissed_and_new_tabs_are_followed_and_both_are_told() {
     desk.call("webdriver_execute_script", closes).works();
     desk.call("webdriver_get_title", json!({})).says("Shop").works();
 
-    // A download is no page, and lies with the session's files.
+    // A download is not a page; the file is stored with the session.
     let download = json!({ "url": desk.site.url("/file") });
     let told = desk.call("webdriver_navigate", download);
     told.says("is not a page").says("browser/downloads").fails("failed");
@@ -243,7 +243,7 @@ fn dialogs_are_dismissed_and_new_tabs_are_followed_and_both_are_told() {
     assert_eq!(until("the download", || std::fs::read(&file).ok()), b"abc");
     desk.call("webdriver_get_title", json!({})).says("Shop").works();
 
-    // A field for files takes those of the working directory only.
+    // A file input accepts only files of the working directory.
     let upload =
         |path: &str| desk.call("webdriver_send_keys", json!({ "selector": "#file", "text": path }));
     desk.bench.write("mine.txt", "x");
@@ -257,7 +257,7 @@ fn dialogs_are_dismissed_and_new_tabs_are_followed_and_both_are_told() {
 }
 
 #[test]
-fn only_pages_are_opened_and_nobody_is_asked_for_anything_else() {
+fn only_web_pages_are_opened_and_other_urls_do_not_ask() {
     let desk = Desk::new("g3");
     for url in [
         "file:///etc/passwd",
@@ -284,7 +284,7 @@ fn only_pages_are_opened_and_nobody_is_asked_for_anything_else() {
     desk.call("execute_browser", inner).says("host").fails("denied");
     allow(&desk.bench.env, "*");
     desk.call("webdriver_start", json!({})).works();
-    // A rule opens hosts, not the service at which clouds hand out logins.
+    // A rule about hosts does not allow cloud metadata services.
     for url in ["http://169.254.169.254/latest", "http://[::ffff:a9fe:a9fe]/", "http://2852039166/"]
     {
         navigate(url).says("on the link").fails("denied");
@@ -298,7 +298,7 @@ fn only_pages_are_opened_and_nobody_is_asked_for_anything_else() {
 }
 
 #[test]
-fn what_is_missing_is_said_with_what_to_do() {
+fn missing_programs_are_reported_with_a_hint() {
     let mut bench = Bench::new("core");
     let navigate = json!({ "action": "navigate", "url": "localhost:1" });
     bench.env.set("PATH", "/nonexistent");
@@ -325,7 +325,7 @@ fn collision_find_element_of_the_browser_has_a_name_of_its_own() {
 }
 
 #[test]
-fn collision_extract_text_is_an_action_and_no_tool() {
+fn collision_extract_text_is_an_action_and_not_a_tool() {
     let bench = Bench::new("all");
     bench.call("extract_text", json!({})).fails("unknown_tool");
     let told = bench.call("execute_browser", json!({ "action": "extract_text" }));

@@ -1,4 +1,4 @@
-//! A browser lives as long as it is wanted, and nothing of it stays behind.
+//! Tests of the lifetime of browsers: they live as long as needed, and leave nothing behind.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ fn kill(pid: u32) {
 }
 
 #[test]
-fn an_agent_uses_every_tool_of_the_browser_and_nothing_stays() {
+fn an_agent_uses_every_browser_tool_and_nothing_remains() {
     let site = shop();
     let call = |name: &str, args| ScriptedReply::call(format!("webdriver_{name}"), args);
     let none = || json!({});
@@ -46,7 +46,7 @@ fn an_agent_uses_every_tool_of_the_browser_and_nothing_stays() {
     assert_eq!(stage.g3(["--chrome-headless", "try the shop"]).ok(), "It works.");
     let paths: Vec<String> = site.asked().into_iter().map(|asked| asked.path).collect();
     let bought = paths.iter().filter(|path| path.starts_with("/bought?name=Zo%C3%AB")).count();
-    assert!(bought >= 2, "the form was sent, and the page loaded anew: {paths:?}");
+    assert!(bought >= 2, "the form was sent, and the page reloaded: {paths:?}");
     assert!(fs::read_to_string(stage.repo.path().join("page.html")).unwrap().contains("Thank you"));
     let shot = fs::read(stage.repo.path().join("shot.png")).unwrap();
     assert!(image::load_from_memory(&shot).unwrap().width() > 1000);
@@ -59,14 +59,14 @@ fn an_agent_uses_every_tool_of_the_browser_and_nothing_stays() {
     for asked in &asked {
         assert!(asked.tool_names().contains(&"webdriver_quit".to_owned()));
     }
-    // The last browser was not closed by the model: it ended with the session.
+    // The model did not close the last browser: it stopped with the session.
     let dir = stage.session_dir();
     until("the profile to go", || (!dir.join("browser/profile").exists()).then_some(()));
     assert!(record(&dir).is_none());
 }
 
 #[test]
-fn an_agent_uses_execute_browser_and_nothing_stays() {
+fn an_agent_uses_execute_browser_and_nothing_remains() {
     let site = shop();
     let act = |action: &str, more: serde_json::Value| {
         let mut args = json!({ "action": action });
@@ -77,7 +77,7 @@ fn an_agent_uses_execute_browser_and_nothing_stays() {
     let stage = Stage::new([
         act("navigate", json!({ "url": site.url("/") })),
         act("snapshot", with(json!({ "interactive_only": true }))),
-        // Two in one reply: they keep their order.
+        // Two calls in one reply run in order.
         act("fill", with(json!({ "ref": "e4", "value": "Zoë" }))).calls(
             "execute_browser",
             json!({ "action": "press", "params": { "ref": "e4", "key": "Enter" } }),
@@ -119,7 +119,7 @@ fn kill_9_of_g3_leaves_no_browser() {
 }
 
 #[test]
-fn a_browser_that_nobody_uses_ends_and_one_that_crashed_is_told() {
+fn an_idle_browser_stops_and_a_crash_is_reported() {
     let mut bench = Bench::new("g3");
     let session = bench.session();
     let _ends = Ends(session.clone());
@@ -135,7 +135,7 @@ fn a_browser_that_nobody_uses_ends_and_one_that_crashed_is_told() {
     bench.call("webdriver_navigate", navigate.clone()).says("crashed").fails("failed");
     until_gone(&session, &browser);
 
-    // A keeper that is killed takes everything along; its profile goes with the next start.
+    // A killed keeper takes all processes with it; the next start removes its profile.
     let browser = start(&bench);
     signal_group(processes(&browser)[0], Signal::KILL);
     until("the browser to end", || (!processes(&browser).into_iter().any(runs)).then_some(()));
@@ -148,12 +148,13 @@ fn a_browser_that_nobody_uses_ends_and_one_that_crashed_is_told() {
 }
 
 #[test]
-fn in_the_box_of_commands_the_driver_leads_nowhere_else() {
+fn the_driver_gives_no_access_outside_the_command_sandbox() {
     let mut bench = Bench::new("g3");
     let session = bench.session();
     let _ends = Ends(session.clone());
     let site = shop();
-    // As studio writes it for an agent in its box; the path of its temp is long.
+    // As studio configures it for an agent in its sandbox; the path of its temporary directory is
+    // long.
     let config = bench.env.home().join(".config/g3");
     bench.env.config("[webdriver]\nenabled = true\n");
     let temp = bench.env.home().join("t".repeat(100));
@@ -170,7 +171,7 @@ fn in_the_box_of_commands_the_driver_leads_nowhere_else() {
     bench.call("webdriver_navigate", json!({ "url": site.url("/") })).says("Shop").works();
     assert_eq!(fs::read_dir(&temp).unwrap().count(), 0, "its temporary files lie with its profile");
 
-    // Who finds the driver can have it start any program: in the same box.
+    // A process that finds the driver can have it start any program, but in the same sandbox.
     let thief = bench.dir.join("thief");
     let (stolen, tried) = (bench.dir.join("stolen"), bench.dir.join("tried"));
     let line = format!(
@@ -189,7 +190,7 @@ fn in_the_box_of_commands_the_driver_leads_nowhere_else() {
     assert!(!stolen.exists(), "the configuration was read");
 }
 
-/// Posts JSON, and waits for the answer.
+/// Posts JSON and waits for the response.
 fn post(address: &str, body: &str) {
     let (host, path) = address.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
@@ -199,7 +200,7 @@ fn post(address: &str, body: &str) {
 }
 
 #[test]
-fn the_tools_of_the_browser_are_offered_only_where_the_user_wants_them() {
+fn browser_tools_are_offered_only_if_enabled() {
     let has = |stage: &Stage| {
         stage.asked()[0].tool_names().iter().any(|name| name.starts_with("webdriver_"))
     };

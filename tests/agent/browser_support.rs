@@ -1,4 +1,4 @@
-//! A small shop on loopback and a real browser that looks at it.
+//! A test site on loopback and a real browser that shows it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use testkit::env::{TestEnv, until};
 
 use crate::web_support::{Site, answer};
 
-/// The first page of the shop.
+/// The start page of the site.
 const SHOP: &str = r#"<!doctype html><title>Shop</title><meta charset="utf-8"><h1>Hello</h1>
 <nav aria-label="Pages"><a id="two" href="/two">Second</a> <a id="new" href="/two" target="_blank">New tab</a>
 <a id="passwd" href="file:///etc/passwd">Users</a> <a id="meta" href="http://169.254.169.254/x">Meta</a></nav>
@@ -20,7 +20,7 @@ const SHOP: &str = r#"<!doctype html><title>Shop</title><meta charset="utf-8"><h
 <button id="ask" onclick="out.textContent = confirm('Are you sure?')">Ask</button>
 <button id="gone" onclick="this.remove()">Go away</button>"#;
 
-/// The pages of the shop.
+/// Creates the site.
 pub fn shop() -> Site {
     need_a_browser();
     let site = Site::new();
@@ -50,7 +50,7 @@ pub fn shop() -> Site {
     site
 }
 
-/// A test of the browser needs one.
+/// Fails without a browser.
 pub fn need_a_browser() {
     let chrome = ["chromium", "chromium-browser", "google-chrome"]
         .iter()
@@ -61,25 +61,25 @@ pub fn need_a_browser() {
     );
 }
 
-/// What is written down of the browser of a session.
+/// Returns the record of a session's browser.
 pub fn record(session_dir: &Path) -> Option<Value> {
     let text = std::fs::read(session_dir.join("browser/record.json")).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-/// Whether a process runs; a zombie does not.
+/// Whether a process is running; zombies do not count.
 pub fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// The processes of a browser: its keeper, its driver, itself.
+/// Returns the processes of a browser: its keeper, its driver, itself.
 pub fn processes(record: &Value) -> [u32; 3] {
     ["keeper", "driver_pid", "browser_pid"]
         .map(|key| u32::try_from(record[key].as_u64().unwrap()).unwrap())
 }
 
-/// Waits until no process of a browser runs and its profile is gone.
+/// Waits until no process of a browser is running and its profile is gone.
 pub fn until_gone(session_dir: &Path, record: &Value) {
     let profile = session_dir.join("browser/profile");
     until("the browser to end", || {
@@ -88,7 +88,7 @@ pub fn until_gone(session_dir: &Path, record: &Value) {
     });
 }
 
-/// Ends what a failed test leaves: browsers outlive the calls that start them.
+/// Stops the browser of a failed test, since browsers outlive the calls that start them.
 pub struct Ends(pub PathBuf);
 
 impl Drop for Ends {
@@ -99,7 +99,7 @@ impl Drop for Ends {
     }
 }
 
-/// A configuration in which the page of another host may be opened.
+/// Writes a configuration that allows pages of another host.
 pub fn allow(env: &TestEnv, host: &str) {
     env.config(&format!(
         "[[gate.rules]]\nhost = \"{host}\"\naction = \"allow\"\n[webdriver]\nenabled = true\n"

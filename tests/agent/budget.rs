@@ -1,4 +1,4 @@
-//! `--budget`: kept where prices are known, refused before anything is asked where they are not.
+//! Tests of `--budget`: enforced if prices are known, otherwise rejected before any request.
 
 use serde_json::json;
 use testkit::model_server::reply::ScriptedReply;
@@ -18,7 +18,7 @@ fn stage(wire: &str, script: impl Into<Script>, more: &str) -> Stage {
 }
 
 #[test]
-fn a_budget_without_a_known_price_is_refused_in_every_mode_before_anything_is_asked() {
+fn a_budget_without_a_known_price_is_rejected_in_every_mode_before_any_request() {
     for wire in WIRES {
         let stage = stage(wire, [], "");
         let key = if wire == "responses" { "openai" } else { wire };
@@ -40,7 +40,7 @@ fn a_budget_without_a_known_price_is_refused_in_every_mode_before_anything_is_as
 }
 
 #[test]
-fn a_price_by_model_name_is_asked_for_where_no_entry_is_configured() {
+fn without_an_entry_a_price_by_model_name_is_requested() {
     let stage = Stage::new([]);
     stage.env.config("");
     let url = stage.model.openai_url();
@@ -53,7 +53,7 @@ fn a_price_by_model_name_is_asked_for_where_no_entry_is_configured() {
 }
 
 #[test]
-fn a_budget_ends_the_run_that_used_it_up() {
+fn an_exhausted_budget_ends_the_run() {
     for wire in WIRES {
         let call = || ScriptedReply::call("shell", json!({"command": "true"})).usage(4_000, 100);
         let stage = stage(wire, [call(), call(), call()], PRICE);
@@ -64,7 +64,7 @@ fn a_budget_ends_the_run_that_used_it_up() {
 }
 
 #[test]
-fn a_fallback_without_a_known_price_does_not_answer_within_a_budget() {
+fn a_fallback_without_a_known_price_is_not_used_within_a_budget() {
     let models = "[[models]]\nname = \"scripted\"\nprice = { input = 1.0, output = 10.0 }\n";
     let script = || {
         Script::by(|request| match request.body["model"].as_str() {
@@ -83,7 +83,7 @@ fn a_fallback_without_a_known_price_does_not_answer_within_a_budget() {
 }
 
 #[test]
-fn a_coach_without_a_known_price_is_refused_before_the_player_works() {
+fn a_coach_without_a_known_price_is_rejected_before_the_player_starts() {
     let stage = autonomous::stage(autonomous::sides(vec![], vec![]));
     let own = stage.model.config_toml("anthropic");
     let coach = format!(
@@ -100,7 +100,7 @@ fn a_coach_without_a_known_price_is_refused_before_the_player_works() {
 }
 
 #[test]
-fn a_reply_that_was_not_counted_ends_a_budget_and_nothing_else() {
+fn a_reply_without_token_counts_only_ends_runs_with_a_budget() {
     let silent = || {
         let chunk = json!({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": {
             "tool_calls": [{"index": 0, "id": "a", "function": {
@@ -113,7 +113,7 @@ fn a_reply_that_was_not_counted_ends_a_budget_and_nothing_else() {
 }
 
 #[test]
-fn counts_that_cannot_be_are_ignored_with_a_notice() {
+fn implausible_token_counts_are_ignored_with_a_notice() {
     for wire in WIRES {
         for (input, output) in [(u64::MAX, u64::MAX), (u64::MAX, 1), (1, u64::MAX)] {
             let call =
@@ -134,7 +134,7 @@ fn counts_that_cannot_be_are_ignored_with_a_notice() {
 }
 
 #[test]
-fn what_planning_itself_asks_counts_into_the_budget() {
+fn requests_of_planning_itself_count_towards_the_budget() {
     let script = Script::by(|request| match request.assistant_messages() {
         0 => ScriptedReply::call("grep", json!({"pattern": "door"})).usage(4_000, 0),
         _ => ScriptedReply::call("requirements", json!({"text": "- R1: make one.txt\n"}))

@@ -1,4 +1,4 @@
-//! The command line: flags, tasks of all shapes, configuration, exit codes.
+//! Tests of the command line: flags, tasks, configuration, exit codes.
 
 use serde_json::json;
 use testkit::env::TestEnv;
@@ -7,7 +7,7 @@ use testkit::model_server::reply::ScriptedReply;
 use crate::agent_env::{G3, Stage};
 
 #[test]
-fn wrong_flags_end_with_2_and_a_way_out() {
+fn invalid_flags_exit_with_2_and_a_hint() {
     let stage = Stage::new([]);
     for args in [
         &["--bogus"][..],
@@ -41,7 +41,7 @@ fn wrong_flags_end_with_2_and_a_way_out() {
 }
 
 #[test]
-fn a_configuration_that_is_not_there_is_not_made_up() {
+fn a_missing_configuration_file_is_an_error() {
     let env = TestEnv::new();
     let repo = env.repo();
     env.run(G3, repo.path(), ["--config", "nope.toml", "x"]).exits(2).output_contains("nope.toml");
@@ -52,7 +52,7 @@ fn a_configuration_that_is_not_there_is_not_made_up() {
 }
 
 #[test]
-fn a_task_in_the_place_of_a_session_is_told_where_it_belongs() {
+fn a_task_in_place_of_a_session_gets_a_hint() {
     let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3(["first"]).ok();
     let ran = stage.g3(["--resume", "do it"]);
@@ -65,14 +65,14 @@ fn a_task_in_the_place_of_a_session_is_told_where_it_belongs() {
 }
 
 #[test]
-fn an_unknown_key_names_the_nearest() {
+fn an_unknown_key_suggests_a_similar_one() {
     let stage = Stage::new([]);
     stage.env.config("[agent]\nmax_turn = 3\n");
     stage.g3(["x"]).exits(2).output_contains("max_turn").output_contains("max_turns");
 }
 
 #[test]
-fn a_task_without_its_quotes_is_told_what_it_lacks() {
+fn an_unquoted_task_gets_a_hint() {
     let stage = Stage::new([]);
     for words in [&["fix", "it"][..], &["--quiet", "fix", "the", "tests"], &["list", "sessions"]] {
         stage.g3(words).exits(2).output_contains("quote a task of several words");
@@ -82,7 +82,7 @@ fn a_task_without_its_quotes_is_told_what_it_lacks() {
 }
 
 #[test]
-fn without_a_key_and_a_local_model_the_ways_to_one_are_told() {
+fn without_a_key_and_a_local_model_the_options_are_listed() {
     let env = TestEnv::new();
     let ran = env.run(G3, env.repo().path(), ["x"]);
     ran.exits(2).output_contains("g3 model pull").output_contains("ANTHROPIC_API_KEY");
@@ -92,7 +92,7 @@ fn without_a_key_and_a_local_model_the_ways_to_one_are_told() {
 }
 
 #[test]
-fn a_missing_key_says_where_to_put_it() {
+fn a_missing_key_says_where_to_set_it() {
     let env = TestEnv::new();
     env.config("[providers]\ndefault_provider = \"anthropic.main\"\n[providers.anthropic.main]\nmodel = \"m\"\n");
     let ran = env.run(G3, env.repo().path(), ["x"]);
@@ -103,7 +103,7 @@ fn a_missing_key_says_where_to_put_it() {
 }
 
 #[test]
-fn with_json_only_events_are_on_stdout_also_when_it_fails() {
+fn with_json_stdout_has_only_events_even_on_failure() {
     let stage = Stage::new([]);
     stage.env.config("nonsense = 1\n");
     let ran = stage.g3(["--json", "x"]);
@@ -114,7 +114,7 @@ fn with_json_only_events_are_on_stdout_also_when_it_fails() {
 }
 
 #[test]
-fn a_task_of_a_megabyte_comes_in_on_stdin() {
+fn a_task_of_one_megabyte_is_read_from_stdin() {
     let stage = Stage::new([ScriptedReply::says("read it")]);
     let task = format!("find the end: {}THE-END", "words ".repeat(180_000));
     assert!(task.len() > 1_000_000);
@@ -123,14 +123,14 @@ fn a_task_of_a_megabyte_comes_in_on_stdin() {
 }
 
 #[test]
-fn a_task_may_begin_with_hyphens() {
+fn a_task_may_start_with_hyphens() {
     let stage = Stage::new([ScriptedReply::says("ok")]);
     stage.g3(["--", "--why is this flag ignored?"]).ok();
     assert!(stage.asked()[0].first_user().contains("--why is this flag ignored?"));
 }
 
 #[test]
-fn the_variables_of_a_task_are_filled_in() {
+fn variables_in_a_task_are_expanded() {
     let stage = Stage::new([ScriptedReply::says("ok"), ScriptedReply::says("ok")]);
     stage.g3(["is {{today}} a {{holiday}}?"]).ok();
     stage.g3_with_input(["-"], "since {{today}}").ok();
@@ -139,14 +139,14 @@ fn the_variables_of_a_task_are_filled_in() {
 }
 
 #[test]
-fn an_empty_task_is_refused() {
+fn an_empty_task_is_rejected() {
     let stage = Stage::new([]);
     stage.g3([" "]).exits(2).output_contains("empty");
     stage.g3_with_input(["-"], "\n").exits(2).output_contains("empty");
 }
 
 #[test]
-fn quiet_prints_the_words_only() {
+fn quiet_prints_only_the_models_text() {
     let stage = Stage::new([
         ScriptedReply::call("shell", json!({"command": "ls"})),
         ScriptedReply::says("done"),
@@ -157,13 +157,13 @@ fn quiet_prints_the_words_only() {
 }
 
 #[test]
-fn control_characters_of_a_model_are_written_out() {
+fn control_characters_of_a_model_are_escaped() {
     let stage = Stage::new([ScriptedReply::says("a\u{1b}]52;c;aGk=\u{7}b\u{1b}[2Jc")]);
     assert_eq!(stage.g3(["x"]).ok(), "a^[]52;c;aGk=^Gb^[[2Jc");
 }
 
 #[test]
-fn complete_answers_one_question_without_tools_or_agent_prompt() {
+fn complete_sends_one_request_without_tools_or_agent_prompt() {
     let stage = Stage::new([ScriptedReply::says("Fix login\n")]);
     let ran = stage.g3_with_input(["complete"], "Write a commit message for this diff");
     assert_eq!(ran.out, "Fix login\n");
@@ -191,7 +191,7 @@ fn the_configuration_is_shown_with_its_origins() {
 }
 
 #[test]
-fn a_repositorys_own_configuration_counts_only_when_it_is_trusted() {
+fn a_repositorys_configuration_applies_only_if_trusted() {
     let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.repo.write("g3.toml", "[studio]\nchecks = [\"make\"]\n");
     stage.g3(["config", "show"]).output_lacks("make\"");
@@ -223,7 +223,7 @@ fn completions_are_printed() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_text_for_agents_is_not_waited_for() {
+fn a_pipe_in_place_of_an_instructions_file_does_not_block() {
     let stage = Stage::new([ScriptedReply::says("ok")]);
     for place in ["AGENTS.md", "analysis/memory.md", "skills/slow/SKILL.md", "agents/slow.md"] {
         let path = stage.repo.path().join(place);
@@ -236,7 +236,7 @@ fn a_pipe_in_the_place_of_a_text_for_agents_is_not_waited_for() {
 }
 
 #[test]
-fn a_word_that_was_meant_as_a_command_or_a_flag_does_not_run_as_a_task() {
+fn a_misspelled_command_or_flag_does_not_run_as_a_task() {
     let stage = Stage::new(vec![ScriptedReply::says("done"); 4]);
     for (word, command) in
         [("resume", "g3 --resume"), ("chat", "g3 --chat"), ("sesions", "g3 sessions")]
@@ -253,7 +253,7 @@ fn a_word_that_was_meant_as_a_command_or_a_flag_does_not_run_as_a_task() {
 }
 
 #[test]
-fn a_fast_start_works_in_the_directory_and_tells_the_model_of_its_code() {
+fn codebase_fast_start_works_in_the_directory_and_describes_its_code() {
     let stage = Stage::new([
         ScriptedReply::call("shell", json!({"command": "pwd"})),
         ScriptedReply::says("done"),

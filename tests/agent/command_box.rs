@@ -1,4 +1,5 @@
-//! The box that commands run in: what they reach in it, what lets them out, and what else runs in it.
+//! Tests of the command sandbox: what is accessible in it, what allows commands to leave it, and
+//! what else runs in it.
 
 use std::fs;
 use std::path::Path;
@@ -15,12 +16,12 @@ fn shell(bench: &Bench, command: &str) -> Called {
     bench.call("shell", json!({ "command": command }))
 }
 
-/// Every command runs as it is, without a box.
+/// All commands run without a sandbox.
 const OPEN: &str =
     "[sandbox]\nenabled = false\n[[gate.rules]]\ntool = \"shell\"\naction = \"allow\"\n";
 
-/// Lines that change something in `$HOME/out` (`OUT`) when nothing holds them. The working directory
-/// is a repository beside it, with a link `link` to it.
+/// Lines that change something in `$HOME/out` (`OUT`) if unconfined. The working directory is a
+/// repository next to it, with a link `link` to it.
 const SPELLINGS: &[&str] = &[
     "touch OUT/m",
     "echo x > OUT/m",
@@ -124,7 +125,7 @@ const SPELLINGS: &[&str] = &[
     "curl -so OUT/m file://$PWD/a || touch OUT/m",
 ];
 
-/// A repository in the working directory, a directory beside it, and a link to that.
+/// Creates a repository in the working directory, a directory next to it, and a link to that.
 fn outside() -> Bench {
     let bench = Bench::new("g3");
     let out = bench.env.home().join("out");
@@ -136,7 +137,7 @@ fn outside() -> Bench {
     bench
 }
 
-/// What is in a directory: names, and what the files hold.
+/// Returns the entries of a directory with the contents of files.
 fn content(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(dir).unwrap().flatten();
     let read = |entry: fs::DirEntry| {
@@ -149,7 +150,7 @@ fn content(dir: &Path) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// The spellings that changed something outside.
+/// Returns the spellings that changed something outside.
 fn escapes(config: &str) -> Vec<&'static str> {
     let work = |lines: &'static [&'static str]| {
         let mut out = Vec::new();
@@ -179,15 +180,15 @@ fn no_spelling_of_a_command_changes_anything_outside() {
 }
 
 #[test]
-fn each_of_these_spellings_changes_something_when_nothing_holds_it() {
+fn every_spelling_changes_something_without_a_sandbox() {
     let escaped = escapes(OPEN);
     let held: Vec<_> = SPELLINGS.iter().filter(|line| !escaped.contains(line)).collect();
-    // Without these the test above would prove less.
+    // Otherwise the test above would prove less.
     assert!(held.len() <= 3, "{held:?}");
 }
 
 #[test]
-fn work_in_a_repository_goes_on_as_ever_and_what_git_obeys_stays_as_it_is() {
+fn git_works_in_the_sandbox_and_its_configuration_is_unchanged() {
     let bench = outside();
     let line = "echo y > a && git commit -qam two && git checkout -qb side && git branch -d main 2>&1; \
                 git stash list; git tag t && git gc -q && git log --oneline | wc -l";
@@ -210,7 +211,7 @@ fn work_in_a_repository_goes_on_as_ever_and_what_git_obeys_stays_as_it_is() {
     shell(&bench, "git config core.fsmonitor ./x")
         .says("protects git's configuration")
         .fails("failed");
-    // A linked working tree has its repository elsewhere.
+    // The repository of a linked working tree is elsewhere.
     bench.env.run("git", &bench.dir, ["worktree", "add", "-q", "../linked"]).exits(0);
     let linked = Bench { dir: bench.env.home().join("linked").canonicalize().unwrap(), ..bench };
     shell(&linked, "echo z > z && git add z && git commit -qm three && git log --oneline | wc -l")
@@ -221,7 +222,7 @@ fn work_in_a_repository_goes_on_as_ever_and_what_git_obeys_stays_as_it_is() {
 }
 
 #[test]
-fn a_repository_that_studio_works_in_is_worked_in_as_ever_and_its_sessions_stay_as_they_are() {
+fn git_works_in_a_studio_repository_and_its_sessions_are_unchanged() {
     let bench = outside();
     let common = bench.dir.join(".git").canonicalize().unwrap();
     let session = common.join("studio/sessions/one");
@@ -239,7 +240,7 @@ fn a_repository_that_studio_works_in_is_worked_in_as_ever_and_its_sessions_stay_
 }
 
 #[test]
-fn a_denial_names_the_path_and_what_opens_it_and_a_rule_does_open_it() {
+fn a_denial_names_the_path_and_the_rule_that_allows_it() {
     let bench = outside();
     let out = bench.env.home().canonicalize().unwrap().join("out");
     let line = "P=$(dirname \"$PWD\"); touch \"$P/out/m\"";
@@ -264,7 +265,7 @@ fn a_denial_names_the_path_and_what_opens_it_and_a_rule_does_open_it() {
     assert!(told.metadata["box"].as_str().unwrap().contains("[sandbox] write"), "{told:?}");
 }
 
-/// One command, about which the editor is asked.
+/// Runs one command, about which the editor is asked.
 fn asked(line: &str, option: &str) -> (Stage, String) {
     let call = ScriptedReply::call("shell", json!({ "command": line }));
     let stage = Stage::new([call, ScriptedReply::says("done")]);
@@ -281,7 +282,7 @@ fn asked(line: &str, option: &str) -> (Stage, String) {
 }
 
 #[test]
-fn a_yes_lets_a_command_out_of_the_box() {
+fn permission_lets_a_command_leave_the_sandbox() {
     for line in ["touch ../out/m", "cd ~ && touch out/m", "touch \"$(dirname $PWD)/out/m\""] {
         let (stage, told) = asked(line, "once");
         assert!(stage.env.home().join("out/m").exists(), "{line}: {told}");
@@ -292,7 +293,7 @@ fn a_yes_lets_a_command_out_of_the_box() {
 }
 
 #[test]
-fn configuration_keys_state_and_secrets_are_out_of_reach_of_commands() {
+fn commands_cannot_access_configuration_keys_state_and_secrets() {
     let mut bench = outside();
     bench.env.config("[agent]\nmax_turns = 7\n");
     bench.env.set("ANTHROPIC_API_KEY", "sk-secret-1");
@@ -318,7 +319,7 @@ fn configuration_keys_state_and_secrets_are_out_of_reach_of_commands() {
 }
 
 #[test]
-fn a_killed_g3_takes_its_command_along() {
+fn killing_g3_kills_its_command() {
     let bench = outside();
     let line = json!({ "command": "sleep 300 & echo $! > pid; wait" }).to_string();
     let args = ["tool", "exec", "--name", "shell", "--args", &line];
@@ -333,7 +334,7 @@ fn a_killed_g3_takes_its_command_along() {
 }
 
 #[test]
-fn hooks_and_servers_run_in_the_box_unless_the_configuration_lets_them_out() {
+fn hooks_and_servers_run_in_the_sandbox_unless_configured_otherwise() {
     let reach = "touch \"$HOME/out/$1\"; cat ~/.config/g3/config.toml; exit 0";
     for (key, escapes) in [("", false), ("sandbox = false\n", true)] {
         let stage = Stage::new([ScriptedReply::says("done")]);
@@ -359,7 +360,7 @@ fn hooks_and_servers_run_in_the_box_unless_the_configuration_lets_them_out() {
 }
 
 #[test]
-fn sessions_that_a_repository_brings_are_not_the_users() {
+fn sessions_from_a_repository_are_not_the_users() {
     let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3(["remember the word plum"]).ok();
     let own = stage.session_dir();

@@ -1,4 +1,4 @@
-//! The commands at the prompt, typed as a user types them.
+//! Tests of the commands at the prompt.
 
 use serde_json::{Value, json};
 use testkit::model_server::reply::ScriptedReply;
@@ -7,7 +7,7 @@ use testkit::model_server::script::Script;
 
 use crate::agent_env::{Stage, journal};
 
-/// The pictures in a request.
+/// Returns the number of images in a request.
 fn images(request: &ReceivedRequest) -> usize {
     json!(request.messages()).to_string().matches("\"type\":\"image\"").count()
 }
@@ -16,7 +16,8 @@ fn writes(name: &str, content: &str) -> ScriptedReply {
     ScriptedReply::call("write_file", json!({"file_path": name, "content": content}))
 }
 
-/// Two turns: the first writes `a.txt`, the second changes it and makes `new/b.txt` by a command.
+/// Runs two turns: the first writes `a.txt`, the second changes it and creates `new/b.txt` with a
+/// command.
 fn two_turns(then: impl IntoIterator<Item = ScriptedReply>) -> Stage {
     let line = "mkdir -p new; echo two > new/b.txt; echo two > a.txt; rm old.txt";
     let mut replies = vec![
@@ -32,7 +33,7 @@ fn two_turns(then: impl IntoIterator<Item = ScriptedReply>) -> Stage {
 }
 
 #[test]
-fn undo_takes_back_what_the_last_turn_did_and_then_the_one_before() {
+fn undo_reverts_the_last_turn_and_then_the_one_before() {
     let stage = two_turns([ScriptedReply::says("I see")]);
     stage.repo.write("mine.txt", "typed by the user\n");
     let before = stage.repo.git(["status", "--porcelain"]);
@@ -51,7 +52,7 @@ fn undo_takes_back_what_the_last_turn_did_and_then_the_one_before() {
 }
 
 #[test]
-fn undo_brings_one_turn_back_and_leaves_the_other() {
+fn undo_reverts_one_turn_and_keeps_the_other() {
     let stage = two_turns([]);
     stage.g3_with_input([], "write a\nchange it\n/undo\n").output_contains("turn 2: restored");
     assert_eq!(stage.repo.read("a.txt"), "one\n");
@@ -60,7 +61,7 @@ fn undo_brings_one_turn_back_and_leaves_the_other() {
 }
 
 #[test]
-fn undo_touches_nothing_when_the_user_changed_one_of_the_files() {
+fn undo_changes_nothing_if_the_user_changed_one_of_the_files() {
     let stage = two_turns([]);
     stage.g3_with_input([], "write a\nchange it\n").ok();
     stage.repo.write("a.txt", "mine now\n");
@@ -81,7 +82,7 @@ fn undo_works_without_a_repository() {
 }
 
 #[test]
-fn ignored_files_and_gits_own_are_left_alone() {
+fn undo_ignores_gitignored_and_git_internal_files() {
     let stage = Stage::new([
         ScriptedReply::call(
             "shell",
@@ -98,7 +99,7 @@ fn ignored_files_and_gits_own_are_left_alone() {
 }
 
 #[test]
-fn rewind_goes_back_before_a_turn_with_its_files_and_stays_there() {
+fn rewind_drops_a_turn_with_its_files_permanently() {
     let stage = two_turns([ScriptedReply::says("anew"), ScriptedReply::says("once more")]);
     let input = "write a\nchange it\n/rewind\n/rewind 2\n/rewind 9\nsomething else\n/stats\n";
     let ran = stage.g3_with_input([], input);
@@ -109,21 +110,21 @@ fn rewind_goes_back_before_a_turn_with_its_files_and_stays_there() {
     assert_eq!(stage.repo.read("a.txt"), "one\n");
     let text = stage.asked()[4].text();
     assert!(text.contains("write a") && !text.contains("change it"), "{text}");
-    // What was taken back stays so after the next start, and its cost is on the bill.
+    // Rewound turns stay dropped after a restart, and their cost still counts.
     stage.g3_with_input([], "/resume write\ngo on\n").ok();
     let text = stage.asked()[5].text();
     assert!(text.contains("something else") && !text.contains("change it"), "{text}");
 }
 
 #[test]
-fn turns_are_listed_by_what_the_user_said() {
+fn turns_are_listed_by_the_users_text() {
     let stage = two_turns([ScriptedReply::says("a plan"), ScriptedReply::says("yes")]);
     let input = "write a\nchange it\n/undo\n/plan think of plums\n/mode auto\n[x]\n/rewind\n";
     let ran = stage.g3_with_input([], input);
     ran.output_contains("  3  think of plums\n").output_contains("  4  [x]\n");
     let heard = stage.asked().last().unwrap().text();
     assert!(heard.contains("I took back") && heard.contains("Plan mode is over"), "{heard}");
-    // A session that began with a note is named after the task as well.
+    // A session that started with a note is named after the task as well.
     let stage = Stage::new([ScriptedReply::says("a plan")]);
     stage
         .g3_with_input([], "/plan think of plums\n/resume\n")
@@ -131,7 +132,7 @@ fn turns_are_listed_by_what_the_user_said() {
 }
 
 #[test]
-fn a_session_that_cannot_be_taken_up_leaves_the_one_at_work() {
+fn a_failed_resume_keeps_the_current_session() {
     let stage = Stage::new([
         ScriptedReply::says("one"),
         ScriptedReply::says("two"),
@@ -150,7 +151,7 @@ fn a_session_that_cannot_be_taken_up_leaves_the_one_at_work() {
 }
 
 #[test]
-fn what_was_said_before_a_clear_stays_on_record() {
+fn messages_before_a_clear_stay_in_the_journal() {
     let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3_with_input([], "the word is plum\n/clear\nanother word\n").ok();
     assert!(json!(journal(&stage.session_dir())).to_string().contains("the word is plum"));
@@ -162,7 +163,7 @@ fn what_was_said_before_a_clear_stays_on_record() {
 }
 
 #[test]
-fn instructions_that_are_read_again_replace_nothing_else() {
+fn reloaded_instructions_replace_nothing_else() {
     let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.repo.write("AGENTS.md", "Use tabs.");
     stage.repo.write("analysis/memory.md", "The parser lives in parse.rs.");
@@ -177,7 +178,7 @@ fn instructions_that_are_read_again_replace_nothing_else() {
 }
 
 #[test]
-fn a_fork_goes_on_by_itself() {
+fn a_fork_is_independent() {
     let stage =
         two_turns([ScriptedReply::says("in the copy"), ScriptedReply::says("in the first")]);
     let ran = stage.g3_with_input([], "write a\nchange it\n/fork 2\nanother way\n");
@@ -191,7 +192,7 @@ fn a_fork_goes_on_by_itself() {
 }
 
 #[test]
-fn a_file_is_said_with_its_variables_filled_in() {
+fn a_file_is_sent_with_its_variables_expanded() {
     let stage = Stage::new([ScriptedReply::says("noted"), ScriptedReply::says("noted")]);
     stage.repo.write("ask.md", "it is {{today}}, {{unknown}}\n");
     let job = stage.job([]).env("G3_TEST_NOW", "2026-01-02T10:00:00Z");
@@ -202,7 +203,7 @@ fn a_file_is_said_with_its_variables_filled_in() {
 }
 
 #[test]
-fn a_project_is_told_survives_a_summary_and_is_let_go() {
+fn a_project_file_is_sent_survives_a_summary_and_can_be_removed() {
     let stage = Stage::new([
         ScriptedReply::says("hello"),
         ScriptedReply::says("a summary of it"),
@@ -218,7 +219,7 @@ fn a_project_is_told_survives_a_summary_and_is_let_go() {
 }
 
 #[test]
-fn large_results_are_moved_away_at_once_when_the_user_says_so() {
+fn large_results_are_moved_immediately_on_request() {
     let big = |n: usize| ScriptedReply::call("shell", json!({"command": format!("seq {n} 3000")}));
     let replies: Vec<ScriptedReply> =
         (1..9).map(big).chain([ScriptedReply::says("x"), ScriptedReply::says("y")]).collect();
@@ -232,7 +233,7 @@ fn large_results_are_moved_away_at_once_when_the_user_says_so() {
 }
 
 #[test]
-fn each_model_has_its_own_bill() {
+fn usage_is_reported_per_model() {
     let stage = Stage::new([
         ScriptedReply::says("a").usage(100, 10),
         ScriptedReply::says("b").usage(200, 20),
@@ -245,7 +246,7 @@ fn each_model_has_its_own_bill() {
     assert_eq!(shown["usage"]["input"], 300);
 }
 
-/// A g3 that a command starts works outside of the box only.
+/// A g3 process started by a command works only outside the sandbox.
 fn allow_commands(stage: &Stage) {
     let provider = stage.model.config_toml("anthropic");
     let rule = "[[gate.rules]]\ntool = \"shell\"\naction = \"allow\"";
@@ -253,7 +254,7 @@ fn allow_commands(stage: &Stage) {
 }
 
 #[test]
-fn what_is_sent_to_a_session_at_work_is_heard_before_the_next_question_and_once() {
+fn a_message_to_a_running_session_is_delivered_once_before_the_next_request() {
     let line = format!(
         "{} sessions send work 'use plums, not pears'; {} sessions send nobody x || true",
         crate::agent_env::G3,
@@ -276,7 +277,7 @@ fn what_is_sent_to_a_session_at_work_is_heard_before_the_next_question_and_once(
 }
 
 #[test]
-fn a_session_killed_while_it_hears_hears_it_once() {
+fn a_session_killed_during_delivery_receives_the_message_once() {
     for step in ["g3.journal.steered:1", "g3.journal.reply:2"] {
         let stage = Stage::new(Script::by(|request| {
             if request.text().contains("plums") {
@@ -300,7 +301,7 @@ fn a_session_killed_while_it_hears_hears_it_once() {
 }
 
 #[test]
-fn a_session_is_written_as_a_document() {
+fn a_session_is_exported_as_a_document() {
     let stage = two_turns([]);
     stage.g3_with_input([], "write a\nchange it\n").ok();
     let document = stage.g3(["sessions", "export"]);
@@ -318,7 +319,7 @@ fn a_session_is_written_as_a_document() {
 }
 
 #[test]
-fn a_copy_is_made_from_the_command_line() {
+fn a_fork_is_created_from_the_command_line() {
     let stage = two_turns([ScriptedReply::says("on it")]);
     stage.g3_with_input([], "write a\nchange it\n").ok();
     let id = stage.g3(["sessions", "fork", "--before", "2"]).ok().trim().to_owned();
@@ -329,7 +330,7 @@ fn a_copy_is_made_from_the_command_line() {
 }
 
 #[test]
-fn a_turn_that_failed_is_asked_again_with_what_was_done_in_it() {
+fn a_failed_turn_is_retried_with_its_progress() {
     let stage = Stage::new([
         writes("a.txt", "one\n"),
         ScriptedReply::status(401),
@@ -348,7 +349,7 @@ fn a_turn_that_failed_is_asked_again_with_what_was_done_in_it() {
 }
 
 #[test]
-fn a_turn_that_failed_before_the_end_is_asked_again_after_a_restart() {
+fn a_failed_turn_is_retried_after_a_restart() {
     let stage = Stage::new([ScriptedReply::status(401), ScriptedReply::says("here I am")]);
     stage.g3(["say hi"]).exits(1);
     stage.g3_with_input([], "/resume say\n/retry\n").output_contains("here I am");
@@ -356,7 +357,7 @@ fn a_turn_that_failed_before_the_end_is_asked_again_after_a_restart() {
 }
 
 #[test]
-fn a_model_is_listed_chosen_and_refused() {
+fn models_can_be_listed_selected_and_rejected() {
     let stage = Stage::new([ScriptedReply::says("a")]);
     let more = "\n[providers.openai.other]\napi_key = \"k\"\nmodel = \"gpt-5\"\n";
     let file = stage.env.home().join(".config/g3/config.toml");
@@ -372,7 +373,7 @@ fn a_model_is_listed_chosen_and_refused() {
 }
 
 #[test]
-fn files_that_the_words_name_and_pictures_reach_the_model() {
+fn mentioned_files_and_images_reach_the_model() {
     let stage = Stage::new([
         ScriptedReply::says("one"),
         ScriptedReply::says("two"),
@@ -395,7 +396,7 @@ fn files_that_the_words_name_and_pictures_reach_the_model() {
 }
 
 #[test]
-fn what_a_session_changed_is_shown_and_a_new_one_begins() {
+fn the_changes_of_a_session_are_shown_and_a_new_one_starts() {
     let stage = two_turns([ScriptedReply::says("hello")]);
     let input = "/diff\nwrite a\nchange it\n/diff\n/new\nanother one\n";
     let ran = stage.g3_with_input([], input);

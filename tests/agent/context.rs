@@ -1,4 +1,4 @@
-//! Turns that were set aside: what the model is sent, what it gets back, what survives.
+//! Tests of dehydrated turns: what the model is sent, what it gets back, and what persists.
 
 use std::sync::Mutex;
 
@@ -8,7 +8,7 @@ use testkit::model_server::script::Script;
 
 use crate::agent_env::{G3, Stage, journal, of_type};
 
-/// Reads a large file, says so; from then on answers one by one.
+/// A model that reads a large file, says so, and then answers request by request.
 fn reads_then(then: Vec<ScriptedReply>) -> Script {
     let mut replies = vec![
         ScriptedReply::call("read_file", json!({"file_path": "big.txt"})),
@@ -25,14 +25,14 @@ fn stage_with_a_large_file(script: Script) -> Stage {
     stage
 }
 
-/// The id in the stub of what the model was sent.
+/// Returns the fragment id in a placeholder sent to the model.
 fn fragment_id(text: &str) -> String {
     let after = text.split("fragment ").nth(1).expect("a stub");
     after.chars().take_while(char::is_ascii_hexdigit).collect()
 }
 
 #[test]
-fn a_finished_turn_is_set_aside_and_the_model_can_bring_it_back() {
+fn a_finished_turn_is_dehydrated_and_the_model_can_rehydrate_it() {
     let script = {
         let step = Mutex::new(0);
         Script::by(move |request| {
@@ -62,7 +62,7 @@ fn a_finished_turn_is_set_aside_and_the_model_can_bring_it_back() {
 }
 
 #[test]
-fn without_the_flag_nothing_is_set_aside_and_the_tool_is_not_offered() {
+fn without_the_flag_nothing_is_dehydrated_and_the_tool_is_not_offered() {
     let stage = stage_with_a_large_file(reads_then(vec![ScriptedReply::says("line 7")]));
     stage.g3_with_input([], "look at big.txt\nwhat was in line 7?\n").ok();
     assert!(stage.asked()[2].text().contains("line 7 of"));
@@ -71,7 +71,7 @@ fn without_the_flag_nothing_is_set_aside_and_the_tool_is_not_offered() {
 }
 
 #[test]
-fn a_short_turn_stays_where_it_is() {
+fn a_short_turn_is_not_dehydrated() {
     let stage = Stage::new([ScriptedReply::says("hello"), ScriptedReply::says("still here")]);
     stage.g3_with_input(["--acd"], "hi\nagain\n").ok();
     assert!(stage.asked()[1].text().contains("hello"));
@@ -79,7 +79,7 @@ fn a_short_turn_stays_where_it_is() {
 }
 
 #[test]
-fn the_person_lists_fragments_and_puts_one_back_for_good() {
+fn the_user_lists_fragments_and_restores_one_permanently() {
     let stage = stage_with_a_large_file(reads_then(vec![
         ScriptedReply::says("one"),
         ScriptedReply::says("two"),
@@ -95,13 +95,13 @@ fn the_person_lists_fragments_and_puts_one_back_for_good() {
     let text = stage.asked()[2].text();
     assert!(text.contains("line 7 of") && text.contains("read it"), "{text}");
     assert!(!text.contains("set aside as fragment"), "{text}");
-    // What was put back is there after the next start as well.
+    // The restored turn is still there after a restart.
     again("and now?\n").ok();
     assert!(stage.asked()[3].text().contains("line 7 of"));
 }
 
 #[test]
-fn what_was_set_aside_stays_so_after_a_kill_at_every_step() {
+fn dehydrated_turns_survive_a_kill_at_every_step() {
     let steps = ["g3.session.aside", "g3.journal.dehydrated", "g3.journal.ended"];
     for step in steps {
         let stage = stage_with_a_large_file(reads_then(vec![ScriptedReply::says("the end")]));
@@ -116,7 +116,7 @@ fn what_was_set_aside_stays_so_after_a_kill_at_every_step() {
 }
 
 #[test]
-fn an_event_tells_what_was_set_aside() {
+fn an_event_reports_dehydrated_turns() {
     let stage = stage_with_a_large_file(reads_then(Vec::new()));
     let events = stage.g3(["--acd", "--json", "look at big.txt"]).json_lines();
     let thinned = of_type(&events, "thinned");

@@ -1,5 +1,5 @@
-//! The tools of the screen on a real desktop: each effect is read from the log of the program that
-//! it was meant for.
+//! Tests of the screen tools on a real desktop: each effect is read from the log of the target
+//! program.
 
 use base::process;
 use rustix::process::Signal;
@@ -9,7 +9,7 @@ use crate::desktop_support::{Screen, control, pixels};
 use crate::tools_support::{Bench, G3};
 
 #[test]
-fn clicks_and_texts_reach_the_program() {
+fn clicks_and_text_reach_the_program() {
     let screen = Screen::new("g3");
     let at = screen.at("Press_me", json!({}));
     screen.call("mouse_click", at).says("clicked the left button at").works();
@@ -33,7 +33,7 @@ fn clicks_and_texts_reach_the_program() {
 }
 
 #[test]
-fn divergence_04_both_shapes_of_execute_gui_do_the_same() {
+fn divergence_04_both_argument_forms_of_execute_gui_do_the_same() {
     let screen = Screen::new("core");
     let flat = screen.call("execute_gui", screen.at("Press_me", json!({ "action": "click" })));
     flat.works();
@@ -49,7 +49,7 @@ fn divergence_04_both_shapes_of_execute_gui_do_the_same() {
         assert!(told["duration_ms"].is_u64() && told["voice_message"].is_string(), "{told}");
     }
     assert_eq!(nested.metadata["target"], "the button");
-    // The flat one wins.
+    // The flat form takes precedence.
     let both = screen.at(
         "Name",
         json!({ "action": "type", "text": "flat",
@@ -61,7 +61,7 @@ fn divergence_04_both_shapes_of_execute_gui_do_the_same() {
 }
 
 #[test]
-fn all_nine_actions_arrive() {
+fn all_nine_actions_reach_the_program() {
     let screen = Screen::new("core");
     let (x, y) = screen.middle("Canvas");
     let act = |name: &str, more: Value| {
@@ -120,9 +120,9 @@ fn the_pointer_in_a_corner_stops_every_action() {
 }
 
 #[test]
-fn points_are_scaled_by_the_picture_that_was_seen_last() {
+fn points_are_scaled_by_the_last_seen_image() {
     let screen = Screen::new("g3");
-    // Before any picture, points are those of the screen.
+    // Before any image, points are screen coordinates.
     screen.call("execute_gui", screen.at("Press_me", json!({ "action": "click" }))).works();
     screen.program.saw("clicked Press me");
     let taken = screen.call("take_screenshot", json!({ "path": "w.png", "window_id": "Fixture" }));
@@ -135,7 +135,7 @@ fn points_are_scaled_by_the_picture_that_was_seen_last() {
     clicked.works();
     assert_eq!(clicked.metadata["coordinates"], json!({ "x": x, "y": y }));
     screen.program.saw_times("clicked Press me", 2);
-    // Another session has seen nothing.
+    // Another session has seen no image.
     let other = ["tool", "exec", "--name", "execute_gui", "--session", "other", "--args"];
     let args = screen.at("Press_me", json!({ "action": "click" })).to_string();
     let ran = screen.bench.env.run(G3, &screen.bench.dir, other.into_iter().chain([args.as_str()]));
@@ -256,7 +256,7 @@ fn controls_are_acted_on_by_their_names() {
 }
 
 #[test]
-fn divergence_02_observe_screen_says_it_twice_and_its_elements_can_be_clicked() {
+fn divergence_02_observe_screen_reports_text_and_json_and_its_elements_can_be_clicked() {
     let screen = Screen::new("core");
     let seen = screen.call("observe_screen", json!({ "mode": "anything", "intent": "the button" }));
     seen.works();
@@ -278,7 +278,7 @@ fn divergence_02_observe_screen_says_it_twice_and_its_elements_can_be_clicked() 
 }
 
 #[test]
-fn a_cancelled_action_goes_no_further_and_leaves_no_helper() {
+fn a_cancelled_action_stops_and_leaves_no_helper() {
     let screen = Screen::new("g3");
     screen.call("mouse_click", screen.at("Name", json!({}))).works();
     let text = "typed ".repeat(1_500);
@@ -288,7 +288,7 @@ fn a_cancelled_action_goes_no_further_and_leaves_no_helper() {
     screen.program.saw("text typed");
     process::signal_group(g3.id(), Signal::INT);
     assert_eq!(g3.child.wait().unwrap().code(), Some(1));
-    // What was typed before is seen before this click, which a new helper does.
+    // The text typed before is seen before this click, which a new helper executes.
     screen.call("mouse_click", screen.at("Press_me", json!({}))).works();
     screen.program.saw("clicked Press me");
     let log = screen.program.log();
@@ -302,11 +302,11 @@ fn a_cancelled_action_goes_no_further_and_leaves_no_helper() {
 }
 
 #[test]
-fn a_missing_helper_is_named_with_what_to_do() {
+fn a_missing_helper_is_reported_with_a_hint() {
     let bench = Bench::new("g3");
     bench.env.config("[computer_control]\nprogram = \"/nowhere/g3-desktop\"\n");
     bench.call("list_windows", json!({})).says("/nowhere/g3-desktop").fails("failed");
-    // No screen at all.
+    // Without a screen.
     bench.env.config(&control(""));
     bench.call("list_windows", json!({})).says("DISPLAY").fails("failed");
 }

@@ -1,4 +1,4 @@
-//! `execute_computer_use`: a scripted planner, whose steps a real program sees.
+//! Tests of `execute_computer_use`: a scripted planner whose steps a real program receives.
 
 use serde_json::{Value, json};
 use testkit::desktop::{Desktop, DesktopProgram};
@@ -11,7 +11,7 @@ use crate::agent_env::Stage;
 use crate::desktop_support::{control, lead};
 use crate::tools_support::{Bench, Called};
 
-/// A desktop, a program, and a planner on one of two wires.
+/// A desktop, a program, and a planner with one of two wire formats.
 struct Planned {
     bench: Bench,
     planner: ModelServer,
@@ -19,7 +19,7 @@ struct Planned {
     _desktop: Desktop,
 }
 
-/// The configuration of a planner that is this server.
+/// Returns the configuration of a planner on this server.
 fn configured(planner: &ModelServer, wire: &str, model: &str) -> String {
     let (kind, url) = match wire {
         "gemini" => ("gemini", planner.url()),
@@ -48,10 +48,10 @@ impl Planned {
     }
 }
 
-/// A point of the screen on the planner's grid; it comes back within a pixel or two.
+/// Returns a point of the screen in the planner's coordinates; accurate within a pixel or two.
 fn grid(program: &DesktopProgram, name: &str) -> Value {
     let (x, y) = program.place(name).middle();
-    // The picture is the screen: 1280 x 800. Rounded up, so that cutting gives the point.
+    // The image is the screen: 1280 x 800. Rounded up, so that truncation gives the point.
     json!({ "x": (x * 1000 + 1279) / 1280, "y": (y * 1000 + 799) / 800 })
 }
 
@@ -65,7 +65,7 @@ fn steps(called: &Called) -> Vec<Value> {
 }
 
 #[test]
-fn a_planner_of_either_wire_works_on_the_screen_until_it_says_so() {
+fn a_planner_with_either_wire_format_works_until_it_finishes() {
     for wire in ["gemini", "chat"] {
         let planned = Planned::new(wire, |program| {
             let typed = with(grid(program, "Name"), json!({ "text": "Grüße" }));
@@ -93,10 +93,10 @@ fn a_planner_of_either_wire_works_on_the_screen_until_it_says_so() {
         for name in ["click_at", "drag_and_drop", "navigate", "ask_confirmation"] {
             assert!(asked[0].tool_names().contains(&name.to_owned()), "{name}");
         }
-        // Two calls, two answers, each with the address.
+        // Two calls, two results, each with the URL.
         let told = asked[2].text();
         assert_eq!(told.matches("current_url").count(), 3, "{wire}: {told}");
-        // What it did is in the history as what it was.
+        // Its actions are recorded in the history.
         let history = planned.bench.call("get_action_history", json!({})).metadata;
         let tools: Vec<&str> =
             history.as_array().unwrap().iter().map(|it| it["tool"].as_str().unwrap()).collect();
@@ -106,7 +106,7 @@ fn a_planner_of_either_wire_works_on_the_screen_until_it_says_so() {
 }
 
 #[test]
-fn what_is_blocked_or_unknown_is_reported_and_the_rest_goes_on() {
+fn blocked_and_unknown_actions_are_reported_and_the_rest_continues() {
     let planned = Planned::new("gemini", |program| {
         Script::new([
             ScriptedReply::new()
@@ -140,7 +140,7 @@ fn what_is_blocked_or_unknown_is_reported_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_page_that_was_navigated_to_is_the_address_of_what_follows() {
+fn the_url_of_a_navigation_is_reported_in_later_results() {
     let planned = Planned::new("chat", |_| {
         Script::new([
             ScriptedReply::call("navigate", json!({ "url": "https.example.org/a" })),
@@ -151,14 +151,14 @@ fn a_page_that_was_navigated_to_is_the_address_of_what_follows() {
     let called = planned.does("go there");
     called.works();
     assert_eq!(called.metadata["current_url"], "https://example.org/a");
-    // The program is no browser: it sees the keys.
+    // The program is not a browser, but it receives the keys.
     planned.program.saw("key ctrl+l");
     let asked = planned.planner.requests();
     assert!(asked[2].text().matches("https://example.org/a").count() >= 2);
 }
 
 #[test]
-fn a_step_that_needs_the_user_s_word_is_not_done() {
+fn a_step_that_needs_confirmation_is_not_executed() {
     for call in [
         (
             "click_at",
@@ -178,7 +178,7 @@ fn a_step_that_needs_the_user_s_word_is_not_done() {
 }
 
 #[test]
-fn fifteen_steps_are_the_most_and_no_answer_is_orphaned() {
+fn at_most_fifteen_steps_run_and_no_result_is_orphaned() {
     let planned = Planned::new("gemini", |_| {
         Script::by(|_| ScriptedReply::call("hover_at", json!({ "x": 500, "y": 500 })))
     });
@@ -193,7 +193,7 @@ fn fifteen_steps_are_the_most_and_no_answer_is_orphaned() {
 }
 
 #[test]
-fn limits_are_waited_for_and_a_lost_conversation_begins_anew() {
+fn rate_limits_are_retried_and_a_lost_conversation_restarts() {
     let planned = Planned::new("gemini", |program| {
         Script::new([
             ScriptedReply::status(429),
@@ -208,7 +208,11 @@ fn limits_are_waited_for_and_a_lost_conversation_begins_anew() {
     planned.program.saw("clicked Press me");
     let asked = planned.planner.requests();
     assert_eq!(asked.len(), 5);
-    assert_eq!((asked[3].messages().len(), asked[4].messages().len()), (3, 1), "begun anew");
+    assert_eq!(
+        (asked[3].messages().len(), asked[4].messages().len()),
+        (3, 1),
+        "the conversation was restarted"
+    );
     assert!(asked[4].first_user().contains("press it"));
     let limited = Planned::new("chat", |_| Script::by(|_| ScriptedReply::status(429)));
     limited.does("press it").says("the planner cannot be asked").fails("failed");
@@ -216,7 +220,7 @@ fn limits_are_waited_for_and_a_lost_conversation_begins_anew() {
 }
 
 #[test]
-fn without_a_planner_or_its_key_it_says_what_to_configure() {
+fn without_a_planner_or_its_key_the_error_says_what_to_configure() {
     let bench = Bench::new("core");
     bench.env.config(&control(""));
     let told = bench.call("execute_computer_use", json!({ "instruction": "x" }));
@@ -228,7 +232,7 @@ fn without_a_planner_or_its_key_it_says_what_to_configure() {
 }
 
 #[test]
-fn every_step_passes_the_gate() {
+fn every_step_passes_through_the_gate() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let planner = ModelServer::start([
@@ -246,7 +250,7 @@ fn every_step_passes_the_gate() {
 }
 
 #[test]
-fn gemini_s_own_model_brings_its_functions_and_gets_pictures_inside_its_answers() {
+fn gemini_models_use_built_in_functions_and_get_images_in_responses() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let planner = ModelServer::start([
@@ -271,7 +275,7 @@ fn gemini_s_own_model_brings_its_functions_and_gets_pictures_inside_its_answers(
 }
 
 #[test]
-fn an_agent_lets_a_planner_work_and_pays_for_it() {
+fn an_agent_delegates_to_a_planner_and_its_cost_is_counted() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let planner = ModelServer::start([

@@ -1,4 +1,4 @@
-//! The tools of the screen as a model gets them: what is offered, what the gate says, and one
+//! Tests of the screen tools as a model uses them: what is offered, what the gate decides, and one
 //! conversation that uses each of them.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use testkit::model_server::script::Script;
 use crate::agent_env::Stage;
 use crate::desktop_support::{control, lead};
 
-/// A stage on this desktop, with this much configured.
+/// Creates a stage on this desktop with this configuration.
 fn stage(desktop: &Desktop, script: impl Into<Script>, configured: &str) -> Stage {
     let mut env = TestEnv::new();
     lead(&mut env, desktop);
@@ -38,14 +38,14 @@ const BOTH: [&str; 6] = [
 ];
 
 #[test]
-fn the_switch_decides_what_is_offered_and_the_gate_what_runs() {
+fn the_setting_decides_what_is_offered_and_the_gate_what_runs() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let (x, y) = program.place("Press_me").middle();
     let script = || {
         [ScriptedReply::call("mouse_click", json!({ "x": x, "y": y })), ScriptedReply::says("done")]
     };
-    // Off: nothing is offered, and a model that calls it all the same is denied.
+    // Disabled: nothing is offered, and a model that calls the tools anyway is denied.
     let off = stage(&desktop, script(), "");
     off.g3(["click"]).ok();
     let names = offered(&off);
@@ -53,19 +53,19 @@ fn the_switch_decides_what_is_offered_and_the_gate_what_runs() {
     let (_, denied) = &off.asked()[1].tool_results()[0];
     assert!(denied.contains("denied: it acts on the screen") && denied.contains("[[gate.rules]]"));
     assert!(!program.log().contains("clicked"));
-    // On, but each action asks, and nobody is there.
+    // Enabled, but each action asks, and there is no user.
     let asks = stage(&desktop, script(), &control("require_confirmation = true"));
     asks.g3(["click"]).ok();
     assert!(offered(&asks).contains("mouse_click"));
     assert!(asks.asked()[1].tool_results()[0].1.contains("no terminal to ask on"));
     assert!(!program.log().contains("clicked"));
-    // On, and a rule forbids it.
+    // Enabled, but a rule denies it.
     let rule = "[[gate.rules]]\ntool = \"mouse_*\"\naction = \"deny\"\n";
     let ruled = stage(&desktop, script(), &format!("{}\n{rule}", control("")));
     ruled.g3(["click"]).ok();
     assert!(ruled.asked()[1].tool_results()[0].1.contains("denied: a rule says so"));
     assert!(!program.log().contains("clicked"));
-    // On.
+    // Enabled.
     let on = stage(&desktop, script(), &control(""));
     on.g3(["click"]).ok();
     let names = offered(&on);
@@ -75,7 +75,7 @@ fn the_switch_decides_what_is_offered_and_the_gate_what_runs() {
 }
 
 #[test]
-fn divergence_05_a_planner_that_is_configured_stands_for_the_tools_that_it_uses() {
+fn divergence_05_a_configured_planner_replaces_the_tools_that_it_uses() {
     let desktop = Desktop::bare();
     let configured = control("computer_use_provider = \"gemini.planner\"");
     let on = stage(&desktop, [ScriptedReply::says("done")], &configured);
@@ -87,7 +87,7 @@ fn divergence_05_a_planner_that_is_configured_stands_for_the_tools_that_it_uses(
 }
 
 #[test]
-fn a_scripted_agent_uses_every_tool_of_the_screen() {
+fn a_scripted_agent_uses_every_screen_tool() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let point = |name: &str| {
@@ -98,7 +98,7 @@ fn a_scripted_agent_uses_every_tool_of_the_screen() {
         args[key] = value;
         args
     };
-    // All in one reply: calls of the screen keep their order.
+    // All in one reply: screen calls run in order.
     let all = ScriptedReply::new()
         .calls("list_windows", json!({}))
         .calls("find_element", json!({ "text": "Press me" }))
@@ -132,7 +132,7 @@ fn a_scripted_agent_uses_every_tool_of_the_screen() {
     );
     let sent = stage.asked()[1].text();
     assert!(!sent.contains("image_b64"), "pictures go as pictures");
-    // What was done is in the history, and how it could be undone.
+    // The actions are in the history with their undo hints.
     let history = stage.session_dir().join("tools/history.jsonl");
     let history = std::fs::read_to_string(history).unwrap();
     let lines: Vec<Value> =

@@ -1,4 +1,4 @@
-//! Pictures of the screen: the programs in their order, files, windows, and who says what there is.
+//! Tests of screenshots: programs, files, windows, and observers.
 
 use std::fs;
 use std::io::Cursor;
@@ -16,13 +16,13 @@ use crate::web_support::{Site, answer};
 
 const RED: Rgb<u8> = Rgb([255, 0, 0]);
 
-/// A picture whose pixels tell where they are.
+/// Returns an image whose pixels encode their positions.
 fn picture(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| Rgb([x as u8, y as u8, 7]))
 }
 
-/// A bench on whose `PATH` there are only a shell's tools and these programs: each writes down its
-/// arguments and its display; those that work write a picture of 60x40 to their last argument.
+/// Creates a bench whose `PATH` has only basic shell tools and these programs. Each records its
+/// arguments and display; those that work write a 60x40 image to their last argument.
 fn programs(all: &[(&str, bool)]) -> Bench {
     let mut bench = Bench::new("egirl");
     let bin = bench.env.home().join("bin");
@@ -51,14 +51,14 @@ fn programs(all: &[(&str, bool)]) -> Bench {
     bench
 }
 
-/// What the programs wrote down, without the names of their files.
+/// Returns what the programs recorded, without the file names.
 fn log(bench: &Bench) -> Vec<String> {
     let text = fs::read_to_string(bench.env.home().join("log")).unwrap_or_default();
     let short = |line: &str| line.rsplit_once(' ').unwrap_or_default().0.to_owned();
     text.lines().map(short).collect()
 }
 
-/// Nothing lies in the directory of temporary files.
+/// Asserts that the directory of temporary files is empty.
 fn tidy(bench: &Bench) {
     let left: Vec<_> = fs::read_dir(bench.env.home().join("tmp")).unwrap().flatten().collect();
     assert!(left.is_empty(), "{left:?}");
@@ -70,7 +70,7 @@ fn size(called: &Called) -> (u32, u32) {
 }
 
 #[test]
-fn divergence_31_the_programs_are_tried_in_their_order() {
+fn divergence_31_the_programs_are_tried_in_order() {
     let all = ["grim", "scrot", "maim", "gnome-screenshot"];
     for first in 0..all.len() {
         let there: Vec<(&str, bool)> =
@@ -93,7 +93,7 @@ fn divergence_31_the_programs_are_tried_in_their_order() {
 }
 
 #[test]
-fn divergence_15_the_display_and_the_region_are_honoured_by_every_program() {
+fn divergence_15_every_program_respects_display_and_region() {
     let region = json!({ "x": 10, "y": 5, "width": 20, "height": 15 });
     for (name, told) in [
         ("grim", "grim :7 -g 10,5 20x15"),
@@ -104,7 +104,7 @@ fn divergence_15_the_display_and_the_region_are_honoured_by_every_program() {
         bench.call("screenshot", json!({ "region": region })).works();
         assert_eq!(log(&bench), [told]);
     }
-    // This one takes everything: we cut.
+    // This program captures everything, so the image is cropped.
     let bench = programs(&[("gnome-screenshot", true)]);
     let cut = bench.call("screenshot", json!({ "region": region }));
     assert_eq!(size(&cut), (20, 15));
@@ -116,7 +116,7 @@ fn divergence_15_the_display_and_the_region_are_honoured_by_every_program() {
     let beside = json!({ "region": { "x": 100, "y": 0, "width": 5, "height": 5 } });
     bench.call("screenshot", beside).says("outside the screen").fails("failed");
     bench.call("screenshot", json!({ "region": { "x": 1 } })).says("`region`").fails("validation");
-    // An X display is none of grim's, an output none of the others'.
+    // grim has no X displays, the others have no outputs.
     let both = programs(&[("grim", true), ("maim", true)]);
     both.call("screenshot", json!({ "display": ":9" })).works();
     both.call("screenshot", json!({ "display": "HDMI-1" })).works();
@@ -124,7 +124,7 @@ fn divergence_15_the_display_and_the_region_are_honoured_by_every_program() {
 }
 
 #[test]
-fn a_program_that_hangs_or_writes_rubbish_is_passed_over() {
+fn a_program_that_hangs_or_writes_garbage_is_skipped() {
     let bench = programs(&[("scrot", false), ("maim", true)]);
     let path = bench.env.home().join("bin/scrot");
     fs::write(path, "#!/bin/sh\nfor last; do :; done\necho rubbish > \"$last\"\n").unwrap();
@@ -133,7 +133,7 @@ fn a_program_that_hangs_or_writes_rubbish_is_passed_over() {
 }
 
 #[test]
-fn without_programs_the_helper_takes_the_picture() {
+fn without_programs_the_helper_takes_the_screenshot() {
     let screen = Screen::new("egirl");
     let canvas = screen.program.place("Canvas");
     let region = json!({ "x": canvas.x, "y": canvas.y, "width": 30, "height": 20 });
@@ -145,7 +145,7 @@ fn without_programs_the_helper_takes_the_picture() {
 }
 
 #[test]
-fn divergence_28_pictures_go_to_the_temporary_directory_and_windows_have_names_and_numbers() {
+fn divergence_28_images_go_to_the_temporary_directory_and_windows_have_names_and_ids() {
     let screen = Screen::new("g3");
     let take = |path: &str, window: &str| {
         screen.call("take_screenshot", json!({ "path": path, "window_id": window }))
@@ -173,7 +173,7 @@ fn divergence_28_pictures_go_to_the_temporary_directory_and_windows_have_names_a
     unknown.says("Screenshot failed").says("list_windows shows the windows").fails("failed");
     assert!(!unknown.text.contains("install"), "the helper works: {}", unknown.text);
     assert!(!screen.bench.env.home().join("tmp/no.png").exists());
-    // Into the working directory unasked, elsewhere not.
+    // Writing to the working directory does not ask, writing elsewhere does.
     take(&screen.bench.at("here.png"), "fixture").works();
     assert!(screen.bench.has("here.png"));
     take("/etc/g3-no.png", "fixture").says("outside").fails("denied");
@@ -181,16 +181,16 @@ fn divergence_28_pictures_go_to_the_temporary_directory_and_windows_have_names_a
 }
 
 #[test]
-fn without_a_temporary_directory_pictures_go_to_tmp_in_the_home() {
+fn without_a_temporary_directory_images_go_to_tmp_in_the_home_directory() {
     let mut screen = Screen::new("g3");
     screen.bench.env.set("TMPDIR", "");
     screen.call("take_screenshot", json!({ "path": "a.png", "window_id": "" })).works();
-    // The test's home has one already, as a user's may.
+    // The test's home directory already has one, as a user's may.
     assert!(screen.bench.env.home().join("tmp/a.png").is_file());
 }
 
 #[test]
-fn collision_screenshot_is_told_by_its_parameters() {
+fn collision_screenshot_is_identified_by_its_parameters() {
     let screen = Screen::new("egirl");
     let shown = screen.call("screenshot", json!({}));
     assert!(shown.works().contains("Screenshot with") && !shown.text.contains("saved"));
@@ -202,7 +202,7 @@ fn collision_screenshot_is_told_by_its_parameters() {
 }
 
 #[test]
-fn a_model_that_sees_says_what_there_is_and_its_elements_can_be_clicked() {
+fn a_vision_model_describes_the_screen_and_its_elements_can_be_clicked() {
     let listed = json!([{ "content": "Knopf", "type": "button", "x": 640, "y": 400, "width": 20,
         "height": 10 }]);
     let model = ModelServer::start([
@@ -238,14 +238,14 @@ fn a_model_that_sees_says_what_there_is_and_its_elements_can_be_clicked() {
     assert_eq!(clicked.metadata["coordinates"], json!({ "x": 640, "y": 400 }));
     let told = screen.call("observe_screen", json!({ "mode": "understanding" }));
     assert_eq!(told.metadata["stdout"], "A window with a red field.");
-    // Now it fails: the next one is asked, and says why the first did not.
+    // If it fails, the next observer is used, and the result says why the first one failed.
     let next = screen.call("observe_screen", json!({}));
     assert_eq!(next.metadata["actual_backend"], "accessibility");
     assert!(next.metadata["notes"][0].as_str().unwrap().starts_with("vision: "), "{next:?}");
 }
 
 #[test]
-fn an_omniparser_server_is_asked_and_a_picture_is_the_last_resort() {
+fn an_omniparser_server_is_used_and_an_image_is_the_last_resort() {
     let site = Site::new();
     let list = json!({ "parsed_content_list": [
         { "type": "icon", "bbox": [0.5, 0.5, 0.5, 0.5], "interactivity": true, "content": "here" },
@@ -259,7 +259,7 @@ fn an_omniparser_server_is_asked_and_a_picture_is_the_last_resort() {
     assert_eq!(seen.metadata["actual_backend"], "omniparser");
     assert!(seen.metadata["stdout"].as_str().unwrap().contains("icon \"here\" at 640,400"));
     assert!(site.asked()[0].body.contains("base64_image"));
-    // It only lists: to understand, the model must look by itself.
+    // It only lists elements: to understand the screen, the model must look at the image itself.
     let bare = screen.call("observe_screen", json!({ "mode": "understanding" }));
     bare.works();
     let told = &bare.metadata;
@@ -279,7 +279,7 @@ fn an_omniparser_server_is_asked_and_a_picture_is_the_last_resort() {
 }
 
 #[test]
-fn words_are_read_where_nobody_tells_of_controls() {
+fn text_is_recognized_if_no_program_exposes_controls() {
     let screen = Screen::with("core", "observe = [\"ocr\"]");
     let seen = screen.call("observe_screen", json!({}));
     seen.works();
@@ -292,7 +292,7 @@ fn words_are_read_where_nobody_tells_of_controls() {
 }
 
 #[test]
-fn small_text_in_one_window_of_a_dark_screen_is_read() {
+fn small_text_in_a_window_on_a_dark_screen_is_recognized() {
     let mut desktop = Desktop::bare();
     desktop.start_manager();
     let program = desktop.script("small_text.py", "small", &["Invoice Total 42"]);

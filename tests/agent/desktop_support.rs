@@ -1,4 +1,4 @@
-//! A desktop with a program on it, and the tools that see and use it.
+//! A desktop with a program, and the tools that use it.
 
 use base64::Engine as _;
 use image::RgbImage;
@@ -8,7 +8,7 @@ use testkit::env::{TestEnv, built};
 
 use crate::tools_support::{Bench, Called};
 
-/// A desktop, a program, and a directory from which tools are called.
+/// A desktop, a program, and a bench for calling tools.
 pub struct Screen {
     pub bench: Bench,
     pub program: DesktopProgram,
@@ -16,7 +16,8 @@ pub struct Screen {
     _desktop: Desktop,
 }
 
-/// The switch, and where the helper is; `more` are further keys of that section.
+/// Returns a configuration that enables the tools and names the helper; `more` adds keys to that
+/// section.
 pub fn control(more: &str) -> String {
     let program = built("g3-desktop");
     format!(
@@ -25,7 +26,7 @@ pub fn control(more: &str) -> String {
     )
 }
 
-/// Leads all that an environment starts to this desktop.
+/// Makes all programs of an environment use this desktop.
 pub fn lead(env: &mut TestEnv, desktop: &Desktop) {
     for (key, value) in desktop.variables() {
         env.set(&key, value);
@@ -33,12 +34,12 @@ pub fn lead(env: &mut TestEnv, desktop: &Desktop) {
 }
 
 impl Screen {
-    /// A desktop whose program is shown and has the focus.
+    /// Creates a desktop whose program is visible and focused.
     pub fn new(profile: &'static str) -> Screen {
         Screen::with(profile, "")
     }
 
-    /// The same with more configured.
+    /// Like [`Screen::new`], with additional configuration.
     pub fn with(profile: &'static str, more: &str) -> Screen {
         let desktop = Desktop::start();
         let program = desktop.program("Fixture");
@@ -52,18 +53,18 @@ impl Screen {
         self.bench.call(name, args)
     }
 
-    /// The same place with the names of another profile.
+    /// Returns the same screen with another profile.
     pub fn of(mut self, profile: &'static str) -> Screen {
         self.bench.profile = profile;
         self
     }
 
-    /// The middle of a widget.
+    /// Returns the center of a widget.
     pub fn middle(&self, name: &str) -> (i32, i32) {
         self.program.place(name).middle()
     }
 
-    /// A click there, as arguments.
+    /// Returns the arguments of a click at the center of a widget.
     pub fn at(&self, name: &str, more: Value) -> Value {
         let (x, y) = self.middle(name);
         let mut args = json!({ "x": x, "y": y });
@@ -72,7 +73,7 @@ impl Screen {
     }
 }
 
-/// The pixels of a picture in base64.
+/// Decodes a base64 image.
 pub fn pixels(data: &str) -> RgbImage {
     let bytes = base64::engine::general_purpose::STANDARD.decode(data).unwrap();
     image::load_from_memory(&bytes).unwrap().to_rgb8()

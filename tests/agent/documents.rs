@@ -1,4 +1,4 @@
-//! The examples of the documentation, carried out as they are written.
+//! Tests of the examples in the documentation, executed as written.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use testkit::model_server::reply::ScriptedReply;
 use crate::agent_env::{G3, Stage};
 use crate::mcp_support::result;
 
-/// The code blocks of a page in a language.
+/// Returns the code blocks of a page in a language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let text = std::fs::read_to_string(file).expect("the page is there");
@@ -18,7 +18,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-/// A stage with these lines in its configuration, and `g3` on the path.
+/// Creates a stage with these lines in its configuration, and `g3` on the path.
 fn stage(replies: Vec<ScriptedReply>, lines: &str) -> Stage {
     let mut stage = Stage::new(replies);
     let model = stage.model.config_toml("anthropic");
@@ -29,7 +29,7 @@ fn stage(replies: Vec<ScriptedReply>, lines: &str) -> Stage {
 }
 
 #[test]
-fn the_server_of_the_page_works_as_written() {
+fn the_documented_server_works() {
     let toml = blocks("mcp.md", "toml");
     let read = json!({"file_path": "shelf"});
     let write = json!({"file_path": "shelf", "content": ""});
@@ -54,7 +54,7 @@ fn the_server_of_the_page_works_as_written() {
 }
 
 #[test]
-fn the_rule_and_the_file_of_the_page_work_as_written() {
+fn the_documented_rule_and_file_work() {
     let replies = vec![
         ScriptedReply::call(
             "mcp_call",
@@ -76,7 +76,7 @@ fn the_rule_and_the_file_of_the_page_work_as_written() {
 }
 
 #[test]
-fn the_hooks_of_the_page_work_as_written() {
+fn the_documented_hooks_work() {
     let shell = |line: &str| ScriptedReply::call("shell", json!({ "command": line }));
     let replies = vec![
         shell("git push --force"),

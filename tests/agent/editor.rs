@@ -1,4 +1,4 @@
-//! An editor that speaks the Agent Client Protocol as raw JSON-RPC lines.
+//! A client of the Agent Client Protocol that sends raw JSON-RPC lines.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::agent_env::{G3, Stage};
 
-/// An editor with g3 behind it.
+/// An editor connected to g3.
 pub struct Editor {
     g3: Running,
     lines: mpsc::Receiver<Value>,
-    /// What came and was not waited for.
+    /// Messages that were received but not expected yet.
     pub kept: VecDeque<Value>,
     next: u64,
 }
@@ -24,23 +24,23 @@ impl Editor {
         Editor::offering(stage, json!({}))
     }
 
-    /// Leaves, and waits for g3 to end.
+    /// Disconnects, and waits for g3 to exit.
     pub fn leave(mut self) {
         drop(self.g3.child.stdin.take());
         self.g3.wait_until(None).unwrap();
     }
 
-    /// Waits until g3 ended by itself, or was killed.
+    /// Waits until g3 exited by itself, or was killed.
     pub fn wait_for_end(mut self) {
         self.g3.wait_until(None).unwrap();
     }
 
-    /// An editor with these capabilities.
+    /// Creates an editor with these capabilities.
     pub fn offering(stage: &Stage, able: Value) -> Editor {
         Editor::before(stage, &["acp"], able)
     }
 
-    /// An editor before g3 with these arguments.
+    /// Creates an editor for g3 with these arguments.
     pub fn before(stage: &Stage, args: &[&str], able: Value) -> Editor {
         let mut g3 = stage.env.start(G3, stage.env.home(), args);
         let stdout = g3.child.stdout.take().unwrap();
@@ -68,7 +68,7 @@ impl Editor {
         stdin.flush().unwrap();
     }
 
-    /// Sends a request and gives its id.
+    /// Sends a request and returns its id.
     pub fn begin(&mut self, method: &str, params: Value) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -76,7 +76,7 @@ impl Editor {
         id
     }
 
-    /// The first message, kept or new, that fits; the others are kept.
+    /// Returns the first message, kept or new, that matches; keeps the others.
     pub fn wait(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.kept.iter().position(&fits) {
             return self.kept.remove(at).unwrap();
@@ -120,7 +120,7 @@ impl Editor {
         self.begin("session/prompt", json!({"sessionId": session, "prompt": prompt}))
     }
 
-    /// The updates that came so far, by kind.
+    /// Returns the updates received so far, by kind.
     pub fn updates(&self, kind: &str) -> Vec<&Value> {
         let updates = self.kept.iter().filter(|m| m["method"] == "session/update");
         let updates = updates.map(|m| &m["params"]["update"]);

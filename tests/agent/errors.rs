@@ -1,4 +1,4 @@
-//! What is left of a run that failed.
+//! Tests of the error records of failed runs.
 
 use serde_json::Value;
 use testkit::model_server::reply::ScriptedReply;
@@ -36,7 +36,7 @@ fn a_failed_turn_leaves_a_record_without_keys() {
 }
 
 #[test]
-fn a_good_turn_a_limit_and_a_wrong_flag_leave_none_and_old_ones_go() {
+fn successes_limits_and_usage_errors_leave_no_record_and_old_records_are_deleted() {
     let stage = Stage::new([ScriptedReply::says("done"), ScriptedReply::status(401)]);
     stage.g3(["no problems found"]).ok();
     stage.g3(["--nonsense"]).exits(2);

@@ -1,12 +1,12 @@
-//! docs/extending.md: every block of code in it stands in the file that it names, so it compiles,
-//! and the provider it shows answers.
+//! Tests docs/extending.md: every code block is in the file that it names, so it compiles, and the
+//! example provider works.
 
 use base::event::Usage;
 use futures_util::future::BoxFuture;
 use provider::message::{Message, MessageRole, Reply, StopReason};
 use provider::{ChatRequest, Delta, OnDelta, Provider, ProviderError, ProviderFacts};
 
-/// A model that says what it was asked.
+/// A model that repeats the request.
 struct Echo {
     facts: ProviderFacts,
 }
@@ -31,7 +31,7 @@ impl Provider for Echo {
 }
 
 #[tokio::test]
-async fn the_provider_of_the_guide_answers() {
+async fn the_example_provider_answers() {
     let facts = ProviderFacts {
         provider: "echo.main".into(),
         model: "echo".into(),
@@ -54,7 +54,7 @@ async fn the_provider_of_the_guide_answers() {
 }
 
 #[test]
-fn every_block_of_the_guide_stands_in_the_file_that_it_names() {
+fn every_code_block_of_the_guide_is_in_the_file_that_it_names() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let guide = std::fs::read_to_string(root.join("docs/extending.md")).unwrap();
     let mut blocks = 0;

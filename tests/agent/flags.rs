@@ -1,4 +1,5 @@
-//! Every flag of `g3 --help` in every mode: it does what it says, or it is refused with a sentence.
+//! Tests every flag of `g3 --help` in every mode: it takes effect, or it is rejected with an error
+//! message.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use testkit::model_server::script::Script;
 use crate::agent_env::Stage;
 use crate::autonomous::{is_coach, verdict};
 
-/// The modes: a name, what chooses it, and what stands on stdin. A new mode is a line here, and a
+/// The modes: a name, the flag that selects it, and its stdin. A new mode is a line here, and a
 /// column below.
 const MODES: &[(&str, &[&str], &str)] = &[
     ("once", &["the task"], ""),
@@ -23,8 +24,8 @@ const MODES: &[(&str, &[&str], &str)] = &[
     ("planning", &["--planning", "--yes", "--no-git"], ""),
 ];
 
-/// A flag, an argument for it, and for each mode whether it is honoured (`y`), refused (`n`) or
-/// what chooses a mode (`-`), in the order of the modes.
+/// A flag, an argument for it, and for each mode whether it is accepted (`y`), rejected (`n`) or
+/// selects a mode (`-`), in the order of the modes.
 const FLAGS: &[(&str, &[&str], &str)] = &[
     ("--provider", &["anthropic.scripted"], "yyyyyyyy"),
     ("--model", &["special"], "yyyyyyyy"),
@@ -104,7 +105,7 @@ fn run(stage: &Stage, mode: (&str, &[&str], &str), flag: &str, values: &[&str]) 
     let home = stage.env.home().display().to_string();
     let values = values.iter().map(|value| value.replace("{home}", &home));
     let (_, chosen, input) = mode;
-    // Subcommands take their flags after them, and a task stands behind what takes an argument.
+    // Subcommands have their flags after them, and a task follows options with an argument.
     let mut args: Vec<String> = Vec::new();
     let is_subcommand = ["acp", "complete"].contains(&mode.0);
     args.extend(chosen.iter().filter(|_| is_subcommand).map(|arg| (*arg).to_owned()));
@@ -125,7 +126,7 @@ fn run(stage: &Stage, mode: (&str, &[&str], &str), flag: &str, values: &[&str]) 
     stage.env.run_command(stage.job([]).args(args).input(input))
 }
 
-/// What shows that a flag was honoured.
+/// Whether a flag took effect.
 fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &CommandRun) -> bool {
     let asked = stage.asked();
     let models: BTreeSet<&str> = asked.iter().filter_map(|it| it.body["model"].as_str()).collect();
@@ -137,7 +138,7 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &CommandRun) -> bool 
     match flag {
         "--trace-file" => std::fs::read_to_string(stage.env.home().join("trace"))
             .is_ok_and(|text| text.contains("process ended") && ran.code == 0),
-        // An editor says nothing here, so that acp only shows that it took the flag.
+        // An editor says nothing here, so acp only shows that it accepted the flag.
         _ if mode == "acp" => ran.code == 0,
         "--provider" | "--fallback-model" | "--new-session" | "--timeout" => {
             ran.code == 0 && !asked.is_empty()
@@ -177,7 +178,7 @@ fn is_honoured(stage: &Stage, mode: &str, flag: &str, ran: &CommandRun) -> bool 
 }
 
 #[test]
-fn every_flag_is_honoured_or_refused_in_every_mode() {
+fn every_flag_is_respected_or_rejected_in_every_mode() {
     let help = stage().g3(["--help"]).out;
     let words = help.split([' ', '\n', ',', '[', ']', '=']);
     let known: BTreeSet<&str> = FLAGS.iter().map(|(flag, ..)| *flag).collect();
@@ -203,7 +204,7 @@ fn every_flag_is_honoured_or_refused_in_every_mode() {
                 assert!(ran.err.contains("error:") && ran.err.contains("try:"), "{told}");
                 assert!(stage.asked().is_empty() && stage.session_dirs().is_empty(), "{told}");
             } else {
-                assert!(is_honoured(&stage, mode.0, flag, &ran), "not honoured: {told}");
+                assert!(is_honoured(&stage, mode.0, flag, &ran), "no effect: {told}");
             }
         }
     }

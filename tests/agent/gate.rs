@@ -1,4 +1,4 @@
-//! The gate from outside: what it says of a call, what runs in the sandbox, who is asked.
+//! Tests of the gate: its decisions, the sandbox, and questions.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,14 +11,14 @@ use crate::editor::Editor;
 use crate::tools_support::{Bench, Called, G3};
 
 const EXACT: &str = "[gate]\npolicy = \"core-exact\"\n";
-/// The user's word for every command, once and for all.
+/// Allows every command permanently.
 const ALL: &str = "[[gate.rules]]\ntool = \"execute_cli\"\naction = \"allow\"\n";
 
 fn run(bench: &Bench, line: &str) -> Called {
     bench.call("execute_cli", json!({ "command": line }))
 }
 
-/// What `g3 tool check --json` says.
+/// Returns the output of `g3 tool check --json`.
 fn check(bench: &Bench, more: &[&str], line: &str) -> Value {
     let call = json!({ "command": line }).to_string();
     let args = ["tool", "check", "--name", "execute_cli", "--json", "--args", &call];
@@ -27,7 +27,7 @@ fn check(bench: &Bench, more: &[&str], line: &str) -> Value {
 }
 
 #[test]
-fn a_check_tells_what_would_become_of_a_call_and_runs_nothing() {
+fn a_check_reports_the_decision_and_runs_nothing() {
     let bench = Bench::new("core");
     let exact = |line: &str| check(&bench, &["--policy", "core-exact"], line);
     let told = exact("touch made && rm -rf /");
@@ -66,7 +66,7 @@ fn a_check_tells_what_would_become_of_a_call_and_runs_nothing() {
 }
 
 #[test]
-fn divergence_20_the_false_alarms_are_those_of_core_exact_only() {
+fn divergence_20_only_core_exact_has_false_positives() {
     let bench = Bench::new("core");
     for line in [
         "docker run --rm alpine true",
@@ -83,7 +83,7 @@ fn divergence_20_the_false_alarms_are_those_of_core_exact_only() {
 }
 
 #[test]
-fn divergence_19_what_is_forbidden_harms_nothing_in_the_sandbox() {
+fn divergence_19_forbidden_commands_do_no_harm_in_the_sandbox() {
     let bench = Bench::new("core");
     bench.env.config(&format!("{EXACT}{ALL}"));
     let outside = bench.env.home().join("outside");
@@ -98,7 +98,7 @@ fn divergence_19_what_is_forbidden_harms_nothing_in_the_sandbox() {
         (fs::read_to_string(&outside).unwrap(), bench.read("inside")),
         ("whole".into(), "whole".into())
     );
-    // A stand-in for what nobody wants to try: the same words, on a directory of ours.
+    // A safe variant of the dangerous command: the same words, on a directory of the test.
     let tree = bench.env.home().join("tree");
     fs::create_dir_all(tree.join("deep")).unwrap();
     fs::write(tree.join("deep/file"), "whole").unwrap();
@@ -112,14 +112,14 @@ fn divergence_19_what_is_forbidden_harms_nothing_in_the_sandbox() {
     assert_eq!(told.metadata["stdout"], "x\nwhole", "{told:?}");
     let left = fs::read_dir(bench.env.home().join("tmp")).unwrap().count();
     assert_eq!(left, 0, "its scratch directory is gone");
-    // The same lines on this machine, where nothing sends them to the sandbox.
+    // The same lines on this machine, without routing to the sandbox.
     bench.env.config(ALL);
     assert_eq!(run(&bench, "dd if=/dev/zero of=inside bs=1 count=2").metadata["status"], "success");
     assert_eq!(bench.read("inside"), "\0\0");
 }
 
 #[test]
-fn the_sandbox_reaches_nobody_and_is_bounded() {
+fn the_sandbox_has_no_network_and_resource_limits() {
     let bench = Bench::new("core");
     bench.env.config(&format!("{EXACT}{ALL}"));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -129,10 +129,10 @@ fn the_sandbox_reaches_nobody_and_is_bounded() {
     let told = run(&bench, &format!(": /etc/passwd; {knock}"));
     assert_eq!(told.metadata["sandboxed"], true, "{told:?}");
     assert!(!told.text.contains("in\\n"), "{told:?}");
-    assert!(listener.accept().is_err(), "nobody knocked");
+    assert!(listener.accept().is_err(), "a connection was made");
     assert_eq!(run(&bench, &knock).metadata["stdout"], "in\n", "and it can be reached");
     assert!(listener.accept().is_ok());
-    // Nothing gets away, and there are never more than a hundred of them.
+    // No process escapes, and there are never more than a hundred.
     let told = run(&bench, ": /etc/passwd; (setsid sleep 600 &); sleep 0.1; ulimit -c -u -d -t");
     let told = told.metadata["stderr"].as_str().unwrap().to_owned()
         + told.metadata["stdout"].as_str().unwrap();
@@ -142,11 +142,11 @@ fn the_sandbox_reaches_nobody_and_is_bounded() {
 }
 
 #[test]
-fn divergence_19_without_a_whole_sandbox_nothing_runs() {
+fn divergence_19_without_a_complete_sandbox_nothing_runs() {
     let bench = Bench::new("core");
     bench.env.config(&format!("{EXACT}{ALL}"));
     let called = |line: &'static str| {
-        // The kernel puts at most sixteen rule sets upon each other: here is room for no more.
+        // The kernel stacks at most sixteen rule sets, and this leaves no room for more.
         let all = base::sandbox::SandboxRules {
             read: vec!["/".into()],
             write: vec!["/".into()],
@@ -168,7 +168,7 @@ fn divergence_19_without_a_whole_sandbox_nothing_runs() {
 }
 
 #[test]
-fn divergence_23_the_rule_that_a_denial_names_opens_the_sandbox_and_no_more() {
+fn divergence_23_the_rule_named_in_a_denial_allows_the_sandbox_and_nothing_else() {
     let bench = Bench::new("core");
     bench.env.config(EXACT);
     let line = "dd if=/dev/zero of=inside bs=1 count=2";
@@ -182,7 +182,7 @@ fn divergence_23_the_rule_that_a_denial_names_opens_the_sandbox_and_no_more() {
     assert!(!bench.has("inside"));
 }
 
-/// One call, about which the editor is asked; gives what the model got.
+/// Runs one call, about which the editor is asked. Returns what the model received.
 fn asked(line: &str, option: &str) -> (Stage, Value) {
     let call = ScriptedReply::call("execute_cli", json!({ "command": line }));
     let stage = Stage::new([call, ScriptedReply::says("done")]);
@@ -203,7 +203,7 @@ fn asked(line: &str, option: &str) -> (Stage, Value) {
 }
 
 #[test]
-fn what_the_user_allows_runs_here_when_it_destroys_and_in_the_sandbox_when_it_is_forbidden() {
+fn allowed_destructive_commands_run_here_and_forbidden_ones_in_the_sandbox() {
     let (stage, result) = asked("rm old", "once");
     assert_eq!((&result["status"], result.get("sandboxed")), (&json!("success"), None));
     assert!(!stage.repo.path().join("old").exists());
@@ -219,7 +219,7 @@ fn what_the_user_allows_runs_here_when_it_destroys_and_in_the_sandbox_when_it_is
 }
 
 #[test]
-fn settings_that_make_no_sense_stop_g3_and_are_left_as_they_are() {
+fn an_invalid_configuration_stops_g3_and_is_not_changed() {
     let bench = Bench::new("core");
     for (wrong, said) in [
         ("[gate]\npolicy = \"strict\"\n", "core-exact"),

@@ -1,4 +1,4 @@
-//! Hooks through the real binary: what they hear, what they may say, and what they may not.
+//! Tests of hooks with the real binary: their input, their decisions and their limits.
 
 use serde_json::{Value, json};
 use testkit::env::{CommandRun, until};
@@ -7,7 +7,7 @@ use testkit::model_server::script::Script;
 
 use crate::agent_env::{Stage, of_type};
 
-/// A stage with hooks: event and match (`before_tool shell`), a line of shell, further keys.
+/// Creates a stage with hooks: event and match (`before_tool shell`), a shell line, further keys.
 fn stage(script: impl Into<Script>, hooks: &[(&str, &str, &str)]) -> Stage {
     let stage = Stage::new(script);
     let model = stage.model.config_toml("anthropic");
@@ -29,7 +29,7 @@ fn shell(command: &str) -> ScriptedReply {
     ScriptedReply::call("shell", json!({ "command": command }))
 }
 
-/// The texts of the tools' results, as the model read them.
+/// Returns the texts of the tool results, as the model read them.
 fn results(stage: &Stage) -> Vec<String> {
     let asked = stage.asked();
     let last = asked.last().expect("the model was asked");
@@ -42,7 +42,7 @@ fn notices(ran: &CommandRun) -> Vec<String> {
 }
 
 #[test]
-fn each_event_is_told_with_its_facts() {
+fn each_event_is_sent_with_its_data() {
     let all = ["session_start", "user_prompt", "before_tool", "after_tool", "stop", "session_end"];
     let line = "cat >> heard; echo >> heard";
     let hooks: Vec<_> = all.into_iter().map(|event| (event, line, "")).collect();
@@ -69,7 +69,7 @@ fn each_event_is_told_with_its_facts() {
 }
 
 #[test]
-fn words_of_hooks_reach_the_model_once() {
+fn the_output_of_hooks_reaches_the_model_once() {
     let hooks = [
         ("session_start", "echo the branch is main", ""),
         ("user_prompt", "echo be brief", ""),
@@ -91,7 +91,7 @@ fn words_of_hooks_reach_the_model_once() {
 }
 
 #[test]
-fn a_hook_before_a_tool_denies_changes_and_fails_open() {
+fn a_before_tool_hook_can_deny_and_change_and_fails_open() {
     let no = "echo 'not on Fridays' >&2; exit 2";
     let changed = r#"echo '{"args": {"command": "echo changed"}}'"#;
     let script = [shell("touch made"), ScriptedReply::says("ok")];
@@ -126,7 +126,7 @@ fn a_hook_before_a_tool_denies_changes_and_fails_open() {
 }
 
 #[test]
-fn a_hook_allows_what_would_be_asked_and_never_what_is_denied() {
+fn a_hook_can_answer_a_question_but_not_override_a_denial() {
     let allow = r#"echo '{"decision": "allow"}'"#;
     let ask = r#"echo '{"decision": "ask", "reason": "who knows"}'"#;
     let outside = |stage: &Stage| stage.env.home().join("outside");
@@ -156,7 +156,7 @@ fn a_hook_allows_what_would_be_asked_and_never_what_is_denied() {
 }
 
 #[test]
-fn a_stop_hook_sends_the_agent_on_three_times_at_most() {
+fn a_stop_hook_continues_the_agent_at_most_three_times() {
     let line = "echo x >> stops; echo 'the tests are red' >&2; exit 2";
     let script = (0..4).map(|n| ScriptedReply::says(format!("done {n}"))).collect::<Vec<_>>();
     let stage = stage(script, &[("stop", line, "")]);
@@ -168,7 +168,7 @@ fn a_stop_hook_sends_the_agent_on_three_times_at_most() {
 }
 
 #[test]
-fn a_prompt_that_a_hook_refuses_is_not_asked() {
+fn a_prompt_that_a_hook_rejects_is_not_sent() {
     let stage =
         stage([], &[("user_prompt", "grep -q secret && echo 'no secrets' >&2 && exit 2", "")]);
     stage.g3(["--", "the secret is 7"]).exits(3).output_contains("no secrets");
@@ -176,7 +176,7 @@ fn a_prompt_that_a_hook_refuses_is_not_asked() {
 }
 
 #[test]
-fn a_hook_that_hangs_is_ended_with_all_that_it_started() {
+fn a_hook_that_hangs_is_killed_with_its_children() {
     let line = "sleep 1000 & echo $! > child; wait";
     let stage = stage(
         [shell("echo on"), ScriptedReply::says("ok")],
@@ -191,7 +191,7 @@ fn a_hook_that_hangs_is_ended_with_all_that_it_started() {
 }
 
 #[test]
-fn hooks_have_no_keys_and_a_repositorys_own_run_only_when_trusted() {
+fn hooks_have_no_keys_and_those_of_a_repository_run_only_if_trusted() {
     let mut stage = stage(
         [ScriptedReply::says("one"), ScriptedReply::says("two")],
         &[("session_start", "env > seen", "")],
@@ -212,7 +212,7 @@ fn hooks_have_no_keys_and_a_repositorys_own_run_only_when_trusted() {
 }
 
 #[test]
-fn a_hook_that_makes_no_sense_is_a_wrong_configuration() {
+fn an_invalid_hook_is_a_configuration_error() {
     for hook in [
         "event = \"nope\"\ncommand = [\"x\"]",
         "event = \"stop\"\ncommand = []",

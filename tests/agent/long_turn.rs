@@ -1,4 +1,4 @@
-//! A long turn in which every step goes wrong once: it ends as if none had.
+//! Tests a long turn in which every step fails once: the outcome is the same as without failures.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,11 +10,11 @@ use testkit::model_server::script::Script;
 
 use crate::agent_env::{Stage, journal};
 
-/// Calls that the turn needs: a file and a command in each step.
+/// Number of calls in the turn: a file and a command per step.
 const STEPS: usize = 60;
 
-/// What goes wrong at a step before it goes right. In the first group the provider fails and is
-/// asked again, in the second the reply is bad, in the third the call fails.
+/// The failures of steps. In the first group the provider fails and the request is retried, in the
+/// second the reply is bad, in the third the call fails.
 const FAULTS: [fn(usize) -> ScriptedReply; 20] = [
     |_| ScriptedReply::status(500),
     |_| ScriptedReply::status(429).retry_after(0),
@@ -46,7 +46,7 @@ const FAULTS: [fn(usize) -> ScriptedReply; 20] = [
     },
 ];
 
-/// The step as it should be: the command needs the file, so the two run in order.
+/// Returns the correct step: the command needs the file, so both run in order.
 fn right(at: usize) -> ScriptedReply {
     let file = json!({"file_path": format!("f{at}"), "content": format!("line {at}\n")});
     let line = json!({"command": format!("cat f{at} >> log && echo step-{at}-is-done")});
@@ -56,13 +56,13 @@ fn right(at: usize) -> ScriptedReply {
         .calls("shell", line)
 }
 
-/// Which step the conversation has come to.
+/// Returns the step that the conversation has reached.
 fn step(request: &ReceivedRequest) -> usize {
     let seen = request.text();
     (0..STEPS).find(|at| !seen.contains(&format!("step-{at}-is-done"))).unwrap_or(STEPS)
 }
 
-/// Whether one of the last calls was cut short.
+/// Whether one of the last calls was interrupted.
 fn is_interrupted(request: &ReceivedRequest) -> bool {
     let results = request.tool_results();
     results.iter().rev().take(2).any(|(_, text)| text.contains("interrupted"))
@@ -77,7 +77,7 @@ fn assert_all_is_done_once(stage: &Stage) {
 }
 
 #[test]
-fn a_fault_at_every_step_changes_nothing_of_what_is_done() {
+fn a_failure_at_every_step_does_not_change_the_outcome() {
     for wire in ["anthropic", "openai"] {
         let tries = Mutex::new(HashMap::<usize, usize>::new());
         let stage = Stage::new(Script::by(move |request| {
@@ -110,8 +110,8 @@ fn a_fault_at_every_step_changes_nothing_of_what_is_done() {
 }
 
 #[test]
-fn a_turn_that_is_killed_at_every_step_comes_to_its_end() {
-    // Who is told that a command was interrupted looks before it does it again.
+fn a_turn_killed_at_every_step_completes() {
+    // A model that is told that a command was interrupted checks before it repeats it.
     let stage = Stage::new(Script::by(|request| match step(request) {
         STEPS => ScriptedReply::says("all steps are done"),
         at if is_interrupted(request) => {

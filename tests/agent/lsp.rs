@@ -1,4 +1,4 @@
-//! Questions to language servers: operations, positions, and servers that misbehave.
+//! Tests of language server queries: operations, positions, and misbehaving servers.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::lsp_support::{Toys, all_are_gone, with_method};
 use crate::tools_support::Bench;
 
 #[test]
-fn each_operation_answers_with_places_counted_from_one() {
+fn each_operation_returns_positions_counted_from_one() {
     let toys = Toys::new(&[], "");
     let said = |operation: &str| toys.ask(operation, "a.toy", 0, 5).works().to_owned();
     assert_eq!(said("definition"), "a.toy:1:5");
@@ -31,7 +31,7 @@ fn each_operation_answers_with_places_counted_from_one() {
 }
 
 #[test]
-fn divergence_13_the_keys_decide_what_is_counted_from_zero() {
+fn divergence_13_the_parameter_names_decide_whether_positions_count_from_zero() {
     let toys = Toys::new(&[], "");
     let call = |args: Value| toys.bench.call("lsp", args);
     let zero = json!({ "operation": "definition", "file": "a.toy", "line": 2, "column": 10 });
@@ -39,7 +39,7 @@ fn divergence_13_the_keys_decide_what_is_counted_from_zero() {
     let one =
         json!({ "operation": "goToDefinition", "filePath": "a.toy", "line": 3, "character": 11 });
     assert_eq!(call(one).works(), "b.toy:1:5");
-    // The names of operations do not matter, and neither does a neutral name of the file.
+    // Neither the operation's name nor a neutral name of the file matters.
     let mixed = json!({ "operation": "definition", "path": "a.toy", "line": 3, "character": 11 });
     assert_eq!(call(mixed).works(), "b.toy:1:5");
     for (args, why) in [
@@ -63,11 +63,11 @@ fn divergence_13_the_keys_decide_what_is_counted_from_zero() {
 }
 
 #[test]
-fn columns_are_characters_whatever_the_server_counts() {
+fn columns_are_characters_in_every_position_encoding() {
     for encoding in ["utf-8", "utf-16", "utf-32"] {
         let toys = Toys::new(&["--encoding", encoding], "");
         toys.bench.write("c.toy", "𝄞ä😀 def gamma\n😀😀 gamma x\n");
-        // Past two characters that are two units, or four bytes, each.
+        // After two characters that take two UTF-16 units, or four bytes, each.
         toys.ask("definition", "c.toy", 1, 3).says("c.toy:1:9");
         let found = toys.ask("references", "c.toy", 0, 8);
         assert_eq!(found.works(), "c.toy:1:9\nc.toy:2:4", "{encoding}");
@@ -83,7 +83,7 @@ fn columns_are_characters_whatever_the_server_counts() {
 }
 
 #[test]
-fn a_file_is_opened_before_any_question_and_the_server_ends_with_the_call() {
+fn a_file_is_opened_before_any_query_and_the_server_stops_with_the_call() {
     let toys = Toys::new(&[], "language = \"toy-language\"");
     toys.ask("hover", "a.toy", 0, 5).works();
     let log = toys.log();
@@ -101,7 +101,7 @@ fn a_file_is_opened_before_any_question_and_the_server_ends_with_the_call() {
 }
 
 #[test]
-fn nothing_found_is_said_and_wrong_questions_name_what_is_right() {
+fn empty_results_are_reported_and_invalid_queries_get_a_hint() {
     let toys = Toys::new(&[], "");
     assert_eq!(toys.ask("definition", "a.toy", 2, 0).works(), "No definition found");
     assert_eq!(toys.ask("references", "b.toy", 2, 99).works(), "b.toy:3:13");
@@ -119,7 +119,7 @@ fn nothing_found_is_said_and_wrong_questions_name_what_is_right() {
 }
 
 #[test]
-fn without_a_server_the_answer_says_what_to_install_and_is_no_failure() {
+fn without_a_server_the_result_says_what_to_install_and_is_not_a_failure() {
     let toys = Toys::new(&[], "enabled = false");
     let said = toys.ask("hover", "a.toy", 0, 0);
     assert!(said.works().contains("No language server for a.toy"), "{said:?}");
@@ -138,7 +138,7 @@ fn without_a_server_the_answer_says_what_to_install_and_is_no_failure() {
 }
 
 #[test]
-fn a_server_that_crashes_is_told_of_with_its_last_words() {
+fn a_crashed_server_is_reported_with_its_stderr() {
     for method in ["initialize", "textDocument/hover", "textDocument/didOpen"] {
         let toys = Toys::new(&["--crash", method], "");
         let said = toys.ask("hover", "a.toy", 0, 5);
@@ -149,7 +149,7 @@ fn a_server_that_crashes_is_told_of_with_its_last_words() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_left_after_its_time() {
+fn a_server_that_never_answers_times_out() {
     let toys = Toys::new(&["--mute", "initialize"], "timeout_seconds = 1");
     toys.ask("hover", "a.toy", 0, 5).says("did not answer within 1 s of its start").works();
     all_are_gone(&toys.log());
@@ -162,7 +162,7 @@ fn a_server_that_never_answers_is_left_after_its_time() {
 }
 
 #[test]
-fn what_a_server_cannot_is_not_asked() {
+fn unsupported_requests_are_not_sent() {
     let toys = Toys::new(&["--without", "hoverProvider"], "");
     toys.ask("hover", "a.toy", 0, 5).says("`toy` does not offer `hover`").works();
     assert!(!toys.methods().contains(&"textDocument/hover".to_owned()));
@@ -170,19 +170,19 @@ fn what_a_server_cannot_is_not_asked() {
 }
 
 #[test]
-fn a_server_that_counts_in_what_it_was_not_offered_is_not_used() {
+fn a_server_with_an_unknown_position_encoding_is_not_used() {
     let toys = Toys::new(&["--encoding", "utf-7"], "");
     toys.ask("hover", "a.toy", 0, 5).says("counts columns in `utf-7`").works();
 }
 
 #[test]
-fn what_is_no_message_is_passed_over() {
+fn invalid_messages_are_skipped() {
     let toys = Toys::new(&["--noise"], "");
     toys.ask("hover", "a.toy", 0, 5).says("is a toy").works();
 }
 
 #[test]
-fn a_server_that_reads_the_project_is_asked_again() {
+fn a_server_that_is_still_indexing_is_queried_again() {
     let toys = Toys::new(&["--reading", "3"], "");
     toys.ask("definition", "a.toy", 0, 5).says("a.toy:1:5").works();
     let asked = toys.methods().iter().filter(|it| *it == "textDocument/definition").count();
@@ -190,7 +190,7 @@ fn a_server_that_reads_the_project_is_asked_again() {
 }
 
 #[test]
-fn what_a_server_asks_is_answered() {
+fn requests_of_a_server_are_answered() {
     let toys = Toys::new(&["--ask"], "");
     toys.ask("definition", "a.toy", 2, 0).works();
     let log = toys.log();
@@ -207,7 +207,7 @@ fn what_a_server_asks_is_answered() {
 }
 
 #[test]
-fn a_server_gets_no_secret_and_what_the_configuration_gives_it() {
+fn a_server_gets_the_configured_environment_without_secrets() {
     let mut toys = Toys::new(&[], "env = { TOY_HOME = \"${LANG}\", OWN_TOKEN = \"x\" }");
     toys.bench.env.set("ANTHROPIC_API_KEY", "sk-0");
     toys.bench.env.set("MY_TOKEN", "t-0");
@@ -218,7 +218,7 @@ fn a_server_gets_no_secret_and_what_the_configuration_gives_it() {
 }
 
 #[test]
-fn a_repository_names_a_server_only_when_it_is_trusted() {
+fn a_repository_configures_a_server_only_if_trusted() {
     let toys = Toys::new(&[], "");
     let config = std::fs::read_to_string(toys.bench.env.home().join(".config/g3/config.toml"));
     toys.bench.env.config("");
@@ -230,7 +230,7 @@ fn a_repository_names_a_server_only_when_it_is_trusted() {
 }
 
 #[test]
-fn a_file_outside_of_the_work_tree_passes_the_gate_first() {
+fn a_file_outside_the_work_tree_passes_through_the_gate() {
     let toys = Toys::new(&[], "");
     std::fs::write(toys.bench.env.home().join("out.toy"), "def out\n").unwrap();
     toys.ask("hover", "../out.toy", 0, 5).fails("denied");
@@ -238,7 +238,7 @@ fn a_file_outside_of_the_work_tree_passes_the_gate_first() {
 }
 
 #[test]
-fn a_real_server_knows_a_real_project() {
+fn a_real_server_answers_about_a_real_project() {
     let rustup = |what: &str| std::env::var(what).ok();
     let home = rustup("HOME").unwrap();
     let bench = Bench::new("g3");

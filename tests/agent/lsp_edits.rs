@@ -1,4 +1,4 @@
-//! What language servers find wrong after an edit.
+//! Tests of diagnostics after an edit.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::lsp_support::Toys;
 const START: &str = "[tools.lsp]\ndiagnostics = \"start\"";
 
 #[test]
-fn every_tool_that_edits_tells_of_errors() {
+fn every_edit_tool_reports_errors() {
     let edits = [
         ("write", json!({ "filePath": "a.toy", "content": "one\n𝄞 BAD two\n" })),
         ("edit", json!({ "filePath": "a.toy", "oldString": "two", "newString": "𝄞 BAD two" })),
@@ -25,7 +25,8 @@ fn every_tool_that_edits_tells_of_errors() {
     ];
     let toys = Toys::new(&[], START);
     for (tool, args) in edits {
-        // A file for each: one that another call wrote would have to be read first.
+        // A separate file for each tool: a file that another call wrote would have to be read
+        // first.
         let file = format!("{tool}.toy");
         toys.bench.write(&file, "one\ntwo\n");
         let args = args.to_string().replace("a.toy", &file);
@@ -42,7 +43,7 @@ fn every_tool_that_edits_tells_of_errors() {
 }
 
 #[test]
-fn twenty_errors_are_told_and_how_many_more_there_are() {
+fn twenty_errors_and_the_number_of_others_are_reported() {
     let toys = Toys::new(&[], START);
     let write = |text: &str| {
         toys.bench.call("write", json!({ "filePath": "c.toy", "content": text })).works().to_owned()
@@ -54,7 +55,7 @@ fn twenty_errors_are_told_and_how_many_more_there_are() {
 }
 
 #[test]
-fn a_server_that_answers_when_it_is_asked_is_asked() {
+fn pull_diagnostics_are_requested_if_supported() {
     let toys = Toys::new(&["--pull"], START);
     let args = json!({ "filePath": "c.toy", "content": "BAD\nBAD\n" });
     let said = toys.bench.call("write", args);
@@ -63,7 +64,7 @@ fn a_server_that_answers_when_it_is_asked_is_asked() {
 }
 
 #[test]
-fn an_edit_is_done_whatever_a_server_leaves_unanswered() {
+fn an_edit_succeeds_even_if_a_server_does_not_answer() {
     for args in [
         ["--quiet"].as_slice(),
         &["--wait", "never"],
@@ -79,14 +80,14 @@ fn an_edit_is_done_whatever_a_server_leaves_unanswered() {
 }
 
 #[test]
-fn unless_it_is_wanted_no_edit_starts_a_server() {
+fn edits_start_no_server_unless_configured() {
     for lines in ["", "[tools.lsp]\ndiagnostics = \"off\""] {
         let toys = Toys::new(&[], lines);
         let said = toys.bench.call("write", json!({ "filePath": "c.toy", "content": "BAD\n" }));
         assert!(!said.works().contains("diagnostics"), "{lines}");
         assert!(toys.log().is_empty(), "{lines}");
     }
-    // An edit that fails asks nobody either.
+    // A failed edit sends no request either.
     let toys = Toys::new(&[], START);
     let args = json!({ "filePath": "a.toy", "oldString": "none", "newString": "x" });
     toys.bench.call("edit", args).fails("failed");

@@ -1,4 +1,4 @@
-//! Language servers in a session: one for each root, told of what changes, ended with it.
+//! Tests of language servers in a session: one per root, notified of changes, stopped with it.
 
 use base::process::{self, exit_code};
 use rustix::process::{Pid, Signal};
@@ -19,7 +19,7 @@ fn call((name, args): (&str, Value)) -> ScriptedReply {
 }
 
 #[test]
-fn an_agent_asks_one_server_which_hears_of_every_change() {
+fn an_agent_uses_one_server_that_is_notified_of_every_change() {
     let write = |text: &str| json!({ "file_path": "a.toy", "content": text });
     let stage = Stage::new([
         call(asks("definition", "b.toy", 1, 2)),
@@ -61,7 +61,7 @@ fn an_agent_asks_one_server_which_hears_of_every_change() {
 }
 
 #[test]
-fn there_is_one_server_for_each_root_however_many_ask_at_once() {
+fn concurrent_queries_share_one_server_per_root() {
     let two = ScriptedReply::new();
     let (name, p) = asks("hover", "p/x.toy", 0, 5);
     let (_, same) = asks("symbols", "p/x.toy", 0, 5);
@@ -91,7 +91,7 @@ fn there_is_one_server_for_each_root_however_many_ask_at_once() {
 }
 
 #[test]
-fn a_server_that_failed_is_not_started_again() {
+fn a_failed_server_is_not_restarted() {
     let stage = Stage::new([
         call(asks("hover", "a.toy", 0, 5)),
         call(asks("hover", "a.toy", 0, 5)),
@@ -100,12 +100,12 @@ fn a_server_that_failed_is_not_started_again() {
     let log = toys(&stage, &["--crash", "textDocument/hover"], "");
     stage.g3(["go"]).ok();
     assert!(result(&stage, 1).contains("I cannot go on"), "{}", result(&stage, 1));
-    assert_eq!(result(&stage, 2), result(&stage, 1), "the reason is told again");
+    assert_eq!(result(&stage, 2), result(&stage, 1), "the reason is reported again");
     assert_eq!(with_method(&lines(&log), "initialize").len(), 1);
 }
 
 #[test]
-fn a_server_that_is_late_is_waited_for_by_who_needs_it() {
+fn only_calls_that_need_a_slow_server_wait_for_it() {
     let write = ScriptedReply::call("write_file", json!({ "file_path": "go", "content": "" }));
     let (name, hover) = asks("hover", "a.toy", 0, 5);
     let stage = Stage::new([write.calls(name, hover), ScriptedReply::says("done")]);
@@ -115,7 +115,7 @@ fn a_server_that_is_late_is_waited_for_by_who_needs_it() {
 }
 
 #[test]
-fn a_server_dies_with_a_g3_that_is_killed_and_a_question_is_cancelled() {
+fn a_server_dies_with_a_killed_g3_and_queries_can_be_cancelled() {
     for signal in [Signal::KILL, Signal::INT] {
         let stage = Stage::new([call(asks("hover", "a.toy", 0, 5)), ScriptedReply::says("done")]);
         let log = toys(&stage, &["--mute", "textDocument/hover"], "");

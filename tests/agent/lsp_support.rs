@@ -1,4 +1,4 @@
-//! A directory whose `.toy` files have the tests' own language server.
+//! A directory whose `.toy` files use the language server of the tests.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use testkit::env::{built, until};
 use crate::agent_env::Stage;
 use crate::tools_support::{Bench, Called};
 
-/// A bench with two files of a project, and what its server was told.
+/// A bench with a project of two files, and the log of its server.
 pub struct Toys {
     pub bench: Bench,
 }
 
-/// The configuration of the server `toy` that is started with these arguments.
+/// Returns the configuration of the server `toy` with these arguments.
 pub fn config(log: &str, args: &[&str], lines: &str) -> String {
     let args: Vec<&str> = ["--log", log].into_iter().chain(args.iter().copied()).collect();
     let program = built("lsp-server");
@@ -26,7 +26,7 @@ pub fn config(log: &str, args: &[&str], lines: &str) -> String {
 }
 
 impl Toys {
-    /// A server that is started with these arguments and configured by these lines.
+    /// Creates a bench with a server with these arguments and configuration lines.
     pub fn new(args: &[&str], lines: &str) -> Toys {
         let bench = Bench::new("tools-api");
         let toys = Toys { bench };
@@ -45,40 +45,40 @@ impl Toys {
         self.bench.env.home().join("tmp/lsp.log")
     }
 
-    /// Asks about a place, counted from 0.
+    /// Queries a position, counted from 0.
     pub fn ask(&self, operation: &str, file: &str, line: usize, column: usize) -> Called {
         let args = json!({ "operation": operation, "file": file, "line": line, "column": column });
         self.bench.call("lsp", args)
     }
 
-    /// What the server heard, in order.
+    /// Returns the messages that the server received, in order.
     pub fn log(&self) -> Vec<Value> {
         lines(&self.log_file())
     }
 
-    /// The methods that it heard.
+    /// Returns the methods that it received.
     pub fn methods(&self) -> Vec<String> {
         methods(&self.log())
     }
 }
 
-/// The messages in a server's log.
+/// Returns the messages in a server's log.
 pub fn lines(file: &PathBuf) -> Vec<Value> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// The methods of messages.
+/// Returns the methods of messages.
 pub fn methods(log: &[Value]) -> Vec<String> {
     log.iter().filter_map(|it| it["method"].as_str()).map(str::to_owned).collect()
 }
 
-/// The messages with this method.
+/// Returns the messages with this method.
 pub fn with_method<'a>(log: &'a [Value], method: &str) -> Vec<&'a Value> {
     log.iter().filter(|it| it["method"] == method).collect()
 }
 
-/// Every process that a log tells of is gone.
+/// Asserts that every process named in a log is gone.
 #[track_caller]
 pub fn all_are_gone(log: &[Value]) {
     let started = log.iter().filter_map(|it| it["started"].as_u64());
@@ -89,7 +89,7 @@ pub fn all_are_gone(log: &[Value]) {
     }
 }
 
-/// A stage whose repository has toys, and the log of its server.
+/// Adds toy files to the stage's repository. Returns the log of its server.
 pub fn stage(stage: &Stage, args: &[&str], lines: &str) -> PathBuf {
     let log = stage.env.home().join("tmp/lsp.log");
     let model = stage.model.config_toml("anthropic");

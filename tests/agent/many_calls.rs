@@ -1,4 +1,5 @@
-//! A reply with thousands of calls: every one is told and ends, some are run, and the run goes on.
+//! Tests a reply with thousands of calls: all are reported and answered, some run, and the run
+//! continues.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,7 @@ use crate::provider_support::WIRES;
 const MADE: usize = 5_000;
 
 #[test]
-fn a_reply_with_thousands_of_calls_is_told_in_full_and_run_in_part() {
+fn a_reply_with_thousands_of_calls_is_reported_in_full_and_run_in_part() {
     for wire in WIRES {
         let one = |reply: ScriptedReply, n: usize| {
             reply.calls("glob", json!({"pattern": format!("{n}")}))

@@ -1,4 +1,4 @@
-//! Tools of MCP servers through the real binary: offered, called, judged, and never in the way.
+//! Tests of MCP server tools with the real binary: offers, calls, permissions and failures.
 
 use base::process::{self, exit_code};
 use rustix::process::{Pid, Signal};
@@ -12,7 +12,7 @@ use crate::mcp_support::{call, configure, ends, know, result, stage};
 const ALLOW: &str = "calls = \"allow\"";
 
 #[test]
-fn tools_are_searched_for_at_first_and_offered_by_name_once_they_are_known() {
+fn unknown_tools_are_searched_and_known_ones_offered_by_name() {
     let script = [
         ScriptedReply::call("mcp_search", json!({"query": "what it is told"})),
         call("echo", json!({"text": "plum"})),
@@ -42,7 +42,7 @@ fn tools_are_searched_for_at_first_and_offered_by_name_once_they_are_known() {
 }
 
 #[test]
-fn a_server_that_is_slow_to_start_holds_nothing_up_and_changes_no_request() {
+fn a_slow_server_delays_nothing_and_changes_no_request() {
     let script = [
         ScriptedReply::call("write_file", json!({"file_path": "go", "content": ""})),
         call("echo", json!({"text": "at last"})),
@@ -61,7 +61,7 @@ fn a_server_that_is_slow_to_start_holds_nothing_up_and_changes_no_request() {
 }
 
 #[test]
-fn many_tools_are_found_and_not_offered() {
+fn many_tools_are_searched_instead_of_offered() {
     let script = [
         ScriptedReply::call("mcp_search", json!({"query": "sheep 17"})),
         ScriptedReply::call("mcp_call", json!({"server": "kit", "tool": "counter_17"})),
@@ -80,7 +80,7 @@ fn many_tools_are_found_and_not_offered() {
 }
 
 #[test]
-fn a_session_that_is_taken_up_offers_what_it_began_with() {
+fn a_resumed_session_offers_the_same_tools() {
     let stage = stage([ScriptedReply::says("one"), ScriptedReply::says("two")], [], "");
     stage.g3(["begin"]).ok();
     know(&stage);
@@ -90,7 +90,7 @@ fn a_session_that_is_taken_up_offers_what_it_began_with() {
 }
 
 #[test]
-fn pictures_failures_noise_and_floods_arrive_as_they_should() {
+fn images_failures_noise_and_large_results_are_handled() {
     let script = [
         ScriptedReply::new()
             .calls("mcp__kit__image", json!({}))
@@ -124,7 +124,7 @@ fn pictures_failures_noise_and_floods_arrive_as_they_should() {
 }
 
 #[test]
-fn a_server_that_dies_is_started_again() {
+fn a_server_that_dies_is_restarted() {
     let marker = "died-once";
     let script = [
         ScriptedReply::call("mcp__kit__die", json!({})),
@@ -148,7 +148,7 @@ fn a_server_that_dies_is_started_again() {
 }
 
 #[test]
-fn a_server_that_is_found_dead_is_started_for_the_call() {
+fn a_dead_server_is_restarted_for_the_call() {
     let kill = "kill -9 $(tail -n 1 pids); while kill -0 $(tail -n 1 pids) 2>/dev/null && \
                 ! grep -q ') Z ' /proc/$(tail -n 1 pids)/stat; do sleep 0.01; done";
     let script = [
@@ -161,11 +161,11 @@ fn a_server_that_is_found_dead_is_started_for_the_call() {
     know(&stage);
     stage.g3(["try"]).ok();
     assert_eq!(result(&stage, 1), "here");
-    assert_eq!(result(&stage, 3), "it did not work", "it was asked, and it may not be asked twice");
+    assert_eq!(result(&stage, 3), "it did not work", "the call is not repeatable");
 }
 
 #[test]
-fn a_call_without_an_answer_is_ended_and_the_server_is_not() {
+fn a_call_that_times_out_does_not_stop_the_server() {
     let script = [
         ScriptedReply::call("mcp__kit__hang", json!({"marker": "marker"})),
         ScriptedReply::call("mcp__kit__echo", json!({"text": "still here"})),
@@ -195,7 +195,7 @@ fn an_interrupt_cancels_the_call_at_the_server() {
     assert_eq!(stage.repo.read("marker"), "begun\ncancelled\n");
 }
 
-/// Whether a process has ended, be it that nobody has taken note of it yet.
+/// Whether a process has ended, even if it was not reaped yet.
 fn is_gone(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     !process::is_alive(id) || stat.contains(") Z ")
@@ -217,7 +217,7 @@ fn kill_9_of_g3_leaves_no_server_alive() {
 }
 
 #[test]
-fn a_server_sees_no_keys_but_what_is_given_to_it() {
+fn a_server_gets_only_the_configured_keys() {
     let ask = |name: &str| ScriptedReply::call("mcp__kit__env", json!({ "name": name }));
     let names = ["ANTHROPIC_API_KEY", "G3_AGENT__MAX_TURNS", "MY_TOKEN", "COPIED", "PATH"];
     let script: Vec<ScriptedReply> =
@@ -236,7 +236,7 @@ fn a_server_sees_no_keys_but_what_is_given_to_it() {
 }
 
 #[test]
-fn the_gate_judges_each_call_by_its_name() {
+fn the_gate_checks_each_call_by_its_name() {
     let twice = |text: &str| {
         [
             ScriptedReply::call("mcp__kit__echo", json!({ "text": text })),
@@ -264,7 +264,7 @@ fn the_gate_judges_each_call_by_its_name() {
 }
 
 #[test]
-fn only_the_tools_of_the_list_are_there() {
+fn only_listed_tools_are_available() {
     let script = [ScriptedReply::call("mcp__kit__fail", json!({})), ScriptedReply::says("done")];
     let stage = stage(script, [], "calls = \"allow\"\ntools = [\"echo\", \"ima*\"]");
     know(&stage);
@@ -276,7 +276,7 @@ fn only_the_tools_of_the_list_are_there() {
 }
 
 #[test]
-fn a_server_that_cannot_start_is_told_and_the_work_goes_on() {
+fn a_server_that_cannot_start_is_reported_and_the_run_continues() {
     let script = [call("echo", json!({})), ScriptedReply::says("done")];
     let stage = stage(script, ["--broken"], ALLOW);
     let ran = stage.g3(["--json", "work"]);

@@ -1,4 +1,4 @@
-//! Servers whose tools change while a session goes on.
+//! Tests of servers whose tools change during a session.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,13 @@ use testkit::model_server::reply::ScriptedReply;
 use crate::agent_env::Stage;
 use crate::mcp_support::{call, know, result, stage};
 
-/// What is remembered of the tools of `kit`.
+/// Returns the cached tools of `kit`.
 fn remembered(home: &Path) -> String {
     let files = std::fs::read_dir(home.join(".g3/mcp")).into_iter().flatten().flatten();
     files.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
 }
 
-/// Talks with g3; the gate opens as soon as g3 knows of the tool `fresh`.
+/// Runs a conversation; the gate opens as soon as g3 knows the tool `fresh`.
 fn talk<const N: usize>(stage: &Stage, args: [&str; N], input: &str, gate: &ReplyGate) -> String {
     let (home, gate): (PathBuf, ReplyGate) = (stage.env.home().to_owned(), gate.clone());
     let opener = std::thread::spawn(move || {
@@ -32,7 +32,7 @@ fn talk<const N: usize>(stage: &Stage, args: [&str; N], input: &str, gate: &Repl
 }
 
 #[test]
-fn changed_tools_are_offered_from_the_next_turn_on_and_no_request_of_a_turn_changes() {
+fn changed_tools_are_offered_from_the_next_turn_on() {
     let gate = ReplyGate::new();
     let stage = stage(
         [
@@ -62,13 +62,13 @@ fn changed_tools_are_offered_from_the_next_turn_on_and_no_request_of_a_turn_chan
     let texts: Vec<&str> = results.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(texts[1], "fresh was called");
     assert!(texts[2].contains("has no tool `mcp__kit__image`"), "{texts:?}");
-    // Who takes the session up goes on with the same tools.
+    // A resumed session continues with the same tools.
     stage.g3(["--resume", "--", "go on"]).ok();
     assert_eq!(stage.asked()[4].body["tools"], asked[3].body["tools"]);
 }
 
 #[test]
-fn what_is_searched_for_is_found_at_once_and_changes_no_request() {
+fn searched_tools_are_found_immediately_and_change_no_request() {
     let gate = ReplyGate::new();
     let stage = stage(
         [
@@ -92,7 +92,7 @@ fn what_is_searched_for_is_found_at_once_and_changes_no_request() {
 }
 
 #[test]
-fn a_server_that_says_so_without_end_is_asked_by_one_task() {
+fn endless_change_notifications_cause_only_one_query_task() {
     let stage = stage(
         [
             ScriptedReply::call("mcp__kit__flood", json!({ "times": "20000" })),

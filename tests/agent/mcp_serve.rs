@@ -1,4 +1,4 @@
-//! g3 as an MCP server, driven by a client that is not ours.
+//! Tests of g3 as an MCP server, used by a third-party client.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::agent_env::Stage;
 
-/// A client and the g3 that it speaks with.
+/// A client connected to g3.
 struct Other {
     client: Arc<RunningService<RoleClient, ()>>,
     _g3: AsyncRunning,
@@ -70,7 +70,7 @@ async fn the_gate_denies_and_names_the_rule() {
 }
 
 #[tokio::test]
-async fn calls_about_one_file_keep_their_order() {
+async fn calls_on_one_file_run_in_order() {
     let stage = Stage::new([]);
     let other = Other::of(&stage, []).await;
     stage.repo.write("list", "0\n");
@@ -92,7 +92,7 @@ async fn calls_about_one_file_keep_their_order() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_the_server() {
+async fn the_server_exits_when_its_client_disconnects() {
     let stage = Stage::new([]);
     let mut other = Other::of(&stage, []).await;
     let client = Arc::into_inner(other.client).unwrap();

@@ -1,5 +1,4 @@
-//! Where servers come from: the configuration, a repository that must be trusted, an address; and
-//! what `g3 mcp` says about them.
+//! Tests of server definitions (the configuration, a trusted repository, a URL), and of `g3 mcp`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +20,7 @@ fn repository(stage: &Stage, args: &[&str]) {
 }
 
 #[test]
-fn a_repository_names_servers_only_when_exactly_this_is_trusted() {
+fn a_repository_configures_servers_only_if_this_content_is_trusted() {
     let stage = Stage::new([
         ScriptedReply::says("one"),
         ScriptedReply::says("two"),
@@ -55,7 +54,7 @@ fn a_repository_names_servers_only_when_exactly_this_is_trusted() {
 }
 
 #[test]
-fn a_repositorys_g3_toml_names_none_either_and_the_users_own_server_stays() {
+fn an_untrusted_g3_toml_configures_no_servers_and_keeps_the_users_own() {
     let stage = stage([ScriptedReply::says("one")], [], "");
     let text = "[mcp.kit]\ncommand = [\"touch\", \"marker\"]\n[mcp.more]\nurl = \"http://x/\"\n";
     stage.repo.write("g3.toml", text);
@@ -92,7 +91,7 @@ fn g3_mcp_lists_and_tests_servers() {
     stage.g3(["mcp", "list"]).exits(2).output_contains("both `command` and `url`");
 }
 
-/// An MCP server over HTTP: answers each message with one JSON object, to those with a token.
+/// An MCP server over HTTP that answers each message with one JSON object, if a token is sent.
 fn over_http(request: &ReceivedRequest) -> ScriptedReply {
     let Some(method) = request.body["method"].as_str() else { return ScriptedReply::status(405) };
     if request.header("authorization") != Some("Bearer t0") {
@@ -124,7 +123,7 @@ fn configure_web(stage: &Stage, web: &ModelServer, lines: &str) {
 }
 
 #[test]
-fn a_server_at_an_address_is_used_with_its_token() {
+fn a_server_at_a_url_is_used_with_its_token() {
     let web = ModelServer::start(Script::by(over_http));
     let stage =
         Stage::new([ScriptedReply::call("mcp__web__add", json!({})), ScriptedReply::says("done")]);
@@ -143,7 +142,7 @@ fn a_server_at_an_address_is_used_with_its_token() {
 }
 
 #[test]
-fn a_token_that_is_taken_no_more_is_fetched_anew() {
+fn a_rejected_token_is_fetched_again() {
     let picky = |request: &ReceivedRequest| {
         let mut request = request.clone();
         let token = request.header("authorization").unwrap_or_default().to_owned();
@@ -166,7 +165,7 @@ fn a_token_that_is_taken_no_more_is_fetched_anew() {
     assert_eq!(result(&stage, 3), "4", "{}", result(&stage, 2));
 }
 
-/// An authorization server and an MCP server that takes its tokens.
+/// An authorization server and an MCP server that accepts its tokens.
 fn with_login(request: &ReceivedRequest) -> ScriptedReply {
     let host = format!("http://{}", request.header("host").unwrap_or_default());
     let path = request.path.split('?').next().unwrap_or_default();
@@ -198,7 +197,7 @@ fn with_login(request: &ReceivedRequest) -> ScriptedReply {
             if !(form.contains("code=the-code") && form.contains("code_verifier=")) {
                 return answer(400, json!({"error": "invalid_grant"}).to_string());
             }
-            // What this server takes is only to be had by renewing it.
+            // The token that this server accepts can only be obtained by renewal.
             json(json!({"access_token": "old", "token_type": "Bearer", "expires_in": 1,
                         "refresh_token": "r0"}))
         }
@@ -207,7 +206,7 @@ fn with_login(request: &ReceivedRequest) -> ScriptedReply {
     }
 }
 
-/// What a browser does with the address: it comes back with a code.
+/// Acts as the browser: follows the redirect with a code.
 fn come_back(address: &str) {
     let part = |name: &str| {
         let begin = address.split(&format!("{name}=")).nth(1).expect("it is in the address");
@@ -225,7 +224,7 @@ fn come_back(address: &str) {
 }
 
 #[test]
-fn a_login_in_a_browser_is_kept_used_and_renewed() {
+fn a_browser_login_is_stored_used_and_renewed() {
     let web = ModelServer::start(Script::by(with_login));
     let stage = Stage::new([]);
     configure_web(&stage, &web, "");
@@ -246,7 +245,7 @@ fn a_login_in_a_browser_is_kept_used_and_renewed() {
 }
 
 #[test]
-fn plain_http_stays_on_this_machine_and_a_closed_port_is_named() {
+fn plain_http_is_local_only_and_a_closed_port_is_reported() {
     let stage = Stage::new([]);
     let test = |url: &str| {
         let model = stage.model.config_toml("anthropic");

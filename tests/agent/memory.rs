@@ -1,4 +1,4 @@
-//! What outlives a session: the notes of the workspace, and the user's own memories.
+//! Tests of data that outlives a session: the notes of the workspace, and the user's memories.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -40,7 +40,7 @@ fn notes_are_merged_and_the_next_session_reads_them() {
 }
 
 #[test]
-fn notes_that_do_not_fit_are_refused_and_nothing_is_lost() {
+fn notes_that_do_not_fit_are_rejected_and_nothing_is_lost() {
     let bench = Bench::new("g3");
     let old = format!("# Workspace Memory\n### Long\n{}", "- words and words\n".repeat(1_700));
     bench.write(NOTES, &old);
@@ -67,7 +67,7 @@ fn notes_do_not_follow_a_link_out_of_the_workspace() {
 }
 
 #[test]
-fn another_file_for_the_notes_is_read_and_written() {
+fn another_notes_file_is_read_and_written() {
     let stage = Stage::new([
         ScriptedReply::call("remember", json!({"notes": "### New\n- from here\n"})),
         ScriptedReply::says("done"),
@@ -83,7 +83,7 @@ fn another_file_for_the_notes_is_read_and_written() {
     stage.g3(["--memory", "/", "x"]).exits(2).output_contains("not a file");
 }
 
-/// A model that reads a file when told to, and answers a question for notes with these.
+/// A model that reads a file when told to, and answers a request for notes with these.
 fn learner(notes: &'static str) -> Script {
     Script::by(move |request| {
         let last = request.last();
@@ -99,14 +99,14 @@ fn learner(notes: &'static str) -> Script {
     })
 }
 
-/// How often the model was asked for notes.
+/// Returns how often the model was asked for notes.
 fn questions(stage: &Stage) -> usize {
     let asks = |text: String| text.contains("this is about the next one");
     stage.asked().iter().filter(|request| asks(request.last())).count()
 }
 
 #[test]
-fn auto_memory_asks_once_after_a_turn_that_found_something_out() {
+fn auto_memory_asks_once_after_a_turn_with_a_discovery() {
     let stage = Stage::new(learner("### Files\n- `notes.txt` holds notes\n"));
     stage.repo.write("notes.txt", "hello\n");
     let ran = stage.g3(["--auto-memory", "--json", "look"]);
@@ -134,7 +134,7 @@ fn auto_memory_asks_once_after_a_turn_that_found_something_out() {
 }
 
 #[test]
-fn auto_memory_does_not_ask_when_nothing_was_found_out_or_it_is_noted_already() {
+fn auto_memory_does_not_ask_without_a_discovery_or_after_notes() {
     let stage = Stage::new(learner("NOTHING"));
     stage.repo.write("notes.txt", "hello\n");
     stage.g3(["look"]).ok();
@@ -155,7 +155,7 @@ fn auto_memory_does_not_ask_when_nothing_was_found_out_or_it_is_noted_already() 
 }
 
 #[test]
-fn notes_that_are_cut_off_lose_their_last_line_and_a_refusal_stops_nothing() {
+fn truncated_notes_lose_their_last_line_and_a_refusal_is_ignored() {
     let stage = Stage::new([
         ScriptedReply::call("shell", json!({"command": "ls"})),
         ScriptedReply::says("fine"),
@@ -175,7 +175,7 @@ fn notes_that_are_cut_off_lose_their_last_line_and_a_refusal_stops_nothing() {
 }
 
 #[test]
-fn in_a_conversation_only_what_is_new_is_asked_about() {
+fn in_a_conversation_only_new_discoveries_are_asked_about() {
     let stage = Stage::new(learner("### Files\n- one\n"));
     stage.repo.write("notes.txt", "hello\n");
     stage.g3_with_input(["--auto-memory"], "look\nlook\n").ok();
@@ -183,7 +183,7 @@ fn in_a_conversation_only_what_is_new_is_asked_about() {
 }
 
 #[test]
-fn memories_are_kept_found_and_replaced_in_both_profiles() {
+fn memories_are_stored_found_and_replaced_in_both_profiles() {
     for profile in ["g3", "egirl"] {
         let bench = Bench::new(profile);
         bench.call("memory_search", json!({"query": "x"})).says("No memories found").works();
@@ -243,7 +243,7 @@ fn notes_of_the_workspace_are_found_by_a_search() {
 }
 
 #[test]
-fn every_note_below_a_heading_is_among_the_memories() {
+fn every_note_below_a_heading_is_indexed() {
     let bench = Bench::new("g3");
     let remember = |notes: &str| bench.call("remember", json!({ "notes": notes })).works().len();
     let get = |key: &str| bench.call("memory_get", json!({ "key": key }));
@@ -251,7 +251,7 @@ fn every_note_below_a_heading_is_among_the_memories() {
     remember("### Feature Name\n- two\n");
     let key = "workspace/work/Feature Name";
     assert!(get(key).works().ends_with("- one\n- two\n"), "the short name works as well");
-    // What a person takes out of the file is gone with the next note.
+    // An entry that a person deletes from the file is removed with the next note.
     let text = bench.read(NOTES).replace("- one\n", "");
     bench.write(NOTES, text);
     remember("### Other\n- three\n");
@@ -262,7 +262,7 @@ fn every_note_below_a_heading_is_among_the_memories() {
 }
 
 #[test]
-fn workspaces_whose_directories_have_one_name_keep_their_notes_apart() {
+fn notes_of_workspaces_with_the_same_directory_name_are_separate() {
     let bench = Bench::new("g3");
     for (place, build) in [("a/proj", "uses make in A"), ("b/proj", "uses bazel in B")] {
         fs::create_dir_all(bench.dir.join(place)).unwrap();
@@ -276,7 +276,7 @@ fn workspaces_whose_directories_have_one_name_keep_their_notes_apart() {
 }
 
 #[test]
-fn notes_are_those_of_the_repository_from_any_of_its_directories() {
+fn subdirectories_share_the_notes_of_the_repository() {
     let stage = Stage::new([
         ScriptedReply::call("remember", json!({ "notes": "### Build\n- needs cmake" })),
         ScriptedReply::says("noted"),
@@ -291,7 +291,7 @@ fn notes_are_those_of_the_repository_from_any_of_its_directories() {
 }
 
 #[test]
-fn a_memory_may_have_a_picture_which_is_kept_with_it() {
+fn a_memory_may_have_an_image_which_is_stored_with_it() {
     let bench = Bench::new("egirl");
     let picture = b"\x89PNG\r\n\x1a\nnot much of one";
     bench.write("plan.png", picture);
@@ -308,7 +308,7 @@ fn a_memory_may_have_a_picture_which_is_kept_with_it() {
     set("gone.png").says("`image` gone.png").fails("validation");
     bench.write("text.txt", "words");
     set("text.txt").fails("validation");
-    // One that is stored again without a picture has none.
+    // Storing it again without an image removes the image.
     bench.call("memory_set", json!({"key": "plan", "value": "words only"})).works();
     assert!(!bench.call("memory_get", json!({"key": "plan"})).works().contains("Image"));
 }
@@ -319,13 +319,13 @@ fn broken_files(bench: &Bench) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_damaged_memory_is_set_aside_with_a_notice() {
+fn a_corrupt_memory_file_is_renamed_with_a_notice() {
     let bench = Bench::new("g3");
     let set = |key: &str| bench.call("memory_set", json!({"key": key, "value": "v"}));
     set("a").works();
     let file = bench.env.home().join(".g3/memory.db");
     let mut bytes = fs::read(&file).unwrap();
-    // The header stays whole: it opens, and breaks when it is read.
+    // The header stays intact: the file opens, and fails when it is read.
     bytes[100..].fill(0xff);
     fs::write(&file, &bytes).unwrap();
     for wal in ["memory.db-wal", "memory.db-shm"] {
@@ -341,7 +341,7 @@ fn a_damaged_memory_is_set_aside_with_a_notice() {
 }
 
 #[test]
-fn without_a_home_the_tools_say_that_there_is_no_memory() {
+fn without_a_home_directory_the_tools_report_missing_memory() {
     let bench = Bench::new("g3");
     let args = ["tool", "exec", "--name", "memory_get", "--args", "{\"key\":\"k\"}"];
     let job = bench.env.command(G3, &bench.dir).args(args).env_remove("HOME");
@@ -350,7 +350,7 @@ fn without_a_home_the_tools_say_that_there_is_no_memory() {
     bench.call("memory_get", json!({"key": "k"})).says("not initialized").fails("failed");
 }
 
-/// A server of vectors: texts that speak of animals are near each other.
+/// An embedding server: texts about animals are similar.
 fn vectors() -> ModelServer {
     ModelServer::start(Script::by(|request| {
         assert_eq!(request.path, "/v1/embeddings");
@@ -372,7 +372,7 @@ fn vectors() -> ModelServer {
 }
 
 #[test]
-fn a_server_of_vectors_finds_by_meaning_and_old_memories_get_new_vectors() {
+fn an_embedding_server_finds_by_meaning_and_updates_old_vectors() {
     let bench = Bench::new("g3");
     let set =
         |key: &str, value: &str| bench.call("memory_set", json!({"key": key, "value": value}));
@@ -402,7 +402,7 @@ fn a_server_of_vectors_finds_by_meaning_and_old_memories_get_new_vectors() {
 }
 
 #[test]
-fn vectors_may_come_from_a_configured_provider_with_its_key() {
+fn embeddings_may_come_from_a_configured_provider_with_its_key() {
     let bench = Bench::new("g3");
     let server = vectors();
     bench.env.config(&format!(

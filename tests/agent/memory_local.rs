@@ -1,4 +1,4 @@
-//! Memories whose vectors the model on this machine makes: the real g3 against a scripted host.
+//! Tests of memories with embeddings of the local model: the real g3 with a scripted host.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -18,12 +18,12 @@ use crate::tools_support::Bench;
 
 const LOCAL: &str = "[memory]\nembedder = \"local\"\n";
 
-/// A host that makes vectors.
+/// A host that computes embeddings.
 #[derive(Clone)]
 struct Host {
-    /// `None`: one of an earlier version.
+    /// `None`: a host of an earlier version.
     embedder: Option<EmbedderId>,
-    /// What it says instead of vectors.
+    /// The response in place of embeddings.
     says: Option<HostResponse>,
     asked: Arc<Mutex<Vec<Vec<String>>>>,
 }
@@ -34,12 +34,12 @@ impl Host {
         Host { embedder, says: None, asked: Arc::default() }
     }
 
-    /// How many texts each request had.
+    /// Returns the number of texts in each request.
     fn counts(&self) -> Vec<usize> {
         self.asked.lock().unwrap().iter().map(Vec::len).collect()
     }
 
-    /// Hands a connection to it down to a g3.
+    /// Passes a connection to the host to a g3 process.
     fn serves(&self, job: Command) -> Command {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let host = self.clone();
@@ -61,7 +61,7 @@ impl Host {
             };
             let mut line = serde_json::to_value(&told).unwrap();
             if self.embedder.is_none() {
-                // As it was before there was such a field.
+                // As before this field existed.
                 line.as_object_mut().unwrap().remove("embedder");
             }
             writeln!(writer, "{line}").unwrap();
@@ -87,7 +87,7 @@ impl Host {
     }
 }
 
-/// Calls a tool with this host at hand.
+/// Calls a tool with this host.
 fn call(bench: &Bench, host: &Host, name: &str, args: Value) -> String {
     let args = args.to_string();
     let args = ["tool", "exec", "--profile", "g3", "--name", name, "--args", &args, "--json"];
@@ -98,7 +98,7 @@ fn call(bench: &Bench, host: &Host, name: &str, args: Value) -> String {
 }
 
 #[test]
-fn the_local_model_finds_by_meaning_and_vectors_of_others_are_made_anew() {
+fn the_local_model_finds_by_meaning_and_replaces_other_vectors() {
     let bench = Bench::new("g3");
     let set =
         |key: &str, value: &str| bench.call("memory_set", json!({"key": key, "value": value}));
@@ -117,7 +117,7 @@ fn the_local_model_finds_by_meaning_and_vectors_of_others_are_made_anew() {
     let sent = host.asked.lock().unwrap().last().unwrap()[0].len();
     assert!((16_000..=16 << 10).contains(&sent), "{sent}");
     assert!(asks(&host).contains("[later] 0.700"));
-    // Of the same length, and still of somebody else.
+    // Of the same dimension, but from another model.
     let other = Host::named("m-2", 3);
     assert!(asks(&other).starts_with("Found 2 memories"));
     assert_eq!(other.counts(), [3, 1]);
@@ -129,7 +129,7 @@ fn the_local_model_finds_by_meaning_and_vectors_of_others_are_made_anew() {
 }
 
 #[test]
-fn a_host_of_an_earlier_version_is_not_asked_and_that_is_said_once() {
+fn an_older_host_is_not_used_and_this_is_reported_once() {
     let set = |key: &str| json!({"key": key, "value": "a preferred editor"});
     let stage = Stage::new([
         ScriptedReply::call("memory_set", set("one")),
@@ -151,7 +151,7 @@ fn a_host_of_an_earlier_version_is_not_asked_and_that_is_said_once() {
 }
 
 #[test]
-fn without_a_model_or_with_a_wrong_configuration_it_is_said_what_to_do() {
+fn a_missing_model_or_invalid_configuration_gets_a_hint() {
     let bench = Bench::new("g3");
     for (config, says) in [
         ("embedder = \"local\"", "the local model `qwen2.5-coder-1.5b` is not on this machine"),
@@ -176,7 +176,7 @@ fn without_a_model_or_with_a_wrong_configuration_it_is_said_what_to_do() {
 }
 
 #[test]
-fn a_host_that_fails_costs_the_vector_and_not_the_memory() {
+fn a_memory_is_stored_without_a_vector_if_the_host_fails() {
     let bench = Bench::new("g3");
     bench.env.config(LOCAL);
     let embedder = || EmbedderId { name: "m".into(), dimension: 2 };

@@ -1,11 +1,11 @@
-//! The conversation, line by line.
+//! Tests of the interactive conversation.
 
 use testkit::model_server::reply::ScriptedReply;
 
 use crate::agent_env::Stage;
 
 #[test]
-fn a_conversation_goes_on_over_lines_and_survives_failures() {
+fn a_conversation_continues_over_lines_and_survives_failures() {
     let stage = Stage::new([
         ScriptedReply::says("hello you"),
         ScriptedReply::status(401),
@@ -25,7 +25,7 @@ fn a_conversation_goes_on_over_lines_and_survives_failures() {
 }
 
 #[test]
-fn a_conversation_without_words_leaves_no_session() {
+fn an_empty_conversation_leaves_no_session() {
     let stage = Stage::new([]);
     stage.g3_with_input([], "/help\n\n").output_contains("/resume").ok();
     assert!(stage.session_dirs().is_empty());
@@ -48,7 +48,7 @@ fn an_unknown_command_is_not_sent_to_the_model() {
 }
 
 #[test]
-fn a_session_is_taken_up_at_the_prompt() {
+fn a_session_can_be_resumed_at_the_prompt() {
     let stage = Stage::new([ScriptedReply::says("noted"), ScriptedReply::says("plum")]);
     stage.g3(["the word is plum"]).ok();
     let id = stage.session_dir().file_name().unwrap().to_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! `g3 --agent NAME`: the persona's words, its fence, its sessions, with the real binary.
+//! Tests of `g3 --agent NAME` with the real binary: the persona's text, write scope and sessions.
 
 use serde_json::json;
 use testkit::model_server::reply::ScriptedReply;
@@ -11,7 +11,7 @@ fn write(path: &str) -> ScriptedReply {
 }
 
 #[test]
-fn a_persona_opens_the_prompt_and_the_rest_of_it_stays() {
+fn a_persona_starts_the_prompt_and_the_rest_is_unchanged() {
     let stage = Stage::new([
         ScriptedReply::says("one"),
         ScriptedReply::says("two"),
@@ -33,7 +33,7 @@ fn a_persona_opens_the_prompt_and_the_rest_of_it_stays() {
 }
 
 #[test]
-fn what_a_persona_may_not_write_is_denied_by_its_name() {
+fn writes_outside_the_scope_are_denied_by_the_personas_name() {
     let stage = Stage::new([
         write("src/lib.rs")
             .calls("shell", json!({"command": "echo x > src/other.rs"}))
@@ -62,7 +62,7 @@ fn what_a_persona_may_not_write_is_denied_by_its_name() {
 }
 
 #[test]
-fn what_a_command_writes_beyond_the_fence_without_naming_it_is_found() {
+fn hidden_writes_of_a_command_outside_the_scope_are_detected() {
     let sneaks = "n=a.rs; for d in src docs; do mkdir -p $d; echo x > $d/$n; done; echo ran";
     let stage = Stage::new([
         ScriptedReply::call("shell", json!({"command": sneaks})),
@@ -84,7 +84,7 @@ fn what_a_command_writes_beyond_the_fence_without_naming_it_is_found() {
 }
 
 #[test]
-fn a_persona_that_reads_only_is_offered_nothing_else() {
+fn a_read_only_persona_is_offered_only_read_tools() {
     let stage = Stage::new([
         write("a").calls("shell", json!({"command": "touch b"})),
         ScriptedReply::says("x"),
@@ -106,7 +106,7 @@ fn a_persona_that_reads_only_is_offered_nothing_else() {
 }
 
 #[test]
-fn the_workspace_comes_first_and_may_not_widen_what_is_written_unless_trusted() {
+fn the_workspace_takes_precedence_but_may_not_widen_the_scope_unless_trusted() {
     let replies = (0..4).flat_map(|_| [write("src/a.rs"), ScriptedReply::says("done")]);
     let stage = Stage::new(replies.collect::<Vec<_>>());
     let own = "---\nname: breaker\nmay_write: [\"src/**\"]\n---\nYou are our own breaker.\n";
@@ -131,7 +131,7 @@ fn the_workspace_comes_first_and_may_not_widen_what_is_written_unless_trusted() 
 }
 
 #[test]
-fn personas_are_listed_with_where_they_come_from() {
+fn personas_are_listed_with_their_origin() {
     let stage = Stage::new([]);
     let user = stage.env.home().join(".g3/agents");
     std::fs::create_dir_all(&user).unwrap();
@@ -159,7 +159,7 @@ fn personas_are_listed_with_where_they_come_from() {
 }
 
 #[test]
-fn a_wrong_name_or_file_is_told_with_a_way_out() {
+fn an_invalid_name_or_file_is_reported_with_a_hint() {
     let stage = Stage::new([]);
     stage
         .g3(["--agent", "carmak", "x"])
@@ -179,7 +179,7 @@ fn a_wrong_name_or_file_is_told_with_a_way_out() {
 }
 
 #[test]
-fn a_session_stays_with_its_persona() {
+fn a_session_keeps_its_persona() {
     let stage = Stage::new([
         ScriptedReply::says("one"),
         ScriptedReply::says("two"),
@@ -196,7 +196,7 @@ fn a_session_stays_with_its_persona() {
     stage.g3(["--agent", "euler", "--resume", "--", "go on"]).ok();
     stage.g3(["--resume", "--", "go on"]).ok();
     let asked = stage.asked();
-    assert!(asked[2].system().starts_with("You are euler."), "who names none goes on as before");
+    assert!(asked[2].system().starts_with("You are euler."), "without a name the persona is kept");
     stage.g3(["plain words"]).ok();
     stage
         .g3(["--agent", "euler", "--resume", "plain", "--", "x"])
@@ -205,7 +205,7 @@ fn a_session_stays_with_its_persona() {
 }
 
 #[test]
-fn an_editor_gets_the_persona_that_it_asks_for() {
+fn an_editor_gets_the_requested_persona() {
     let stage = Stage::new([write("src/a.rs"), ScriptedReply::says("done")]);
     let mut editor = Editor::before(&stage, &["acp", "--agent", "euler"], json!({}));
     let session = editor.new_session(stage.repo.path());
@@ -222,14 +222,14 @@ fn an_editor_gets_the_persona_that_it_asks_for() {
 }
 
 #[test]
-fn a_persona_without_a_task_begins_its_work_where_nobody_can_be_asked() {
+fn a_persona_without_a_task_starts_its_work_without_a_terminal() {
     let stage = Stage::new([ScriptedReply::says("one")]);
     stage.g3(["--agent", "breaker"]).ok();
     assert!(stage.asked()[0].last().contains("Begin your work"));
 }
 
 #[test]
-fn a_persona_is_asked_for_notes_where_it_may_write_them() {
+fn a_persona_is_asked_for_notes_only_if_it_may_write_them() {
     let asks = |args: &[&str]| {
         let stage = Stage::new([
             ScriptedReply::call("read_file", json!({"file_path": "a.txt"})),
@@ -247,7 +247,7 @@ fn a_persona_is_asked_for_notes_where_it_may_write_them() {
 }
 
 #[test]
-fn a_repositorys_persona_is_found_from_a_subdirectory_and_its_fence_is_the_workspaces() {
+fn a_repository_persona_is_found_from_a_subdirectory_and_its_scope_is_relative_to_the_root() {
     let stage = Stage::new([
         ScriptedReply::call("write_file", json!({ "file_path": "../notes/a.md", "content": "a" })),
         ScriptedReply::call("write_file", json!({ "file_path": "b.md", "content": "b" })),

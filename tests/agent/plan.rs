@@ -1,5 +1,5 @@
-//! Plan mode at the prompt: nothing is changed before the user approves, and the approval is bound
-//! to the text.
+//! Tests of plan mode at the prompt: nothing changes before the user approves, and the approval is
+//! bound to the text.
 
 use serde_json::json;
 use testkit::model_server::reply::ScriptedReply;
@@ -16,7 +16,7 @@ fn proposes(plan: &str) -> ScriptedReply {
 }
 
 #[test]
-fn a_plan_waits_for_approval_and_is_carried_out_after_it() {
+fn a_plan_waits_for_approval_and_is_then_carried_out() {
     let stage = Stage::new([
         writes(),
         proposes("1. write a.txt"),
@@ -37,7 +37,7 @@ fn a_plan_waits_for_approval_and_is_carried_out_after_it() {
 }
 
 #[test]
-fn what_is_not_approved_is_not_carried_out_also_after_a_new_start() {
+fn an_unapproved_plan_is_not_carried_out_even_after_a_restart() {
     let stage = Stage::new([
         proposes("1. write a.txt"),
         ScriptedReply::says("my plan"),
@@ -51,7 +51,7 @@ fn what_is_not_approved_is_not_carried_out_also_after_a_new_start() {
 }
 
 #[test]
-fn an_approval_does_not_hold_for_another_text() {
+fn an_approval_does_not_apply_to_a_changed_text() {
     let stage = Stage::new([
         proposes("1. write a.txt"),
         ScriptedReply::says("my plan"),
@@ -63,7 +63,7 @@ fn an_approval_does_not_hold_for_another_text() {
     stage.g3_with_input([], "/plan write a.txt\n/approve\n").ok();
     std::fs::remove_file(stage.repo.path().join("a.txt")).unwrap();
     let dir = stage.session_dir();
-    // The plan is another one now, and the session was left in plan mode.
+    // The plan has changed, and the session was left in plan mode.
     std::fs::write(dir.join("plan.g3.md"), "1. delete everything").unwrap();
     std::fs::write(dir.join("stance"), "plan").unwrap();
     stage.g3(["go on", "--resume"]).ok();
@@ -71,7 +71,7 @@ fn an_approval_does_not_hold_for_another_text() {
 }
 
 #[test]
-fn the_plan_is_an_event_and_outlives_a_summary() {
+fn the_plan_is_an_event_and_survives_a_summary() {
     let stage = Stage::new(Script::new([
         proposes("1. plant plums"),
         ScriptedReply::says("my plan"),
@@ -89,10 +89,10 @@ fn the_plan_is_an_event_and_outlives_a_summary() {
 }
 
 #[test]
-fn modes_are_shown_and_chosen() {
+fn modes_can_be_shown_and_selected() {
     let stage = Stage::new([writes(), ScriptedReply::says("no terminal to ask on")]);
     let ran = stage.g3_with_input([], "/mode\n/mode nope\n/mode ask\n/mode\nwrite it\n");
     ran.output_contains("* auto").output_contains("no such mode: `nope`").output_contains("* ask");
-    // Nobody can be asked here: the write is denied.
+    // There is no user to ask here: the write is denied.
     assert!(!stage.repo.path().join("a.txt").exists());
 }

@@ -1,4 +1,4 @@
-//! `g3 plan refine` and `g3 plan split`: one part of a plan each, for `studio plan`.
+//! Tests of `g3 plan refine` and `g3 plan split`, the steps of a plan for `studio plan`.
 
 use planner::task::from_toml;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn tasks(rows: &[Value]) -> ScriptedReply {
 }
 
 #[test]
-fn a_wish_on_stdin_becomes_a_list_on_stdout_and_nothing_is_changed() {
+fn a_request_on_stdin_becomes_requirements_on_stdout_without_side_effects() {
     let stage = Stage::new(Script::new([
         ScriptedReply::call("write_file", json!({"file_path": "x", "content": "x"})),
         ScriptedReply::call("requirements", json!({"text": "- R1: {{CURRENT REQUIREMENTS}}"})),
@@ -41,7 +41,7 @@ fn a_wish_on_stdin_becomes_a_list_on_stdout_and_nothing_is_changed() {
 }
 
 #[test]
-fn a_model_that_gets_lost_is_asked_once_more_with_nothing_to_look_at() {
+fn a_model_without_a_result_is_asked_again_without_tools() {
     let stage = Stage::new(Script::by(|request| match request.tool_names().len() {
         1 if request.assistant_messages() == 0 => {
             ScriptedReply::call("requirements", json!({"text": "- R1: a door"}))
@@ -70,7 +70,7 @@ fn requirements_become_tasks_that_studio_reads() {
 }
 
 #[test]
-fn a_model_is_told_all_that_is_wrong_with_its_tasks() {
+fn a_model_is_told_all_errors_in_its_tasks() {
     let stage = Stage::new(Script::new([
         tasks(&[
             row("a", &["R1"], &["b"]),
@@ -100,7 +100,7 @@ fn a_model_is_told_all_that_is_wrong_with_its_tasks() {
 }
 
 #[test]
-fn only_what_no_task_serves_is_split() {
+fn only_requirements_without_a_task_are_split() {
     let stage = Stage::new(Script::new([
         tasks(&[row("front", &["R3"], &[])]),
         tasks(&[row("bell", &["R3"], &["front"])]),
@@ -117,7 +117,7 @@ fn only_what_no_task_serves_is_split() {
 }
 
 #[test]
-fn what_cannot_be_used_is_said_and_nothing_is_printed() {
+fn unusable_input_is_reported_and_nothing_is_printed() {
     let stage = Stage::new(Script::by(|_| ScriptedReply::says("I would rather not.")));
     let refused = stage.g3_with_input(["plan", "refine"], "a door");
     refused.exits(1).output_contains("the model returned no requirements");

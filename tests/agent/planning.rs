@@ -1,4 +1,5 @@
-//! `g3 --planning`: from a wish to a commit, with the real binary, real git and a scripted model.
+//! Tests of `g3 --planning`: from a request to a commit, with the real binary, real git and a
+//! scripted model.
 
 use serde_json::{Value, json};
 use testkit::env::CommandRun;
@@ -12,7 +13,7 @@ use crate::autonomous::{is_coach, verdict};
 const MESSAGE: &str =
     "{{COMMIT_SUMMARY}}\nAdd both doors\n{{COMMIT_DESCRIPTION}}\nThey were missing.\n";
 
-/// A stage whose user is known to git.
+/// Creates a stage whose user is known to git.
 pub fn known(script: Script) -> Stage {
     let stage = Stage::new(script);
     stage.repo.git(["config", "user.name", "Grace"]);
@@ -24,8 +25,8 @@ pub fn refines(request: &ReceivedRequest) -> bool {
     request.tool_names().contains(&"requirements".to_owned())
 }
 
-/// A model for every part: it refines into two requirements, makes `one.txt` and `two.txt` in a
-/// round each, judges by what is there, and writes summary and message.
+/// A model for every phase: it refines into two requirements, creates `one.txt` and `two.txt` in a
+/// round each, judges by the existing files, and writes the summary and the message.
 pub fn model() -> Script {
     Script::by(|request| {
         let all = request.text();
@@ -92,7 +93,7 @@ pub fn committed(stage: &Stage) -> Vec<String> {
     names.split('\0').filter(|it| !it.trim().is_empty()).map(|it| it.trim().to_owned()).collect()
 }
 
-/// What a commit, or the index (an empty revision), has under a name.
+/// Returns the content of a file in a commit, or in the index (an empty revision).
 pub fn has(stage: &Stage, revision: &str, name: &str) -> String {
     stage.repo.show(revision, name) + "\n"
 }
@@ -102,7 +103,7 @@ pub fn yes(stage: &Stage) -> CommandRun {
 }
 
 #[test]
-fn a_plan_directory_that_is_a_link_is_refused() {
+fn a_plan_directory_that_is_a_link_is_rejected() {
     let stage = known(model());
     let elsewhere = stage.env.home().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
@@ -112,7 +113,7 @@ fn a_plan_directory_that_is_a_link_is_refused() {
 }
 
 #[test]
-fn a_wish_becomes_a_commit() {
+fn a_request_becomes_a_commit() {
     let stage = known(model());
     wish(&stage);
     let head = stage.repo.rev("HEAD");
@@ -167,7 +168,7 @@ fn a_wish_becomes_a_commit() {
 }
 
 #[test]
-fn whoever_refines_reads_the_code_and_can_change_nothing() {
+fn refinement_reads_the_code_and_changes_nothing() {
     let stage = known(Script::by(|request| {
         assert!(refines(request));
         match request.assistant_messages() {
@@ -199,7 +200,7 @@ fn whoever_refines_reads_the_code_and_can_change_nothing() {
 }
 
 #[test]
-fn nothing_is_approved_that_the_user_did_not_see() {
+fn only_plans_shown_to_the_user_are_approved() {
     let stage = known(model());
     stage
         .repo
@@ -214,7 +215,7 @@ fn nothing_is_approved_that_the_user_did_not_see() {
 }
 
 #[test]
-fn not_approved_is_no_success_and_can_go_on() {
+fn an_unapproved_plan_is_not_a_success_and_can_be_resumed() {
     let stage = known(model());
     wish(&stage);
     let ran = stage.g3(["--planning", "--yes", "--max-turns", "1"]);
@@ -224,7 +225,7 @@ fn not_approved_is_no_success_and_can_go_on() {
         "- [x] R1: make one.txt\n- [ ] R2: make two.txt\n"
     );
     assert_eq!(stage.repo.git(["log", "--oneline"]).lines().count(), 1);
-    // The user wants it to go on: the same conversation, the rounds that were paid for stay.
+    // The user continues: the same conversation, and the completed rounds are kept.
     let ran = stage.g3_with_input(["--planning", "--max-turns", "2"], "y\ny\ny\nno\ny\ny\nq\n");
     ran.ok();
     ran.output_contains("round 2 of 3").output_contains("committed as");
@@ -233,7 +234,7 @@ fn not_approved_is_no_success_and_can_go_on() {
 }
 
 #[test]
-fn the_json_tells_the_stages_and_asks_nobody() {
+fn json_output_reports_the_stages_and_asks_nothing() {
     let stage = known(model());
     stage.g3(["--planning", "--json"]).exits(2).output_contains("--yes");
     let none = stage.g3(["--planning", "--yes", "--json"]);
@@ -257,7 +258,7 @@ fn the_json_tells_the_stages_and_asks_nobody() {
 }
 
 #[test]
-fn a_plan_killed_at_any_step_is_finished_by_the_next_run() {
+fn a_plan_killed_at_any_step_is_completed_by_the_next_run() {
     for step in [
         "g3.planning.refined",
         "g3.planning.approved",

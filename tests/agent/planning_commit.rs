@@ -1,4 +1,4 @@
-//! What `g3 --planning` commits, and what it leaves as it is.
+//! Tests of what `g3 --planning` commits, and what it does not change.
 
 use serde_json::json;
 use testkit::model_server::reply::ScriptedReply;
@@ -9,7 +9,7 @@ use crate::autonomous::{is_coach, verdict};
 use crate::planning::{committed, has, history, known, model, refines, wish, yes};
 
 #[test]
-fn changes_of_the_user_stay_out_and_stay_as_they_are() {
+fn the_users_changes_are_neither_committed_nor_changed() {
     let stage = known(Script::by(|request| {
         if refines(request) {
             return ScriptedReply::call("requirements", json!({"text": "- change the doors"}));
@@ -42,8 +42,8 @@ fn changes_of_the_user_stay_out_and_stay_as_they_are() {
     ] {
         repo.commit_file(name, text);
     }
-    // The user's: a line of a file that the work changes too, a staged one, one staged and then
-    // changed again, one of their own, one untracked.
+    // The user's changes: a line of a file that the run changes too, a staged file, one staged and
+    // then changed again, a separate one, an untracked one.
     repo.write("both", ten("green", "yours"));
     repo.write("staged", ten("green", "yours"));
     repo.git(["add", "staged"]);
@@ -69,7 +69,7 @@ fn changes_of_the_user_stay_out_and_stay_as_they_are() {
     assert_eq!(files, ["both", "gone", "new", "old", "split", "staged", "ünï code"]);
     let listed = format!("{} files:", committed(&stage).len());
     ran.output_contains(&listed);
-    // What is staged is the user's change alone, on top of the work.
+    // Only the user's change is staged, on top of the committed work.
     assert_eq!(has(&stage, "", "staged"), ten("blue", "yours"));
     assert_eq!(has(&stage, "", "split"), ten("blue", "staged"));
     assert_eq!(has(&stage, "", "both"), ten("blue", "mine"));
@@ -94,7 +94,7 @@ fn changes_of_the_user_stay_out_and_stay_as_they_are() {
 }
 
 #[test]
-fn what_cannot_be_told_apart_is_left_out() {
+fn inseparable_changes_are_left_out() {
     let stage = known(Script::by(|request| {
         if refines(request) {
             return ScriptedReply::call("requirements", json!({"text": "- paint"}));
@@ -152,7 +152,7 @@ fn it_works_in_a_directory_below_the_top_and_in_a_new_repository() {
 }
 
 #[test]
-fn whom_git_does_not_know_is_told_before_any_work() {
+fn a_missing_git_identity_is_reported_before_any_work() {
     let stage = Stage::new(model());
     wish(&stage);
     yes(&stage)

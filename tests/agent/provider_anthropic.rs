@@ -1,5 +1,5 @@
-//! What Anthropic's own service offers beyond a question and an answer: cached prefixes, signed
-//! thought, the long context. Everything is looked up in the requests that the server got.
+//! Tests of features of Anthropic's own service: cached prefixes, signed thinking, the long
+//! context. Checked in the requests that the server received.
 
 use serde_json::{Value, json};
 use testkit::model_server::reply::ScriptedReply;
@@ -17,14 +17,14 @@ fn marks(body: &Value) -> usize {
     body.to_string().matches("\"cache_control\"").count()
 }
 
-/// The places of the marks in the conversation, counted from its end.
+/// Returns the positions of the cache markers in the conversation, counted from its end.
 fn places(body: &Value) -> Vec<usize> {
     let messages = body["messages"].as_array().unwrap().iter().rev().enumerate();
     messages.filter(|(_, message)| marks(message) > 0).map(|(at, _)| at).collect()
 }
 
 #[test]
-fn forty_results_later_the_marks_are_four_and_stand_at_the_end() {
+fn after_forty_results_there_are_four_cache_markers_at_the_end() {
     let call = |n: usize| ScriptedReply::call("shell", json!({"command": format!("echo {n}")}));
     let script =
         (0..40).map(call).chain([ScriptedReply::says("done"), ScriptedReply::says("more")]);
@@ -44,7 +44,7 @@ fn forty_results_later_the_marks_are_four_and_stand_at_the_end() {
 }
 
 #[test]
-fn a_cached_prefix_lives_as_long_as_the_configuration_says() {
+fn a_cached_prefix_has_the_configured_lifetime() {
     for (word, ttl) in
         [("ephemeral", Value::Null), ("5minute", json!("5m")), ("1hour", json!("1h"))]
     {
@@ -57,7 +57,7 @@ fn a_cached_prefix_lives_as_long_as_the_configuration_says() {
 }
 
 #[test]
-fn signed_thought_goes_back_before_its_calls_and_room_for_it_is_made() {
+fn signed_thinking_is_sent_back_before_its_calls_and_fits_the_output_limit() {
     let first = ScriptedReply::new().thinks("hm").calls("shell", json!({"command": "true"}));
     let second = ScriptedReply::call("shell", json!({"command": "echo 2"}));
     let more = "thinking_budget_tokens = 40000\ntemperature = 0.5\n";
@@ -75,7 +75,7 @@ fn signed_thought_goes_back_before_its_calls_and_room_for_it_is_made() {
 }
 
 #[test]
-fn a_turn_that_was_begun_without_thought_goes_on_without_it() {
+fn a_turn_started_without_thinking_continues_without_it() {
     let call = ScriptedReply::call("shell", json!({"command": "true"}));
     let script = [call, ScriptedReply::says("ok"), ScriptedReply::says("again")];
     let stage = stage(script, "thinking_budget_tokens = 2000\n");
@@ -87,14 +87,14 @@ fn a_turn_that_was_begun_without_thought_goes_on_without_it() {
 }
 
 #[test]
-fn a_budget_that_leaves_no_room_for_an_answer_is_refused() {
+fn a_thinking_budget_without_space_for_an_answer_is_rejected() {
     let stage = stage([], "thinking_budget_tokens = 8000\nmax_tokens = 9000\n");
     let ran = stage.g3(["--json", "go"]);
     ran.exits(2).output_contains("thinking_budget_tokens").output_contains("max_tokens");
 }
 
 #[test]
-fn the_long_context_has_its_header_and_its_window() {
+fn the_long_context_sets_its_header_and_window() {
     let stage = stage(ScriptedReply::says("ok"), "enable_1m_context = true\n");
     let ran = stage.g3(["--json", "go"]);
     ran.ok();

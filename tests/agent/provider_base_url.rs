@@ -1,4 +1,4 @@
-//! Base URLs from the environment, by the variables that the providers' SDKs read.
+//! Tests of base URLs from the environment variables that the providers' SDKs read.
 
 use testkit::env::TestEnv;
 use testkit::model_server::ModelServer;
@@ -6,7 +6,7 @@ use testkit::model_server::reply::ScriptedReply;
 
 use crate::agent_env::G3;
 
-/// A model server, and an environment with one repository that knows it by variables only.
+/// A model server, and an environment with a repository that is configured only by variables.
 struct Gateway {
     server: ModelServer,
     env: TestEnv,
@@ -28,7 +28,7 @@ impl Gateway {
 }
 
 #[test]
-fn each_variable_of_an_sdk_gives_the_base_url_and_the_key_goes_there() {
+fn each_sdk_variable_sets_the_base_url_and_the_key_is_sent_there() {
     for (variable, path, key, header, asked) in [
         ("ANTHROPIC_BASE_URL", "", "ANTHROPIC_API_KEY", "x-api-key", "/v1/messages"),
         ("OPENAI_BASE_URL", "/v1", "OPENAI_API_KEY", "authorization", "/v1/chat/completions"),
@@ -46,7 +46,7 @@ fn each_variable_of_an_sdk_gives_the_base_url_and_the_key_goes_there() {
 }
 
 #[test]
-fn a_server_that_wants_no_key_needs_its_base_url_only() {
+fn a_server_without_a_key_needs_only_its_base_url() {
     let gateway = Gateway::new("OPENAI_BASE_URL", "/v1", None);
     assert_eq!(gateway.g3(["--model", "m", "hi"]).ok(), "through the gateway");
     assert_eq!(gateway.server.requests()[0].header("authorization"), None);
@@ -55,7 +55,7 @@ fn a_server_that_wants_no_key_needs_its_base_url_only() {
 }
 
 #[test]
-fn a_configured_base_url_comes_first_and_an_entry_without_one_takes_the_variable() {
+fn a_configured_base_url_overrides_the_variable() {
     let own = ModelServer::start([ScriptedReply::says("from the configured server")]);
     let gateway = Gateway::new("OPENAI_BASE_URL", "/v1", Some("OPENAI_API_KEY"));
     gateway.env.config(&format!(
@@ -91,7 +91,7 @@ fn without_an_entry_the_variable_is_shown_for_the_type() {
 }
 
 #[test]
-fn a_repository_cannot_give_a_base_url_by_any_file() {
+fn a_repository_cannot_set_a_base_url() {
     let gateway = Gateway::new("OPENAI_BASE_URL", "/v1", Some("OPENAI_API_KEY"));
     let theirs = ModelServer::start([ScriptedReply::says("stolen")]);
     let repo = gateway.env.repo();
@@ -106,7 +106,7 @@ fn a_repository_cannot_give_a_base_url_by_any_file() {
 }
 
 #[test]
-fn an_unusable_base_url_is_refused_with_the_name_of_its_variable() {
+fn an_invalid_base_url_is_rejected_with_the_name_of_its_variable() {
     let env = TestEnv::new()
         .with("OPENAI_BASE_URL", "http://gateway.example/v1")
         .with("OPENAI_API_KEY", "k");

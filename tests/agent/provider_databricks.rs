@@ -1,4 +1,4 @@
-//! A serving endpoint of Databricks: what it wants otherwise than other chat completions.
+//! Tests of Databricks serving endpoints: their differences from other chat completions services.
 
 use provider::message::{Message, MessageRole};
 use provider::{ChatRequest, Provider, ToolDefinition, from_config};
@@ -23,7 +23,7 @@ fn tools() -> Vec<ToolDefinition> {
     vec![tool("shell", json!({"command": {"type": "string"}})), tool("todo_read", json!({}))]
 }
 
-/// Asks once; gives the body that was sent last.
+/// Sends one request and returns the last body that was sent.
 fn sent(server: &ModelServer, provider: &dyn Provider, messages: &[Message]) -> Value {
     let tools = tools();
     let request = ChatRequest {
@@ -38,7 +38,7 @@ fn sent(server: &ModelServer, provider: &dyn Provider, messages: &[Message]) -> 
 }
 
 #[test]
-fn a_model_of_anthropic_behind_chat_is_asked_in_its_own_words() {
+fn an_anthropic_model_behind_chat_gets_its_own_parameters() {
     let server = ModelServer::start(vec![ScriptedReply::says("ok"); 6]);
     let more = "model = \"databricks-claude-sonnet-4-5\"\nthinking_budget_tokens = 2000\n\
                 temperature = 0.2\n";
@@ -64,7 +64,7 @@ fn a_model_of_anthropic_behind_chat_is_asked_in_its_own_words() {
 }
 
 #[test]
-fn another_model_behind_the_same_door_gets_an_effort_and_no_marks() {
+fn other_models_get_an_effort_and_no_cache_markers() {
     let server = ModelServer::start(ScriptedReply::says("ok"));
     let more = "model = \"databricks-gpt-oss-120b\"\nreasoning_effort = \"low\"\n";
     let body = sent(&server, provider(&server, more).unwrap().as_ref(), &user("go"));
@@ -78,7 +78,7 @@ fn another_model_behind_the_same_door_gets_an_effort_and_no_marks() {
 }
 
 #[test]
-fn marks_that_an_endpoint_refuses_are_left_out_from_then_on() {
+fn rejected_cache_markers_are_omitted_from_then_on() {
     let no = json!({"error_code": "BAD_REQUEST", "message": "cache_control: unknown field"});
     let refusal = ScriptedReply::status(400).body("application/json", no.to_string());
     let server =
@@ -92,7 +92,7 @@ fn marks_that_an_endpoint_refuses_are_left_out_from_then_on() {
 }
 
 #[test]
-fn usage_with_holes_in_every_chunk_is_counted_once() {
+fn incomplete_usage_in_every_chunk_is_counted_once() {
     let server =
         ModelServer::start(ScriptedReply::says("hi").thinks("hm").usage(1000, 100).cached(900, 50));
     let provider = provider(&server, "model = \"claude\"\n").unwrap();

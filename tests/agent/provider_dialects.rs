@@ -1,4 +1,4 @@
-//! Streams as services and gateways really write them, however odd: nothing of them is lost.
+//! Tests of streams as services and gateways actually send them, including unusual ones.
 
 use provider::ProviderError;
 use provider::message::{ContentPart, Reply, StopReason};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::provider_wire::{calls, chat, decode, decoder, events, named, read};
 
-/// A stream of these objects, as each wire writes it.
+/// Returns a stream of these objects in each wire format.
 fn stream(objects: &[Value]) -> String {
     let event = |object: &Value| match object["type"].as_str() {
         Some(kind) => format!("event: {kind}\ndata: {object}\n\n"),
@@ -19,7 +19,7 @@ fn heard(wire: &str, objects: &[Value]) -> (Vec<String>, Reply) {
     decode(wire, &events(&[stream(objects).as_bytes()]))
 }
 
-/// The error that a stream ends in.
+/// Returns the error at the end of a stream.
 fn error(wire: &str, objects: &[Value]) -> ProviderError {
     let mut decoder = decoder(wire);
     let events = events(&[stream(objects).as_bytes()]);
@@ -44,7 +44,7 @@ fn made(reply: &Reply) -> Vec<(&str, &Value)> {
 }
 
 #[test]
-fn calls_without_an_index_are_told_apart_by_id_and_name() {
+fn calls_without_an_index_are_distinguished_by_id_and_name() {
     let begin = |id: &str, name: &str, args: &str| json!({"id": id, "function": {"name": name, "arguments": args}});
     let rest = |args: &str| json!({"function": {"arguments": args}});
     let pieces = [
@@ -64,7 +64,7 @@ fn calls_without_an_index_are_told_apart_by_id_and_name() {
 }
 
 #[test]
-fn calls_count_whatever_reason_a_server_gives_for_the_end() {
+fn calls_are_accepted_with_any_finish_reason() {
     for reason in ["stop", "tool_calls", "function_call", "eos", ""] {
         let call = json!({"index": 0, "id": "a", "function": {"name": "x", "arguments": ""}});
         let reply = chat(&[
@@ -80,7 +80,7 @@ fn calls_count_whatever_reason_a_server_gives_for_the_end() {
 }
 
 #[test]
-fn thought_has_many_names_and_an_empty_one_hides_no_other() {
+fn reasoning_fields_have_many_names_and_an_empty_one_hides_no_other() {
     let stop = json!({"delta": {"content": "hi"}, "finish_reason": "stop"});
     for thought in [
         json!({"reasoning_content": "hm"}),
@@ -102,7 +102,7 @@ fn thought_has_many_names_and_an_empty_one_hides_no_other() {
 }
 
 #[test]
-fn usage_is_found_wherever_a_server_puts_it() {
+fn usage_is_found_in_every_position() {
     let usage = json!({"prompt_tokens": 9, "completion_tokens": 4});
     let end = json!({"delta": {"content": "hi"}, "finish_reason": "stop"});
     let mut inside = end.clone();
@@ -116,7 +116,7 @@ fn usage_is_found_wherever_a_server_puts_it() {
         let (_, reply) = heard("openai", &stream);
         assert_eq!((reply.usage.input, reply.usage.output), (9, 4), "{stream:?}");
     }
-    // 0 at the beginning or at the end is no count.
+    // 0 at the start or at the end is not a count.
     for (begin, end) in [(9, json!(null)), (0, json!(9)), (9, json!(0))] {
         let (_, reply) = heard(
             "anthropic",
@@ -132,7 +132,7 @@ fn usage_is_found_wherever_a_server_puts_it() {
 }
 
 #[test]
-fn errors_in_a_stream_are_seen_in_every_shape() {
+fn errors_in_a_stream_are_detected_in_every_form() {
     use ProviderError as E;
     let is_rejected =
         |error: E| matches!(error, E::Rejected(said) if said.text.contains("no such"));
@@ -159,7 +159,7 @@ fn errors_in_a_stream_are_seen_in_every_shape() {
 }
 
 #[test]
-fn an_object_over_several_lines_of_data_is_one_object() {
+fn an_object_in_several_data_lines_is_joined() {
     let chunk = json!({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]});
     let pretty = serde_json::to_string_pretty(&chunk).unwrap();
     let lines: String = pretty.lines().map(|line| format!("data: {line}\r\n")).collect();
@@ -180,7 +180,7 @@ fn stops(reason: &str) -> Value {
 }
 
 #[test]
-fn the_messages_wire_says_why_it_stops_in_many_words() {
+fn stop_reasons_of_the_messages_api_are_mapped() {
     for (reason, stop) in [
         ("end_turn", StopReason::Done),
         ("stop_sequence", StopReason::Done),
@@ -188,7 +188,7 @@ fn the_messages_wire_says_why_it_stops_in_many_words() {
         ("refusal", StopReason::Refused),
         ("max_tokens", StopReason::Length),
         ("model_context_window_exceeded", StopReason::Length),
-        // Not the end: the model goes on when it is asked to.
+        // Not the end: the model continues if asked.
         ("pause_turn", StopReason::Length),
     ] {
         let text = block(0, json!({"type": "text", "text": "hi"}));
@@ -203,7 +203,7 @@ fn the_messages_wire_says_why_it_stops_in_many_words() {
 }
 
 #[test]
-fn blocks_of_the_messages_wire_may_take_turns() {
+fn blocks_of_the_messages_api_may_be_interleaved() {
     let begin = |at: u64| {
         block(at, json!({"type": "tool_use", "id": at.to_string(), "name": "x", "input": {}}))
     };
@@ -224,7 +224,7 @@ fn blocks_of_the_messages_wire_may_take_turns() {
 }
 
 #[test]
-fn words_of_a_block_that_was_never_begun_are_heard() {
+fn text_without_a_block_start_is_accepted() {
     let (heard, reply) = heard(
         "anthropic",
         &[
@@ -244,7 +244,7 @@ fn words_of_a_block_that_was_never_begun_are_heard() {
 }
 
 #[test]
-fn each_call_has_an_id_of_its_own_on_every_wire() {
+fn each_call_has_a_unique_id_in_every_wire_format() {
     let use_of = |index: u64, id: Value| {
         block(index, json!({"type": "tool_use", "id": id, "name": "x", "input": {}}))
     };
@@ -283,14 +283,14 @@ fn each_call_has_an_id_of_its_own_on_every_wire() {
 }
 
 #[test]
-fn parts_of_gemini_are_read_in_their_order_and_a_late_signature_goes_back() {
+fn gemini_parts_are_decoded_in_order_and_a_late_signature_is_sent_back() {
     let chunk = |parts: Value, reason: Value| json!({"candidates": [{"content": {"parts": parts}, "finishReason": reason}]});
     let (heard, reply) = heard(
         "gemini",
         &[
             chunk(json!([{"text": "hm", "thought": true}, {"text": "I "}]), json!("")),
             chunk(json!([{"text": "look."}, {"executableCode": {"code": "x"}}]), json!("STOP")),
-            // The reason may stand in every chunk.
+            // The finish reason may be in every chunk.
             chunk(
                 json!([{"functionCall": {"name": "x", "args": {"n": 1}}}, {"functionCall": {"name": "y"}}]),
                 json!("STOP"),
@@ -310,7 +310,7 @@ fn parts_of_gemini_are_read_in_their_order_and_a_late_signature_goes_back() {
 }
 
 #[test]
-fn gemini_says_why_it_stops_in_many_words() {
+fn finish_reasons_of_gemini_are_mapped() {
     let ends = |reason: &str| json!({"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": reason}]});
     for (reason, stop) in [
         ("STOP", StopReason::Done),
@@ -334,7 +334,7 @@ fn response(kind: &str, more: Value) -> Value {
 }
 
 #[test]
-fn items_of_the_responses_wire_may_come_whole_in_pieces_or_at_the_end() {
+fn responses_items_may_arrive_complete_in_deltas_or_at_the_end() {
     let said = json!({"type": "message", "content": [{"type": "output_text", "text": "hi"}]});
     let call =
         json!({"type": "function_call", "call_id": "a", "name": "x", "arguments": "{\"n\":1}"});
@@ -365,14 +365,14 @@ fn items_of_the_responses_wire_may_come_whole_in_pieces_or_at_the_end() {
         assert!(reply.message.calls().all(|call| call.malformed.is_none()), "{objects:?}");
         assert_eq!((reply.stop, reply.usage.input, reply.usage.output), (StopReason::Calls, 9, 4));
     }
-    // The kind may stand in the name of the event alone.
+    // The type may be only in the event name.
     let body = "event: response.output_text.delta\ndata: {\"delta\": \"hi\"}\n\n\
                 event: response.completed\ndata: {\"response\": {}}\n\n";
     assert_eq!(read("responses", body).message.words(), "hi");
 }
 
 #[test]
-fn the_responses_wire_ends_in_many_ways() {
+fn all_final_events_of_the_responses_api_are_handled() {
     use ProviderError as E;
     let ends = |more: Value| response("incomplete", json!({"incomplete_details": more}));
     for (details, stop) in [
@@ -401,7 +401,7 @@ fn the_responses_wire_ends_in_many_ways() {
 }
 
 #[test]
-fn of_several_choices_in_a_stream_only_the_first_is_the_reply() {
+fn only_the_first_of_several_choices_is_the_reply() {
     let choice = |index: u32, text: &str| json!({ "index": index, "delta": { "content": text } });
     let end = |index: u32| json!({ "index": index, "delta": {}, "finish_reason": "stop" });
     let (_, reply) = heard(

@@ -1,5 +1,5 @@
-//! The local model's row of the matrix: the real g3 against a scripted host on a socket that was
-//! handed down, as a supervisor does it. No model is needed for that.
+//! Tests of the local model: the real g3 with a scripted host on an inherited socket, as with a
+//! supervisor. No model is needed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -20,7 +20,7 @@ use testkit::model_server::reply::ScriptedReply;
 
 use crate::agent_env::{G3, of_type};
 
-/// Runs g3 with a local model that gives these replies; gives what it was asked.
+/// Runs g3 with a local model that sends these replies. Returns the chats that it received.
 fn run(env: &TestEnv, replies: Vec<Vec<HostResponse>>) -> (CommandRun, Vec<HostChat>) {
     let repo = env.repo();
     let (job, seen) = job(env, repo.path(), &["go"], replies);
@@ -29,14 +29,14 @@ fn run(env: &TestEnv, replies: Vec<Vec<HostResponse>>) -> (CommandRun, Vec<HostC
     (ran, asked)
 }
 
-/// What the host was told.
+/// The requests that the host received.
 #[derive(Default)]
 struct Seen {
     chats: Vec<HostChat>,
     cancels: usize,
 }
 
-/// Prepares g3 with a local model that gives these replies.
+/// Returns a command that runs g3 with a local model that sends these replies.
 fn job(
     env: &TestEnv,
     cwd: &Path,
@@ -113,7 +113,7 @@ fn said(events: &[Value]) -> String {
 }
 
 #[test]
-fn words_are_heard_and_cost_nothing() {
+fn text_is_streamed_and_costs_nothing() {
     let (ran, asked) =
         run(&local(), vec![vec![text("Hello "), text("wörld"), done(HostStopReason::Done)]]);
     ran.ok();
@@ -129,7 +129,7 @@ fn words_are_heard_and_cost_nothing() {
 }
 
 #[test]
-fn calls_of_one_reply_all_run_and_their_results_go_back_in_order() {
+fn all_calls_of_a_reply_run_and_their_results_are_sent_in_order() {
     let first = vec![
         text("I look."),
         call("shell", json!({"command": "echo one"})),
@@ -152,7 +152,7 @@ fn calls_of_one_reply_all_run_and_their_results_go_back_in_order() {
 }
 
 #[test]
-fn a_call_that_the_limit_cut_is_not_run() {
+fn a_truncated_call_of_the_local_model_is_not_run() {
     let args = json!({"file_path": "a.txt", "content": "half"});
     let cut = HostResponse::Call { name: "write_file".into(), args, truncated_at_cap: true };
     let (ran, _) = run(
@@ -168,12 +168,12 @@ fn a_call_that_the_limit_cut_is_not_run() {
 }
 
 #[test]
-fn a_picture_is_told_of_and_not_sent() {
+fn an_image_is_mentioned_and_not_sent() {
     let env = local();
     let repo = env.repo();
     let dir = env.g3_state(repo.path()).join("sessions/seen-abcd");
     std::fs::create_dir_all(&dir).unwrap();
-    // A session in which another model was shown pictures, by the user and by a tool.
+    // A session in which another model received images, from the user and from a tool.
     let picture = json!({"media_type": "image/png", "data": "cGl4ZWxz"});
     let entry = |entry: &str, key: &str, value: Value| json!({"entry": entry, key: value});
     let mut reply = entry(
@@ -216,7 +216,7 @@ fn a_picture_is_told_of_and_not_sent() {
 fn an_interrupt_cancels_the_chat_at_the_host() {
     let env = local();
     let repo = env.repo();
-    // The host never gets to an end.
+    // The host never finishes the reply.
     let (job, seen) = job(&env, repo.path(), &["go"], vec![vec![text("Hello ")]]);
     let mut g3 = job.stdin(Stream::Null).spawn().unwrap();
     let mut out = BufReader::new(g3.child.stdout.take().unwrap()).lines();
@@ -230,7 +230,7 @@ fn an_interrupt_cancels_the_chat_at_the_host() {
 }
 
 #[test]
-fn a_refusal_is_told_once_and_a_host_that_dies_again_and_again_in_the_end() {
+fn a_refusal_is_reported_once_and_a_host_that_keeps_dying_in_the_end() {
     let mut fault = HostFault::new(HostFaultKind::Rejected, "too little memory");
     fault.next.push("close other programs".into());
     let (ran, asked) = run(&local(), vec![vec![HostResponse::Error(fault)]]);
@@ -241,7 +241,7 @@ fn a_refusal_is_told_once_and_a_host_that_dies_again_and_again_in_the_end() {
 }
 
 #[test]
-fn a_local_model_hands_its_turn_to_the_configured_one() {
+fn a_local_model_escalates_its_turn_to_the_configured_one() {
     let strong = ModelServer::start(ScriptedReply::says("I know."));
     let env = local();
     env.config(&format!(

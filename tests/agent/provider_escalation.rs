@@ -1,4 +1,5 @@
-//! A local model asks for help, and a stronger one answers for the rest of the turn.
+//! Tests of escalation: a local model asks for help, and a stronger one answers for the rest of the
+//! turn.
 
 use serde_json::{Value, json};
 use testkit::env::{CommandRun, TestEnv};
@@ -9,7 +10,7 @@ use testkit::repo::Repo;
 
 use crate::agent_env::{G3, of_type};
 
-/// A small model behind one server, a strong one behind another.
+/// A small model on one server, a strong one on another.
 struct Pair {
     env: TestEnv,
     repo: Repo,
@@ -26,7 +27,7 @@ impl Pair {
         pair
     }
 
-    /// `more` begins with keys of `[providers]`.
+    /// `more` starts with keys of `[providers]`.
     fn configure(&self, more: &str) {
         self.env.config(&format!(
             "[providers]\ndefault_provider = \"openai.small\"\n{more}\n\
@@ -57,7 +58,7 @@ fn notices(events: &[Value]) -> String {
 }
 
 #[test]
-fn the_strong_model_answers_for_the_rest_of_the_turn_and_the_small_one_the_next() {
+fn the_strong_model_answers_the_rest_of_the_turn_and_the_small_one_the_next_turn() {
     let write = json!({"file_path": "a.txt", "content": "done"});
     let strong = [ScriptedReply::call("write_file", write), ScriptedReply::says("I wrote it.")];
     let pair = Pair::new([asks_for_help(), ScriptedReply::says("You are welcome.")], strong, "");
@@ -69,7 +70,7 @@ fn the_strong_model_answers_for_the_rest_of_the_turn_and_the_small_one_the_next(
     assert!(notices(&events).contains("claude-strong on anthropic.strong continues this turn"));
     assert_eq!(std::fs::read_to_string(pair.repo.path().join("a.txt")).unwrap().trim(), "done");
 
-    // With the conversation so far, and as a strong model is asked.
+    // With the conversation so far, and with the prompt of a strong model.
     let asked = pair.strong.requests();
     assert!(asked[0].first_user().contains("What is in a.txt?"));
     assert_eq!(
@@ -86,7 +87,7 @@ fn the_strong_model_answers_for_the_rest_of_the_turn_and_the_small_one_the_next(
 }
 
 #[test]
-fn without_a_stronger_model_the_tool_is_not_there() {
+fn without_a_stronger_model_the_tool_is_not_offered() {
     let pair = Pair::new([asks_for_help(), ScriptedReply::says("Well.")], [], "");
     pair.configure("");
     let ran = pair.g3(["--json", "--max-turns", "2", "What is Rust?"]);
@@ -98,7 +99,7 @@ fn without_a_stronger_model_the_tool_is_not_there() {
 }
 
 #[test]
-fn a_strong_model_is_not_offered_help() {
+fn a_strong_model_is_not_offered_escalation() {
     let pair = Pair::new([], ScriptedReply::says("hi"), "");
     pair.g3(["--json", "--provider", "anthropic.strong", "go"]).ok();
     let names = pair.strong.requests()[0].tool_names();
@@ -106,7 +107,7 @@ fn a_strong_model_is_not_offered_help() {
 }
 
 #[test]
-fn a_tool_that_suggests_it_has_the_same_effect() {
+fn a_tool_may_trigger_escalation() {
     let edit = json!({"path": "README.md", "old_text": "not there", "new_text": "x"});
     let small = ScriptedReply::call("edit_file", edit);
     let pair = Pair::new(small, ScriptedReply::says("I see."), "");
@@ -117,7 +118,7 @@ fn a_tool_that_suggests_it_has_the_same_effect() {
 }
 
 #[test]
-fn help_that_cannot_be_had_is_told_to_the_model() {
+fn failed_escalation_is_reported_to_the_model() {
     let small = [asks_for_help(), ScriptedReply::says("Then I try myself.")];
     let pair = Pair::new(small, [], "");
     let config = pair.env.home().join(".config/g3/config.toml");
@@ -140,7 +141,7 @@ fn both_models_share_the_limits_of_the_run() {
 }
 
 #[test]
-fn the_reason_of_a_call_without_a_model_stands_in_its_json() {
+fn tool_exec_reports_the_escalation_reason_in_its_json() {
     let env = TestEnv::new();
     let run = |args: &str| {
         let call = ["tool", "exec", "--json", "--name", "suggest_escalation", "--args", args];
@@ -153,7 +154,7 @@ fn the_reason_of_a_call_without_a_model_stands_in_its_json() {
 }
 
 #[test]
-fn help_is_a_provider_that_is_there() {
+fn the_escalation_provider_must_exist() {
     let pair = Pair::new([], [], "");
     pair.configure("escalation = \"anthropic.weak\"");
     pair.g3(["--json", "go"]).exits(2).output_contains("no such provider: `anthropic.weak`");

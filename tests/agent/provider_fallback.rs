@@ -1,4 +1,4 @@
-//! Another model of the same provider answers while the own one is busy.
+//! Tests of the fallback model, which answers while the primary one is overloaded.
 
 use serde_json::{Value, json};
 use testkit::model_server::reply::ScriptedReply;
@@ -7,7 +7,7 @@ use testkit::model_server::script::Script;
 use crate::agent_env::{Stage, of_type};
 use crate::provider_support::WIRES;
 
-/// A stage whose model is `scripted`, with `other` to fall back on.
+/// Creates a stage whose model is `scripted`, with `other` as fallback.
 fn stage(wire: &str, script: impl Into<Script>, more: &str) -> Stage {
     let mut stage = Stage::new(script);
     stage.env.set("G3_TEST_RETRY_MS", 10);
@@ -16,7 +16,7 @@ fn stage(wire: &str, script: impl Into<Script>, more: &str) -> Stage {
     stage
 }
 
-/// Which model each request asked: the body says it, on Gemini's wire and Databricks' the address.
+/// Returns the model of each request: from the body, or from the URL for Gemini and Databricks.
 fn asked(stage: &Stage) -> Vec<&'static str> {
     let requests = stage.asked().into_iter();
     let is_other = requests.map(|r| r.body["model"] == "other" || r.path.contains("/other"));
@@ -33,7 +33,7 @@ fn text(events: &[Value]) -> String {
 }
 
 #[test]
-fn a_busy_model_is_replaced_for_the_rest_of_the_turn() {
+fn an_overloaded_model_is_replaced_for_the_rest_of_the_turn() {
     for wire in WIRES {
         for busy in [
             ScriptedReply::status(529),
@@ -58,7 +58,7 @@ fn a_busy_model_is_replaced_for_the_rest_of_the_turn() {
 }
 
 #[test]
-fn who_asks_too_often_waits_and_keeps_the_model() {
+fn a_rate_limit_waits_and_keeps_the_model() {
     for wire in WIRES {
         for fault in
             [ScriptedReply::status(429), ScriptedReply::status(500), ScriptedReply::reset()]
@@ -71,7 +71,7 @@ fn who_asks_too_often_waits_and_keeps_the_model() {
 }
 
 #[test]
-fn a_fallback_that_cannot_answer_reverts_once() {
+fn a_failing_fallback_reverts_once() {
     let script = [
         ScriptedReply::status(529),
         ScriptedReply::status(404),
@@ -89,7 +89,7 @@ fn a_fallback_that_cannot_answer_reverts_once() {
 }
 
 #[test]
-fn each_reply_costs_what_its_model_costs() {
+fn each_reply_is_priced_by_its_model() {
     let priced = "\n[[models]]\nname = \"scripted\"\nprice = { input = 1, output = 1 }\n\
                   [[models]]\nname = \"other\"\nprice = { input = 7, output = 7 }\n";
     let call = ScriptedReply::call("shell", json!({"command": "true"})).usage(1_000_000, 0);
@@ -103,7 +103,7 @@ fn each_reply_costs_what_its_model_costs() {
 }
 
 #[test]
-fn the_flag_comes_before_the_configuration_and_has_no_use_for_a_local_model() {
+fn the_flag_overrides_the_configuration_and_is_rejected_for_a_local_model() {
     let stage = stage("anthropic", [ScriptedReply::status(529), ScriptedReply::says("hi")], "");
     let ran = stage.g3(["--json", "--fallback-model", "third", "go"]);
     ran.ok();
@@ -114,7 +114,7 @@ fn the_flag_comes_before_the_configuration_and_has_no_use_for_a_local_model() {
 }
 
 #[test]
-fn a_model_that_is_busy_while_it_summarises_is_told_as_well() {
+fn a_fallback_during_a_summary_is_reported() {
     let call = ScriptedReply::call("shell", json!({"command": "true"})).usage(9_000, 20);
     let summary = ScriptedReply::says("SUMMARY: nothing was done").usage(500, 20);
     let script =
@@ -134,7 +134,7 @@ fn a_model_that_is_busy_while_it_summarises_is_told_as_well() {
 }
 
 #[test]
-fn one_question_is_answered_by_the_other_model_and_says_so_on_stderr() {
+fn complete_uses_the_fallback_and_reports_it_on_stderr() {
     for wire in WIRES {
         let stage = stage(wire, [ScriptedReply::status(503), ScriptedReply::says("four")], "");
         let ran = stage.g3_with_input(["complete"], "two and two?");

@@ -1,4 +1,4 @@
-//! What can go wrong between a provider and us: how often is asked, and what comes of it.
+//! Tests of provider failures: the number of attempts, and the result.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use testkit::model_server::script::Script;
 
 use crate::provider_support::{WIRES, ask, ask_once, provider, user};
 
-/// Asks with the fault first and a good reply after it: the fault is survived by asking again.
+/// Sends a request with the fault first and a good reply after it: a retry must succeed.
 fn survived(fault: impl Fn() -> ScriptedReply) {
     for wire in WIRES {
         let (server, asked) = ask_once(wire, [fault(), ScriptedReply::says("done")]);
@@ -20,7 +20,7 @@ fn survived(fault: impl Fn() -> ScriptedReply) {
     }
 }
 
-/// Asks with the fault alone, as often as is allowed.
+/// Sends a request with only the fault, as often as allowed.
 fn fails_after(requests: usize, fault: impl Fn() -> ScriptedReply, says: &str) {
     for wire in WIRES {
         let (server, asked) = ask_once(wire, vec![fault(), fault(), fault(), fault()]);
@@ -31,7 +31,7 @@ fn fails_after(requests: usize, fault: impl Fn() -> ScriptedReply, says: &str) {
 }
 
 #[test]
-fn limits_and_overload_are_waited_out() {
+fn rate_limits_and_overload_are_retried() {
     for status in [408, 429, 500, 502, 503, 529] {
         survived(|| ScriptedReply::status(status));
         fails_after(
@@ -43,7 +43,7 @@ fn limits_and_overload_are_waited_out() {
 }
 
 #[test]
-fn retry_after_is_honoured_in_seconds_and_as_a_date() {
+fn retry_after_is_respected_in_seconds_and_as_a_date() {
     for wire in WIRES {
         // A second of the server is 20 ms of the test.
         let (_server, asked) = ask_once(
@@ -67,7 +67,7 @@ fn retry_after_is_honoured_in_seconds_and_as_a_date() {
 }
 
 #[test]
-fn a_server_that_asks_for_hours_is_not_waited_for() {
+fn a_delay_of_hours_is_not_waited_for() {
     for wire in WIRES {
         let (server, asked) = ask_once(wire, ScriptedReply::status(429).retry_after(7200));
         assert!(asked.error().contains("7200 s"), "{}", asked.error());
@@ -76,7 +76,7 @@ fn a_server_that_asks_for_hours_is_not_waited_for() {
 }
 
 #[test]
-fn what_the_user_must_mend_is_said_at_once() {
+fn errors_that_the_user_must_fix_are_not_retried() {
     fails_after(1, || ScriptedReply::status(400), "bad request");
     fails_after(1, || ScriptedReply::status(401), "check the key of");
     fails_after(1, || ScriptedReply::status(403), "may use the model `scripted`");
@@ -97,7 +97,7 @@ fn an_exhausted_quota_is_not_a_limit_that_passes() {
 }
 
 #[test]
-fn a_request_that_does_not_fit_is_told_apart() {
+fn a_too_long_request_is_recognized() {
     let sentences = [
         "prompt is too long: 210000 tokens > 200000 maximum",
         "This model's maximum context length is 128000 tokens.",
@@ -117,7 +117,7 @@ fn a_request_that_does_not_fit_is_told_apart() {
 }
 
 #[test]
-fn a_web_page_is_shown_short() {
+fn a_web_page_is_shown_in_short() {
     survived(|| ScriptedReply::html(502));
     fails_after(3, || ScriptedReply::html(502), "502 Bad Gateway");
     fails_after(1, || ScriptedReply::html(200), "check the base_url");
@@ -126,7 +126,7 @@ fn a_web_page_is_shown_short() {
 }
 
 #[test]
-fn streams_that_break_off_are_asked_for_again() {
+fn broken_streams_are_retried() {
     survived(ScriptedReply::reset);
     survived(ScriptedReply::nothing);
     survived(|| ScriptedReply::says("half a sentence").cut_after(300));
@@ -137,13 +137,13 @@ fn streams_that_break_off_are_asked_for_again() {
 }
 
 #[test]
-fn a_stream_that_ends_inside_a_call_never_gives_that_call() {
+fn a_stream_that_ends_inside_a_call_never_returns_that_call() {
     let args = serde_json::json!({"command": "rm -r build && make all install clean; ".repeat(50)});
     survived(move || ScriptedReply::call("shell", args.clone()).cut_after(900));
 }
 
 #[test]
-fn errors_inside_the_stream_are_told_apart() {
+fn errors_inside_the_stream_are_distinguished() {
     survived(|| ScriptedReply::says("partial ").error_event("overloaded_error", "Overloaded"));
     survived(|| ScriptedReply::new().error_event("rate_limit_error", "slow down"));
     survived(|| ScriptedReply::new().error_event("some_new_error", "what"));
@@ -172,7 +172,7 @@ fn silence_is_a_broken_stream() {
 }
 
 #[test]
-fn pings_are_signs_of_life() {
+fn pings_reset_the_idle_timeout() {
     let ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
     let words = "data: {\"type\": \"content_block_start\", \"index\": 0, \"content_block\": \
                  {\"type\": \"text\", \"text\": \"slow\"}}\n\n\
@@ -182,7 +182,7 @@ fn pings_are_signs_of_life() {
     let body = format!("{}{words}", ping.repeat(4));
     let server = ModelServer::start(ScriptedReply::raw(body).in_chunks_of(ping.len()).gate(&gate));
     let provider = provider(&server, "anthropic", "\n[agent]\ntimeout_seconds = 1\n");
-    // Each ping comes within the second that is allowed, all four together take longer.
+    // Each ping arrives within the allowed second; all four together take longer.
     let opener = std::thread::spawn(move || {
         for ping in 1..=4 {
             gate.wait_until_reached(ping);
@@ -199,7 +199,7 @@ fn pings_are_signs_of_life() {
 }
 
 #[test]
-fn words_that_were_heard_before_a_retry_are_not_heard_twice() {
+fn text_streamed_before_a_retry_is_not_repeated() {
     for wire in WIRES {
         let half =
             ScriptedReply::says("Hello ").then_says("wor").error_event("overloaded_error", "x");
@@ -214,7 +214,7 @@ fn words_that_were_heard_before_a_retry_are_not_heard_twice() {
 }
 
 #[test]
-fn bytes_that_are_no_utf8_and_a_line_of_eight_megabytes_are_read() {
+fn invalid_utf8_and_a_line_of_eight_megabytes_are_read() {
     for wire in WIRES {
         let (server, asked) =
             ask_once(wire, ScriptedReply::says("a").invalid_utf8().then_says("b"));
@@ -228,7 +228,7 @@ fn bytes_that_are_no_utf8_and_a_line_of_eight_megabytes_are_read() {
 }
 
 #[test]
-fn a_compressed_reply_and_one_in_single_bytes_are_read() {
+fn compressed_replies_and_single_byte_chunks_are_read() {
     for wire in WIRES {
         let said = || {
             ScriptedReply::says("Grüße ")
@@ -247,7 +247,7 @@ fn a_compressed_reply_and_one_in_single_bytes_are_read() {
 }
 
 #[test]
-fn a_redirect_is_refused_and_carries_no_key() {
+fn a_redirect_is_rejected_and_carries_no_key() {
     for wire in WIRES {
         let other = ModelServer::start(ScriptedReply::says("stolen"));
         let (server, asked) =
@@ -258,7 +258,7 @@ fn a_redirect_is_refused_and_carries_no_key() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named() {
+fn an_unreachable_server_is_named() {
     for wire in WIRES {
         let server = ModelServer::start(Script::new([]));
         let url = server.url().replace("http://", "");
@@ -276,7 +276,7 @@ fn a_server_that_is_not_there_is_named() {
 }
 
 #[test]
-fn arguments_that_are_cut_or_broken_are_kept_as_text() {
+fn truncated_or_invalid_arguments_are_kept_as_text() {
     for wire in WIRES {
         let broken = r#"{"command": "ls"#;
         let reply = ScriptedReply::new()
@@ -305,7 +305,7 @@ fn arguments_that_are_cut_or_broken_are_kept_as_text() {
 }
 
 #[test]
-fn a_server_that_does_not_take_a_key_is_asked_without_it() {
+fn a_rejected_parameter_is_omitted() {
     let refuses = |key: &str| {
         let message = format!("Unsupported parameter: '{key}' is not supported with this model.");
         let body =

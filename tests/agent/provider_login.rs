@@ -1,4 +1,4 @@
-//! Signing in to a workspace through the browser, and living with the login.
+//! Tests of signing in to a workspace through the browser, and of using the login.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ struct SignIn {
 }
 
 impl Desk {
-    /// A user whose workspace's tokens live so many seconds.
+    /// Creates a user whose workspace's tokens are valid for this many seconds.
     fn new(life: u64) -> Desk {
         let (env, work) = (TestEnv::new(), TestDir::start(life));
         env.config(&work.config_toml());
@@ -84,7 +84,7 @@ impl SignIn {
 }
 
 #[test]
-fn a_login_through_the_browser_is_kept_used_and_removed() {
+fn a_browser_login_is_stored_used_and_removed() {
     let desk = Desk::new(3600);
     let ran = desk.ask();
     ran.exits(2).output_contains("no login for").output_contains("try: g3 login databricks work");
@@ -113,7 +113,7 @@ fn a_login_through_the_browser_is_kept_used_and_removed() {
     desk.ask().exits(2);
 }
 
-/// The text of every file below a directory.
+/// Returns the text of all files below a directory.
 fn walk(dir: &std::path::Path) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -127,7 +127,7 @@ fn walk(dir: &std::path::Path) -> String {
     text
 }
 
-/// A program that stands for the desktop's own: it writes down what it is to open.
+/// Installs a program in place of the desktop's URL opener; it records what it should open.
 fn with_a_screen(desk: &mut Desk) -> PathBuf {
     let (bin, opened) = (desk.env.home().join("bin"), desk.env.home().join("opened"));
     std::fs::create_dir_all(&bin).unwrap();
@@ -142,11 +142,11 @@ fn with_a_screen(desk: &mut Desk) -> PathBuf {
 }
 
 #[test]
-fn the_browser_opens_by_itself_where_a_person_sits_at_a_terminal() {
+fn the_browser_opens_automatically_on_a_terminal() {
     let mut desk = Desk::new(3600);
     let opened = with_a_screen(&mut desk);
     let desk = desk.signed_in();
-    assert!(!opened.exists(), "nobody sits there");
+    assert!(!opened.exists(), "a browser was opened without a terminal");
 
     let line = format!("{G3} login databricks --port 0");
     let job = desk.env.command("script", desk.env.home()).args(["-qec", &line, "/dev/null"]);
@@ -161,7 +161,7 @@ fn the_browser_opens_by_itself_where_a_person_sits_at_a_terminal() {
 }
 
 #[test]
-fn only_the_sign_in_that_was_begun_is_taken() {
+fn only_the_redirect_of_this_sign_in_is_accepted() {
     let desk = Desk::new(3600);
     let sign_in = desk.begin();
     let (_, location, _) = visit(&sign_in.url);
@@ -177,7 +177,7 @@ fn only_the_sign_in_that_was_begun_is_taken() {
 }
 
 #[test]
-fn a_refusal_a_strange_code_and_nobody_at_all_are_told() {
+fn a_refusal_an_invalid_code_and_a_timeout_are_reported() {
     let mut desk = Desk::new(3600);
     let back = |sign_in: &SignIn, answer: &str| {
         let (_, location, _) = visit(&sign_in.url);
@@ -211,7 +211,7 @@ fn a_refusal_a_strange_code_and_nobody_at_all_are_told() {
 }
 
 #[test]
-fn a_token_that_runs_out_is_renewed_before_it_is_used() {
+fn an_expiring_token_is_renewed_before_use() {
     let desk = Desk::new(30).signed_in();
     for renewals in 1..=3 {
         assert_eq!(desk.ask().ok(), "hi");
@@ -220,7 +220,7 @@ fn a_token_that_runs_out_is_renewed_before_it_is_used() {
 }
 
 #[test]
-fn a_token_that_is_taken_back_is_renewed_once() {
+fn a_revoked_token_is_renewed_once() {
     let desk = Desk::new(3600).signed_in();
     desk.work.take_back();
     assert_eq!(desk.ask().ok(), "hi");
@@ -237,7 +237,7 @@ fn a_token_that_is_taken_back_is_renewed_once() {
 }
 
 #[test]
-fn processes_that_renew_at_the_same_time_share_what_one_of_them_gets() {
+fn concurrent_renewals_share_one_new_token() {
     let desk = Desk::new(30).signed_in();
     desk.work.tokens_live(3600);
     let start = || {
@@ -253,14 +253,14 @@ fn processes_that_renew_at_the_same_time_share_what_one_of_them_gets() {
 }
 
 #[test]
-fn a_login_and_a_token_do_not_mix() {
+fn a_login_and_a_token_cannot_be_combined() {
     let desk = Desk::new(3600);
     desk.env.config(&format!("{}token = \"t\"\n", desk.work.config_toml()));
     desk.ask().exits(2).output_contains("has use_oauth and a token");
 }
 
 #[test]
-fn an_interrupt_in_the_middle_of_a_renewal_does_not_lose_the_login() {
+fn an_interrupt_during_a_renewal_does_not_lose_the_login() {
     for args in [&["complete"][..], &["hello"]] {
         let desk = Desk::new(30).signed_in();
         let gate = ReplyGate::new();
@@ -270,7 +270,7 @@ fn an_interrupt_in_the_middle_of_a_renewal_does_not_lose_the_login() {
         g3.child.stdin.take().unwrap().write_all(b"Hello?").unwrap();
         gate.wait_until_reached(1);
 
-        // The service took the old token back; its answer is still on the way.
+        // The service has revoked the old token; its response is still on the way.
         let pid = Pid::from_raw(g3.id().cast_signed()).unwrap();
         rustix::process::kill_process(pid, Signal::TERM).unwrap();
         let moment = Instant::now() + Duration::from_millis(500);
@@ -285,13 +285,13 @@ fn an_interrupt_in_the_middle_of_a_renewal_does_not_lose_the_login() {
     }
 }
 
-/// These need a mount namespace of its own (unshare -rm).
+/// These tests need a separate mount namespace (unshare -rm).
 mod needs_mount_namespace {
     use super::*;
 
     #[test]
     #[ignore = "needs a mount namespace of its own (unshare -rm)"]
-    fn a_login_that_cannot_be_written_down_is_not_renewed() {
+    fn a_login_that_cannot_be_saved_is_not_renewed() {
         let desk = Desk::new(30).signed_in();
         let directory = desk.env.home().join(".g3/oauth");
         let job =
@@ -303,7 +303,7 @@ mod needs_mount_namespace {
     }
 }
 
-/// The login's directory becomes a file system with no room left, for one question.
+/// Turns the login's directory into a full file system for one request.
 const FULL_DISK: &str = "cp -r \"$1\" kept; mount -t tmpfs -o size=64k none \"$1\" || exit 99
     cp kept/* kept/.gitignore \"$1\"; dd if=/dev/zero of=\"$1/filler\" 2>/dev/null
     echo Hello | \"$2\" complete";

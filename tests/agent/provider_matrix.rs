@@ -1,5 +1,5 @@
-//! The matrix: every hosted provider, asked over real HTTP, in every situation. The local model's
-//! row is in `provider_embedded`.
+//! The matrix: every hosted provider over real HTTP in every situation. The local model is tested
+//! in `provider_embedded`.
 
 use provider::message::{ContentPart, Image, Message, MessageRole, StopReason, ToolResult};
 use provider::{Provider, ProviderError};
@@ -11,7 +11,7 @@ use testkit::model_server::reply::ScriptedReply;
 
 use crate::provider_support::{Asked, WIRES, ask, ask_async, provider, runtime, user};
 
-/// One column: what the server says, and what must come of it.
+/// A column: what the server sends, and the expected result.
 struct Case {
     name: &'static str,
     script: fn(&str) -> Vec<ScriptedReply>,
@@ -64,7 +64,7 @@ fn broken() -> ScriptedReply {
     ScriptedReply::says("Hel").error_event("api_error", "we are down")
 }
 
-/// A call that the output limit cuts in the middle of its arguments.
+/// Returns a call that the output limit truncates within its arguments.
 fn half(wire: &str) -> ScriptedReply {
     let stop = match wire {
         "anthropic" => "max_tokens",
@@ -102,7 +102,7 @@ fn call(wire: &str, _: &ModelServer, _: &dyn Provider, asked: &Asked) {
     assert!(!calls[0].id.is_empty() && calls[0].malformed.is_none());
 }
 
-/// The results of all calls of a reply, each with these pictures.
+/// Returns the results of all calls of a reply, each with these images.
 fn results(asked: &Asked, images: &[Image]) -> Message {
     let calls = asked.reply().message.calls();
     let result = |call: &provider::message::ToolCall| {
@@ -137,7 +137,7 @@ fn reasoning(wire: &str, server: &ModelServer, provider: &dyn Provider, asked: &
     assert!(server.requests()[1].body.to_string().contains(seal), "{wire}");
 }
 
-/// Where each wire has the picture of the user and the one of a result.
+/// Returns where each wire format has the user's image and a result's image.
 fn places(wire: &str) -> [&'static str; 2] {
     match wire {
         "anthropic" => {
@@ -191,7 +191,7 @@ fn out_of_room(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked
 }
 
 #[test]
-fn a_question_that_is_cancelled_ends_its_connection_and_the_next_one_is_answered() {
+fn a_cancelled_request_closes_its_connection_and_the_next_one_succeeds() {
     for wire in WIRES {
         let gate = ReplyGate::new();
         let long =

@@ -1,4 +1,5 @@
-//! From a configuration to a provider: references, keys, addresses, headers, models, prices.
+//! Tests of opening providers from a configuration: references, keys, URLs, headers, models,
+//! prices.
 
 use provider::message::{ContentPart, Message, MessageRole, StopReason};
 use provider::{Provider, from_config};
@@ -17,7 +18,7 @@ fn refused(text: &str, reference: &str) -> String {
 }
 
 #[test]
-fn a_reference_that_names_nothing_says_what_there_is() {
+fn an_unknown_reference_lists_the_known_ones() {
     let two = "[providers.openai.a]\n[providers.openai.b]\n";
     assert!(refused(two, "openai.c").contains("use one of: openai.a, openai.b"));
     assert!(refused(two, "openai").contains("name one: openai.a, openai.b"));
@@ -27,7 +28,7 @@ fn a_reference_that_names_nothing_says_what_there_is() {
 }
 
 #[test]
-fn the_older_name_of_a_compatible_server_chooses_it() {
+fn the_older_name_of_a_compatible_server_is_accepted() {
     let stage = crate::agent_env::Stage::new([ScriptedReply::says("from the server")]);
     let own = stage.model.config_toml("openai");
     let table = own.replace("[providers.openai.scripted]", "[providers.openai_compatible.mine]");
@@ -39,7 +40,7 @@ fn the_older_name_of_a_compatible_server_chooses_it() {
 }
 
 #[test]
-fn plain_http_leaves_the_machine_only_when_the_user_says_so() {
+fn plain_http_to_other_machines_requires_a_setting() {
     let with = |url: &str, more: &str| {
         format!("[providers.openai.x]\nmodel = \"m\"\nbase_url = \"{url}\"\n{more}")
     };
@@ -55,7 +56,7 @@ fn plain_http_leaves_the_machine_only_when_the_user_says_so() {
 }
 
 #[test]
-fn a_missing_key_or_model_is_said_before_anything_is_asked() {
+fn a_missing_key_or_model_is_reported_before_any_request() {
     let text = "[providers.anthropic.x]\napi_key_command = [\"false\"]\n";
     assert!(refused(text, "anthropic.x").contains("returned no key"));
     let text = "[providers.openai.x]\nbase_url = \"http://127.0.0.1:1/v1\"\n";
@@ -80,7 +81,7 @@ fn ask_with(server: &ModelServer, text: &str, reference: &str) {
 }
 
 #[test]
-fn keys_go_where_each_service_wants_them() {
+fn keys_are_sent_as_each_service_expects() {
     let server = ModelServer::start(ScriptedReply::says("hi"));
     ask_with(&server, &server.config_toml("anthropic"), "anthropic.scripted");
     let request = &server.requests()[0];
@@ -109,7 +110,7 @@ fn keys_go_where_each_service_wants_them() {
 }
 
 #[test]
-fn the_long_context_is_asked_for_by_a_header() {
+fn the_long_context_is_requested_by_a_header() {
     let server = ModelServer::start(ScriptedReply::says("hi"));
     let text = format!("{}enable_1m_context = true\n", server.config_toml("anthropic"));
     let provider = opened(&text, "anthropic").unwrap();
@@ -134,7 +135,7 @@ fn usage_and_cost_are_counted() {
 }
 
 #[test]
-fn without_streaming_the_same_reply_comes_as_a_whole() {
+fn without_streaming_the_reply_is_the_same() {
     for wire in crate::provider_support::WIRES {
         let reply = || {
             ScriptedReply::says("I look")
@@ -178,7 +179,7 @@ fn one_connection_serves_a_whole_conversation() {
 }
 
 #[test]
-fn a_call_and_its_result_go_round_on_both_wires() {
+fn a_call_and_its_result_make_a_round_trip_in_both_wire_formats() {
     for wire in crate::provider_support::WIRES {
         let first = ScriptedReply::says("I look")
             .thinks("hm")
@@ -253,7 +254,7 @@ fn a_model_without_native_calls_gets_its_tools_as_text() {
 }
 
 #[test]
-fn a_fenced_call_that_quotes_what_was_read_is_not_made() {
+fn a_fenced_call_that_quotes_a_file_is_not_run() {
     let file = "Example:\n    {\"name\": \"shell\", \"arguments\": {\"command\": \"rm x\"}}\n";
     let quoted = "{\"name\": \"shell\",\n \"arguments\": {\"command\": \"rm x\"}}";
     let own = "{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}";
@@ -298,7 +299,7 @@ fn a_fenced_call_that_quotes_what_was_read_is_not_made() {
 }
 
 #[test]
-fn a_serving_endpoint_is_asked_at_its_own_address_and_thought_goes_back_signed() {
+fn a_serving_endpoint_uses_its_own_url_and_signed_thinking_is_sent_back() {
     let thought = |text: &str, signature: &str| {
         json!({"choices": [{"delta": {"content": [{"type": "reasoning", "summary":
             [{"type": "summary_text", "text": text, "signature": signature}]}]}}]})

@@ -1,4 +1,4 @@
-//! How questions are written on each wire.
+//! Tests of request bodies in each wire format.
 
 use base::config::providers::CacheConfig;
 use provider::anthropic::MessagesWire;
@@ -24,7 +24,7 @@ fn facts() -> ProviderFacts {
     }
 }
 
-/// A question with these messages and tools.
+/// Creates a request with these messages and tools.
 pub fn request<'a>(
     messages: &'a [Message],
     tools: &'a [provider::ToolDefinition],
@@ -32,7 +32,7 @@ pub fn request<'a>(
     ChatRequest { system: "Be terse.", messages, tools, max_output: 4000, session: "s-1" }
 }
 
-/// A conversation with everything in it.
+/// Returns a conversation with all kinds of parts.
 fn conversation() -> Vec<Message> {
     let picture = Image { media_type: "image/png".into(), data: "aGk=".into() };
     let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "sig"});
@@ -70,13 +70,13 @@ fn conversation() -> Vec<Message> {
     ]
 }
 
-/// A list of JSON values, one a line.
+/// Formats a list of JSON values, one per line.
 fn lines(list: &Value) -> String {
     list.as_array().unwrap().iter().map(|value| format!("{value}\n")).collect()
 }
 
 #[test]
-fn the_messages_wire_writes_everything_back() {
+fn the_messages_request_contains_everything() {
     let (messages, tools) = (conversation(), tools());
     let body = MessagesWire::default().body(&request(&messages, &tools), &facts());
     insta::assert_snapshot!(lines(&body["messages"]), @r#"
@@ -93,7 +93,7 @@ fn the_messages_wire_writes_everything_back() {
 }
 
 #[test]
-fn the_chat_wire_writes_everything_back() {
+fn the_chat_request_contains_everything() {
     let (messages, tools) = (conversation(), tools());
     let body = ChatWire::default().body(&request(&messages, &tools), &facts());
     insta::assert_snapshot!(lines(&body["messages"]), @r#"
@@ -116,7 +116,7 @@ fn the_chat_wire_writes_everything_back() {
 }
 
 #[test]
-fn two_messages_of_the_user_in_a_row_are_one_on_the_chat_wire() {
+fn consecutive_user_messages_are_merged_in_chat_requests() {
     let picture = Image { media_type: "image/png".into(), data: "aGk=".into() };
     let said = |text: &str| Message::text(MessageRole::User, text);
     let shown = Message { role: MessageRole::User, parts: vec![ContentPart::Image(picture)] };
@@ -134,7 +134,7 @@ fn two_messages_of_the_user_in_a_row_are_one_on_the_chat_wire() {
 }
 
 #[test]
-fn the_responses_wire_writes_everything_back() {
+fn the_responses_request_contains_everything() {
     let (mut messages, tools) = (conversation(), tools());
     let item = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
     let sealed = Some(json!({ "item": item }));
@@ -162,7 +162,7 @@ fn the_responses_wire_writes_everything_back() {
 }
 
 #[test]
-fn the_gemini_wire_writes_everything_back() {
+fn the_gemini_request_contains_everything() {
     let (mut messages, tools) = (conversation(), tools());
     let signed = |text: &str| {
         let sealed = Some(json!({ "thoughtSignature": text }));
@@ -188,7 +188,7 @@ fn the_gemini_wire_writes_everything_back() {
     assert_eq!(body["generationConfig"]["thinkingConfig"], Value::Null);
 }
 
-/// Every value under this key, wherever it is.
+/// Returns all values of this key, at any depth.
 fn under<'a>(key: &str, value: &'a Value) -> Vec<&'a str> {
     match value {
         Value::Object(map) => {
@@ -201,7 +201,7 @@ fn under<'a>(key: &str, value: &'a Value) -> Vec<&'a str> {
 }
 
 #[test]
-fn calls_that_another_service_made_go_out_as_each_service_takes_them() {
+fn calls_of_another_service_are_converted_for_each_service() {
     let (first, second) = ("functions.run shell:0", format!("chatcmpl-tool-{:040}", 7));
     let call = |id: &str, name: &str| {
         let (id, name, args) = (id.to_owned(), name.to_owned(), json!({}));
@@ -249,7 +249,7 @@ fn calls_that_another_service_made_go_out_as_each_service_takes_them() {
     }
 }
 
-/// A request body without cache marks, which move by design.
+/// Returns a request body without cache markers, which move by design.
 fn bare(mut value: Value) -> Value {
     match &mut value {
         Value::Object(map) => {
@@ -263,7 +263,7 @@ fn bare(mut value: Value) -> Value {
 }
 
 #[test]
-fn the_prefix_of_a_request_stays_the_same_from_turn_to_turn() {
+fn the_prefix_of_requests_is_stable_from_turn_to_turn() {
     let (messages, tools) = (conversation(), tools());
     let wires: [&dyn WireFormat; 4] = [
         &MessagesWire::default(),
@@ -285,7 +285,7 @@ fn the_prefix_of_a_request_stays_the_same_from_turn_to_turn() {
 }
 
 #[test]
-fn cache_marks_slide_and_are_never_more_than_four() {
+fn cache_markers_move_and_are_never_more_than_four() {
     let tools = tools();
     let mut messages = Vec::new();
     for turn in 0..8 {
@@ -301,7 +301,7 @@ fn cache_marks_slide_and_are_never_more_than_four() {
 }
 
 #[test]
-fn thinking_is_asked_for_only_where_it_fits_and_without_a_temperature() {
+fn thinking_is_requested_only_if_it_fits_and_without_a_temperature() {
     let messages = user("go");
     let wire = |budget| MessagesWire {
         thinking: Some(budget),

@@ -1,4 +1,4 @@
-//! What the configuration says reaches each wire; what it does not say is not made up.
+//! Tests that settings reach each wire format, and that unset ones are not sent.
 
 use std::time::Instant;
 
@@ -11,13 +11,13 @@ use testkit::model_server::reply::ScriptedReply;
 
 use crate::provider_support::{WIRES, ask, ask_once, provider, user};
 
-/// Where each wire has the temperature.
+/// Returns the path of the temperature in each wire format.
 fn temperature(wire: &str) -> &'static str {
     if wire == "gemini" { "/generationConfig/temperature" } else { "/temperature" }
 }
 
 #[test]
-fn a_temperature_is_sent_where_one_is_set_and_nowhere_else() {
+fn a_temperature_is_sent_only_if_set() {
     for wire in WIRES {
         let server = ModelServer::start([ScriptedReply::says("a"), ScriptedReply::says("b")]);
         ask(provider(&server, wire, "").as_ref(), &user("go")).reply();
@@ -27,13 +27,13 @@ fn a_temperature_is_sent_where_one_is_set_and_nowhere_else() {
             .iter()
             .map(|request| request.body.pointer(temperature(wire)).cloned())
             .collect();
-        // This small question leaves a budget no room, so the model does not think.
+        // This small request leaves no space for a budget, so the model does not think.
         assert_eq!(sent, [None, Some(json!(0.25))], "{wire}");
     }
 }
 
 #[test]
-fn the_limit_of_a_reply_is_no_context_window() {
+fn the_output_limit_is_not_the_context_window() {
     for wire in WIRES {
         let server = ModelServer::start([]);
         let provider = provider(&server, wire, "max_tokens = 4321\ncontext_length = 64000\n");
@@ -43,7 +43,7 @@ fn the_limit_of_a_reply_is_no_context_window() {
 }
 
 #[test]
-fn numbers_and_words_in_a_refusal_do_not_make_it_another_one() {
+fn numbers_and_words_in_an_error_message_do_not_change_its_kind() {
     for wire in WIRES {
         for words in ["max 500 items at capacity", "field `timeout`: 429 is too large"] {
             let body = json!({"error": {"type": "invalid_request_error", "message": words}});
@@ -56,7 +56,7 @@ fn numbers_and_words_in_a_refusal_do_not_make_it_another_one() {
 }
 
 #[test]
-fn a_key_is_never_part_of_an_address() {
+fn a_key_is_never_part_of_a_url() {
     for wire in WIRES {
         let (server, asked) = ask_once(wire, ScriptedReply::status(404));
         assert!(!server.requests()[0].path.contains("test-key"), "{wire}");
@@ -65,7 +65,7 @@ fn a_key_is_never_part_of_an_address() {
 }
 
 #[test]
-fn how_much_a_model_thinks_is_said_in_the_words_of_its_wire() {
+fn the_reasoning_effort_is_sent_in_each_wire_format() {
     let server = ModelServer::start([ScriptedReply::says("a"), ScriptedReply::says("b")]);
     let more = "reasoning_effort = \"low\"\n";
     ask(provider(&server, "openai", more).as_ref(), &user("go")).reply();
@@ -76,17 +76,17 @@ fn how_much_a_model_thinks_is_said_in_the_words_of_its_wire() {
 }
 
 #[test]
-fn a_reply_that_is_longer_than_the_silence_that_is_allowed_is_heard_to_its_end() {
+fn a_reply_longer_than_the_idle_timeout_is_read_to_its_end() {
     for wire in WIRES {
         let gate = ReplyGate::new();
         let reply = (0..6).fold(ScriptedReply::new(), |reply, n| reply.then_says(format!("{n} ")));
         let server = ModelServer::start(reply.gate(&gate));
         let provider = provider(&server, wire, "\n[agent]\ntimeout_seconds = 1\n");
-        // Each piece comes well within a second, all of them take longer.
+        // Each piece arrives well within a second; all of them together take longer.
         let opener = std::thread::spawn(move || {
             for piece in 1..=7 {
                 gate.wait_until_reached(piece);
-                // The time itself is what is tested.
+                // The time itself is tested.
                 let since = Instant::now();
                 until("a moment", || (since.elapsed().as_millis() > 200).then_some(()));
                 gate.open();

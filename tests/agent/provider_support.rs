@@ -1,4 +1,4 @@
-//! Asks a provider of the scripted server and keeps all that is heard.
+//! Sends requests to a provider of the scripted server and records everything that is streamed.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use testkit::model_server::ModelServer;
 
 pub const WIRES: [&str; 5] = ["anthropic", "openai", "responses", "gemini", "databricks"];
 
-/// What came of a question.
+/// The result of a request.
 #[allow(dead_code)] // shown when a test fails
 #[derive(Debug)]
 pub struct Asked {
@@ -37,7 +37,7 @@ pub fn config(text: &str) -> Config {
     toml::from_str(text).expect("a configuration")
 }
 
-/// A provider of the server, with quick retries: a second is 20 ms.
+/// Creates a provider of the server with quick retries: a second is 20 ms.
 pub fn provider(server: &ModelServer, wire: &str, more: &str) -> Box<dyn Provider> {
     let config = config(&format!("{}{more}", server.config_toml(wire)));
     let kind = if wire == "responses" { "openai" } else { wire };
@@ -89,7 +89,7 @@ pub fn user(text: &str) -> Vec<Message> {
     vec![Message::text(MessageRole::User, text)]
 }
 
-/// Asks a fresh server once on the given wire.
+/// Sends one request to a new server with the given wire format.
 pub fn ask_once(
     wire: &str,
     script: impl Into<testkit::model_server::script::Script>,

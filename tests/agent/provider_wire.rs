@@ -1,4 +1,4 @@
-//! Recorded replies of real services, read however the network cuts them.
+//! Tests of recorded replies of real services, split at any position.
 
 use provider::Delta;
 use provider::anthropic::MessagesWire;
@@ -56,7 +56,7 @@ pub fn events(chunks: &[&[u8]]) -> Vec<SseEvent> {
     events
 }
 
-/// Everything that is heard, and the reply.
+/// Returns everything that is streamed, and the reply.
 pub fn decode(wire: &str, events: &[SseEvent]) -> (Vec<String>, Reply) {
     let mut decoder = decoder(wire);
     let mut heard = Vec::new();
@@ -77,7 +77,7 @@ pub fn read(wire: &str, body: &str) -> Reply {
 }
 
 #[test]
-fn where_a_recorded_reply_is_cut_makes_no_difference() {
+fn recorded_replies_do_not_depend_on_chunk_boundaries() {
     for (name, wire, body) in fixtures() {
         let bytes = body.as_bytes();
         let whole = events(&[bytes]);
@@ -95,7 +95,7 @@ fn where_a_recorded_reply_is_cut_makes_no_difference() {
 }
 
 #[test]
-fn line_ends_comments_and_pings_make_no_difference() {
+fn line_endings_comments_and_pings_make_no_difference() {
     for (name, wire, body) in fixtures() {
         let expected = decode(wire, &events(&[body.as_bytes()]));
         let ping = if wire == "anthropic" {
@@ -119,7 +119,7 @@ fn line_ends_comments_and_pings_make_no_difference() {
 }
 
 #[test]
-fn what_is_heard_is_what_the_reply_says() {
+fn streamed_text_equals_the_reply() {
     for (name, wire, body) in fixtures() {
         let (heard, reply) = decode(wire, &events(&[body.as_bytes()]));
         let text: String = heard.iter().filter_map(|piece| piece.strip_prefix("text ")).collect();
@@ -138,7 +138,7 @@ fn what_is_heard_is_what_the_reply_says() {
 }
 
 #[test]
-fn a_reply_that_is_cut_anywhere_before_its_end_is_not_complete() {
+fn a_truncated_reply_is_never_complete() {
     for (name, wire, body) in fixtures() {
         let end = match wire {
             "anthropic" => "\"stop_reason\":\"",
@@ -158,7 +158,7 @@ fn a_reply_that_is_cut_anywhere_before_its_end_is_not_complete() {
 }
 
 #[test]
-fn thought_is_kept_as_it_came_on_each_wire() {
+fn reasoning_is_kept_unchanged_in_each_wire_format() {
     let reply = part_named("encrypted_reasoning_multi_part");
     let thoughts: Vec<&ContentPart> =
         reply.message.parts.iter().filter(|p| is_thought(p)).collect();
@@ -211,7 +211,7 @@ fn part_named(name: &str) -> Reply {
 }
 
 #[test]
-fn recorded_calls_thought_and_unicode_are_read() {
+fn recorded_calls_reasoning_and_unicode_are_decoded() {
     let reply = part_named("anthropic-streaming_grammar-parallel_tool_use");
     let calls: Vec<_> = reply.message.calls().map(|c| (c.name.as_str(), &c.args)).collect();
     assert_eq!(calls, [("lookup_harbor_label", &json!({})), ("lookup_orchard_label", &json!({}))]);
@@ -241,7 +241,7 @@ fn recorded_calls_thought_and_unicode_are_read() {
     );
 }
 
-/// A chat completions stream from chunks of `choices[0]`.
+/// Decodes a chat completions stream from chunks of `choices[0]`.
 pub fn chat(choices: &[Value]) -> Reply {
     let lines = choices.iter().map(|choice| format!("data: {}\n\n", json!({"choices": [choice]})));
     read("openai", &format!("{}data: [DONE]\n\n", lines.collect::<String>()))
@@ -261,11 +261,11 @@ pub fn named(id: &str, name: &str, args: Value) -> (String, String, Value) {
 }
 
 #[test]
-fn servers_cut_calls_in_many_ways() {
+fn calls_are_decoded_however_servers_split_them() {
     let piece = |index: u64, id: &str, name: &str, args: &str| json!({"index": index, "id": id, "function": {"name": name, "arguments": args}});
     let rest = |index: u64, args: &str| json!({"index": index, "function": {"arguments": args}});
 
-    // Indexes that take turns.
+    // Interleaved indices.
     let pieces = [
         piece(0, "a", "x", ""),
         piece(1, "b", "y", ""),
@@ -285,7 +285,7 @@ fn servers_cut_calls_in_many_ways() {
     let pieces = [piece(0, "a", "x", "{\"n\""), piece(0, "q", "", ":1}")];
     assert_eq!(calls(&pieces), [named("a", "x", json!({"n": 1}))]);
 
-    // Every call has index 0 and comes whole (ollama, Gemini); or there are no ids at all.
+    // Every call has index 0 and is complete (ollama, Gemini); or there are no ids at all.
     let pieces = [piece(0, "a", "x", "{}"), piece(0, "b", "x", "{}")];
     assert_eq!(calls(&pieces), [named("a", "x", json!({})), named("b", "x", json!({}))]);
     let pieces = [piece(0, "", "x", "{\"n\":1}"), piece(0, "", "x", "{\"n\":2}")];
@@ -293,7 +293,7 @@ fn servers_cut_calls_in_many_ways() {
     assert_eq!((&found[0].2, &found[1].2), (&json!({"n": 1}), &json!({"n": 2})));
     assert!(found[0].0 != found[1].0 && !found[0].0.is_empty(), "{found:?}");
 
-    // Ids that repeat within a reply, no index, arguments as an object.
+    // Repeated ids within a reply, no index, arguments as an object.
     let pieces = [piece(0, "a", "x", "{}"), piece(1, "a", "y", "{}")];
     let found = calls(&pieces);
     assert_ne!(found[0].0, found[1].0);
@@ -302,7 +302,7 @@ fn servers_cut_calls_in_many_ways() {
 }
 
 #[test]
-fn servers_say_words_and_thought_in_many_ways() {
+fn text_and_reasoning_are_decoded_in_every_form() {
     let stop = json!({"delta": {}, "finish_reason": "stop"});
     let list = json!({"delta": {"content": [
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
@@ -311,7 +311,7 @@ fn servers_say_words_and_thought_in_many_ways() {
     assert_eq!(reply.message.words(), "hi");
     assert!(matches!(&reply.message.parts[0], ContentPart::Reasoning { text, .. } if text == "hm"));
 
-    // A second stop, the whole text again beside it.
+    // A second stop that repeats the whole text.
     let hi = json!({"delta": {"content": "hi"}});
     let again = json!({"delta": {"content": "hi"}, "finish_reason": "stop"});
     assert_eq!(chat(&[hi.clone(), stop.clone(), again]).message.words(), "hi");
@@ -326,7 +326,7 @@ fn servers_say_words_and_thought_in_many_ways() {
 }
 
 #[test]
-fn spliced_and_unknown_events_of_the_messages_wire_are_survived() {
+fn spliced_and_unknown_messages_events_are_tolerated() {
     let event = |data: Value| format!("event: x\ndata: {data}\n\n");
     let start = event(json!({"type": "message_start", "message": {"usage": {"input_tokens": 9}}}));
     let block = |index: u64, kind: &str, text: &str| {

@@ -1,4 +1,4 @@
-//! Research: the program of the skill, and the tool that runs it for a model.
+//! Tests of research: the program of the skill, and the tool that runs it for a model.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::agent_env::Stage;
 use crate::terminal::answered;
 use crate::tools_support::Bench;
 
-/// A `g3` on the PATH that is none: it notes how it was called and says what the test wants.
+/// Puts a fake `g3` on the PATH, which records its arguments and prints what the test wants.
 fn fake_g3(bench: &Bench, says: &str) -> String {
     let bin = bench.env.home().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -30,7 +30,7 @@ fn status(bench: &Bench) -> Option<Value> {
 }
 
 #[test]
-fn the_research_script_runs_a_scout_and_leaves_a_report() {
+fn the_research_script_runs_an_agent_and_writes_a_report() {
     let bench = Bench::new("g3");
     bench.call("skill", json!({"name": "research"})).says(".g3/bin/g3-research").works();
     let report = "printf 'noise\\n\\033[1m---SCOUT_REPORT_START---\\033[0m\\n# Found\\nit\\n---SCOUT_REPORT_END---\\n'";
@@ -52,7 +52,7 @@ fn the_research_script_runs_a_scout_and_leaves_a_report() {
 }
 
 #[test]
-fn a_research_that_fails_or_is_ended_says_so() {
+fn failed_or_stopped_research_is_reported() {
     for (says, code, words) in [
         ("echo 'no model' >&2; exit 3", 3, "no model"),
         ("echo nothing of use", 1, "no report between its markers"),
@@ -92,7 +92,7 @@ fn a_research_that_fails_or_is_ended_says_so() {
 const REPORT: &str =
     "printf -- '---SCOUT_REPORT_START---\\n# Found\\nit\\n---SCOUT_REPORT_END---\\n'";
 
-/// Puts a program in the place of the scout.
+/// Replaces the research agent by a program.
 fn scout(stage: &mut Stage, says: &str) {
     let file = stage.env.home().join("scout");
     let script = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$HOME/argv\"\n{says}\n");
@@ -102,7 +102,7 @@ fn scout(stage: &mut Stage, says: &str) {
 }
 
 #[test]
-fn the_tool_gives_the_report_of_a_scout_that_asks_the_same_model() {
+fn the_tool_returns_the_report_of_an_agent_with_the_same_model() {
     let question = json!({"query": "which\n'crate'?"});
     let mut stage =
         Stage::new([ScriptedReply::call("research", question), ScriptedReply::says("done")]);
@@ -127,7 +127,7 @@ fn the_tool_gives_the_report_of_a_scout_that_asks_the_same_model() {
 }
 
 #[test]
-fn a_scout_that_fails_is_told_and_no_scout_starts_another() {
+fn a_failing_agent_is_reported_and_no_research_agent_starts_another() {
     let ask = || ScriptedReply::call("research", json!({"query": "why?"}));
     let mut stage =
         Stage::new([ask(), ScriptedReply::says("done"), ask(), ScriptedReply::says("done")]);
@@ -141,7 +141,7 @@ fn a_scout_that_fails_is_told_and_no_scout_starts_another() {
 }
 
 #[test]
-fn a_cancelled_research_ends_its_scout() {
+fn cancelled_research_stops_its_agent() {
     let mut stage = Stage::new([ScriptedReply::call("research", json!({"query": "why?"}))]);
     scout(&mut stage, "echo $$ > \"$HOME/pid\"; exec sleep 100");
     let mut running = stage.start(["find out"]);
@@ -156,8 +156,8 @@ fn a_cancelled_research_ends_its_scout() {
 
 const BRIEF: &str = "# Which colour\n\nBlue; the README says so.";
 
-/// A model that answers two conversations: the scout's, which looks into the README and writes its
-/// brief, and the one that wanted it, which goes by these replies.
+/// A model for two conversations: that of the research agent, which reads the README and writes its
+/// brief, and that of its caller, with these replies.
 fn two_voices(lead: Vec<ScriptedReply>) -> Script {
     Script::by(move |request| {
         let turn = request.assistant_messages();
@@ -172,12 +172,12 @@ fn two_voices(lead: Vec<ScriptedReply>) -> Script {
     })
 }
 
-/// What the scout and the other one were asked.
+/// Returns the requests of the research agent and of its caller.
 fn conversations(stage: &Stage) -> (Vec<ReceivedRequest>, Vec<ReceivedRequest>) {
     stage.asked().into_iter().partition(|request| request.system().contains("You are scout"))
 }
 
-/// Everything in the repository but what g3 keeps there of itself.
+/// Returns everything in the repository except g3's own files.
 fn without_our_own(stage: &Stage) -> BTreeMap<String, String> {
     let mut all = stage.repo.everything();
     all.retain(|name, _| !name.starts_with(".g3"));
@@ -185,7 +185,7 @@ fn without_our_own(stage: &Stage) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_real_scout_reads_writes_nothing_and_its_brief_comes_back() {
+fn a_real_research_agent_reads_writes_nothing_and_returns_its_brief() {
     let ask = ScriptedReply::call("research", json!({"query": "Which colour is it?"}));
     let stage = Stage::new(two_voices(vec![ask, ScriptedReply::says("It is blue.")]));
     stage.repo.write("README.md", "The sky is blue here.\n");
@@ -208,7 +208,7 @@ fn a_real_scout_reads_writes_nothing_and_its_brief_comes_back() {
 }
 
 #[test]
-fn the_program_of_the_skill_starts_a_real_scout_as_well() {
+fn the_program_of_the_skill_starts_a_real_research_agent() {
     let replies = vec![
         ScriptedReply::call("skill", json!({"name": "research"})),
         ScriptedReply::call(
@@ -219,7 +219,7 @@ fn the_program_of_the_skill_starts_a_real_scout_as_well() {
     ];
     let mut stage = Stage::new(two_voices(replies));
     stage.repo.write("README.md", "The sky is blue here.\n");
-    // It needs g3's configuration, which the box of commands closes.
+    // It needs g3's configuration, which the command sandbox hides.
     let provider = stage.model.config_toml("anthropic");
     let rule = "[[gate.rules]]\ncommand = \"*g3-research*\"\naction = \"allow\"\n";
     stage.env.config(&format!("{provider}\n{rule}"));
@@ -236,7 +236,7 @@ fn the_program_of_the_skill_starts_a_real_scout_as_well() {
 }
 
 #[test]
-fn a_scouts_question_about_the_web_is_asked_before_it_starts() {
+fn web_permission_is_requested_before_a_research_agent_starts() {
     for (answer, allowed) in [("y", true), ("n", false)] {
         let call = ScriptedReply::call("research", json!({ "query": "plums" }));
         let fetch = ScriptedReply::call("webfetch", json!({ "url": "https://docs.invalid/x" }));

@@ -1,4 +1,5 @@
-//! Big results: cut to what fits the model's window, in every profile, the rest in a file.
+//! Tests of large results: truncated to fit the model's context window in every profile, and saved
+//! to a file.
 
 use serde_json::{Value, json};
 use testkit::model_server::reply::ScriptedReply;
@@ -6,7 +7,7 @@ use testkit::model_server::reply::ScriptedReply;
 use crate::agent_env::{Stage, of_type};
 use crate::mcp_support::result;
 
-/// Tools whose result has no end of its own, and the profile that they are of.
+/// Tools with unbounded results, and their profiles.
 fn big() -> Vec<(&'static str, &'static str, Value)> {
     let many = "seq 1 400000";
     vec![
@@ -22,7 +23,7 @@ fn big() -> Vec<(&'static str, &'static str, Value)> {
 }
 
 #[test]
-fn the_result_of_every_tool_fits_the_window_and_the_rest_is_named() {
+fn the_result_of_every_tool_fits_the_window_and_names_the_full_output() {
     for (profile, name, args) in big() {
         let stage =
             Stage::new([ScriptedReply::call(name, args.clone()), ScriptedReply::says("done")]);

@@ -1,4 +1,4 @@
-//! g3 on a terminal, as a person sees it and types: a pty of tmux, wide and narrow.
+//! Tests of g3 on a terminal as a person uses it: a tmux pty, wide and narrow.
 
 use serde_json::json;
 use testkit::model_server::reply::ScriptedReply;
@@ -7,7 +7,7 @@ use testkit::tmux::TmuxTerminal;
 use crate::agent_env::{G3, Stage};
 use crate::mcp_support;
 
-/// The usual size of a terminal.
+/// The default terminal size.
 const USUAL: (u16, u16) = (80, 24);
 const NARROW: (u16, u16) = (40, 24);
 
@@ -16,7 +16,7 @@ fn g3<'a, const N: usize>(stage: &'a Stage, size: (u16, u16), args: [&str; N]) -
     TmuxTerminal::start(&stage.env, stage.repo.path(), size, command)
 }
 
-/// A command that writes these lines, and ends when the test makes the file `go`.
+/// Returns a command that prints these lines, and ends when the test creates the file `go`.
 fn waits(lines: &str) -> serde_json::Value {
     let wait = "until [ -e go ]; do sleep 0.02; done";
     json!({"command": format!("printf '{lines}\\n'; {wait}; echo the last line")})
@@ -26,7 +26,7 @@ fn go(stage: &Stage) {
     stage.repo.write("go", "");
 }
 
-/// What is on the terminal without the time that calls took and without lines of programs' own.
+/// Returns the terminal's content without durations and without lines of other programs.
 fn steady(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let words = line.trim_end();
@@ -38,7 +38,7 @@ fn steady(text: &str) -> String {
 }
 
 #[test]
-fn the_last_lines_of_a_command_are_shown_while_it_runs_and_afterwards() {
+fn the_last_lines_of_a_command_are_shown_during_and_after_it() {
     let stage = Stage::new([
         ScriptedReply::call(
             "shell",
@@ -57,7 +57,7 @@ fn the_last_lines_of_a_command_are_shown_while_it_runs_and_afterwards() {
 }
 
 #[test]
-fn a_tool_without_a_model_shows_what_it_writes_while_it_runs() {
+fn tool_exec_streams_output() {
     let stage = Stage::new([]);
     let args = waits("begun").to_string();
     let terminal = g3(&stage, NARROW, ["tool", "exec", "--name", "shell", "--args", &args]);
@@ -87,7 +87,7 @@ fn an_edit_is_shown_as_a_diff() {
 }
 
 #[test]
-fn a_diff_is_red_and_green_and_has_signs_without_colours() {
+fn a_diff_is_colored_and_has_signs_without_colors() {
     for (variable, colours) in [("", true), ("1", false)] {
         let mut stage = Stage::new([
             ScriptedReply::says("# Plan\n")
@@ -107,7 +107,7 @@ fn a_diff_is_red_and_green_and_has_signs_without_colours() {
 }
 
 #[test]
-fn a_question_about_a_write_shows_the_diff_and_takes_an_answer() {
+fn a_question_about_a_write_shows_the_diff_and_accepts_an_answer() {
     for (answer, written) in [("y", true), ("n", false), ("", false)] {
         let stage = Stage::new([
             ScriptedReply::call(
@@ -125,14 +125,18 @@ fn a_question_about_a_write_shows_the_diff_and_takes_an_answer() {
         assert_eq!(std::fs::read_to_string(&outside).unwrap(), "a\nc\n", "nothing is written yet");
         terminal.enters("what?").enters(answer);
         let text = terminal.ends();
-        assert_eq!(text.matches("Allow?").count(), 2, "what is no answer is asked again:\n{text}");
+        assert_eq!(
+            text.matches("Allow?").count(),
+            2,
+            "an invalid answer repeats the question:\n{text}"
+        );
         let now = std::fs::read_to_string(&outside).unwrap();
         assert_eq!(now == "b\u{202e}\nc\n", written, "{answer:?}:\n{text}");
     }
 }
 
 #[test]
-fn always_holds_for_the_rest_of_the_session() {
+fn always_applies_to_the_rest_of_the_session() {
     let write = |text: &str| {
         ScriptedReply::call("write_file", json!({"file_path": "../o.txt", "content": text}))
     };
@@ -146,7 +150,7 @@ fn always_holds_for_the_rest_of_the_session() {
 }
 
 #[test]
-fn what_was_typed_before_a_question_does_not_answer_it() {
+fn text_typed_before_a_question_does_not_answer_it() {
     let stage = Stage::new([
         ScriptedReply::call("shell", waits("begun")),
         ScriptedReply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
@@ -160,13 +164,13 @@ fn what_was_typed_before_a_question_does_not_answer_it() {
     go(&stage);
     terminal.shows("Allow?");
     terminal.enters("n").shows("The end.");
-    // It waits at the prompt as typed.
+    // The text remains at the prompt as typed.
     terminal.shows("g3> y");
     assert!(!stage.env.home().join("outside.txt").exists());
 }
 
 #[test]
-fn what_is_typed_during_a_turn_is_not_mixed_into_it_and_waits_at_the_prompt() {
+fn text_typed_during_a_turn_appears_only_at_the_prompt() {
     let stage = Stage::new([
         ScriptedReply::call("shell", waits("begun")),
         ScriptedReply::says("The answer."),
@@ -185,7 +189,7 @@ fn what_is_typed_during_a_turn_is_not_mixed_into_it_and_waits_at_the_prompt() {
 }
 
 #[test]
-fn words_are_wrapped_and_tables_are_aligned_at_the_width_of_the_terminal() {
+fn text_is_wrapped_and_tables_are_aligned_to_the_terminal_width() {
     let words = "I looked at **every file** of the project and found what follows:\n\n\
         - the parser, which is a rather long file, reads `tokens`\n\
         - the printer\n\n\
@@ -200,7 +204,7 @@ fn words_are_wrapped_and_tables_are_aligned_at_the_width_of_the_terminal() {
 }
 
 #[test]
-fn a_session_that_is_taken_up_shows_its_end_and_leaving_says_how_to_return() {
+fn a_resumed_session_shows_its_end_and_exit_says_how_to_resume() {
     let stage = Stage::new([
         ScriptedReply::says("One."),
         ScriptedReply::says("I look.").calls("shell", json!({"command": "ls"})),
@@ -224,7 +228,7 @@ fn a_session_that_is_taken_up_shows_its_end_and_leaving_says_how_to_return() {
 }
 
 #[test]
-fn the_banner_names_model_directory_and_session() {
+fn the_banner_shows_model_directory_and_session() {
     let stage = Stage::new([]);
     let text = g3(&stage, USUAL, []).shows("g3>");
     let version = format!("g3 {} ·", env!("CARGO_PKG_VERSION"));
@@ -232,7 +236,7 @@ fn the_banner_names_model_directory_and_session() {
 }
 
 #[test]
-fn paths_behind_an_at_sign_are_completed() {
+fn paths_after_an_at_sign_are_completed() {
     let stage = Stage::new([ScriptedReply::says("Seen.")]);
     stage.repo.write("src/a_long_name.rs", "fn a() {}\n");
     let terminal = g3(&stage, USUAL, []);
@@ -244,7 +248,7 @@ fn paths_behind_an_at_sign_are_completed() {
 }
 
 #[test]
-fn a_no_leaves_nothing_behind_of_what_was_shown() {
+fn a_denied_write_leaves_nothing_behind() {
     let patch = "*** Begin Patch\n*** Add File: ../new/dir/b.txt\n+b\n*** End Patch";
     let stage = Stage::new([
         ScriptedReply::call(
@@ -265,7 +269,7 @@ fn a_no_leaves_nothing_behind_of_what_was_shown() {
 }
 
 #[test]
-fn an_interrupt_at_a_question_is_a_no_and_the_prompt_goes_on() {
+fn an_interrupt_at_a_question_denies_and_the_prompt_continues() {
     let stage = Stage::new([
         ScriptedReply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
         ScriptedReply::says("Here I am."),
@@ -281,7 +285,7 @@ fn an_interrupt_at_a_question_is_a_no_and_the_prompt_goes_on() {
 }
 
 #[test]
-fn the_terminal_is_as_before_after_an_interrupt() {
+fn an_interrupt_restores_the_terminal() {
     let stage = Stage::new([ScriptedReply::call("shell", waits("begun"))]);
     let line = format!("trap : INT; {G3} 'begin'; stty -a");
     let terminal = TmuxTerminal::start(&stage.env, stage.repo.path(), USUAL, ["sh", "-c", &line]);
@@ -293,7 +297,7 @@ fn the_terminal_is_as_before_after_an_interrupt() {
 }
 
 #[test]
-fn a_question_shows_a_long_command_whole_on_a_narrow_terminal() {
+fn a_question_shows_a_long_command_in_full_on_a_narrow_terminal() {
     let names: Vec<String> = (1..=30).map(|n| format!("file{n:02}")).collect();
     let command = format!("cd .. &&\ntouch {}", names.join(" "));
     let stage = Stage::new([

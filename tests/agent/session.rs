@@ -1,4 +1,4 @@
-//! Sessions on disk: kill -9 at every durable step, then `--resume` goes on.
+//! Tests of sessions on disk: kill -9 at every durable step, then `--resume` continues.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,8 +11,8 @@ use testkit::model_server::script::Script;
 
 use crate::agent_env::{G3, Stage, journal};
 
-/// A model that makes `one`, then `two`, then is done; told by what it has seen, so that it goes
-/// on properly wherever it is interrupted.
+/// A model that creates `one`, then `two`, then is done. Its replies depend only on the request, so
+/// that it continues correctly after any interruption.
 fn two_files() -> Script {
     Script::by(|request| {
         let seen = request.text();
@@ -33,7 +33,7 @@ fn two_files() -> Script {
 }
 
 #[test]
-fn kill_9_at_every_durable_step_loses_nothing_that_resume_cannot_finish() {
+fn resume_completes_a_session_killed_at_any_durable_step() {
     let stage = Stage::new(two_files());
     let steps_file = stage.env.home().join("steps");
     let job = stage.job(["make two files"]).env("G3_TEST_STEPS", &steps_file);
@@ -49,7 +49,7 @@ fn kill_9_at_every_durable_step_loses_nothing_that_resume_cannot_finish() {
             stage.env.run_command(stage.job(["make two files"]).env("G3_TEST_KILL_AT", &step));
         ran.exits(137);
         let again = match stage.session_dirs().first().map(|dir| journal(dir)) {
-            // Nothing was begun, so there is nothing to go on with.
+            // Nothing was started, so there is nothing to resume.
             None => stage.g3(["make two files"]),
             Some(entries) if !entries.iter().any(|entry| entry["entry"] == "request") => {
                 stage.g3(["make two files"])
@@ -64,13 +64,13 @@ fn kill_9_at_every_durable_step_loses_nothing_that_resume_cannot_finish() {
     }
 }
 
-/// The steps of a run as `NAME:PASS`.
+/// Returns the steps of a run as `NAME:PASS`.
 fn passes(file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap();
     let names: Vec<&str> = text.lines().filter(|name| name.starts_with("g3.")).collect();
     let pass = |at: usize| names[..=at].iter().filter(|name| **name == names[at]).count();
     let all = (0..names.len()).map(|at| format!("{}:{}", names[at], pass(at)));
-    // Pictures that follow each other quickly become one, so only the first is certain.
+    // Snapshots in quick succession are merged, so only the first is certain.
     all.filter(|step| !step.starts_with("g3.session.snapshot") || step.ends_with(":1")).collect()
 }
 
@@ -83,7 +83,7 @@ fn assert_every_call_is_answered(stage: &Stage) {
 }
 
 #[test]
-fn a_session_is_taken_up_in_place_by_the_beginning_of_its_id() {
+fn a_session_is_resumed_in_place_by_its_id_prefix() {
     let stage = Stage::new([
         ScriptedReply::says("one"),
         ScriptedReply::says("two"),
@@ -103,7 +103,7 @@ fn a_session_is_taken_up_in_place_by_the_beginning_of_its_id() {
 }
 
 #[test]
-fn the_journal_survives_a_torn_last_line() {
+fn the_journal_survives_an_incomplete_last_line() {
     let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3(["first"]).ok();
     let path = stage.session_dir().join("session.jsonl");
@@ -133,7 +133,7 @@ fn state_is_private_and_git_does_not_see_it() {
 }
 
 #[test]
-fn a_full_context_is_summarised_and_the_work_goes_on() {
+fn a_full_context_is_summarized_and_the_run_continues() {
     let script = Script::by(|request| {
         let text = request.text();
         if text.contains("no longer fits") {
@@ -161,7 +161,7 @@ fn a_full_context_is_summarised_and_the_work_goes_on() {
 }
 
 #[test]
-fn a_session_that_is_too_full_to_go_on_with_is_summarised_first() {
+fn a_resumed_session_with_a_full_context_is_summarized_first() {
     let stage = Stage::new([
         ScriptedReply::says("noted").usage(9_000, 20),
         ScriptedReply::says("SUMMARY: the word is plum").usage(9_000, 20),
@@ -178,7 +178,7 @@ fn a_session_that_is_too_full_to_go_on_with_is_summarised_first() {
 }
 
 #[test]
-fn a_damaged_picture_of_a_session_is_made_anew_from_its_journal() {
+fn a_corrupt_snapshot_is_rebuilt_from_the_journal() {
     let stage = Stage::new([ScriptedReply::says("one"), ScriptedReply::says("two")]);
     stage.g3(["the word is plum"]).ok();
     let picture = stage.session_dir().join("session.json");
@@ -197,20 +197,20 @@ fn a_damaged_picture_of_a_session_is_made_anew_from_its_journal() {
     assert_eq!((&seen["turns"], &seen["usage"]["output"]), (&json!(2), &json!(10)), "{seen}");
 }
 
-/// These need a mount namespace of its own (unshare -rm).
+/// These tests need a separate mount namespace (unshare -rm).
 mod needs_mount_namespace {
     use super::*;
 
     #[test]
     #[ignore = "needs a mount namespace of its own (unshare -rm)"]
-    fn a_full_disk_is_told_and_the_session_goes_on_when_there_is_room() {
+    fn a_full_disk_is_reported_and_the_session_continues_when_there_is_space() {
         let stage = Stage::new([
             ScriptedReply::says("x".repeat(60_000)),
             ScriptedReply::says("there is room"),
         ]);
         let disk = stage.env.home().join("disk");
         std::fs::create_dir(&disk).unwrap();
-        // A file system of 200 kB in a namespace of our own, filled up to a few kB.
+        // A file system of 200 kB in a separate namespace, filled except for a few kB.
         let play = "mount -t tmpfs -o size=200k none \"$1\" || exit 99; cd \"$1\"; export XDG_STATE_HOME=\"$PWD/state\"
             dd if=/dev/zero of=filler bs=1k count=160 2>/dev/null
             \"$2\" 'fill the disk' >/dev/null; echo first $?
@@ -225,7 +225,7 @@ mod needs_mount_namespace {
 }
 
 #[test]
-fn a_session_whose_g3_was_killed_is_not_called_running() {
+fn a_session_of_a_killed_g3_is_not_listed_as_running() {
     let gate = ReplyGate::new();
     let stage = Stage::new([
         ScriptedReply::says("a ").then_says("b").gate(&gate),

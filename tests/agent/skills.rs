@@ -1,4 +1,4 @@
-//! Skills: told to the model, loaded on demand, checked, and what a repository's may do.
+//! Tests of skills: the list in the prompt, loading on demand, checks, and skills of a repository.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn skill(dir: &Path, front: &str) {
 }
 
 #[test]
-fn a_model_is_told_of_skills_and_loads_one_on_demand() {
+fn a_model_sees_the_skills_and_loads_one_on_demand() {
     let stage = Stage::new([
         ScriptedReply::call("skill", json!({"name": "paint"})),
         ScriptedReply::call("skill", json!({"name": "paint", "file": "colours/red.md"})),
@@ -44,7 +44,7 @@ fn a_model_is_told_of_skills_and_loads_one_on_demand() {
 }
 
 #[test]
-fn a_skill_that_is_compiled_in_can_be_read_where_the_model_is_told_that_it_stands() {
+fn a_built_in_skill_can_be_read_at_its_shown_location() {
     let bench = Bench::new("g3");
     let read = |path: &str| bench.call("read_file", json!({ "file_path": path }));
     read("<embedded:research>/SKILL.md").says("# Research").works();
@@ -57,14 +57,14 @@ fn a_skill_that_is_compiled_in_can_be_read_where_the_model_is_told_that_it_stand
 }
 
 #[test]
-fn a_profile_without_the_tool_is_not_told_of_skills() {
+fn a_profile_without_the_tool_does_not_list_skills() {
     let stage = Stage::new([ScriptedReply::says("done")]);
     stage.g3(["--profile", "egirl", "x"]).ok();
     assert!(!stage.asked()[0].system().contains("available_skills"));
 }
 
 #[test]
-fn skills_are_not_offered_when_they_are_off() {
+fn skills_are_not_offered_when_disabled() {
     let stage = Stage::new([ScriptedReply::says("done")]);
     stage
         .env
@@ -76,7 +76,7 @@ fn skills_are_not_offered_when_they_are_off() {
 }
 
 #[test]
-fn a_small_model_hears_of_skills_only_when_told_so() {
+fn a_small_model_gets_skills_only_if_enabled_for_it() {
     let asked = |more: &str| {
         let stage = Stage::new([ScriptedReply::says("done"), ScriptedReply::says("done")]);
         let small = "context_length = 7000\n";
@@ -93,7 +93,7 @@ fn a_small_model_hears_of_skills_only_when_told_so() {
 }
 
 #[test]
-fn a_wrong_skill_is_left_out_with_a_notice_that_names_file_and_rule() {
+fn an_invalid_skill_is_left_out_with_a_notice_naming_file_and_rule() {
     let stage = Stage::new([ScriptedReply::says("done")]);
     skill(&stage.repo.path().join(".g3/skills/paint"), "name: Paint\ndescription: x");
     let ran = stage.g3(["--json", "x"]);
@@ -106,7 +106,7 @@ fn a_wrong_skill_is_left_out_with_a_notice_that_names_file_and_rule() {
 }
 
 #[test]
-fn while_a_skill_names_its_tools_others_are_refused_until_the_user_speaks() {
+fn other_tools_are_denied_while_a_skill_restricts_them() {
     let stage = Stage::new([
         ScriptedReply::call("skill", json!({"name": "look"})),
         ScriptedReply::call("shell", json!({"command": "touch made"})),
@@ -125,7 +125,7 @@ fn while_a_skill_names_its_tools_others_are_refused_until_the_user_speaks() {
 }
 
 #[test]
-fn list_and_check_tell_what_is_there_and_what_is_wrong() {
+fn list_and_check_show_skills_and_faults() {
     let bench = Bench::new("g3");
     let g3 = |args: &[&str]| bench.env.run(G3, &bench.dir, args);
     skill(&bench.dir.join("skills/good"), "name: good\ndescription: Is good.\nlicense: MIT");

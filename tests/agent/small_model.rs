@@ -1,4 +1,4 @@
-//! A small model that does not know when it is done.
+//! Tests a small model that does not know when it is done.
 
 use serde_json::json;
 use testkit::model_server::reply::ScriptedReply;
@@ -6,7 +6,7 @@ use testkit::model_server::reply::ScriptedReply;
 use crate::agent_env::Stage;
 
 #[test]
-fn an_edit_that_a_small_model_repeats_after_green_checks_ends_the_run_well() {
+fn a_repeated_edit_after_passing_checks_ends_the_run_successfully() {
     let edit = || {
         let args = json!({"filePath": "sum.py", "oldString": "a - b", "newString": "a + b"});
         ScriptedReply::call("edit", args)

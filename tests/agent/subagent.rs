@@ -1,4 +1,4 @@
-//! The tool `task`: another agent does a part of the work within a session.
+//! Tests of the tool `task`: a subagent does a part of the work within a session.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,23 +12,23 @@ use testkit::model_server::script::Script;
 
 use crate::agent_env::{Stage, journal, of_type};
 
-/// A call of the tool.
+/// Returns a call of the tool.
 fn task(prompt: &str) -> ScriptedReply {
     ScriptedReply::call("task", json!({ "description": "a part", "prompt": prompt }))
 }
 
-/// The lead hands `part` over and is done; whoever gets that goes through these replies.
+/// The main agent delegates `part` and finishes; the subagent uses these replies.
 fn lead_and(part: ScriptedReply, worker: Vec<ScriptedReply>) -> Script {
     let lead = vec![part, ScriptedReply::says("all is done"), ScriptedReply::says("again")];
     Script::by_task([("lead the work".to_owned(), lead), ("do the part".to_owned(), worker)])
 }
 
-/// The requests of whoever got this order.
+/// Returns the requests of the subagent with this task.
 fn asked_by(stage: &Stage, order: &str) -> Vec<ReceivedRequest> {
     stage.asked().into_iter().filter(|it| it.first_user().contains(order)).collect()
 }
 
-/// What the lead read as the results of its calls.
+/// Returns the results of the main agent's calls.
 fn results(stage: &Stage) -> Vec<String> {
     let asked = asked_by(stage, "lead the work");
     let results = asked.last().expect("the lead was asked").tool_results();
@@ -36,7 +36,7 @@ fn results(stage: &Stage) -> Vec<String> {
 }
 
 #[test]
-fn a_part_of_the_work_has_its_own_conversation_and_its_report_comes_back() {
+fn a_subagent_has_its_own_conversation_and_returns_a_report() {
     let write = json!({"file_path": "part.txt", "content": "part\n"});
     let worker = vec![
         ScriptedReply::call("write_file", write).usage(100, 7),
@@ -52,12 +52,12 @@ fn a_part_of_the_work_has_its_own_conversation_and_its_report_comes_back() {
     assert!(!lead[1].text().contains("part.txt with"), "its calls are not ours");
     assert!(lead[0].tool_names().contains(&"task".to_owned()));
     assert!(!worker[0].tool_names().contains(&"task".to_owned()));
-    // Its words and calls are output of the one call that the user knows.
+    // Its text and calls are output of the one call that the user sees.
     let events = ran.json_lines();
     assert_eq!(of_type(&events, "tool_start").len(), 1);
     let shown = of_type(&events, "tool_output")[0]["text"].as_str().unwrap().to_owned();
     assert!(shown.starts_with("write_file part.txt"), "{shown}");
-    // What it cost is on the bill, by event, in total and by model.
+    // Its cost is counted in events, in total and per model.
     let told: u64 = of_type(&events, "usage").iter().map(|it| it["input"].as_u64().unwrap()).sum();
     let end = events.last().unwrap();
     assert_eq!((told, &end["usage"]["input"]), (280, &json!(280)));
@@ -82,7 +82,7 @@ fn a_part_of_the_work_has_its_own_conversation_and_its_report_comes_back() {
 }
 
 #[test]
-fn who_may_only_look_is_offered_nothing_else_and_runs_nothing_else() {
+fn a_read_only_subagent_is_offered_and_runs_only_read_tools() {
     let part = json!({"prompt": "do the part", "read_only": "true"});
     let write = json!({"file_path": "part.txt", "content": "part\n"});
     let worker = vec![
@@ -104,7 +104,7 @@ fn who_may_only_look_is_offered_nothing_else_and_runs_nothing_else() {
 }
 
 #[test]
-fn those_who_only_look_work_at_the_same_time() {
+fn read_only_subagents_run_concurrently() {
     static THERE: AtomicUsize = AtomicUsize::new(0);
     let stage = Stage::new(Script::by(|request| {
         if request.first_user().contains("lead the work") {
@@ -123,7 +123,7 @@ fn those_who_only_look_work_at_the_same_time() {
 }
 
 #[test]
-fn the_limits_of_a_run_hold_for_all_who_work_for_it() {
+fn the_limits_of_a_run_include_its_subagents() {
     let look = || ScriptedReply::call("shell", json!({"command": "date +%N"})).usage(100, 0);
     for limit in [["--max-turns", "3"], ["--max-tokens", "250"]] {
         let stage =
@@ -141,7 +141,7 @@ fn the_limits_of_a_run_hold_for_all_who_work_for_it() {
 }
 
 #[test]
-fn the_gate_and_the_hooks_hold_for_whoever_works() {
+fn the_gate_and_the_hooks_apply_to_subagents() {
     let run = |line: &str| ScriptedReply::call("shell", json!({ "command": line }));
     let worker = vec![
         run("echo forbidden > one"),
@@ -171,7 +171,7 @@ fn the_gate_and_the_hooks_hold_for_whoever_works() {
 }
 
 #[test]
-fn a_persona_works_where_it_is_named() {
+fn a_named_persona_is_used() {
     let part =
         |agent: &str| ScriptedReply::call("task", json!({"prompt": "do the part", "agent": agent}));
     let stage = Stage::new(lead_and(part("scout"), vec![ScriptedReply::says("found")]));
@@ -180,7 +180,7 @@ fn a_persona_works_where_it_is_named() {
     let stage = Stage::new(lead_and(part("nobody"), Vec::new()));
     stage.g3(["lead the work"]).ok();
     assert!(results(&stage)[0].contains("no such agent: `nobody`"), "{:?}", results(&stage));
-    // A persona's fence cannot be left through somebody else.
+    // A subagent cannot be used to leave a persona's write scope.
     let stage = Stage::new(lead_and(part("carmack"), Vec::new()));
     stage.g3(["--agent", "breaker", "lead the work"]).ok();
     assert!(results(&stage)[0].contains("only agents like itself"), "{:?}", results(&stage));
@@ -192,7 +192,7 @@ fn a_persona_works_where_it_is_named() {
 }
 
 #[test]
-fn who_works_starts_nobody_else() {
+fn a_subagent_cannot_start_another() {
     let worker = vec![task("do the part of the part"), ScriptedReply::says("alone then")];
     let stage = Stage::new(lead_and(task("do the part"), worker));
     stage.g3(["lead the work"]).ok();
@@ -210,14 +210,14 @@ fn who_works_starts_nobody_else() {
 }
 
 #[test]
-fn one_who_fails_says_so_and_the_work_goes_on() {
+fn a_failed_subagent_is_reported_and_the_run_continues() {
     let stage = Stage::new(lead_and(task("do the part"), vec![ScriptedReply::status(400)]));
     stage.g3(["lead the work"]).ok();
     assert!(results(&stage)[0].contains("did not get to its end"), "{:?}", results(&stage));
 }
 
 #[test]
-fn cancelling_ends_all_who_work() {
+fn cancellation_stops_all_subagents() {
     let sleep = "echo $$ > pid; exec sleep 1000";
     let worker = vec![ScriptedReply::call("shell", json!({ "command": sleep }))];
     let stage = Stage::new(lead_and(task("do the part"), worker));
@@ -233,7 +233,7 @@ fn cancelling_ends_all_who_work() {
 }
 
 #[test]
-fn killed_within_a_part_the_session_goes_on() {
+fn a_session_killed_within_a_subagent_can_be_resumed() {
     let script = || {
         Script::by(|request| {
             let lead = request.first_user().contains("lead the work");

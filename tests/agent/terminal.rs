@@ -1,4 +1,5 @@
-//! g3 on a real terminal, made by `script` (Debian's bsdutils, which is always there).
+//! Tests of g3 on a real terminal, created by `script` (Debian's bsdutils, which is always
+//! installed).
 
 use serde_json::json;
 use testkit::env::CommandRun;
@@ -16,7 +17,7 @@ fn on_a_terminal(stage: &Stage, args: &str) -> CommandRun {
     stage.env.run_command(job.args(["-qec", &line, "/dev/null"]).input(""))
 }
 
-/// Runs a task on a terminal and answers its one question. Gives what the terminal showed.
+/// Runs a task on a terminal and answers its question. Returns the terminal output.
 pub fn answered(stage: &Stage, task: &str, answer: &str) -> String {
     let terminal = TmuxTerminal::start(&stage.env, stage.repo.path(), (120, 40), [G3, task]);
     terminal.shows("[N]o:");
@@ -25,7 +26,7 @@ pub fn answered(stage: &Stage, task: &str, answer: &str) -> String {
 }
 
 #[test]
-fn words_are_painted_and_calls_have_their_line() {
+fn text_is_colored_and_each_call_has_a_line() {
     let stage = Stage::new([
         ScriptedReply::says("# Plan\n\nI **list** files.\n")
             .calls("shell", json!({"command": "echo out"})),
@@ -40,7 +41,7 @@ fn words_are_painted_and_calls_have_their_line() {
 }
 
 #[test]
-fn without_a_terminal_there_are_no_colours_and_no_spinner() {
+fn without_a_terminal_there_are_no_colors_and_no_spinner() {
     let stage = Stage::new([
         ScriptedReply::says("# Plan").calls("shell", json!({"command": "echo out"})),
         ScriptedReply::says("Done."),
@@ -51,7 +52,7 @@ fn without_a_terminal_there_are_no_colours_and_no_spinner() {
 }
 
 #[test]
-fn with_nobody_to_ask_it_is_denied_and_the_rule_is_named() {
+fn without_a_user_to_ask_it_is_denied_and_the_rule_is_named() {
     let stage = Stage::new([
         ScriptedReply::call("write_file", json!({"file_path": "../outside.txt", "content": "x"})),
         ScriptedReply::says("done"),
@@ -69,7 +70,7 @@ fn with_nobody_to_ask_it_is_denied_and_the_rule_is_named() {
 }
 
 #[test]
-fn a_yes_opens_a_page_of_this_machine_and_no_other_answer_does() {
+fn only_permission_allows_a_page_of_this_machine() {
     for (answer, reached) in [("y", true), ("n", false)] {
         let site = Site::new();
         site.page("/", "text/plain", "inside");
@@ -85,7 +86,7 @@ fn a_yes_opens_a_page_of_this_machine_and_no_other_answer_does() {
 }
 
 #[test]
-fn always_is_kept_for_a_host_and_counts_for_web_tools_and_commands() {
+fn always_is_stored_for_a_host_and_applies_to_web_tools_and_commands() {
     let fetch = || ScriptedReply::call("webfetch", json!({ "url": "https://docs.invalid/x" }));
     let curl =
         || ScriptedReply::call("shell", json!({ "command": "curl -sS https://docs.invalid/y" }));
@@ -122,7 +123,7 @@ fn a_command_that_names_a_host_asks_as_the_web_tools_do() {
 }
 
 #[test]
-fn events_hold_the_diff_of_a_write() {
+fn events_contain_the_diff_of_a_write() {
     let diff = "--- a/a.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-new\n";
     let stage = Stage::new([
         ScriptedReply::call("write_file", json!({"file_path": "a.txt", "content": "new\n"})),
@@ -136,7 +137,7 @@ fn events_hold_the_diff_of_a_write() {
     assert!(ends[1].get("diff").is_none(), "nothing was written: {}", ends[1]);
     assert_eq!(ends[2]["diff"], "--- a/a.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-new\n");
     assert!(!stage.repo.path().join("a.txt").exists());
-    // What an edit deleted comes back.
+    // Undo restores what an edit deleted.
     let session = stage.session_dir();
     let id = session.file_name().unwrap().to_str().unwrap();
     stage.g3(["tool", "undo", "--session", id]).ok();

@@ -1,5 +1,5 @@
-//! What people read of `g3`, command by command: every help page, listing, report and kind of error.
-//! One snapshot per command; `INSTA_UPDATE=always` accepts a changed sentence.
+//! Snapshots of the user-visible texts of `g3`, command by command: all help pages, listings,
+//! reports and kinds of errors. One snapshot per command; `INSTA_UPDATE=always` accepts changes.
 
 use serde_json::json;
 use testkit::env::{CommandRun, TestEnv, built};
@@ -12,7 +12,7 @@ use crate::autonomous::{sides, verdict, writes};
 use crate::mcp_support;
 use crate::planning;
 
-/// Commands that are typed on a stage, and what they print on a page of 80 columns.
+/// Commands typed on a stage, and their output on a page of 80 columns.
 struct Typed<'a> {
     stage: &'a Stage,
     transcript: Transcript,
@@ -52,7 +52,7 @@ impl Typed<'_> {
     }
 }
 
-/// The subcommands that a help page lists.
+/// Returns the subcommands that a help page lists.
 fn subcommands(help: &str) -> Vec<String> {
     let rest = help.split_once("Commands:\n").map_or("", |(_, rest)| rest);
     let lines = rest.lines().take_while(|line| !line.is_empty());

@@ -1,4 +1,4 @@
-//! Searching code by its syntax.
+//! Tests of syntax search.
 
 use std::os::unix::fs::symlink;
 
@@ -14,14 +14,14 @@ fn search(bench: &Bench, searches: Value) -> Called {
     bench.call("code_search", json!({ "searches": searches }))
 }
 
-/// One search for the functions of Rust.
+/// Searches for Rust functions.
 fn functions(bench: &Bench, more: Value) -> Called {
     let mut asked = json!({ "name": "functions", "query": FUNCTIONS, "language": "rust" });
     asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     search(bench, json!([asked]))
 }
 
-/// `file:line text` of each match of a search: of its first capture.
+/// Returns `file:line text` of the first capture of each match of a search.
 fn matches(called: &Called, search: usize) -> Vec<String> {
     let matches = called.metadata["searches"][search]["matches"].as_array().unwrap();
     let told = |found: &Value| {
@@ -119,7 +119,7 @@ fn each_language_is_searched() {
         let line = 1 + content.lines().position(|line| line.contains("yes")).unwrap();
         let last = found[0]["captures"].as_array().unwrap().last().unwrap();
         assert_eq!(last["text"], "yes", "{language}: {called:?}");
-        // In typescript the files with and without elements are one language.
+        // In typescript, files with and without elements are one language.
         assert_eq!(found.as_array().unwrap().len(), 1, "{language}: {called:?}");
         assert_eq!((&found[0]["file"], &found[0]["line"]), (&json!(file), &json!(line)));
     }
@@ -127,12 +127,12 @@ fn each_language_is_searched() {
     let both = matches(&search(&bench, both), 0);
     assert_eq!(both, ["a.ts:2 yes", "b.tsx:1 P", "b.tsx:2 P"]);
     assert_eq!(called.metadata["total_matches"], 13);
-    // `a.hpp` belongs to C++ alone, so 13 files, each searched for its language.
+    // `a.hpp` is only C++, so there are 13 files, each searched for its language.
     assert_eq!(called.metadata["total_files_searched"], 13);
 }
 
 #[test]
-fn a_match_is_told_with_its_captures_and_the_lines_around_it() {
+fn a_match_is_reported_with_its_captures_and_context() {
     let bench = Bench::new("g3");
     bench.write(
         "src/é.rs",
@@ -167,7 +167,7 @@ fn a_match_is_told_with_its_captures_and_the_lines_around_it() {
 }
 
 #[test]
-fn what_is_ignored_hidden_binary_huge_or_elsewhere_is_passed_over() {
+fn ignored_hidden_binary_huge_and_outside_files_are_skipped() {
     let bench = Bench::new("g3");
     for (file, name) in [
         ("a.rs", "yes"),
@@ -193,7 +193,7 @@ fn what_is_ignored_hidden_binary_huge_or_elsewhere_is_passed_over() {
     assert_eq!(matches(&all, 0), ["a.rs:1 yes", "latin.rs:2 bytes", "sub/deep/b.RS:1 also"]);
     all.says("[note: passed over, binary: bin.rs]")
         .says("[note: passed over, larger than 4 MiB: huge.rs]");
-    // What is named itself is searched, whatever its ending; each file once.
+    // Files named explicitly are searched regardless of their extension; each file once.
     let paths = json!(["script", bench.at("sub"), "sub/deep", "target"]);
     let named = functions(&bench, json!({ "paths": paths }));
     assert_eq!(matches(&named, 0), ["script:1 named", "sub/deep/b.RS:1 also", "target/c.rs:1 no"]);
@@ -204,7 +204,7 @@ fn what_is_ignored_hidden_binary_huge_or_elsewhere_is_passed_over() {
 }
 
 #[test]
-fn what_is_found_does_not_depend_on_the_number_of_threads() {
+fn matches_do_not_depend_on_the_number_of_threads() {
     let bench = Bench::new("g3");
     for n in 0..60 {
         bench.write(&format!("d{}/f{n}.rs", n % 7), "fn f() {}\n".repeat(60 - n));
@@ -231,7 +231,7 @@ fn what_is_found_does_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn the_result_is_bounded_and_says_what_is_missing() {
+fn the_result_is_limited_and_says_what_is_missing() {
     let bench = Bench::new("g3");
     bench.write("a.rs", format!("fn f() {{ \"{}\" }}\n", "é".repeat(1500)).repeat(400));
     let query = "(function_item body: (_) @body)";
@@ -250,7 +250,7 @@ fn the_result_is_bounded_and_says_what_is_missing() {
 }
 
 #[test]
-fn a_search_that_cannot_run_says_why_and_the_others_run() {
+fn an_invalid_search_is_reported_and_the_others_run() {
     let bench = Bench::new("g3");
     bench.write("a.rs", "fn f() {}\n");
     let some = search(

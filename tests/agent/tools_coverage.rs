@@ -1,4 +1,4 @@
-//! `code_coverage`, with a cargo of our own on the PATH.
+//! Tests of `code_coverage` with a fake cargo on the PATH.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use testkit::model_server::reply::ScriptedReply;
 use crate::agent_env::Stage;
 use crate::tools_support::{Bench, Called};
 
-/// Puts a cargo on the PATH that does this.
+/// Puts a cargo on the PATH that runs this script.
 fn cargo(env: &mut TestEnv, script: &str) {
     let bin = env.home().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -27,7 +27,8 @@ fn measured(script: &str) -> Called {
     bench.call("code_coverage", json!({}))
 }
 
-/// What `llvm-cov export -summary-only` prints of these files: name, lines, lines that ran.
+/// Returns the output of `llvm-cov export -summary-only` for these files: name, lines, covered
+/// lines.
 fn export(files: &[(String, u64, u64)]) -> Value {
     let part = |count: u64, covered: u64| json!({"count": count, "covered": covered, "percent": 0});
     let summary = |count, covered| {
@@ -44,7 +45,7 @@ fn export(files: &[(String, u64, u64)]) -> Value {
 }
 
 #[test]
-fn the_files_with_most_missed_lines_come_first() {
+fn the_files_with_most_uncovered_lines_come_first() {
     let mut bench = Bench::new("g3");
     let at = |name: &str| bench.at(name);
     let files =
@@ -70,7 +71,7 @@ fn the_files_with_most_missed_lines_come_first() {
 }
 
 #[test]
-fn a_large_workspace_is_told_in_part() {
+fn the_report_of_a_large_workspace_is_truncated() {
     let mut bench = Bench::new("g3");
     let files: Vec<_> = (0..900).map(|n| (bench.at(format!("src/{n}.rs")), 1000, n)).collect();
     bench.write("report.json", export(&files).to_string());
@@ -81,7 +82,7 @@ fn a_large_workspace_is_told_in_part() {
 }
 
 #[test]
-fn what_is_missing_is_said_with_what_to_install() {
+fn missing_components_are_reported_with_a_hint() {
     let without = measured("echo 'error: no such command: `llvm-cov`' >&2; exit 101");
     without
         .says("cargo-llvm-cov is not installed")
@@ -100,7 +101,7 @@ fn what_is_missing_is_said_with_what_to_install() {
 }
 
 #[test]
-fn programs_of_the_system_stand_in_for_the_missing_component() {
+fn system_programs_replace_the_missing_component() {
     let mut bench = Bench::new("g3");
     bench.write("report.json", export(&[(bench.at("src/a.rs"), 4, 4)]).to_string());
     let refuses =
@@ -124,7 +125,7 @@ echo \"$LLVM_COV $LLVM_PROFDATA\" > tools; cat report.json";
 }
 
 #[test]
-fn tests_that_fail_are_shown_and_long_output_is_cut() {
+fn failing_tests_are_shown_and_long_output_is_truncated() {
     let script = "i=0; while [ $i -lt 3000 ]; do echo \"noise $i\"; i=$((i+1)); done
 echo 'test tests::adds ... FAILED'; echo 'error: test failed' >&2; exit 101";
     let called = measured(script);
@@ -135,7 +136,7 @@ echo 'test tests::adds ... FAILED'; echo 'error: test failed' >&2; exit 101";
 }
 
 #[test]
-fn what_takes_too_long_is_ended_with_all_it_started() {
+fn a_timeout_kills_all_processes() {
     let mut bench = Bench::new("g3");
     cargo(&mut bench.env, "sleep 60 & echo $! > pid; echo building >&2; wait");
     let called = bench.call("code_coverage", json!({ "timeout": 1500 }));
@@ -145,7 +146,7 @@ fn what_takes_too_long_is_ended_with_all_it_started() {
 }
 
 #[test]
-fn the_gate_is_asked_as_for_a_command() {
+fn the_gate_checks_it_like_a_command() {
     let mut bench = Bench::new("g3");
     bench.env.config("[[gate.rules]]\ncommand = \"cargo llvm-cov*\"\naction = \"deny\"\n");
     cargo(&mut bench.env, "echo ran > ran");
@@ -154,7 +155,7 @@ fn the_gate_is_asked_as_for_a_command() {
 }
 
 #[test]
-fn an_interrupt_ends_it_with_all_it_started() {
+fn an_interrupt_kills_all_processes() {
     let mut stage = Stage::new([ScriptedReply::call("code_coverage", json!({}))]);
     cargo(&mut stage.env, "sleep 60 & echo $! > pid; wait");
     let mut g3 = stage.start(["measure it"]);

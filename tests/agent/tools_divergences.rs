@@ -1,5 +1,6 @@
-//! Where the documented tools contradict each other or the programs behind them: one test for each
-//! decision, named after its number, and one for each name that several profiles have.
+//! Tests of decisions where the documented tools contradict each other or the programs behind them:
+//! one test for each decision, named after its number, and one for each name that several profiles
+//! have.
 
 use std::fs;
 
@@ -24,7 +25,7 @@ fn divergence_01_the_directory_of_execute_cli_persists() {
 }
 
 #[test]
-fn divergence_03_and_25_core_gives_the_bare_array_and_all_the_object() {
+fn divergence_03_and_25_core_returns_the_bare_array_and_all_the_object() {
     let bench = Bench::new("core");
     run(&bench, "execute_cli", "true").works();
     assert!(bench.call("get_action_history", json!({})).metadata.is_array());
@@ -35,7 +36,7 @@ fn divergence_03_and_25_core_gives_the_bare_array_and_all_the_object() {
 }
 
 #[test]
-fn divergence_06_fourteen_kinds_of_questions_are_answered() {
+fn divergence_06_fourteen_kinds_of_prompts_are_answered() {
     let bench = Bench::new("core");
     for (question, answer) in [
         ("Install? [Y/n] ", "Y"),
@@ -48,7 +49,7 @@ fn divergence_06_fourteen_kinds_of_questions_are_answered() {
         ("Press Enter to go on ", ""),
         ("Ok to proceed? (y) ", "y"),
         ("Proceed? (y/N) ", "y"),
-        // The rule for `(y/n)` stands before the one for `proceed (Y/n)`.
+        // The rule for `(y/n)` comes before the one for `proceed (Y/n)`.
         ("Proceed (Y/n)? ", "y"),
         ("Type 'yes' to confirm: ", "yes"),
         ("overwrite x? [y/N] ", "y"),
@@ -62,14 +63,14 @@ fn divergence_06_fourteen_kinds_of_questions_are_answered() {
 }
 
 #[test]
-fn divergence_07_a_silent_command_is_not_ended() {
+fn divergence_07_a_silent_command_is_not_killed() {
     let bench = Bench::new("core");
     let told = run(&bench, "execute_cli", "sleep 8.5; echo built").metadata;
     assert_eq!((&told["stdout"], &told["status"]), (&json!("built\n"), &json!("success")));
 }
 
 #[test]
-fn divergence_08_what_is_not_found_exactly_is_told_and_off_for_egirl() {
+fn divergence_08_fuzzy_matches_are_reported_and_disabled_for_egirl() {
     let loose = json!({"oldString": "a  =  1", "newString": "a = 2", "filePath": "x"});
     let bench = Bench::new("tools-api");
     bench.write("x", "a = 1\n");
@@ -86,7 +87,7 @@ fn divergence_08_what_is_not_found_exactly_is_told_and_off_for_egirl() {
 }
 
 #[test]
-fn divergence_09_an_edit_is_never_made_backwards_or_everywhere_unasked() {
+fn divergence_09_an_edit_is_never_reversed_or_applied_everywhere_unless_requested() {
     let bench = Bench::new("tools-api");
     bench.write("x", "new\n");
     bench
@@ -101,7 +102,7 @@ fn divergence_09_an_edit_is_never_made_backwards_or_everywhere_unasked() {
 }
 
 #[test]
-fn divergence_10_a_patch_is_atomic_unless_sequential_is_asked_for() {
+fn divergence_10_a_patch_is_atomic_unless_sequential_is_requested() {
     let patch = "*** Begin Patch\n*** Add File: a\n+a\n*** Delete File: b/\n*** Update File: no\n@@\n-x\n+y\n*** End Patch";
     for (mode, made) in [(None, false), (Some("atomic"), false), (Some("sequential"), true)] {
         let bench = Bench::new("tools-api");
@@ -115,7 +116,7 @@ fn divergence_10_a_patch_is_atomic_unless_sequential_is_asked_for() {
 }
 
 #[test]
-fn divergence_11_deleting_what_is_not_there_goes_by_the_profile() {
+fn divergence_11_deleting_a_missing_file_depends_on_the_profile() {
     let patch = "*** Begin Patch\n*** Delete File: gone\n*** End Patch";
     let bench = Bench::new("tools-api");
     bench.call("patch", json!({ "patch_text": patch })).says("Skipped").works();
@@ -123,7 +124,7 @@ fn divergence_11_deleting_what_is_not_there_goes_by_the_profile() {
 }
 
 #[test]
-fn divergence_14_each_profile_says_what_an_exit_code_means() {
+fn divergence_14_the_meaning_of_an_exit_code_depends_on_the_profile() {
     let ok = |profile: &'static str, tool: &str| run(&Bench::new(profile), tool, "exit 3").ok;
     assert!(!ok("g3", "shell") && !ok("egirl", "execute_command") && !ok("core", "execute_cli"));
     let bench = Bench::new("tools-api");
@@ -132,7 +133,7 @@ fn divergence_14_each_profile_says_what_an_exit_code_means() {
 }
 
 #[test]
-fn divergence_16_no_stop_token_is_asked_for() {
+fn divergence_16_no_stop_token_is_requested() {
     let stage = Stage::new([ScriptedReply::says("hi")]);
     stage.env.config(&stage.model.config_toml("openai"));
     stage.g3(["say hi"]).ok();
@@ -141,7 +142,7 @@ fn divergence_16_no_stop_token_is_asked_for() {
 }
 
 #[test]
-fn divergence_17_quotes_are_mended_only_where_strict_reading_fails() {
+fn divergence_17_quotes_are_repaired_only_if_strict_parsing_fails() {
     let call =
         |args: &str| format!("<tool_call>\n{{'name': 'shell', 'arguments': {args}}}\n</tool_call>");
     let strict = "<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"echo \\\"it's 'so'\\\" > strict\"}}\n</tool_call>";
@@ -158,7 +159,7 @@ fn divergence_17_quotes_are_mended_only_where_strict_reading_fails() {
 }
 
 #[test]
-fn divergence_18_a_cut_list_of_matches_says_so_at_its_end() {
+fn divergence_18_a_truncated_list_of_matches_says_so_at_its_end() {
     let bench = Bench::new("tools-api");
     for file in 0..12 {
         bench.write(&format!("{file}.txt"), "hit\n".repeat(100));
@@ -168,7 +169,7 @@ fn divergence_18_a_cut_list_of_matches_says_so_at_its_end() {
 }
 
 #[test]
-fn divergence_20_a_verb_destroys_and_a_word_does_not() {
+fn divergence_20_a_verb_is_destructive_and_a_word_is_not() {
     let bench = Bench::new("core");
     for harmless in [
         "echo rm -rf x",
@@ -185,7 +186,7 @@ fn divergence_20_a_verb_destroys_and_a_word_does_not() {
 }
 
 #[test]
-fn divergence_21_calls_on_one_file_keep_their_order() {
+fn divergence_21_calls_on_one_file_run_in_order() {
     let write = |text: &str| json!({"filePath": "x", "content": text});
     let edit = |old: &str, new: &str| json!({"filePath": "x", "oldString": old, "newString": new});
     let stage = Stage::new([
@@ -202,7 +203,7 @@ fn divergence_21_calls_on_one_file_keep_their_order() {
 }
 
 #[test]
-fn divergence_23_what_needs_an_answer_is_denied_where_nobody_gives_one() {
+fn divergence_23_calls_that_need_an_answer_are_denied_without_one() {
     let bench = Bench::new("egirl");
     let args = json!({"path": "/etc/g3-was-here", "content": ""});
     let denied = bench.call("write_file", args);
@@ -223,14 +224,14 @@ fn divergence_24_a_file_need_not_be_read_first_but_must_not_have_changed_since()
     assert_eq!(bench.read("x"), "two and more\n");
     bench.write("x", "two and much more\n");
     edit("two and more", "three").says("changed since").says("+two and much more").fails("failed");
-    // An edit that fits exactly loses nothing of what changed.
+    // An exact edit loses none of the changes.
     bench.write("x", "two and most\n");
     edit("two", "three").says("changed since").works();
     assert_eq!(bench.read("x"), "three and most\n");
 }
 
 #[test]
-fn divergence_26_execute_cli_starts_where_it_is_told() {
+fn divergence_26_execute_cli_starts_in_the_configured_directory() {
     let bench = Bench::new("core");
     fs::create_dir(bench.dir.join("there")).unwrap();
     let args = [
@@ -251,7 +252,7 @@ fn divergence_26_execute_cli_starts_where_it_is_told() {
 }
 
 #[test]
-fn divergence_29_research_waits_and_gives_its_brief() {
+fn divergence_29_research_waits_and_returns_its_brief() {
     let brief = "---SCOUT_REPORT_START---\nblue\n---SCOUT_REPORT_END---";
     let stage = Stage::new(Script::by(move |request| {
         match (request.system().contains("You are scout"), request.assistant_messages()) {
@@ -275,7 +276,7 @@ fn divergence_30_a_finished_list_stays_readable() {
 }
 
 #[test]
-fn collision_read_file_goes_by_the_parameters_and_mixes_none() {
+fn collision_read_file_depends_on_the_parameters_and_mixes_none() {
     let bench = Bench::new("all");
     bench.write("x", "one\ntwo\nthree\n");
     let read = |more: Value| {
@@ -305,7 +306,7 @@ fn collision_write_file_has_one_path_under_three_names() {
 }
 
 #[test]
-fn collision_edit_file_understands_both_families() {
+fn collision_edit_file_accepts_both_parameter_families() {
     let bench = Bench::new("egirl");
     bench.write("x", "a a\n");
     let by = |args: Value| bench.call("edit_file", args);
@@ -315,7 +316,7 @@ fn collision_edit_file_understands_both_families() {
 }
 
 #[test]
-fn collision_codesearch_asks_a_service_and_code_search_a_syntax_tree() {
+fn collision_codesearch_queries_a_service_and_code_search_a_syntax_tree() {
     let bench = Bench::new("all");
     let listed = bench.env.run(G3, &bench.dir, ["tool", "list", "--profile", "all", "--schemas"]);
     let tools: Vec<Value> = serde_json::from_str(listed.ok()).unwrap();
@@ -350,7 +351,7 @@ fn collision_todo_write_and_todowrite_are_one_list() {
 }
 
 #[test]
-fn collision_read_image_takes_one_path_or_several() {
+fn collision_read_image_accepts_one_path_or_several() {
     let bench = Bench::new("all");
     let dot = image::DynamicImage::new_rgb8(2, 2);
     dot.save(bench.dir.join("a.png")).unwrap();
@@ -366,7 +367,7 @@ fn collision_read_image_takes_one_path_or_several() {
 }
 
 #[test]
-fn collision_lsp_counts_as_its_parameters_do() {
+fn collision_lsp_counts_as_its_parameter_names_say() {
     let toys = Toys::new(&[], "");
     let at = |args: Value| toys.bench.call("lsp", args).works().to_owned();
     let from_0 = at(json!({"operation": "definition", "file": "b.toy", "line": 1, "column": 0}));

@@ -1,6 +1,6 @@
-//! Each documented name is called once by an agent whose model is scripted; what it did is seen
-//! from outside: in the tree, at a server, in what the model was told next. The names of browser
-//! and desktop are called where those are tested.
+//! Tests that an agent with a scripted model can call each documented tool. The effects are checked
+//! from outside: in the tree, at a server, in the next request to the model. Browser and desktop
+//! tools are called in their own tests.
 
 use serde_json::{Value, json};
 use testkit::model_server::reply::ScriptedReply;
@@ -10,10 +10,10 @@ use crate::lsp_support::stage as with_toys;
 use crate::mcp_support::result;
 use crate::web_support::Site;
 
-/// A documented name, how it is called, and words of what the model is told.
+/// A documented name, its arguments, and a part of the expected result.
 type Call = (&'static str, Value, &'static str);
 
-/// Plays the calls one after the other in a profile of this name and compares what was told.
+/// Runs the calls in order in a profile of this name and checks the results.
 fn play(stage: &Stage, profile: &str, calls: &[Call]) {
     let ran = stage.g3(["--profile", profile, "use them all"]);
     ran.ok();
@@ -33,7 +33,7 @@ fn script(calls: &[Call]) -> Vec<ScriptedReply> {
 }
 
 #[test]
-fn those_of_g3() {
+fn the_documented_g3_tools_work() {
     let calls: &[Call] = &[
         ("shell", json!({"command": "echo out | tee s.txt"}), "out"),
         ("write_file", json!({"file_path": "w.txt", "content": "one\ntwo\n"}), "w.txt"),
@@ -65,7 +65,7 @@ fn those_of_g3() {
 }
 
 #[test]
-fn those_of_egirl() {
+fn the_documented_egirl_tools_work() {
     let calls: &[Call] = &[
         ("write_file", json!({"path": "new/w.txt", "content": "one\ntwo\n"}), "w.txt"),
         ("read_file", json!({"path": "new/w.txt", "start_line": 2, "end_line": 2}), "2: two"),
@@ -84,7 +84,7 @@ fn those_of_egirl() {
 }
 
 #[test]
-fn those_of_the_tools_api() {
+fn the_documented_tools_api_tools_work() {
     let site = Site::new();
     site.page("/", "text/html", "<h1>Plums</h1>");
     let found = json!({"result": {"content": [{"type": "text", "text": "use plums;"}]}});
@@ -127,7 +127,7 @@ fn those_of_the_tools_api() {
 }
 
 #[test]
-fn those_of_core_without_a_screen() {
+fn the_documented_core_tools_work_without_a_screen() {
     let calls: &[Call] = &[
         ("execute_cli", json!({"command": "mkdir -p sub; cd sub; echo out > c.txt"}), "success"),
         ("execute_cli", json!({"command": "cat c.txt"}), "out"),

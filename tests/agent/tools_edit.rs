@@ -1,4 +1,4 @@
-//! Changing a part of a file, through each of the faces.
+//! Tests of the edit tools of all profiles.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn str_replace(bench: &Bench, diff: &str) -> Called {
 }
 
 #[test]
-fn a_diff_changes_the_file_and_tells_how_much() {
+fn a_diff_changes_the_file_and_reports_the_number_of_lines() {
     let bench = Bench::new("g3");
     bench.write("f", "fn main() {\r\n    old();\r\n}\r\n");
     let done = str_replace(
@@ -21,7 +21,7 @@ fn a_diff_changes_the_file_and_tells_how_much() {
 }
 
 #[test]
-fn a_diff_that_does_not_fit_leaves_the_file_untouched() {
+fn a_diff_that_does_not_match_leaves_the_file_unchanged() {
     let bench = Bench::new("g3");
     bench.write("f", "a\nb\na\n");
     for (diff, words) in [
@@ -42,7 +42,7 @@ fn a_diff_that_does_not_fit_leaves_the_file_untouched() {
 }
 
 #[test]
-fn lines_that_begin_like_a_header_are_not_lost() {
+fn lines_that_start_like_a_header_are_not_lost() {
     let bench = Bench::new("g3");
     bench.write("f", "select 1;\n-- old\nselect 2;\n");
     str_replace(&bench, "@@ -1,3 +1,3 @@\n select 1;\n--- old\n+-- new\n select 2;\n").works();
@@ -52,7 +52,7 @@ fn lines_that_begin_like_a_header_are_not_lost() {
 }
 
 #[test]
-fn a_diff_can_make_and_remove_a_file() {
+fn a_diff_can_create_and_delete_a_file() {
     let bench = Bench::new("g3");
     str_replace(&bench, "--- /dev/null\n+++ b/f\n@@ -0,0 +1,2 @@\n+a\n+b\n").works();
     assert_eq!(bench.read("f"), "a\nb\n");
@@ -65,7 +65,7 @@ fn edit(bench: &Bench, old: &str, new: &str) -> Called {
 }
 
 #[test]
-fn an_edit_shows_its_diff_and_how_it_was_found() {
+fn an_edit_shows_its_diff_and_matching_strategy() {
     let bench = Bench::new("tools-api");
     bench.write("f", "one\ntwo\nthree\n");
     let done = edit(&bench, "two", "2");
@@ -85,7 +85,7 @@ fn an_edit_shows_its_diff_and_how_it_was_found() {
 }
 
 #[test]
-fn an_edit_needs_one_place_unless_all_are_meant() {
+fn an_edit_needs_a_unique_match_unless_all_are_requested() {
     let bench = Bench::new("tools-api");
     bench.write("f", "a b a\n");
     edit(&bench, "a", "x").says("found 2 times").says("replaceAll").fails("failed");
@@ -121,7 +121,7 @@ fn line_endings_and_byte_order_mark_survive_an_edit() {
 }
 
 #[test]
-fn the_exact_edit_escalates_when_the_text_is_not_there() {
+fn the_exact_edit_escalates_if_the_text_is_not_found() {
     let bench = Bench::new("egirl");
     bench.write("f", "a\r\n  b\r\nc c\r\n");
     let edit = |old: &str, new: &str| -> Called {
@@ -143,7 +143,7 @@ fn the_exact_edit_escalates_when_the_text_is_not_there() {
 }
 
 #[test]
-fn a_brace_is_no_sign_that_a_diff_was_applied() {
+fn a_brace_does_not_show_that_a_diff_was_applied() {
     let bench = Bench::new("g3");
     bench.write("a.rs", "fn a() {\n}\n");
     let replace =

@@ -1,4 +1,4 @@
-//! Commands: output, limits, what they may know and reach, and processes that live on.
+//! Tests of commands: output, limits, environment, access, and background processes.
 
 use serde_json::{Value, json};
 use testkit::env::until;
@@ -10,7 +10,7 @@ fn shell(bench: &Bench, command: &str) -> crate::tools_support::Called {
 }
 
 #[test]
-fn both_streams_and_the_exit_code_are_always_told() {
+fn both_streams_and_the_exit_code_are_always_reported() {
     let bench = Bench::new("g3");
     let called = shell(&bench, "echo out; echo err >&2; exit 3");
     assert_eq!(called.fails("failed"), "out\n[stderr]\nerr\n[exit code 3]");
@@ -22,13 +22,13 @@ fn both_streams_and_the_exit_code_are_always_told() {
 }
 
 #[test]
-fn input_is_closed() {
+fn stdin_is_closed() {
     let bench = Bench::new("g3");
     assert_eq!(shell(&bench, "cat; read x || echo none").works(), "none\n[exit code 0]");
 }
 
 #[test]
-fn a_long_output_is_kept_whole_in_a_file_whose_path_is_told() {
+fn a_long_output_is_saved_to_a_file_whose_path_is_reported() {
     let bench = Bench::new("g3");
     let called = shell(&bench, "seq 1 20000");
     let text = called.works();
@@ -45,7 +45,7 @@ fn a_long_output_is_kept_whole_in_a_file_whose_path_is_told() {
 }
 
 #[test]
-fn the_time_limit_ends_the_whole_group_and_keeps_what_came() {
+fn a_timeout_kills_the_whole_group_and_keeps_the_output() {
     let bench = Bench::new("egirl");
     let args = json!({ "command": "echo early; sleep 300 & echo $! > pid; wait", "timeout": 300 });
     let called = bench.call("execute_command", args);
@@ -55,7 +55,7 @@ fn the_time_limit_ends_the_whole_group_and_keeps_what_came() {
 }
 
 #[test]
-fn a_process_that_holds_the_output_open_does_not_hold_us() {
+fn a_process_that_holds_the_output_open_does_not_block() {
     let bench = Bench::new("g3");
     let called = shell(&bench, "sleep 600 & echo $! > pid; echo done");
     called.says("done").says("holds its output open").works();
@@ -79,7 +79,7 @@ fn secrets_do_not_reach_commands() {
 }
 
 #[test]
-fn each_profile_words_the_outcome_in_its_own_way() {
+fn each_profile_formats_the_outcome_in_its_own_way() {
     let bench = Bench::new("egirl");
     let run = |command: &str| bench.call("execute_command", json!({ "command": command }));
     assert_eq!(run("echo a; echo b >&2").works(), "a\n\n\nstderr:\nb\n");
@@ -129,7 +129,7 @@ fn the_core_tool_answers_with_a_status() {
 }
 
 #[test]
-fn the_core_tool_stays_where_the_last_command_went() {
+fn the_core_tool_keeps_the_directory_of_the_last_command() {
     let bench = Bench::new("core");
     core(&bench, "mkdir -p 'a b/c' && cd 'a b/c'");
     assert_eq!(core(&bench, "pwd")["stdout"], format!("{}\n", bench.at("a b/c")));
@@ -159,7 +159,7 @@ fn the_core_tool_stays_where_the_last_command_went() {
 }
 
 #[test]
-fn questions_are_answered_and_pagers_closed() {
+fn prompts_are_answered_and_pagers_closed() {
     let bench = Bench::new("core");
     let asked = core(&bench, "printf 'Install? [Y/n] '; read x; echo \"got $x\"");
     assert_eq!(asked["stdout"], "Install? [Y/n] got Y\n");
@@ -168,7 +168,7 @@ fn questions_are_answered_and_pagers_closed() {
 }
 
 #[test]
-fn destructive_commands_need_somebody_to_ask() {
+fn destructive_commands_need_a_user_to_ask() {
     let bench = Bench::new("core");
     bench.write("keep.txt", "x");
     let denied = bench.call("execute_cli", json!({ "command": "rm keep.txt" }));
@@ -193,7 +193,7 @@ fn commands_that_write_outside_are_denied_and_the_reason_names_the_rule() {
 }
 
 #[test]
-fn a_background_process_outlives_the_call_and_its_name_is_free_again() {
+fn a_background_process_outlives_the_call_and_its_name_can_be_reused() {
     let bench = Bench::new("g3");
     let start = |name: &str| {
         let command = "echo up; echo bad >&2; sleep 300 & wait";
@@ -225,7 +225,7 @@ fn a_background_process_outlives_the_call_and_its_name_is_free_again() {
 }
 
 #[test]
-fn bash_in_the_background_returns_at_once_with_a_handle() {
+fn bash_in_the_background_returns_immediately_with_a_handle() {
     let bench = Bench::new("tools-api");
     let called = bench.call("bash", json!({ "command": "sleep 300", "run_in_background": true }));
     called.says("background").works();
@@ -236,7 +236,7 @@ fn bash_in_the_background_returns_at_once_with_a_handle() {
 }
 
 #[test]
-fn waiting_is_bounded() {
+fn waiting_is_limited() {
     let bench = Bench::new("core");
     let waited = bench.call("wait", json!({ "seconds": 0.01 }));
     assert_eq!(waited.metadata, json!({ "status": "success", "waited_seconds": 0.5 }));
@@ -244,7 +244,7 @@ fn waiting_is_bounded() {
 }
 
 #[test]
-fn the_history_tells_what_was_done_oldest_first() {
+fn the_history_lists_actions_oldest_first() {
     let bench = Bench::new("core");
     for n in 0..3 {
         bench.call("execute_cli", json!({ "command": format!("echo {n}") }));
@@ -260,7 +260,7 @@ fn the_history_tells_what_was_done_oldest_first() {
 }
 
 #[test]
-fn a_rule_can_put_commands_in_the_box() {
+fn a_rule_can_put_commands_in_the_sandbox() {
     let bench = Bench::new("g3");
     let rule = "[[gate.rules]]\ntool = \"shell\"\naction = \"box\"\n";
     bench.env.config(rule);
@@ -281,7 +281,7 @@ fn a_rule_can_put_commands_in_the_box() {
 }
 
 #[test]
-fn what_runs_in_the_background_is_told_shown_and_ended_by_its_name() {
+fn background_processes_are_listed_shown_and_killed_by_name() {
     let bench = Bench::new("g3");
     let control = |args: Value| bench.call("background_control", args);
     control(json!({})).says("nothing was started").works();
@@ -296,7 +296,7 @@ fn what_runs_in_the_background_is_told_shown_and_ended_by_its_name() {
     control(json!({})).says("counter: running").works();
     let status = control(json!({"action": "status", "name": "counter"}));
     status.says("running").says("log: ").works();
-    // It does not want to end, and its children are in its group.
+    // It ignores TERM, and its children are in its group.
     let ended = control(json!({"action": "kill", "name": "counter"}));
     assert_eq!(
         (ended.works().lines().next(), &ended.metadata["status"]),
@@ -309,7 +309,7 @@ fn what_runs_in_the_background_is_told_shown_and_ended_by_its_name() {
     control(json!({"action": "log", "name": "nobody"})).says("`counter`").fails("not_found");
     control(json!({"action": "log"})).says("`counter`").fails("validation");
     control(json!({"action": "jump", "name": "counter"})).fails("validation");
-    // What its first process left behind still counts.
+    // Children of an exited process still count.
     let command = "sleep 300 & echo left";
     bench.call("background_process", json!({ "name": "parent", "command": command })).works();
     until("its first process ended", || {
@@ -320,7 +320,7 @@ fn what_runs_in_the_background_is_told_shown_and_ended_by_its_name() {
 }
 
 #[test]
-fn a_patch_on_a_command_line_is_applied_and_no_program_is_needed() {
+fn a_patch_on_a_command_line_is_applied_without_a_program() {
     let patch = "*** Begin Patch\n*** Add File: a $x.txt\n+one `two`\n*** End Patch";
     for (profile, tool) in [
         ("g3", "shell"),
@@ -354,14 +354,14 @@ fn a_patch_on_a_command_line_is_applied_and_no_program_is_needed() {
 }
 
 #[test]
-fn a_question_on_stderr_is_answered_as_one_on_stdout() {
+fn a_prompt_on_stderr_is_answered_like_one_on_stdout() {
     let bench = Bench::new("core");
     let asked = core(&bench, "printf 'Continue? [y/N] ' >&2; read a; echo \"got $a\"");
     assert_eq!(asked["stdout"], "got y\n", "{asked}");
 }
 
 #[test]
-fn a_program_with_a_window_is_launched_and_not_waited_for() {
+fn a_gui_program_is_launched_and_not_waited_for() {
     let mut bench = Bench::new("core");
     let bin = bench.env.home().join("bin");
     std::fs::create_dir_all(&bin).unwrap();
@@ -383,7 +383,7 @@ fn a_program_with_a_window_is_launched_and_not_waited_for() {
 }
 
 #[test]
-fn steps_of_the_history_are_counted_from_the_first_action_on() {
+fn history_steps_are_counted_from_the_first_action() {
     let bench = Bench::new("core");
     let dir = bench.session().join("tools");
     std::fs::create_dir_all(&dir).unwrap();

@@ -1,4 +1,4 @@
-//! Reading and writing files.
+//! Tests of reading and writing files.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -26,7 +26,7 @@ fn a_file_is_read_with_its_size_and_lines() {
 }
 
 #[test]
-fn what_is_no_text_file_is_refused_with_a_hint() {
+fn binary_files_are_rejected_with_a_hint() {
     let bench = Bench::new("g3");
     bench.write("dir/x", "");
     bench.write("bin", b"ELF\0\0");
@@ -44,7 +44,7 @@ fn what_is_no_text_file_is_refused_with_a_hint() {
 }
 
 #[test]
-fn a_long_file_is_cut_and_says_where_to_read_on() {
+fn a_long_file_is_truncated_and_says_where_to_continue() {
     let bench = Bench::new("g3");
     let long: String = (0..9000).map(|n| format!("line {n} é\n")).collect();
     bench.write("long.txt", &long);
@@ -59,7 +59,7 @@ fn a_long_file_is_cut_and_says_where_to_read_on() {
 }
 
 #[test]
-fn lines_are_numbered_only_when_a_range_was_asked_for() {
+fn lines_are_numbered_only_if_a_range_is_requested() {
     let bench = Bench::new("egirl");
     bench.write("a.txt", "one\ntwo\nthree\n");
     let read = |args| bench.call("read_file", args);
@@ -76,7 +76,7 @@ fn lines_are_numbered_only_when_a_range_was_asked_for() {
 }
 
 #[test]
-fn writing_makes_directories_and_tells_how_much() {
+fn writing_creates_directories_and_reports_the_size() {
     let mut bench = Bench::new("g3");
     let written =
         bench.call("write_file", json!({ "file_path": "new/dir/a.txt", "content": "é\nb" }));
@@ -102,7 +102,7 @@ fn writing_makes_directories_and_tells_how_much() {
 }
 
 #[test]
-fn a_link_that_leads_outside_is_not_written_through() {
+fn a_link_to_the_outside_is_not_written_through() {
     let bench = Bench::new("g3");
     let outside = bench.env.home().join("outside");
     std::fs::create_dir(&outside).unwrap();
@@ -136,7 +136,7 @@ fn a_rewritten_file_keeps_its_mode() {
 }
 
 #[test]
-fn a_file_that_somebody_changed_since_it_was_read_is_not_overwritten() {
+fn a_file_changed_since_it_was_read_is_not_overwritten() {
     let bench = Bench::new("g3");
     bench.write("a.txt", "mine\n");
     let write = |content: &str| {
@@ -148,7 +148,7 @@ fn a_file_that_somebody_changed_since_it_was_read_is_not_overwritten() {
     told.says("has changed since this session last read it").fails("failed");
     told.says("-never read, so free\n").says("+theirs\n");
     assert_eq!(bench.read("a.txt"), "theirs\n");
-    // What changed was shown, so the next try is not blind.
+    // The change was shown, so the next attempt is not blind.
     write("y").works();
     assert_eq!(bench.read("a.txt"), "y");
     bench.write("a.txt", "z");
@@ -156,7 +156,7 @@ fn a_file_that_somebody_changed_since_it_was_read_is_not_overwritten() {
     write("read, so free").works();
 }
 
-/// Every tool that changes a file, with a change of the line `two` of `a.txt` to `TWO`.
+/// Returns calls of all edit tools that change the line `two` of `a.txt` to `TWO`.
 fn changes_of_two() -> Vec<(&'static str, &'static str, serde_json::Value)> {
     let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-two\n+TWO\n*** End Patch";
     let one = json!({ "filePath": "a.txt", "oldString": "two", "newString": "TWO" });
@@ -172,12 +172,12 @@ fn changes_of_two() -> Vec<(&'static str, &'static str, serde_json::Value)> {
 }
 
 #[test]
-fn an_edit_that_fits_exactly_keeps_what_somebody_else_changed() {
+fn an_exact_edit_keeps_other_changes() {
     for (profile, name, args) in changes_of_two() {
         let bench = Bench::new(profile);
         bench.write("a.txt", "one\ntwo\n");
         bench.call(name, args.clone()).works();
-        // A formatter, a `git checkout`, an editor.
+        // As by a formatter, `git checkout` or an editor.
         bench.write("a.txt", "ONE\ntwo\nthree\n");
         let told = bench.call(name, args);
         told.says("had changed since this session last read it").says("+three").works();
@@ -186,7 +186,7 @@ fn an_edit_that_fits_exactly_keeps_what_somebody_else_changed() {
 }
 
 #[test]
-fn no_file_is_closed_to_every_further_change() {
+fn a_rejected_change_can_be_retried() {
     for (profile, name, args) in changes_of_two() {
         let bench = Bench::new(profile);
         bench.write("a.txt", "one\ntwo\n");
@@ -194,7 +194,7 @@ fn no_file_is_closed_to_every_further_change() {
         bench.write("a.txt", "one\nzwei\n");
         let missed = bench.call(name, args.clone());
         missed.says("+zwei").fails("failed");
-        // The model now knows what stands there.
+        // The model now knows the content.
         let text = args.to_string().replace("two", "zwei");
         bench.call_text(name, &text).works();
         assert_eq!(bench.read("a.txt"), "one\nTWO\n", "{profile} {name}");
@@ -202,7 +202,7 @@ fn no_file_is_closed_to_every_further_change() {
 }
 
 #[test]
-fn a_whole_file_is_written_after_its_change_was_shown_in_every_profile() {
+fn a_file_can_be_overwritten_after_its_change_was_shown_in_every_profile() {
     let writes = [
         ("g3", "write_file", json!({ "file_path": "a.txt", "content": "mine\n" })),
         ("egirl", "write_file", json!({ "path": "a.txt", "content": "mine\n" })),

@@ -1,4 +1,4 @@
-//! `read_image`: pictures reach the model upright, small enough and without metadata.
+//! Tests of `read_image`: images reach the model upright, small enough and without metadata.
 
 use std::io::Cursor;
 
@@ -13,7 +13,7 @@ use crate::tools_support::{Bench, Called};
 const RED: Rgb<u8> = Rgb([255, 0, 0]);
 const BLUE: Rgb<u8> = Rgb([0, 0, 255]);
 
-/// A picture whose left half is red and whose right half is blue.
+/// Returns an image whose left half is red and whose right half is blue.
 fn halves(width: u32, height: u32) -> DynamicImage {
     RgbImage::from_fn(width, height, |x, _| if x < width / 2 { RED } else { BLUE }).into()
 }
@@ -24,7 +24,8 @@ fn written(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {
     bytes
 }
 
-/// A photo of a camera that was held upright: to be turned by 90 degrees, with a place in it.
+/// Returns a photo of a camera held upright: to be rotated by 90 degrees, with a location in its
+/// metadata.
 fn photo(picture: &DynamicImage) -> Vec<u8> {
     let jpeg = written(picture, ImageFormat::Jpeg);
     let mut exif =
@@ -34,7 +35,7 @@ fn photo(picture: &DynamicImage) -> Vec<u8> {
     [&jpeg[..2], b"\xff\xe1", &length, &exif, &jpeg[2..]].concat()
 }
 
-/// A PNG that claims a size and has nothing of it.
+/// Returns a PNG that claims a size and has no data.
 fn bomb(side: u32) -> Vec<u8> {
     let mut bytes = written(&halves(4, 4), ImageFormat::Png);
     bytes[16..20].copy_from_slice(&side.to_be_bytes());
@@ -54,13 +55,13 @@ fn read(bench: &Bench, paths: &[&str]) -> Called {
     bench.call("read_image", json!({ "file_paths": paths }))
 }
 
-/// The bytes of a picture that was given.
+/// Returns the bytes of an attached image.
 fn bytes(image: &Value) -> Vec<u8> {
     base64::engine::general_purpose::STANDARD.decode(image["data"].as_str().unwrap()).unwrap()
 }
 
 #[test]
-fn pictures_are_known_by_their_content_and_given_in_order() {
+fn images_are_detected_by_content_and_attached_in_order() {
     let bench = Bench::new("g3");
     let picture = halves(40, 20);
     bench.write("a.txt", written(&picture, ImageFormat::Png));
@@ -81,7 +82,7 @@ fn pictures_are_known_by_their_content_and_given_in_order() {
 }
 
 #[test]
-fn one_path_may_come_by_itself_and_two_that_differ_are_an_error() {
+fn a_single_path_is_accepted_and_two_different_ones_are_an_error() {
     let bench = Bench::new("g3");
     bench.write("a.png", written(&halves(4, 4), ImageFormat::Png));
     for key in ["file_path", "path", "filePath"] {
@@ -99,7 +100,7 @@ fn one_path_may_come_by_itself_and_two_that_differ_are_an_error() {
 }
 
 #[test]
-fn a_photo_is_turned_made_smaller_and_says_nothing_of_its_place() {
+fn a_photo_is_rotated_scaled_down_and_has_no_location() {
     let bench = Bench::new("g3");
     bench.write("photo.jpg", photo(&halves(3136, 1568)));
     bench.write("small.jpg", photo(&halves(40, 20)));
@@ -110,7 +111,7 @@ fn a_photo_is_turned_made_smaller_and_says_nothing_of_its_place() {
         let sent = bytes(image);
         assert!(!sent.windows(3).any(|three| three == b"GPS"), "the place was sent");
         assert!(!sent.windows(4).any(|four| four == b"Exif"));
-        // What was left is above now.
+        // The left side is now at the top.
         let seen = image::load_from_memory(&sent).unwrap().to_rgb8();
         let (width, height) = seen.dimensions();
         assert!(height == 2 * width && seen.get_pixel(width / 2, 4).0[0] > 200);
@@ -119,7 +120,7 @@ fn a_photo_is_turned_made_smaller_and_says_nothing_of_its_place() {
 }
 
 #[test]
-fn an_animation_shows_its_first_picture_and_says_so() {
+fn an_animation_shows_its_first_frame_and_says_so() {
     let bench = Bench::new("g3");
     let mut gif = Vec::new();
     let mut encoder = image::codecs::gif::GifEncoder::new(&mut gif);
@@ -135,7 +136,7 @@ fn an_animation_shows_its_first_picture_and_says_so() {
 }
 
 #[test]
-fn what_cannot_be_given_is_named_and_the_others_are_given() {
+fn unreadable_files_are_named_and_the_others_are_attached() {
     let bench = Bench::new("g3");
     let whole = written(&halves(64, 64), ImageFormat::Png);
     bench.write("good.png", &whole);
@@ -156,7 +157,7 @@ fn what_cannot_be_given_is_named_and_the_others_are_given() {
 }
 
 #[test]
-fn each_path_is_judged() {
+fn each_path_is_checked_by_the_gate() {
     let bench = Bench::new("g3");
     let picture = written(&halves(4, 4), ImageFormat::Png);
     bench.write("in.png", &picture);
@@ -171,7 +172,7 @@ fn each_path_is_judged() {
 }
 
 #[test]
-fn the_model_sees_what_it_asked_for() {
+fn the_model_sees_the_requested_images() {
     let stage = Stage::new([
         ScriptedReply::call("read_image", json!({ "file_paths": ["photo.jpg", "gone.png"] })),
         ScriptedReply::says("It is red above."),

@@ -1,4 +1,4 @@
-//! `patch`, `apply_patch` and `multiedit`: many files, all of them or none.
+//! Tests of `patch`, `apply_patch` and `multiedit`: many files, all of them or none.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use testkit::model_server::reply::ScriptedReply;
 use crate::agent_env::Stage;
 use crate::tools_support::Bench;
 
-/// Every file below a directory, by its path in it; g3's own state left out.
+/// Returns all files below a directory by relative path, without g3's own state.
 fn tree(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut left = vec![dir.to_owned()];
@@ -42,7 +42,7 @@ fn envelope(body: &str) -> String {
 }
 
 #[test]
-fn recorded_patches_lead_to_the_recorded_trees() {
+fn recorded_patches_produce_the_recorded_trees() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/patch");
     let mut seen = 0;
     for case in fs::read_dir(cases).unwrap().flatten().map(|entry| entry.path()) {
@@ -59,7 +59,7 @@ fn recorded_patches_lead_to_the_recorded_trees() {
 }
 
 #[test]
-fn a_patch_is_applied_whole_or_not_at_all_unless_step_by_step_is_asked_for() {
+fn a_patch_is_applied_atomically_unless_sequential_is_requested() {
     let body = "*** Add File: new.txt\n+new\n*** Update File: a.txt\n@@\n-a\n+A\n*** Delete File: b.txt\n\
                 *** Update File: c.txt\n@@\n-not there\n+x";
     let make = || {
@@ -84,7 +84,7 @@ fn a_patch_is_applied_whole_or_not_at_all_unless_step_by_step_is_asked_for() {
 }
 
 #[test]
-fn a_patch_tells_what_it_did() {
+fn a_patch_reports_its_changes() {
     let bench = Bench::new("tools-api");
     bench.write("src/a.rs", "one\ntwo\n");
     bench.write("old.txt", "old\n");
@@ -102,7 +102,7 @@ fn a_patch_tells_what_it_did() {
 }
 
 #[test]
-fn a_file_that_moves_keeps_its_permissions() {
+fn a_moved_file_keeps_its_permissions() {
     let bench = Bench::new("tools-api");
     bench.write("run.sh", "echo a\n");
     fs::set_permissions(bench.dir.join("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -116,7 +116,7 @@ fn a_file_that_moves_keeps_its_permissions() {
 }
 
 #[test]
-fn a_file_to_be_deleted_that_is_not_there_is_skipped_or_an_error_by_profile() {
+fn deleting_a_missing_file_is_skipped_or_an_error_by_profile() {
     let body = envelope("*** Delete File: gone.txt\n*** Add File: new.txt\n+x");
     let bench = Bench::new("tools-api");
     bench.call("patch", json!({ "patch_text": body })).says("Skipped").works();
@@ -127,7 +127,7 @@ fn a_file_to_be_deleted_that_is_not_there_is_skipped_or_an_error_by_profile() {
 }
 
 #[test]
-fn what_is_outside_is_not_touched() {
+fn files_outside_are_not_changed() {
     let bench = Bench::new("tools-api");
     fs::write(bench.env.home().join("out.txt"), "safe\n").unwrap();
     symlink(bench.env.home(), bench.dir.join("link")).unwrap();
@@ -146,7 +146,7 @@ fn what_is_outside_is_not_touched() {
 }
 
 #[test]
-fn what_is_no_patch_or_no_file_is_refused() {
+fn invalid_patches_and_paths_are_rejected() {
     let bench = Bench::new("tools-api");
     bench.write("dir/x", "x\n");
     bench.write("bin", b"\0\x01\x02".as_slice());
@@ -160,7 +160,7 @@ fn what_is_no_patch_or_no_file_is_refused() {
 }
 
 #[test]
-fn a_later_step_sees_what_an_earlier_one_made() {
+fn a_later_step_sees_the_result_of_an_earlier_one() {
     let bench = Bench::new("tools-api");
     let body = "*** Add File: a\n+one\n*** Update File: a\n@@\n-one\n+two\n*** Update File: a\n@@\n-two\n+three";
     bench.call("patch", json!({ "patch_text": envelope(body) })).works();
@@ -168,7 +168,7 @@ fn a_later_step_sees_what_an_earlier_one_made() {
 }
 
 #[test]
-fn many_edits_are_made_in_order_and_together() {
+fn several_edits_are_applied_in_order_and_atomically() {
     let bench = Bench::new("tools-api");
     bench.write("a.txt", "one two one\n");
     bench.write("b/c.txt", "three\n");
@@ -187,7 +187,7 @@ fn many_edits_are_made_in_order_and_together() {
 }
 
 #[test]
-fn one_edit_that_fails_leaves_everything_as_it_was() {
+fn a_failed_edit_leaves_everything_unchanged() {
     let bench = Bench::new("tools-api");
     bench.write("a.txt", "one\n");
     bench.write("b.txt", "x x\n");
@@ -225,7 +225,7 @@ fn divergence_12_edits_of_one_file_may_name_it_once() {
 }
 
 #[test]
-fn what_cannot_be_written_puts_the_others_back() {
+fn a_failed_write_restores_the_other_files() {
     let bench = Bench::new("tools-api");
     bench.write("a.txt", "one\n");
     bench.write("z.txt", "one\n");

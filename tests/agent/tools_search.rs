@@ -1,4 +1,4 @@
-//! Finding files by name and by content, and the list of todos.
+//! Tests of finding files by name and by content, and of the todo list.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::tools_support::{Bench, Called};
 
-/// Files of known age: the later in the list, the newer.
+/// Creates files with increasing modification times in the order of the list.
 fn aged(bench: &Bench, files: &[(&str, &str)]) {
     for (age, (path, content)) in files.iter().enumerate() {
         bench.write(path, content);
@@ -21,7 +21,7 @@ fn grep(bench: &Bench, args: Value) -> Called {
 }
 
 #[test]
-fn matches_come_with_path_and_line_newest_file_first() {
+fn matches_have_path_and_line_newest_file_first() {
     let bench = Bench::new("tools-api");
     aged(
         &bench,
@@ -56,7 +56,7 @@ fn matches_come_with_path_and_line_newest_file_first() {
 }
 
 #[test]
-fn what_is_cut_is_said_at_the_end() {
+fn truncation_is_reported_at_the_end() {
     let bench = Bench::new("tools-api");
     bench.write("many", "x\n".repeat(150));
     bench.write("wide", format!("y{}\n", "é".repeat(3000)));
@@ -113,7 +113,7 @@ fn files_are_found_by_pattern() {
 }
 
 #[test]
-fn the_list_of_todos_is_one_for_all_profiles() {
+fn all_profiles_share_one_todo_list() {
     let mut bench = Bench::new("g3");
     bench.call("todo_read", json!({})).says("No todo items found").works();
     let text = "# Plan\n- [ ] one\n  - [x] two\nwords\n";

@@ -1,4 +1,4 @@
-//! A directory in which the tests call tools through `g3 tool exec`, as a program would.
+//! A directory in which the tests call tools with `g3 tool exec`, as a program would.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use testkit::env::TestEnv;
 
-/// A clean directory and the tools of one profile.
+/// An empty directory and the tools of one profile.
 pub struct Bench {
     pub env: TestEnv,
     pub dir: PathBuf,
     pub profile: &'static str,
 }
 
-/// What `g3 tool exec --json` said.
+/// The output of `g3 tool exec --json`.
 #[derive(Debug)]
 pub struct Called {
     pub code: i32,
@@ -40,7 +40,7 @@ impl Bench {
         self.call_text(name, &args.to_string())
     }
 
-    /// Calls a tool with arguments as a model might have written them.
+    /// Calls a tool with unparsed arguments, as a model might write them.
     pub fn call_text(&self, name: &str, args: &str) -> Called {
         let ran = self.env.run(
             G3,
@@ -76,7 +76,7 @@ impl Bench {
         self.dir.join(path).exists()
     }
 
-    /// Where the state of calls is kept.
+    /// Returns the directory of the state of calls.
     pub fn session(&self) -> PathBuf {
         self.env.g3_state(&self.dir).join("sessions/tool-exec")
     }
@@ -87,14 +87,14 @@ impl Bench {
 }
 
 impl Called {
-    /// It worked; gives the text.
+    /// Asserts success and returns the text.
     #[track_caller]
     pub fn works(&self) -> &str {
         assert!(self.ok && self.code == 0 && self.kind.is_none(), "{self:?}");
         &self.text
     }
 
-    /// It failed with this kind and exit code; gives the text.
+    /// Asserts a failure of this kind with its exit code and returns the text.
     #[track_caller]
     pub fn fails(&self, kind: &str) -> &str {
         let code = if matches!(kind, "validation" | "unknown_tool") { 2 } else { 1 };
@@ -103,7 +103,7 @@ impl Called {
         &self.text
     }
 
-    /// It says these words.
+    /// Asserts that the text contains these words.
     #[track_caller]
     pub fn says(&self, words: &str) -> &Called {
         assert!(self.text.contains(words), "expected {words:?} in {self:?}");

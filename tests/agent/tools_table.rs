@@ -1,4 +1,4 @@
-//! The table of tools: names, schemas, and what becomes of a call that means none of them.
+//! Tests of the table of tools: names, schemas, and calls that match none of them.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
             bench.env.run(G3, &bench.dir, ["tool", "list", "--profile", profile, "--schemas"]);
         let tools: Vec<Value> = serde_json::from_str(listed.ok()).unwrap();
         let names: BTreeSet<&str> = tools.iter().map(|t| t["name"].as_str().unwrap()).collect();
-        assert_eq!(names.len(), tools.len(), "a name twice in {profile}");
+        assert_eq!(names.len(), tools.len(), "duplicate name in {profile}");
         for tool in &tools {
             let name = tool["name"].as_str().unwrap();
             assert!(!tool["description"].as_str().unwrap().is_empty(), "{name}");
@@ -52,7 +52,7 @@ fn every_tool_has_a_valid_schema_and_is_found_by_its_name() {
             let properties = schema["properties"].as_object().unwrap();
             for (key, property) in properties {
                 assert!(property["type"].is_string(), "{name}.{key}");
-                assert!(property["description"].is_string(), "{name}.{key} says nothing");
+                assert!(property["description"].is_string(), "{name}.{key} has no description");
             }
             for required in schema["required"].as_array().unwrap() {
                 assert!(properties.contains_key(required.as_str().unwrap()), "{name}: {required}");
@@ -139,7 +139,7 @@ const DOCUMENTED: &[(Profile, &str, &[&str], &[&str])] = &[
 ];
 
 #[test]
-fn the_documented_parameters_are_there() {
+fn the_documented_parameters_exist() {
     for (profile, name, required, optional) in DOCUMENTED {
         let known = faces(*profile);
         let face = known.iter().find(|face| face.name == *name).unwrap();
@@ -152,16 +152,16 @@ fn the_documented_parameters_are_there() {
 }
 
 #[test]
-fn the_g3_profile_has_no_two_tools_for_one_thing() {
+fn the_g3_profile_has_one_tool_per_kind() {
     let mut engines: Vec<ToolKind> = Vec::new();
     for face in faces(Profile::G3) {
-        assert!(!engines.contains(&face.engine), "{} is there twice", face.name);
+        assert!(!engines.contains(&face.engine), "duplicate kind: {}", face.name);
         engines.push(face.engine);
     }
 }
 
 #[test]
-fn what_is_offered_is_the_same_each_time_and_little_for_small_models() {
+fn the_offered_tools_are_stable_and_few_for_small_models() {
     let all = ToolSwitches::default();
     assert_eq!(offered(Profile::G3, all), offered(Profile::G3, all));
     let few = offered(Profile::G3, ToolSwitches { small: true, ..ToolSwitches::default() });
@@ -170,7 +170,7 @@ fn what_is_offered_is_the_same_each_time_and_little_for_small_models() {
 }
 
 #[test]
-fn the_content_of_a_file_may_come_as_json_itself() {
+fn the_content_of_a_file_may_be_given_as_json() {
     let bench = Bench::new("g3");
     let content = json!({"name": "app", "ports": [80, 443]});
     bench.call("write_file", json!({"file_path": "a.json", "content": content})).works();
@@ -208,7 +208,7 @@ fn arguments_are_lenient_in_type_and_strict_in_meaning() {
 }
 
 #[test]
-fn a_call_of_nothing_known_names_the_nearest() {
+fn an_unknown_tool_suggests_a_similar_one() {
     let bench = Bench::new("g3");
     let unknown = bench.call("readfile", json!({}));
     unknown.says("unknown tool `readfile`").says("`read_file`").fails("unknown_tool");
@@ -218,10 +218,10 @@ fn a_call_of_nothing_known_names_the_nearest() {
 }
 
 #[test]
-fn names_of_other_profiles_work_when_they_mean_one_tool() {
+fn names_of_other_profiles_work_if_unambiguous() {
     let bench = Bench::new("tools-api");
     bench.call("execute_cli", json!({ "command": "echo hi" })).says(r#""stdout":"hi\n""#).works();
-    // Two profiles know write_file; the parameters tell which.
+    // Two profiles have write_file; the parameters decide.
     bench.call("write_file", json!({ "path": "a", "content": "é" })).says("1 characters").works();
     bench.call("write_file", json!({ "file_path": "a", "content": "é" })).says("2 bytes").works();
     let both = bench.call("write_file", json!({ "content": "x" }));
@@ -229,13 +229,16 @@ fn names_of_other_profiles_work_when_they_mean_one_tool() {
 }
 
 #[test]
-fn the_page_about_tools_is_the_table() {
+fn the_tools_page_matches_the_table() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
     let bench = Bench::new("g3");
     let made = bench.env.run(G3, &bench.dir, ["tool", "list", "--markdown"]);
     made.ok();
     let page = std::fs::read_to_string(page).unwrap_or_default();
-    assert!(page == made.out, "make it anew: g3 tool list --markdown > docs/tools.md");
+    assert!(
+        page == made.out,
+        "docs/tools.md is out of date; run: g3 tool list --markdown > docs/tools.md"
+    );
 }
 
 #[test]

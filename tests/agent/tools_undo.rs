@@ -1,4 +1,4 @@
-//! `g3 tool undo`: each write of a tool leaves a record, and the record takes it back.
+//! Tests of `g3 tool undo`: each write of a tool leaves a record that can undo it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// Every file below a directory but g3's own, with its content and mode.
+/// Returns all files below a directory except g3's own, with content and mode.
 fn tree(dir: &Path) -> Vec<(String, Vec<u8>, u32)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
@@ -68,7 +68,7 @@ fn with_files(profile: &'static str) -> Bench {
 }
 
 #[test]
-fn each_tool_that_writes_can_be_taken_back_byte_for_byte() {
+fn every_write_tool_can_be_undone_byte_for_byte() {
     let edit =
         |old: &str, new: &str| json!({"filePath": "changed", "oldString": old, "newString": new});
     let both = json!([
@@ -100,7 +100,7 @@ fn each_tool_that_writes_can_be_taken_back_byte_for_byte() {
 }
 
 #[test]
-fn writes_are_taken_back_one_after_the_other_and_are_listed() {
+fn writes_are_undone_one_by_one_and_are_listed() {
     let bench = with_files("tools-api");
     let write = |text: &str| bench.call("write", json!({"filePath": "changed", "content": text}));
     write("two\n").works();
@@ -126,7 +126,7 @@ fn writes_are_taken_back_one_after_the_other_and_are_listed() {
     assert!(bench.has("gone"));
     undone(&bench);
     assert_eq!(bench.read("changed"), "two\n");
-    // What the session wrote is no longer there, so it has to look again before it writes.
+    // The session's own content is no longer there, so it has to read the file before it writes.
     write("other\n").says("changed since").fails("failed");
     bench.call("write", json!({"filePath": "fresh", "content": "x"})).works();
     undone(&bench);
@@ -134,14 +134,14 @@ fn writes_are_taken_back_one_after_the_other_and_are_listed() {
     assert!(!bench.has("fresh") && bench.read("changed") == "one\n");
     let none = undo(&bench, &[]);
     assert!(none.code == 1 && none.err.contains("nothing to undo"), "{none:?}");
-    // What was taken back is not lost either.
+    // The undone content is not lost either.
     let state = bench.session().join("undo");
     let kept = fs::read_to_string(state.join("000001.undone/0.after")).unwrap();
     assert_eq!(kept, "two\n");
 }
 
 #[test]
-fn what_somebody_changed_since_stands_in_the_way_of_all() {
+fn a_file_changed_since_prevents_the_whole_undo() {
     let bench = with_files("tools-api");
     bench.call("patch", json!({ "patch_text": PATCH })).works();
     bench.write("changed", "mine\n");
@@ -163,7 +163,7 @@ fn what_somebody_changed_since_stands_in_the_way_of_all() {
 }
 
 #[test]
-fn sessions_have_writes_of_their_own_and_those_of_an_agent_can_be_taken_back() {
+fn sessions_have_separate_writes_and_those_of_an_agent_can_be_undone() {
     let bench = with_files("g3");
     let args = ["tool", "exec", "--name", "write_file", "--session", "other", "--args"];
     let call = json!({"file_path": "changed", "content": "x"}).to_string();
@@ -183,7 +183,7 @@ fn sessions_have_writes_of_their_own_and_those_of_an_agent_can_be_taken_back() {
 }
 
 #[test]
-fn a_write_and_an_undo_killed_anywhere_leave_an_undo_that_is_right() {
+fn undo_is_correct_after_a_write_or_undo_killed_anywhere() {
     let steps = ["g3.write.recorded", "g3.write.file", "g3.write.file:2", "g3.write.file:4"];
     for step in steps {
         let bench = with_files("tools-api");

@@ -1,4 +1,4 @@
-//! `webfetch` against sites on loopback.
+//! Tests of `webfetch` with sites on loopback.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::web_support::{Site, answer};
 const PAGE: &str = "<html><head><title>A page</title><script>x</script></head><body><h1>Plums</h1>\
     <p>They are <b>blue</b> &amp; <a href='/more'>more</a>.</p></body></html>";
 
-/// A bench of a profile whose user names a site.
+/// Creates a bench of a profile whose user allows a site.
 fn bench(profile: &'static str) -> (Bench, Site) {
     let (bench, site) = (Bench::new(profile), Site::new());
     site.allow(&bench.env, "");
@@ -28,7 +28,7 @@ fn fetch(bench: &Bench, url: &str) -> Called {
 }
 
 #[test]
-fn a_page_becomes_markdown_text_or_stays_html() {
+fn a_page_is_converted_to_markdown_or_text_or_kept_as_html() {
     let (bench, site) = bench("g3");
     site.page("/", "text/html; charset=utf-8", PAGE);
     let as_form =
@@ -51,21 +51,21 @@ fn a_page_becomes_markdown_text_or_stays_html() {
 }
 
 #[test]
-fn the_tools_api_gives_text_when_no_form_is_asked_for() {
+fn the_tools_api_returns_text_by_default() {
     let (bench, site) = bench("tools-api");
     site.page("/", "text/html", PAGE);
     assert_eq!(fetch(&bench, &site.url("/")).works(), "Plums\n\nThey are blue & more.");
 }
 
 #[test]
-fn divergence_22_an_address_or_localhost_is_not_asked_for_https() {
+fn divergence_22_ip_addresses_and_localhost_are_not_upgraded_to_https() {
     let (bench, site) = bench("tools-api");
     site.page("/", "text/plain", "plain http");
     fetch(&bench, &site.url("/")).says("plain http").works();
     let port = site.address.port();
     bench.env.config("[tools.webfetch]\nallow_hosts = [\"localhost\"]\n");
     fetch(&bench, &format!("http://localhost:{port}/")).says("plain http").works();
-    // A public name is, and only by this profile. Nobody has this one.
+    // A public name is upgraded, and only by this profile. This name does not exist.
     bench.env.config("[[gate.rules]]\ntool = \"webfetch\"\naction = \"allow\"\n");
     let asks = |profile, url: &str| {
         let args = json!({ "url": url }).to_string();
@@ -82,7 +82,7 @@ fn divergence_22_an_address_or_localhost_is_not_asked_for_https() {
 }
 
 #[test]
-fn divergence_27_private_addresses_are_fetched_only_when_the_user_names_them() {
+fn divergence_27_private_addresses_are_fetched_only_if_the_user_allows_them() {
     let (bench, site) = (Bench::new("g3"), Site::new());
     site.page("/", "text/plain", "inside");
     let port = site.address.port();
@@ -96,7 +96,7 @@ fn divergence_27_private_addresses_are_fetched_only_when_the_user_names_them() {
     {
         fetch(&bench, &format!("http://{host}/latest")).says("only the public web").fails("denied");
     }
-    // A repository cannot widen it, and neither can a proxy.
+    // Neither a repository nor a proxy can widen it.
     bench.write("g3.toml", format!("[tools.webfetch]\nallow_hosts = [\"127.0.0.1:{port}\"]\n"));
     fetch(&bench, &site.url("/")).fails("denied");
     assert!(site.asked().is_empty(), "{:?}", site.asked());
@@ -105,7 +105,7 @@ fn divergence_27_private_addresses_are_fetched_only_when_the_user_names_them() {
 }
 
 #[test]
-fn no_proxy_stands_between_the_check_and_the_connection() {
+fn the_connection_bypasses_proxies() {
     let (mut bench, site) = bench("g3");
     let proxy = Site::new();
     site.page("/", "text/plain", "direct");
@@ -117,7 +117,7 @@ fn no_proxy_stands_between_the_check_and_the_connection() {
 }
 
 #[test]
-fn the_gate_asks_about_hosts_that_nobody_named() {
+fn the_gate_asks_about_hosts_that_are_not_allowed() {
     let bench = Bench::new("g3");
     let denied = fetch(&bench, "https://docs.example.org/x");
     let rule =
@@ -136,13 +136,13 @@ fn the_gate_asks_about_hosts_that_nobody_named() {
     rules("127.0.0.1", "ask").fails("denied");
     rules("*.example.org", "deny").says("reached").works();
     assert_eq!(site.asked().len(), 1);
-    // A host in other letters, or with a dot at its end, is the same host.
+    // A host in upper case, or with a trailing dot, is the same host.
     bench.env.config("[[gate.rules]]\nhost = \"*.Example.ORG\"\naction = \"deny\"\n");
     fetch(&bench, "http://DOCS.example.org./").says("a rule says so").fails("denied");
 }
 
 #[test]
-fn redirects_are_followed_on_one_host_and_told_for_others() {
+fn redirects_are_followed_on_the_same_host_and_reported_for_others() {
     let (bench, site) = bench("g3");
     site.page("/end", "text/plain", "there");
     site.sends("/a", "302 Found", "/b");
@@ -164,7 +164,7 @@ fn a_redirect_to_a_private_address_is_checked_like_the_first() {
     let (bench, site) = bench("g3");
     let inner = Site::new();
     inner.page("/", "text/plain", "secret");
-    // The same host, another port, which the user did not name.
+    // The same host with another port, which the user did not allow.
     site.sends("/in", "302 Found", &inner.url("/"));
     fetch(&bench, &site.url("/in")).says("this machine").fails("denied");
     site.sends("/meta", "302 Found", "http://169.254.169.254/latest");
@@ -173,7 +173,7 @@ fn a_redirect_to_a_private_address_is_checked_like_the_first() {
 }
 
 #[test]
-fn what_is_no_page_is_refused_with_its_reason() {
+fn unsupported_content_is_rejected_with_its_reason() {
     let (bench, site) = bench("g3");
     for (url, words) in [
         ("ftp://a.example/x", "must begin with http:// or https://"),
@@ -207,7 +207,7 @@ fn a_body_that_is_too_large_is_not_read_to_its_end() {
 }
 
 #[test]
-fn a_long_page_is_cut_and_lies_whole_in_a_file() {
+fn a_long_page_is_truncated_and_saved_in_full() {
     let (bench, site) = bench("g3");
     let long = "ü\u{1b}[31m1".repeat(30_000);
     site.page("/", "text/plain; charset=utf-8", &long);
@@ -220,7 +220,7 @@ fn a_long_page_is_cut_and_lies_whole_in_a_file() {
 }
 
 #[test]
-fn encodings_and_kinds_are_those_of_the_page() {
+fn encodings_and_content_types_are_respected() {
     let (bench, site) = bench("g3");
     site.page("/latin", "text/html; charset=iso-8859-1", b"<p>gr\xfcn</p>");
     fetch(&bench, &site.url("/latin")).says("grün").works();
@@ -234,14 +234,14 @@ fn encodings_and_kinds_are_those_of_the_page() {
 }
 
 #[test]
-fn silence_ends_with_the_time_of_the_call() {
+fn an_unresponsive_site_times_out() {
     let (bench, site) = bench("g3");
     let late = bench.call("webfetch", json!({ "url": site.url("/silent"), "timeout": 0.01 }));
     late.says("was not there after 1 s").fails("timeout");
 }
 
 #[test]
-fn a_scripted_agent_fetches_and_sees_a_picture() {
+fn a_scripted_agent_fetches_and_sees_an_image() {
     let site = Site::new();
     let picture = b"\x89PNG\r\n\x1a\nnot much of one";
     site.page("/a.png", "image/png", picture);
@@ -276,7 +276,7 @@ fn plan_mode_may_fetch() {
 }
 
 #[test]
-fn an_interrupt_ends_a_fetch() {
+fn an_interrupt_cancels_a_fetch() {
     let (bench, site) = bench("g3");
     let args = json!({ "url": site.url("/silent"), "timeout": 120 }).to_string();
     let call = ["tool", "exec", "--name", "webfetch", "--args", &args, "--json"];
@@ -291,7 +291,7 @@ fn an_interrupt_ends_a_fetch() {
 }
 
 #[test]
-fn a_site_that_challenges_browsers_is_asked_once_more_by_our_plain_name() {
+fn a_site_that_challenges_browsers_is_retried_with_our_own_user_agent() {
     let (bench, site) = bench("g3");
     let challenge = || answer("403 Forbidden", &["cf-mitigated: challenge"], "prove yourself");
     site.has("/guarded Mozilla", challenge());
@@ -299,7 +299,7 @@ fn a_site_that_challenges_browsers_is_asked_once_more_by_our_plain_name() {
     assert!(fetch(&bench, &site.url("/guarded")).works().contains("the page"));
     site.has("/shut", challenge());
     fetch(&bench, &site.url("/shut")).says("lets only browsers in").fails("failed");
-    // Any other refusal is none that another name would change.
+    // For any other rejection, another user agent makes no difference.
     site.has("/no", answer("403 Forbidden", &[], "no"));
     fetch(&bench, &site.url("/no")).says("403: Forbidden").fails("failed");
     let asked: Vec<(String, bool)> = site

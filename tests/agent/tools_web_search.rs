@@ -1,4 +1,4 @@
-//! `codesearch` and `websearch` against a service on loopback.
+//! Tests of `codesearch` and `websearch` with a service on loopback.
 
 use serde_json::{Value, json};
 use testkit::model_server::reply::ScriptedReply;
@@ -7,7 +7,7 @@ use crate::agent_env::Stage;
 use crate::tools_support::Bench;
 use crate::web_support::{Site, answer};
 
-/// A bench whose search service is a site.
+/// Creates a bench whose search service is a site.
 fn searching(more: &str) -> (Bench, Site) {
     let (bench, site) = (Bench::new("tools-api"), Site::new());
     bench.env.config(&format!("[tools.codesearch]\nendpoint = \"{}\"\n{more}", site.url("/mcp")));
@@ -19,7 +19,7 @@ fn events(value: &Value) -> String {
 }
 
 #[test]
-fn codesearch_asks_its_service_and_reads_events_or_json() {
+fn codesearch_queries_its_service_and_reads_events_or_json() {
     let (bench, site) = searching("api_key = \"key-of-mine\"\n");
     let found = json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "use axum;"}]}});
     site.page("/mcp", "text/event-stream", events(&found));
@@ -46,7 +46,7 @@ fn codesearch_asks_its_service_and_reads_events_or_json() {
 }
 
 #[test]
-fn websearch_hands_its_parameters_on() {
+fn websearch_passes_its_parameters_on() {
     let (bench, site) = searching("");
     let found = json!({"result": {"content": [{"type": "text", "text": "https://a.example"}]}});
     site.page("/mcp", "text/event-stream", events(&found));
@@ -70,7 +70,7 @@ fn websearch_hands_its_parameters_on() {
 }
 
 #[test]
-fn a_search_that_fails_says_what_to_set_and_keeps_the_key() {
+fn a_failed_search_has_a_hint_and_hides_the_key() {
     let (bench, site) = searching("api_key = \"key-of-mine\"\n");
     let call = || bench.call("codesearch", json!({"query": "x"}));
     let error = json!({"jsonrpc": "2.0", "error": {"code": -32000, "message": "key-of-mine has no credit"}});
@@ -90,7 +90,7 @@ fn a_search_that_fails_says_what_to_set_and_keeps_the_key() {
 }
 
 #[test]
-fn the_key_of_the_environment_goes_to_no_other_service() {
+fn the_key_of_the_environment_is_sent_to_no_other_service() {
     let (mut bench, site) = searching("");
     bench.env.set("EXA_API_KEY", "key-of-env");
     let found = json!({"result": {"content": [{"type": "text", "text": "x"}]}});

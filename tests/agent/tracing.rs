@@ -1,4 +1,4 @@
-//! The trace: what a file says of a run, and what it never says.
+//! Tests of the trace: what a trace file contains, and what it never contains.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::agent_env::Stage;
 use crate::editor::Editor;
 use crate::mcp_support;
 
-/// The trace file of a stage.
+/// Returns the trace file of a stage.
 fn file(stage: &Stage) -> PathBuf {
     stage.env.home().join("trace.jsonl")
 }
@@ -21,17 +21,17 @@ fn text(stage: &Stage) -> String {
     std::fs::read_to_string(file(stage)).unwrap_or_default()
 }
 
-/// Its lines; every one is a JSON object.
+/// Returns its lines; each is a JSON object.
 fn lines(stage: &Stage) -> Vec<Value> {
     text(stage).lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
-/// The events with this message.
+/// Returns the events with this message.
 fn events<'a>(lines: &'a [Value], message: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["fields"]["message"] == message).collect()
 }
 
-/// The beginnings (`new`) or ends (`close`) of the spans with this name.
+/// Returns the beginnings (`new`) or ends (`close`) of the spans with this name.
 fn spans<'a>(lines: &'a [Value], message: &str, name: &str) -> Vec<&'a Value> {
     let mut lines = events(lines, message);
     lines.retain(|line| line["span"]["name"] == name);
@@ -48,7 +48,7 @@ fn write(path: &str) -> ScriptedReply {
 }
 
 #[test]
-fn a_run_leaves_its_requests_calls_and_end() {
+fn a_run_traces_its_requests_calls_and_end() {
     let stage = Stage::new([
         ScriptedReply::status(529),
         write("a").usage(70, 7).cached(20, 10).header("request-id", "req_17"),
@@ -122,7 +122,7 @@ fn a_run_leaves_its_requests_calls_and_end() {
 }
 
 #[test]
-fn no_secret_no_words_and_no_content_get_in() {
+fn the_trace_contains_no_secrets_text_or_content() {
     let secret = "plum-7Yq2-tree";
     let shell = format!("echo 'out-put {secret}'");
     let stage = Stage::new([
@@ -161,7 +161,7 @@ fn no_secret_no_words_and_no_content_get_in() {
 }
 
 #[test]
-fn nothing_is_traced_unless_it_is_wanted() {
+fn nothing_is_traced_unless_enabled() {
     let stage = Stage::new([
         ScriptedReply::says("one"),
         ScriptedReply::says("two"),
@@ -182,7 +182,7 @@ fn nothing_is_traced_unless_it_is_wanted() {
 }
 
 #[test]
-fn the_configuration_names_file_and_level() {
+fn the_configuration_sets_file_and_level() {
     let stage = Stage::new(Script::by(|_| ScriptedReply::says("hi")));
     let model = stage.model.config_toml("anthropic");
     stage
@@ -195,7 +195,7 @@ fn the_configuration_names_file_and_level() {
     stage.env.run_command(job).ok();
     let more = lines(&stage)[all.len()..].to_vec();
     assert!(!more.is_empty() && more.iter().all(|line| line["target"] == "g3::model"), "{more:?}");
-    // A repository may not make g3 write elsewhere.
+    // A repository must not redirect g3's output.
     let other = stage.env.home().join("other");
     stage.repo.write("g3.toml", format!("[trace]\nfile = \"{}\"\n", other.display()));
     stage.g3(["hello"]).ok();
@@ -203,7 +203,7 @@ fn the_configuration_names_file_and_level() {
 }
 
 #[test]
-fn what_cannot_be_traced_is_an_error_before_the_model_is_asked() {
+fn an_unwritable_trace_file_is_an_error_before_any_request() {
     let stage = Stage::new([ScriptedReply::says("never")]);
     let home = stage.env.home().display().to_string();
     let args = ["hello", "--trace-file", home.as_str()];
@@ -228,7 +228,7 @@ fn what_cannot_be_traced_is_an_error_before_the_model_is_asked() {
 }
 
 #[test]
-fn a_full_disk_costs_the_trace_and_not_the_run() {
+fn a_full_disk_stops_the_trace_but_not_the_run() {
     let stage = Stage::new([write("a"), ScriptedReply::says("done")]);
     let ran = stage.g3(["work", "--trace-file", "/dev/full"]);
     assert_eq!(ran.ok(), "done");
@@ -256,7 +256,7 @@ fn two_processes_share_one_file() {
 }
 
 #[test]
-fn an_editor_reads_a_clean_stream_while_the_file_fills() {
+fn tracing_does_not_disturb_the_editors_stream() {
     let stage = Stage::new([write("a"), ScriptedReply::says("done")]);
     let model = stage.model.config_toml("anthropic");
     stage.env.config(&format!("{model}\n[trace]\nfile = \"~/trace.jsonl\"\n"));

@@ -1,4 +1,4 @@
-//! One turn of the user through the real binary: events, calls, faults, signals.
+//! Tests of a user turn with the real binary: events, calls, faults, signals.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ use testkit::model_server::reply::ScriptedReply;
 use crate::agent_env::{Stage, journal, of_type};
 
 #[test]
-fn a_task_is_done_with_tools_and_told_on_stdout() {
+fn a_task_is_done_with_tools_and_reported_on_stdout() {
     let stage = Stage::new([
         ScriptedReply::new()
             .then_says("I write it.")
@@ -27,7 +27,7 @@ fn a_task_is_done_with_tools_and_told_on_stdout() {
 }
 
 #[test]
-fn events_keep_the_contract() {
+fn events_have_the_documented_form() {
     let stage = Stage::new([
         ScriptedReply::new()
             .thinks("hm")
@@ -67,7 +67,7 @@ fn events_keep_the_contract() {
 }
 
 #[test]
-fn events_go_into_a_file_as_well() {
+fn events_can_be_written_to_a_file() {
     let stage = Stage::new([ScriptedReply::says("hi")]);
     let ran = stage.g3(["--events", "../events.jsonl", "say hi"]);
     assert_eq!(ran.ok(), "hi");
@@ -77,7 +77,7 @@ fn events_go_into_a_file_as_well() {
 }
 
 #[test]
-fn calls_of_one_reply_run_at_once_and_are_answered_in_order() {
+fn calls_of_one_reply_run_concurrently_and_are_answered_in_order() {
     // The first call can only end after the second one has written its file.
     let wait = "while [ ! -e made ]; do sleep 0.01; done; echo first";
     let stage = Stage::new([
@@ -106,7 +106,7 @@ fn a_call_repeated_in_one_reply_is_answered_but_not_run() {
 }
 
 #[test]
-fn bad_calls_are_answered_and_the_work_goes_on() {
+fn invalid_calls_are_answered_and_the_run_continues() {
     let stage = Stage::new([
         ScriptedReply::call("fly_away", json!({})),
         ScriptedReply::new().calls_raw("shell", "{\"command\": \"ls"),
@@ -126,7 +126,7 @@ fn bad_calls_are_answered_and_the_work_goes_on() {
 }
 
 #[test]
-fn a_call_that_a_model_only_quotes_is_not_run() {
+fn a_quoted_call_is_not_run() {
     let quoted = "You would say:\n{\"tool\": \"shell\", \"args\": {\"command\": \"touch made\"}}\n\
                   <tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"touch made\"}}\n\
                   </tool_call>\nand that is all.";
@@ -137,7 +137,7 @@ fn a_call_that_a_model_only_quotes_is_not_run() {
 }
 
 #[test]
-fn a_tool_is_judged_by_what_it_did_and_not_by_its_words() {
+fn success_depends_on_the_outcome_and_not_on_its_text() {
     let stage = Stage::new([
         ScriptedReply::new()
             .calls("shell", json!({"command": "echo '❌ error: failed'"}))
@@ -156,7 +156,7 @@ fn a_tool_is_judged_by_what_it_did_and_not_by_its_words() {
 }
 
 #[test]
-fn every_request_begins_with_the_bytes_of_the_one_before() {
+fn every_request_starts_with_the_bytes_of_the_previous_one() {
     let stage = Stage::new([
         ScriptedReply::call("shell", json!({"command": "echo 1"})),
         ScriptedReply::call("shell", json!({"command": "echo 2"})),
@@ -176,7 +176,7 @@ fn every_request_begins_with_the_bytes_of_the_one_before() {
     }
 }
 
-/// JSON text without the cache marks, which move from request to request.
+/// Returns JSON text without the cache markers, which move from request to request.
 fn bare(value: &Value) -> String {
     fn strip(value: &mut Value) {
         if let Some(object) = value.as_object_mut() {
@@ -206,7 +206,7 @@ fn a_limit_ends_the_run_with_its_own_exit_code() {
 }
 
 #[test]
-fn tokens_money_and_time_are_limits_too() {
+fn tokens_cost_and_time_are_limits_too() {
     let usage = || ScriptedReply::call("shell", json!({"command": "date +%N"})).usage(40, 20);
     let prices = "price = { input = 1e6, output = 1e6 }\n";
     for (flag, most, words, asked) in [
@@ -234,7 +234,7 @@ fn tokens_money_and_time_are_limits_too() {
 }
 
 #[test]
-fn a_model_that_refuses_the_key_is_a_failure_with_a_way_out() {
+fn a_rejected_key_is_a_failure_with_a_hint() {
     let stage = Stage::new([ScriptedReply::status(401)]);
     let ran = stage.g3(["--json", "hi"]);
     ran.exits(1).output_contains("try:");
@@ -244,7 +244,7 @@ fn a_model_that_refuses_the_key_is_a_failure_with_a_way_out() {
 }
 
 #[test]
-fn the_first_interrupt_cancels_a_stream_and_keeps_what_was_said() {
+fn the_first_interrupt_cancels_a_stream_and_keeps_the_text() {
     let gate = ReplyGate::new();
     let stage = Stage::new([ScriptedReply::says("half a ").then_says("sentence").gate(&gate)]);
     let mut g3 = stage.start(["talk"]);
@@ -266,14 +266,14 @@ fn the_first_interrupt_cancels_a_stream_and_keeps_what_was_said() {
 }
 
 #[test]
-fn the_first_interrupt_ends_the_tools_children_and_records_it() {
+fn the_first_interrupt_kills_the_tools_processes_and_is_recorded() {
     let command = "sleep 1000 & echo $! > child; sleep 1000";
     let stage = Stage::new([ScriptedReply::call("shell", json!({"command": command}))]);
     let mut g3 = stage.start(["--json", "wait"]);
     let file = stage.repo.path().join("child");
     let child: u32 =
         until("the child's id", || std::fs::read_to_string(&file).ok()?.trim().parse().ok());
-    // Only g3 itself: its children are in groups of their own.
+    // Only g3 itself: its children are in separate groups.
     let pid = rustix::process::Pid::from_raw(g3.id().cast_signed()).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     let status = g3.wait_until(None).unwrap().unwrap();
@@ -285,7 +285,7 @@ fn the_first_interrupt_ends_the_tools_children_and_records_it() {
 }
 
 #[test]
-fn the_second_interrupt_ends_at_once() {
+fn the_second_interrupt_exits_immediately() {
     let command = "trap '' TERM; echo $$ > child; while :; do sleep 0.1; done";
     let stage = Stage::new([ScriptedReply::call("shell", json!({"command": command}))]);
     let mut g3 = stage.start(["--json", "wait"]);

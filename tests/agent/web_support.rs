@@ -1,4 +1,4 @@
-//! A small site on loopback whose answers a test writes byte by byte.
+//! A small site on loopback whose responses a test defines byte by byte.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use testkit::env::TestEnv;
 
-/// What the site was asked.
+/// A request that the site received.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub path: String,
@@ -22,7 +22,7 @@ pub struct Site {
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
-/// An answer with a status line, headers and a body.
+/// Returns a response with a status line, headers and a body.
 pub fn answer(status: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
@@ -33,7 +33,7 @@ pub fn answer(status: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Vec<u8>
 }
 
 impl Site {
-    /// A site without a page.
+    /// Creates a site without pages.
     pub fn new() -> Site {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -48,18 +48,18 @@ impl Site {
         site
     }
 
-    /// Answers a path with these bytes; a path without any is silent. `PATH NAME` answers only who
-    /// calls itself so.
+    /// Answers a path with these bytes; other paths get no response. `PATH NAME` answers only
+    /// requests with this user agent.
     pub fn has(&self, path: &str, bytes: Vec<u8>) {
         self.pages.lock().unwrap().insert(path.to_owned(), bytes);
     }
 
-    /// A page of this type.
+    /// Adds a page of this type.
     pub fn page(&self, path: &str, kind: &str, body: impl AsRef<[u8]>) {
         self.has(path, answer("200 OK", &[&format!("content-type: {kind}")], body));
     }
 
-    /// A redirect.
+    /// Adds a redirect.
     pub fn sends(&self, path: &str, status: &str, to: &str) {
         self.has(path, answer(status, &[&format!("location: {to}")], ""));
     }
@@ -68,12 +68,12 @@ impl Site {
         format!("http://{}{path}", self.address)
     }
 
-    /// What it was asked so far.
+    /// Returns the requests received so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The user's configuration, in which this site is named.
+    /// Writes a user configuration that allows this site.
     pub fn allow(&self, env: &TestEnv, more: &str) {
         env.config(&format!("{more}\n[tools.webfetch]\nallow_hosts = [\"{}\"]\n", self.address));
     }
@@ -103,11 +103,11 @@ fn serve(stream: TcpStream, pages: &Mutex<BTreeMap<String, Vec<u8>>>, asked: &Mu
     drop(pages);
     match page {
         Some(bytes) => {
-            // The client may have read enough.
+            // The client may have disconnected early.
             let _ = (&stream).write_all(&bytes);
         }
         None => {
-            // Silent until the client gives up.
+            // No response until the client disconnects.
             let _ = reader.read(&mut [0; 16]);
         }
     }

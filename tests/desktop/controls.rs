@@ -1,4 +1,5 @@
-//! Controls of a real program by the accessibility bus; what was done is read from the program.
+//! Tests of the controls of a real program through the accessibility bus; effects are read from the
+//! program.
 
 use base::desktop_protocol::{
     Control, ControlAction, ControlQuery, ControlResult, ControlVerb, Controls, DesktopFault,
@@ -38,7 +39,7 @@ fn refused(helper: &mut Helper, act: ControlAction) -> DesktopFault {
 }
 
 #[test]
-fn the_controls_of_the_active_window_are_told_as_they_are() {
+fn the_controls_of_the_active_window_are_listed_with_their_state() {
     let desktop = Desktop::start();
     let _behind = desktop.program("Behind");
     let program = desktop.program("Fixture");
@@ -161,7 +162,7 @@ fn controls_are_acted_on_by_name_and_the_program_notices() {
 }
 
 #[test]
-fn what_a_control_does_not_do_is_said_with_what_it_does() {
+fn an_unsupported_action_lists_the_supported_ones() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let mut helper = Helper::on(&desktop);
@@ -198,7 +199,7 @@ fn what_a_control_does_not_do_is_said_with_what_it_does() {
 }
 
 #[test]
-fn without_a_bus_there_are_no_controls_and_a_reason() {
+fn without_a_bus_the_list_is_empty_with_a_reason() {
     let desktop = Desktop::bare();
     let mut helper = Helper::on(&desktop);
     let told = controls(&mut helper, look());
@@ -206,14 +207,14 @@ fn without_a_bus_there_are_no_controls_and_a_reason() {
     assert!(told.note.unwrap().contains("at-spi2-core"));
     let fault = refused(&mut helper, act("Press me", ControlVerb::Click, None));
     assert!(fault.what.contains("no accessibility bus"), "{fault:?}");
-    // Also where there is no screen at all.
+    // Even without a screen.
     let nobody = ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent/bus");
     let told = controls(&mut Helper::nowhere(&[nobody]), look());
     assert!(told.controls.is_empty() && told.note.is_some());
 }
 
 #[test]
-fn a_control_whose_window_ends_with_it_was_acted_on() {
+fn a_control_that_closes_its_window_was_acted_on() {
     let desktop = Desktop::start();
     let dialog = desktop.script("dialog.py", "dialog", &[]);
     dialog.saw("ready");

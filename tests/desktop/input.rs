@@ -1,4 +1,4 @@
-//! Pointer and keyboard: what a real program sees of them.
+//! Tests of pointer and keyboard input as a real program receives it.
 
 use base::desktop_protocol::{Button, DesktopRequest, DesktopResponse, InputStep};
 use testkit::desktop::Desktop;
@@ -6,13 +6,13 @@ use testkit::env::until;
 
 use crate::support::{Helper, click, keys, output, to, types};
 
-/// Every kind of character: of the keyboard, of other alphabets, outside of the first plane.
+/// Characters of the keyboard, of other alphabets, and outside of the basic multilingual plane.
 const EVERY_KIND: &str = "Zażółć & {42} ünïcode 漢字 🙂";
-/// More different characters than a keyboard has free keys.
+/// More different characters than a keyboard has unused keycodes.
 const MANY: &str = "абвгдежзийклмнопрстуфхцчшщъыьэюя αβγδεζηθικλμνξοπρστυφχψω АБВГ абв жзи аяωа";
 
 #[test]
-fn the_pointer_clicks_drags_and_scrolls_where_it_is_told_to() {
+fn the_pointer_clicks_drags_and_scrolls_at_the_given_positions() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let mut helper = Helper::on(&desktop);
@@ -41,7 +41,7 @@ fn the_pointer_clicks_drags_and_scrolls_where_it_is_told_to() {
 }
 
 #[test]
-fn any_text_arrives_as_it_is() {
+fn any_text_is_typed_correctly() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let mut helper = Helper::on(&desktop);
@@ -53,13 +53,13 @@ fn any_text_arrives_as_it_is() {
     helper.does(&[keys(&["ctrl", "a"]), types("end\n")]);
     program.saw("entered end");
 
-    // The keyboard is as it was: nothing stays mapped.
+    // The keyboard map is restored.
     let mapped = output(&desktop, "xkbcomp", &["-xkb", desktop.display(), "-"]);
     assert!(!mapped.contains("Cyrillic") && !mapped.contains("U1F642"), "{mapped}");
 }
 
 #[test]
-fn keys_go_by_their_names_and_are_let_go() {
+fn keys_are_found_by_name_and_released() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let mut helper = Helper::on(&desktop);
@@ -67,7 +67,7 @@ fn keys_go_by_their_names_and_are_let_go() {
     helper.does(&[keys(&["Control", "Shift", "T"])]);
     program.saw("key ctrl+shift+T");
     program.saw("key-up ctrl+Control_L");
-    // Neither is where a key alone finds it.
+    // Neither is on an unshifted key.
     helper.does(&[keys(&["ctrl", "plus"]), keys(&["ctrl", "{"])]);
     program.saw("key ctrl+plus");
     program.saw("key ctrl+braceleft");
@@ -81,7 +81,7 @@ fn keys_go_by_their_names_and_are_let_go() {
     let fault = helper.fault(ask(&[types("x"), keys(&["ctrl", "hyper"])]));
     assert!(fault.what.contains("step 2 of 2") && fault.what.contains("`hyper`"), "{fault:?}");
     assert!(fault.why.unwrap().contains("page_down"));
-    // A letter alone shows that no modifier is held and that the refused `x` was not typed.
+    // A lone letter shows that no modifier is held and that the rejected `x` was not typed.
     helper.does(&[types("q")]);
     program.saw("key q");
     let after = program.log();
@@ -90,7 +90,7 @@ fn keys_go_by_their_names_and_are_let_go() {
 }
 
 #[test]
-fn blocked_combinations_are_refused_and_nothing_is_pressed() {
+fn blocked_combinations_are_rejected_and_nothing_is_pressed() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let mut helper = Helper::on(&desktop);
@@ -114,11 +114,11 @@ fn blocked_combinations_are_refused_and_nothing_is_pressed() {
 }
 
 #[test]
-fn the_pointer_in_a_corner_stops_everything_and_places_outside_are_refused() {
+fn the_pointer_in_a_corner_stops_input_and_outside_positions_are_rejected() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let mut helper = Helper::on(&desktop);
-    // The hand of a person.
+    // Moves the pointer as a person would.
     let person = |x: &str, y: &str| output(&desktop, "xdotool", &["mousemove", x, y]);
     let press = program.place("Press_me").middle();
     for (x, y) in [("0", "0"), ("1279", "0"), ("0", "799"), ("1279", "799")] {
@@ -138,7 +138,7 @@ fn the_pointer_in_a_corner_stops_everything_and_places_outside_are_refused() {
         helper.ask(DesktopRequest::Input { steps: vec![to(press), click()], fail_safe: true });
     assert_eq!(told, DesktopResponse::Done);
     program.saw("clicked Press me");
-    // Somebody who moves into a corner in the middle of a text stops it there.
+    // A person who moves the pointer into a corner during a text stops the typing.
     let slow = vec![types(&"a".repeat(1000)), to(press), click()];
     helper.asks(DesktopRequest::Input { steps: slow, fail_safe: true });
     program.saw_times("key a", 3);
@@ -152,7 +152,7 @@ fn the_pointer_in_a_corner_stops_everything_and_places_outside_are_refused() {
 }
 
 #[test]
-fn nothing_stays_held_when_nobody_waits_any_more() {
+fn keys_are_released_when_the_client_disconnects() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let canvas = program.place("Canvas");
@@ -182,7 +182,7 @@ fn until_released(program: &testkit::desktop::DesktopProgram) {
     });
 }
 
-/// Hangs up and waits for the helper's end.
+/// Disconnects and waits for the helper to exit.
 fn until_gone(helper: Helper) -> base::process::Running {
     let mut running = helper.hang_up();
     let end = std::time::Instant::now() + std::time::Duration::from_secs(10);

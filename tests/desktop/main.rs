@@ -1,4 +1,4 @@
-//! Tests of desktop: the real helper on a desktop of its own, with a real GTK program.
+//! Tests of the desktop helper on a separate desktop, with a real GTK program.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
 

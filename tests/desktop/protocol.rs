@@ -1,11 +1,11 @@
-//! One line in, one line out; its end; and what it says where there is no desktop.
+//! Tests of the protocol: one response per request, the end of input, and errors without a desktop.
 
 use base::desktop_protocol::{CaptureTarget, DesktopRequest, DesktopResponse};
 
 use crate::support::Helper;
 
 #[test]
-fn each_line_gets_one_answer_in_order_and_the_end_of_stdin_ends_it() {
+fn each_request_gets_one_response_in_order_until_stdin_ends() {
     let mut helper = Helper::nowhere(&[]);
     helper.send(r#"{"id": 5, "ask": "screen"}"#);
     helper.send("not json");
@@ -36,7 +36,7 @@ fn says(sentence: &str, words: &str) {
 }
 
 #[test]
-fn a_display_that_nobody_serves_is_a_fault_that_names_it() {
+fn a_display_without_a_server_is_a_fault_that_names_it() {
     let mut helper = Helper::nowhere(&[("DISPLAY", ":4242")]);
     for ask in [
         DesktopRequest::Screen,

@@ -1,4 +1,4 @@
-//! Words in pictures: of a real screen by the real program, and what is said without it.
+//! Tests of text recognition: on a real screen with the real program, and errors without it.
 
 use base::desktop_protocol::{Area, CaptureTarget, DesktopRequest, DesktopResponse, OcrWord};
 use base64::Engine;
@@ -15,7 +15,7 @@ fn words(helper: &mut Helper, picture: String) -> Vec<OcrWord> {
 }
 
 #[test]
-fn words_of_the_screen_are_read_with_their_places() {
+fn words_on_the_screen_are_recognized_with_their_positions() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let mut helper = Helper::on(&desktop);
@@ -28,7 +28,7 @@ fn words_of_the_screen_are_read_with_their_places() {
         .unwrap_or_else(|| panic!("{heading:?}"));
     assert_eq!(heading[at..at + 3], ["Quarterly", "Report", "2031"]);
     assert!(found[at].sure > 60, "{:?}", found[at]);
-    // In native pixels, although the picture was made larger for the reader.
+    // In native pixels, although the image was scaled up for recognition.
     let word =
         found.iter().find(|word| word.text == "Press").unwrap_or_else(|| panic!("{heading:?}"));
     let Area { x, y, .. } = word.area;
@@ -42,7 +42,7 @@ fn helper_picture(desktop: &Desktop) -> String {
 }
 
 #[test]
-fn what_is_no_picture_and_a_missing_reader_are_faults() {
+fn an_invalid_image_and_a_missing_program_are_faults() {
     let path = std::env::var("PATH").unwrap();
     let mut helper = Helper::nowhere(&[("PATH", &path)]);
     for picture in [String::new(), "%%%".to_owned(), STANDARD.encode("no picture")] {

@@ -1,4 +1,4 @@
-//! Pictures, windows, maximizing: compared with what X itself says.
+//! Tests of screenshots, windows and maximizing, compared with the state of the X server.
 
 use base::desktop_protocol::{Area, CaptureTarget, DesktopRequest, DesktopResponse, WindowInfo};
 use image::Rgb;
@@ -16,7 +16,7 @@ fn windows(helper: &mut Helper) -> Vec<WindowInfo> {
 }
 
 #[test]
-fn pictures_show_what_was_asked_for_and_no_more() {
+fn screenshots_show_exactly_the_requested_area() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let mut helper = Helper::on(&desktop);
@@ -29,7 +29,7 @@ fn pictures_show_what_was_asked_for_and_no_more() {
     assert_eq!((told.mime.as_str(), told.backend.as_str()), ("image/png", "x11"));
     assert_eq!(pixels.get_pixel(x.unsigned_abs(), y.unsigned_abs()), &RED);
 
-    // A part, cut at the edge of the red area: its corner is red, the pixel above is not.
+    // A part at the edge of the red area: its corner is red, the pixel above is not.
     let (width, height) = (canvas.width.unsigned_abs(), canvas.height.unsigned_abs());
     let area = Area { x: canvas.x, y: canvas.y - 1, width, height };
     let part = CaptureTarget { area: Some(area), ..CaptureTarget::default() };
@@ -48,7 +48,7 @@ fn pictures_show_what_was_asked_for_and_no_more() {
     let (told, _) = helper.captures(CaptureTarget { fit: Some((9999, 9999)), ..part });
     assert_eq!((told.width, told.height), (width, height));
 
-    // A window by its title, its program and its number; and a part from its own corner.
+    // A window by its title, its program and its id; and a part relative to its own corner.
     let window = windows(&mut helper).remove(0);
     for name in ["fixt", "PROGRAM.PY", &window.id] {
         let wanted = CaptureTarget { window: Some(name.to_owned()), ..CaptureTarget::default() };
@@ -66,13 +66,13 @@ fn pictures_show_what_was_asked_for_and_no_more() {
 }
 
 #[test]
-fn a_window_that_is_covered_is_seen_whole() {
+fn a_covered_window_is_captured_completely() {
     let desktop = Desktop::start();
     let below = desktop.program("Below");
     let _above = desktop.program("Above");
     let mut helper = Helper::on(&desktop);
     let [above, covered] = &windows(&mut helper)[..] else { panic!("two windows") };
-    // The upper one is moved so that it hides half of the red area of the other.
+    // The upper window is moved so that it hides half of the red area of the other.
     let canvas = below.place("Canvas");
     let left = (canvas.x + canvas.width / 2).to_string();
     output(&desktop, "xdotool", &["windowmove", "--sync", &above.id, &left, "100"]);
@@ -88,7 +88,7 @@ fn a_window_that_is_covered_is_seen_whole() {
     for x in [canvas.x + 5, x, canvas.x + canvas.width - 5] {
         assert_eq!(at(&pixels, x - told.shows.x, y - told.shows.y), RED, "{x}");
     }
-    // The screen is as it was.
+    // The screen has not changed.
     assert_eq!(helper.captures(CaptureTarget::default()).1, screen);
 }
 
@@ -99,7 +99,7 @@ fn divergence_15_a_display_is_an_output_or_another_server() {
     let mut helper = Helper::on(&desktop);
     let display =
         |name: &str| CaptureTarget { display: Some(name.to_owned()), ..CaptureTarget::default() };
-    // The one output of this X server.
+    // The only output of this X server.
     assert_eq!(helper.captures(display("screen")).0.width, 1280);
     let program = other.program("Elsewhere");
     let (x, y) = program.place("Canvas").middle();
@@ -114,7 +114,7 @@ fn divergence_15_a_display_is_an_output_or_another_server() {
 }
 
 #[test]
-fn windows_are_listed_topmost_first_with_what_x_says_of_them() {
+fn windows_are_listed_topmost_first_as_reported_by_x() {
     let desktop = Desktop::start();
     let first = desktop.program("First");
     let second = desktop.program("Zażółć 二");
@@ -153,7 +153,7 @@ fn windows_are_listed_topmost_first_with_what_x_says_of_them() {
 }
 
 #[test]
-fn maximizing_waits_until_it_is_so_and_does_it_once() {
+fn maximizing_waits_for_the_effect_and_acts_once() {
     let desktop = Desktop::start();
     let program = desktop.program("Fixture");
     let mut helper = Helper::on(&desktop);
@@ -170,7 +170,7 @@ fn maximizing_waits_until_it_is_so_and_does_it_once() {
 }
 
 #[test]
-fn without_a_window_manager_the_screen_is_seen_and_nothing_is_maximized() {
+fn without_a_window_manager_screenshots_work_and_maximizing_fails() {
     let desktop = Desktop::bare();
     let mut helper = Helper::on(&desktop);
     assert_eq!(windows(&mut helper), []);

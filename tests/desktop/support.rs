@@ -1,4 +1,4 @@
-//! The helper as g3 sees it: a process that is asked line by line.
+//! The helper process, controlled line by line as g3 does.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -22,18 +22,18 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// A helper of this desktop.
+    /// Starts a helper on this desktop.
     pub fn on(desktop: &Desktop) -> Helper {
         Helper::start(desktop.job(built("g3-desktop")))
     }
 
-    /// A helper of this desktop's session, if it were one of Wayland.
+    /// Starts a helper as if this desktop's session used Wayland.
     pub fn under_wayland(desktop: &Desktop) -> Helper {
         let job = desktop.job(built("g3-desktop")).env("DISPLAY", "");
         Helper::start(job.env("WAYLAND_DISPLAY", "wayland-0").env("XDG_SESSION_TYPE", "wayland"))
     }
 
-    /// A helper that is not led to any desktop.
+    /// Starts a helper without a desktop.
     pub fn nowhere(variables: &[(&str, &str)]) -> Helper {
         let mut job = Command::new(built("g3-desktop"), "/").env_clear();
         for (key, value) in variables {
@@ -42,7 +42,7 @@ impl Helper {
         Helper::start(job.stderr(Stream::Null))
     }
 
-    /// A helper that this job starts.
+    /// Starts a helper with this command.
     pub fn start(job: Command) -> Helper {
         let mut running = job.stdin(Stream::Piped).kill_on_parent_death().spawn().unwrap();
         let stdin = running.child.stdin.take();
@@ -50,12 +50,12 @@ impl Helper {
         Helper { running, stdin, stdout, next: 0 }
     }
 
-    /// Sends a line as it is.
+    /// Sends a raw line.
     pub fn send(&mut self, line: &str) {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// Sends a question and gives its id.
+    /// Sends a request and returns its id.
     pub fn asks(&mut self, what: DesktopRequest) -> u64 {
         self.next += 1;
         let line = serde_json::to_string(&DesktopRequestLine { id: self.next, what }).unwrap();
@@ -63,7 +63,7 @@ impl Helper {
         self.next
     }
 
-    /// The next answer.
+    /// Returns the next response.
     pub fn told(&mut self) -> DesktopResponseLine {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
@@ -80,7 +80,7 @@ impl Helper {
         self.stdin = None;
     }
 
-    /// Asks, and gives the answer.
+    /// Sends a request and returns its response.
     pub fn ask(&mut self, what: DesktopRequest) -> DesktopResponse {
         let id = self.asks(what);
         let told = self.told();
@@ -88,7 +88,7 @@ impl Helper {
         told.what
     }
 
-    /// Asks what is refused.
+    /// Sends a request that must be rejected.
     #[track_caller]
     pub fn fault(&mut self, what: DesktopRequest) -> DesktopFault {
         match self.ask(what) {
@@ -97,14 +97,14 @@ impl Helper {
         }
     }
 
-    /// Does these steps, without the fail-safe.
+    /// Executes these steps without the fail-safe.
     #[track_caller]
     pub fn does(&mut self, steps: &[InputStep]) {
         let told = self.ask(DesktopRequest::Input { steps: steps.to_vec(), fail_safe: false });
         assert_eq!(told, DesktopResponse::Done);
     }
 
-    /// Takes a picture.
+    /// Takes a screenshot.
     #[track_caller]
     pub fn captures(&mut self, wanted: CaptureTarget) -> (Picture, RgbImage) {
         match self.ask(DesktopRequest::Capture(wanted)) {
@@ -121,27 +121,27 @@ impl Helper {
     }
 }
 
-/// A step to a place.
+/// Returns a step that moves the pointer.
 pub fn to((x, y): (i32, i32)) -> InputStep {
     InputStep::Move { x, y }
 }
 
-/// A click of the left button.
+/// Returns a step that clicks the left button.
 pub fn click() -> InputStep {
     InputStep::Click { button: Button::Left, times: 1 }
 }
 
-/// A text.
+/// Returns a step that types a text.
 pub fn types(text: &str) -> InputStep {
     InputStep::Type { text: text.to_owned() }
 }
 
-/// Keys held together.
+/// Returns a step that presses keys together.
 pub fn keys(names: &[&str]) -> InputStep {
     InputStep::Keys { keys: names.iter().map(|name| (*name).to_owned()).collect() }
 }
 
-/// What a program of the system writes to stdout, e.g. `xprop`.
+/// Returns the stdout of a system program, e.g. `xprop`.
 pub fn output(desktop: &Desktop, program: &str, args: &[&str]) -> String {
     let job: Command = desktop.job(PathBuf::from(program)).args(args);
     let output = job.output(base::process::OutputLimits::seconds(20)).unwrap();

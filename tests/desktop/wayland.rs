@@ -1,4 +1,4 @@
-//! Under Wayland: what goes through the portal, and what is said of the rest.
+//! Tests on Wayland: what goes through the portal, and the errors for the rest.
 
 use base::desktop_protocol::{
     Area, Button, CaptureTarget, DesktopRequest, DesktopResponse, InputStep,
@@ -8,7 +8,7 @@ use testkit::desktop::Desktop;
 
 use crate::support::{Helper, keys, to, types};
 
-/// A session with a portal that gives this answer: 0 agreed, 1 refused.
+/// Creates a session with a portal that gives this answer: 0 agreed, 1 refused.
 fn session(answer: &str) -> (Desktop, testkit::desktop::DesktopProgram) {
     let mut desktop = Desktop::bare();
     desktop.start_bus();
@@ -19,7 +19,7 @@ fn session(answer: &str) -> (Desktop, testkit::desktop::DesktopProgram) {
 }
 
 #[test]
-fn a_picture_comes_through_the_portal_and_is_not_left_behind() {
+fn a_screenshot_uses_the_portal_and_leaves_no_file() {
     let (desktop, portal) = session("0");
     let mut helper = Helper::under_wayland(&desktop);
     let (told, pixels) = helper.captures(CaptureTarget::default());
@@ -59,13 +59,13 @@ fn pointer_and_keys_go_through_the_portal_in_one_session() {
     assert_eq!(
         seen,
         [
-            // From the corner of the monitor that was chosen.
+            // Relative to the corner of the chosen monitor.
             "PointerMotionAbsolute 7 50.0 20.0",
             "PointerButton 273 1",
             "PointerButton 273 0",
             "KeyboardKeysym 97 1",
             "KeyboardKeysym 97 0",
-            // Zabovedot, Return, Control_L, s.
+            // The keysyms of Zabovedot, Return, Control_L, s.
             "KeyboardKeysym 431 1",
             "KeyboardKeysym 431 0",
             "KeyboardKeysym 65293 1",
@@ -91,7 +91,7 @@ fn pointer_and_keys_go_through_the_portal_in_one_session() {
 }
 
 #[test]
-fn a_person_who_does_not_agree_is_not_asked_around() {
+fn a_refusal_of_the_user_is_final() {
     let (desktop, _portal) = session("1");
     let mut helper = Helper::under_wayland(&desktop);
     let input = DesktopRequest::Input { steps: vec![types("x")], fail_safe: true };
@@ -102,7 +102,7 @@ fn a_person_who_does_not_agree_is_not_asked_around() {
 }
 
 #[test]
-fn what_does_not_work_is_said() {
+fn unsupported_operations_are_reported() {
     let mut helper = Helper::nowhere(&[("WAYLAND_DISPLAY", "wayland-9")]);
     for ask in [DesktopRequest::Windows, DesktopRequest::Maximize] {
         let fault = helper.fault(ask);

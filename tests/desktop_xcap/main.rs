@@ -1,4 +1,5 @@
-//! Pictures, monitors and windows by xcap, as macOS takes them, on a real X server beside our own.
+//! Tests of screenshots, monitors and windows with xcap, as on macOS, compared with our own X11
+//! code on a real X server.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -12,7 +13,7 @@ use testkit::env::built;
 
 use support::Helper;
 
-/// Our own code and xcap on the same desktop.
+/// Starts a helper with our own code and one with xcap on the same desktop.
 fn helpers(desktop: &Desktop) -> (Helper, Helper) {
     let by_xcap = desktop.job(built("g3-desktop")).env("G3_TEST_XCAP", "1");
     (Helper::on(desktop), Helper::start(by_xcap))
@@ -52,7 +53,7 @@ fn the_desktop_a_monitor_and_a_part_look_the_same() {
 }
 
 #[test]
-fn windows_are_listed_and_seen() {
+fn windows_are_listed_and_captured() {
     let desktop = Desktop::start();
     let first = desktop.program("First");
     let second = desktop.program("Zażółć 二");
@@ -66,7 +67,7 @@ fn windows_are_listed_and_seen() {
     };
     assert_eq!(state(&theirs), state(&ours));
 
-    // By title, by program and by number: the red area is where the program says that it is.
+    // By title, by program and by id: the red area is where the program reports it.
     let top = &theirs[0];
     let canvas = second.place("Canvas");
     for name in ["Zażółć", &top.id] {

@@ -1,5 +1,5 @@
-//! Spans for a collector: the real binary, built with the feature `otel`, and a collector on
-//! loopback.
+//! Tests of spans sent to a collector: the real binary, built with the feature `otel`, and a
+//! collector on loopback.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
 
@@ -17,7 +17,7 @@ use testkit::model_server::script::Script;
 
 use agent_env::Stage;
 
-/// A collector that takes what it is sent.
+/// Creates a collector that accepts everything.
 fn collector() -> ModelServer {
     ModelServer::start(Script::by(|_| ScriptedReply::status(200).body("application/json", "{}")))
 }
@@ -36,20 +36,20 @@ fn run(stage: &Stage, variables: &[(&str, &str)]) -> CommandRun {
     stage.env.run_command(variables.iter().fold(job, |job, (name, value)| job.env(name, value)))
 }
 
-/// The attributes of something, by name.
+/// Returns the attributes of an object by name.
 fn attributes(of: &Value) -> serde_json::Map<String, Value> {
     let value = |it: &Value| it["value"].as_object().unwrap().values().next().unwrap().clone();
     let all = of["attributes"].as_array().unwrap().iter();
     all.map(|it| (it["key"].as_str().unwrap().to_owned(), value(it))).collect()
 }
 
-/// A whole number, which this format writes as a text.
+/// Returns an integer, which this format encodes as a string.
 fn whole(value: &Value) -> i64 {
     value.as_str().map_or_else(|| value.as_i64().unwrap(), |text| text.parse().unwrap())
 }
 
 #[test]
-fn spans_arrive_as_json_with_the_names_of_the_conventions() {
+fn spans_are_sent_as_json_with_names_of_the_conventions() {
     let (stage, collector) = (scene(), collector());
     let ran = run(
         &stage,
@@ -98,7 +98,7 @@ fn spans_arrive_as_json_with_the_names_of_the_conventions() {
 }
 
 #[test]
-fn protobuf_is_what_is_sent_unless_said_otherwise() {
+fn protobuf_is_the_default_format() {
     let (stage, collector) = (scene(), collector());
     run(&stage, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url())]).ok();
     let sent = collector.requests();
@@ -110,7 +110,7 @@ fn protobuf_is_what_is_sent_unless_said_otherwise() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_costs_a_word_at_the_end() {
+fn a_missing_collector_is_reported_at_the_end() {
     let stage = scene();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let ran = run(&stage, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{free}"))]);
@@ -120,7 +120,7 @@ fn a_collector_that_is_not_there_costs_a_word_at_the_end() {
 }
 
 #[test]
-fn a_collector_that_says_nothing_holds_g3_up_for_two_seconds_at_most() {
+fn an_unresponsive_collector_delays_g3_by_at_most_two_seconds() {
     let (quiet, stage) = (ModelServer::start(Script::by(|_| ScriptedReply::stall())), scene());
     let ran = run(&stage, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &quiet.url())]);
     assert_eq!(ran.ok(), "wo-rds");
@@ -128,7 +128,7 @@ fn a_collector_that_says_nothing_holds_g3_up_for_two_seconds_at_most() {
 }
 
 #[test]
-fn nothing_is_sent_when_it_is_switched_off_and_a_bad_address_is_an_error() {
+fn nothing_is_sent_when_disabled_and_an_invalid_url_is_an_error() {
     let (stage, collector) = (scene(), collector());
     let url = collector.url();
     run(&stage, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &url), ("OTEL_SDK_DISABLED", "true")]).ok();

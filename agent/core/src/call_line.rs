@@ -1,6 +1,6 @@
-//! A tool call in one line, for people.
+//! Formats a tool call on one line for people.
 
-/// A call in one line for people: the tool and what it is about.
+/// Formats a call on one line: the tool and its most informative argument.
 pub fn call_line(name: &str, args: &serde_json::Value) -> String {
     const TELLING: [&str; 10] = [
         "command",
@@ -25,7 +25,7 @@ pub fn call_line(name: &str, args: &serde_json::Value) -> String {
     cut_to(&line, 100)
 }
 
-/// A text cut to so many characters, with a sign that it was.
+/// Truncates a text to `most` characters and marks the truncation.
 pub fn cut_to(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

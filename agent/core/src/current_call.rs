@@ -1,19 +1,20 @@
-//! The tool call that is being carried out: questions of the gate name it.
+//! The id of the running tool call; permission questions name it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 tokio::task_local! {
-    /// The id of the call that is being carried out.
+    /// The id of the running call.
     static CALL: String;
 }
 
-/// Work of a call. Where it works for another one, that is the call which the user knows.
+/// Runs the work of a call. Inside the work of another call, keeps the id of the outer call, which
+/// is the one the user sees.
 pub(crate) async fn within<T>(call: &str, work: impl Future<Output = T>) -> T {
     let known = CALL.try_with(Clone::clone).unwrap_or_else(|_| call.to_owned());
     CALL.scope(known, work).await
 }
 
-/// The call that asks, or a number where no call is known.
+/// Returns the id of the running call, or a new number outside of calls.
 pub fn call_id() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     CALL.try_with(Clone::clone)

@@ -1,4 +1,4 @@
-//! A turn of the user that was moved out of the conversation into a file, to be brought back.
+//! A user turn that was moved out of the conversation into a file and can be restored.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,36 +10,36 @@ use sha2::{Digest, Sha256};
 
 use provider::message::{ContentPart, HarnessNote, Image, Message, MessageRole};
 
-/// Bytes of the user's words that are shown in the turn's place.
+/// Maximum number of bytes of the user's text shown in the placeholder.
 const SHOWN: usize = 2_000;
 
-/// What a file of `fragments/` holds, as JSON.
+/// The content of a file in `fragments/`, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fragment {
-    /// Twelve hexadecimal digits, made from what the fragment holds.
+    /// Twelve hexadecimal digits, derived from the content.
     pub fragment_id: String,
     /// RFC 3339.
     pub created_at: String,
-    /// The whole messages.
+    /// The complete messages.
     pub messages: Vec<Message>,
-    /// How many they are.
+    /// The number of messages.
     pub message_count: usize,
-    /// How many of them the user's side sent, results of tools among them.
+    /// The number of messages from the user's side, including tool results.
     pub user_message_count: usize,
-    /// How many of them the model wrote.
+    /// The number of messages from the model.
     pub assistant_message_count: usize,
-    /// Tool -> number of calls.
+    /// Number of calls per tool.
     pub tool_call_summary: BTreeMap<String, usize>,
-    /// About how many tokens they fill.
+    /// Estimated number of tokens.
     pub estimated_tokens: u64,
-    /// The fragment made before this one.
+    /// The id of the previous fragment.
     pub preceding_fragment_id: Option<String>,
-    /// What the user asked.
+    /// The user's request.
     pub first_user_message: String,
 }
 
 impl Fragment {
-    /// Takes these messages in. `before` is the fragment made before it.
+    /// Creates a fragment from messages. `before` is the id of the previous fragment.
     pub(crate) fn new(
         messages: &[Message],
         tokens: u64,
@@ -69,7 +69,7 @@ impl Fragment {
         }
     }
 
-    /// What the model reads in its place: a message of the user, and its own last words.
+    /// Returns the placeholder for the model: a user message and the model's own last message.
     pub(crate) fn stub(&self) -> [Message; 2] {
         let asked = base::text::head(&self.first_user_message, SHOWN);
         let calls = self.calls();
@@ -86,7 +86,7 @@ impl Fragment {
         [Message::text(MessageRole::User, text), Message::text(MessageRole::Assistant, last)]
     }
 
-    /// The calls in words: `5 tool calls (3 read_file, 2 shell)`.
+    /// Describes the calls: `5 tool calls (3 read_file, 2 shell)`.
     pub fn calls(&self) -> String {
         let count: usize = self.tool_call_summary.values().sum();
         let each: Vec<String> =
@@ -98,7 +98,7 @@ impl Fragment {
         }
     }
 
-    /// Everything that was said, called and answered, as text.
+    /// Returns all messages, calls and results as text.
     pub(crate) fn transcript(&self) -> String {
         let mut text = String::new();
         for message in &self.messages {
@@ -130,7 +130,7 @@ impl Fragment {
         text
     }
 
-    /// Every picture in it.
+    /// Returns all images.
     pub(crate) fn images(&self) -> Vec<Image> {
         let mut images = Vec::new();
         for part in self.messages.iter().flat_map(|message| &message.parts) {
@@ -146,7 +146,7 @@ impl Fragment {
         images
     }
 
-    /// Reads a fragment of a session's directory.
+    /// Reads a fragment from a session's directory.
     pub fn read(session_dir: &Path, id: &str) -> io::Result<Fragment> {
         let plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !plain {
@@ -158,17 +158,17 @@ impl Fragment {
     }
 }
 
-/// Where a session keeps its fragments.
+/// Returns the directory of a session's fragments.
 fn folder(session_dir: &Path) -> PathBuf {
     session_dir.join("fragments")
 }
 
-/// The name of a fragment's file.
+/// Returns the name of a fragment's file.
 pub(crate) fn file_name(id: &str) -> String {
     format!("fragment_{id}.json")
 }
 
-/// Every fragment of a session that can be read, the oldest first.
+/// Returns the readable fragments of a session, oldest first.
 pub fn list(session_dir: &Path) -> Vec<Fragment> {
     let files = std::fs::read_dir(folder(session_dir)).into_iter().flatten().flatten();
     let mut all: Vec<Fragment> = files

@@ -1,7 +1,7 @@
-//! The agent without a surface: conversation, turns, sessions on disk and what stands around them.
+//! The agent without a user interface: conversation, turns, and sessions on disk.
 //!
-//! Start at [`turn`], the loop. It knows a [`provider::Provider`] to ask and the tools of [`tools`]
-//! to act with. [`run`] puts the parts together; events go to the sinks of a [`bus::Bus`].
+//! Start at [`turn`], the turn loop. It sends requests to a [`provider::Provider`] and runs the
+//! tools of [`tools`]. [`run`] assembles the parts; events go to the sinks of a [`bus::Bus`].
 
 pub mod bus;
 pub mod call_line;

@@ -1,4 +1,4 @@
-//! When to stop: limits the user set, and a guard against a model that repeats itself.
+//! Limits set by the user, and detection of models that repeat themselves.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,9 +13,9 @@ use provider::message::{ToolCall, ToolResult};
 /// The limits of one run; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UsageLimits {
-    /// Questions to the model.
+    /// Number of model requests.
     pub turns: Option<u32>,
-    /// Tokens sent and written, cached ones too.
+    /// Input and output tokens, including cached ones.
     pub tokens: Option<u64>,
     /// US dollars.
     pub cost_usd: Option<f64>,
@@ -23,11 +23,11 @@ pub struct UsageLimits {
     pub time: Option<Duration>,
 }
 
-/// What one run has used up so far. Whoever works for it uses up the same.
+/// The usage of one run so far. Subagents share the meter of their run.
 #[derive(Debug, Default)]
 pub(crate) struct UsageMeter {
     used: Arc<Mutex<Used>>,
-    /// Wall-clock time of what is over.
+    /// Wall-clock time of finished parts.
     pub time: Duration,
 }
 
@@ -35,29 +35,30 @@ pub(crate) struct UsageMeter {
 struct Used {
     turns: u32,
     usage: Usage,
-    /// Whether a reply came whose cost is not known.
+    /// Whether the cost of a reply is unknown.
     unpriced: bool,
 }
 
 /// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// Questions to the model.
+    /// Number of model requests.
     Turns(u32),
     /// Tokens.
     Tokens(u64),
     /// US dollars.
     Cost(f64),
-    /// A reply whose cost is not known, where so many US dollars are the limit.
+    /// The cost of a reply is unknown and a limit of this many US dollars is set.
     UnknownCost(f64),
     /// Wall-clock time.
     Time(Duration),
-    /// The same call gave the same result this many times.
+    /// The same call returned the same result this many times.
     Repeats(u32),
 }
 
 impl UsageLimits {
-    /// The first limit of what was spent that was reached; the loop itself watches the time.
+    /// Returns the first limit that the usage has reached. The turn loop itself enforces the time
+    /// limit.
     pub(crate) fn reached(&self, spent: &UsageMeter) -> Option<Limit> {
         let Used { turns, usage, unpriced } = *spent.used();
         let tokens = usage.tokens();
@@ -71,7 +72,7 @@ impl UsageLimits {
 }
 
 impl UsageMeter {
-    /// Adds one question to the model.
+    /// Adds one model request.
     pub(crate) fn add(&mut self, usage: Usage) {
         let mut used = self.used();
         used.turns = used.turns.saturating_add(1);
@@ -80,14 +81,14 @@ impl UsageMeter {
         self.add_summary(usage);
     }
 
-    /// Adds what a summary of the conversation cost, which is no turn.
+    /// Adds the cost of a summary, which does not count as a turn.
     pub(crate) fn add_summary(&mut self, usage: Usage) {
         let mut used = self.used();
         used.usage = used.usage.plus(usage);
         used.unpriced |= !usage.is_cost_known();
     }
 
-    /// The same account, for somebody who works for this run.
+    /// Returns a meter that shares the usage, for a subagent of this run.
     pub(crate) fn shared(&self) -> UsageMeter {
         UsageMeter { used: self.used.clone(), time: Duration::ZERO }
     }
@@ -117,8 +118,8 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Counts calls that gave the result they gave before. Any call or result that was not seen yet
-/// is progress and starts the count anew, so that an edit between two equal test runs is no loop.
+/// Counts calls that return the same result as before. A new call or result is progress and resets
+/// the count, so that an edit between two identical test runs is not a loop.
 #[derive(Debug)]
 pub(crate) struct LoopDetector {
     nudge_at: u32,
@@ -126,10 +127,10 @@ pub(crate) struct LoopDetector {
     seen: HashMap<u64, u32>,
 }
 
-/// What the guard says about one result.
+/// The verdict on one result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoopVerdict {
-    /// Go on.
+    /// Continue.
     Fine,
     /// Tell the model that it repeats itself; this is the n-th time.
     Nudge(u32),
@@ -138,13 +139,14 @@ pub(crate) enum LoopVerdict {
 }
 
 impl LoopDetector {
-    /// A guard; small models repeat themselves more often and recover less, so it is stricter.
+    /// Creates a detector. It is stricter for small models, which repeat themselves more often and
+    /// recover less.
     pub(crate) fn new(small: bool) -> LoopDetector {
         let (nudge_at, stop_at) = if small { (2, 4) } else { (3, 6) };
         LoopDetector { nudge_at, stop_at, seen: HashMap::new() }
     }
 
-    /// Looks at one call and its result.
+    /// Records one call and its result.
     pub(crate) fn watch(&mut self, call: &ToolCall, result: &ToolResult) -> LoopVerdict {
         let mut hasher = DefaultHasher::new();
         (&call.name, call.args.to_string(), &call.malformed, &result.text).hash(&mut hasher);
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_limit_reached_is_named() {
+    fn the_first_reached_limit_is_returned() {
         let limits = UsageLimits { turns: Some(2), tokens: Some(100), ..UsageLimits::default() };
         let mut spent = UsageMeter::default();
         assert_eq!(limits.reached(&spent), None);
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_ends_with_a_reply_whose_cost_is_unknown() {
+    fn a_reply_of_unknown_cost_exhausts_the_budget() {
         let limits = UsageLimits { cost_usd: Some(2.0), ..UsageLimits::default() };
         let mut spent = UsageMeter::default();
         spent.add(Usage { input: 9, cost_usd: Some(0.5), ..Usage::default() });
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_repeats_itself_is_nudged_then_stopped() {
+    fn a_repeated_call_is_nudged_then_stopped() {
         let mut guard = LoopDetector::new(false);
         let verdicts: Vec<LoopVerdict> =
             (0..6).map(|_| guard.watch(&call("look"), &result("same"))).collect();
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_test_runs_between_different_edits_are_no_loop() {
+    fn identical_test_runs_between_different_edits_are_not_a_loop() {
         let mut guard = LoopDetector::new(true);
         for n in 0..20 {
             let edit = guard.watch(&call("edit"), &result(&format!("edit {n}")));
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn two_calls_in_turn_are_a_loop_too() {
+    fn two_alternating_calls_are_a_loop() {
         let mut guard = LoopDetector::new(true);
         let stopped = (0..10).any(|_| {
             guard.watch(&call("a"), &result("1"));

@@ -1,4 +1,4 @@
-//! Who works in a session: what the prompt says of it, what it may do, and a tool of its own.
+//! The role of the agent in a session: its identity, its permissions and its own tool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,37 +16,36 @@ use tools::kind::ToolKind;
 use tools::output::{ToolErrorKind, ToolOutput};
 use tools::profile::Profile;
 
-/// Who works in a session. The default is g3 itself, with all its tools.
+/// The role of the agent in a session. The default is g3 itself, with all its tools.
 #[derive(Clone, Debug, Default)]
 pub struct AgentRole {
-    /// A name that is kept with the session.
+    /// The name stored with the session.
     pub name: Option<String>,
-    /// How the system prompt begins.
+    /// The start of the system prompt.
     pub identity: Identity,
-    /// Where it may write; everywhere when there is no fence.
+    /// The paths that it may write; no restriction if absent.
     pub fence: Option<WriteScope>,
-    /// Whether it may only look, at files and at the web: nothing else is offered, and nothing else
-    /// runs.
+    /// Whether it may only read files and the web. Other tools are neither offered nor run.
     pub reads_only: bool,
     /// A tool that only this role has.
     pub own: Option<Arc<dyn RoleTool>>,
 }
 
-/// A tool that belongs to a role, by which its work ends.
+/// A tool of a role, with which the role finishes its work.
 pub trait RoleTool: Send + Sync + fmt::Debug {
-    /// As the model sees it.
+    /// Returns the definition for the model.
     fn spec(&self) -> ToolDefinition;
-    /// Carries a call out.
+    /// Runs a call.
     fn call(&self, args: &Value) -> ToolOutput;
-    /// What is still to be done with it; `None` when the role's work is over.
+    /// Returns what remains to be done with the tool, or `None` if the role's work is finished.
     fn left(&self) -> Option<String>;
 }
 
-/// How often a model that stops is told what is left to do.
+/// Maximum number of times that a model that stops is told what remains.
 const ASKS: u32 = 3;
 
 impl AgentRole {
-    /// What the role is offered of a profile's tools.
+    /// Returns the tools of a profile that the role is offered.
     pub(crate) fn offered(
         &self,
         profile: Profile,
@@ -59,8 +58,8 @@ impl AgentRole {
         offered
     }
 
-    /// Whether a call looks at something and does nothing else. Who judges the work that lies here,
-    /// with a tool of its own, looks at that alone.
+    /// Whether a call only reads. A role with its own tool judges the local work, so it may read
+    /// only files.
     fn looks(&self, profile: Profile, name: &str, args: &Value) -> bool {
         let engine = dispatch::kind(profile, name, args);
         let at_files = matches!(
@@ -79,8 +78,7 @@ impl AgentRole {
     }
 }
 
-/// A toolbox as a role may use it: what the role may not do is refused here, whatever the model
-/// was told.
+/// A toolbox that enforces the role's permissions, whatever the model was told.
 pub(crate) struct RoleToolbox<'a> {
     inner: &'a dyn Toolbox,
     profile: Profile,
@@ -89,7 +87,7 @@ pub(crate) struct RoleToolbox<'a> {
 }
 
 impl<'a> RoleToolbox<'a> {
-    /// The toolbox as this role may use it.
+    /// Wraps a toolbox for this role.
     pub(crate) fn new(
         inner: &'a dyn Toolbox,
         profile: Profile,

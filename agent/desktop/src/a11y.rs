@@ -1,4 +1,4 @@
-//! Controls of programs by the accessibility bus (AT-SPI): what there is, and acting on it.
+//! Controls of programs through the accessibility bus (AT-SPI): listing them and acting on them.
 
 mod act;
 mod bus;
@@ -11,7 +11,7 @@ use base::failure::Result;
 use bus::A11yBus;
 use tree::ControlTree;
 
-/// The controls; none, and why, where no program tells any.
+/// Lists the controls. If no program exposes any, the list is empty and says why.
 pub(crate) fn controls(look: &ControlQuery) -> Controls {
     let active = tree::active_title();
     let seen =
@@ -39,5 +39,5 @@ pub(crate) fn act(act: &ControlAction) -> Result<ControlResult> {
     act::act(&bus, act)
 }
 
-/// How many controls are told when nobody says.
+/// Default limit of listed controls.
 const USUAL_LIMIT: usize = 200;

@@ -1,4 +1,4 @@
-//! Waiting that ends as soon as nobody listens any more.
+//! Cancellable waiting.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use base::failure::{Failure, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Set by a signal that asks us to end.
+/// Set by a signal that asks the program to exit.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// The longest time between two looks at whether to end.
+/// Maximum interval between checks for cancellation.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Waits. Fails at once when we are to end or when nobody reads our answers: a half-typed text
-/// stops there, and whoever holds a key lets it go on the way out.
+/// Waits. Fails immediately if the program must exit or its output is no longer read. This stops
+/// typing in the middle of a text, and the caller releases held keys.
 pub(crate) fn pause(time: Duration) -> Result<()> {
     let end = Instant::now() + time;
     loop {
         let left = end.saturating_duration_since(Instant::now()).min(LOOK);
         let stdout = std::io::stdout();
-        // No event is wanted, so that only an error or a hang-up ends the wait.
+        // No events are requested, so only an error or a hang-up ends the wait.
         let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
         let limit = Timespec {
             tv_sec: left.as_secs().cast_signed(),
@@ -35,7 +35,7 @@ pub(crate) fn pause(time: Duration) -> Result<()> {
     }
 }
 
-/// From now on TERM and INT end the program as soon as it holds no key and no button.
+/// Makes TERM and INT end the program once it holds no key and no button.
 pub fn end_on_signals() {
     std::thread::spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -49,7 +49,7 @@ pub fn end_on_signals() {
             };
             tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
             ENDING.store(true, Ordering::Relaxed);
-            // What waits notices; what does not wait is over soon; then it is enough.
+            // Waiting code notices the flag, other code finishes soon; exit after that.
             tokio::time::sleep(LOOK * 4).await;
             std::process::exit(143);
         });

@@ -1,4 +1,4 @@
-//! A picture of the desktop, of an output, of a window, or of a part of one.
+//! Screenshots of the desktop, of an output, of a window, or of a part of one.
 
 mod area;
 #[cfg(target_os = "linux")]
@@ -9,7 +9,7 @@ pub mod xcap;
 use base::desktop_protocol::{CaptureTarget, Picture};
 use base::failure::Result;
 
-/// Takes the picture.
+/// Takes a screenshot.
 #[cfg(target_os = "linux")]
 pub(crate) fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     #[cfg(feature = "xcap")]
@@ -19,7 +19,7 @@ pub(crate) fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     linux::capture(crate::window_system::here()?, wanted)
 }
 
-/// Takes the picture.
+/// Takes a screenshot.
 #[cfg(target_os = "macos")]
 pub(crate) fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     xcap::capture(wanted)

@@ -1,16 +1,16 @@
-//! What can be asked, and who answers it.
+//! Dispatches requests to their handlers.
 
 #[cfg(not(target_os = "linux"))]
 use base::desktop_protocol::{ControlAction, ControlQuery, ControlResult, Controls};
 use base::desktop_protocol::{DesktopRequest, DesktopResponse};
 use base::failure::{Failure, Result};
 
-// The accessibility bus serves X11 and Wayland alike.
+// The accessibility bus works on both X11 and Wayland.
 #[cfg(target_os = "linux")]
 use crate::a11y::{act, controls};
 use crate::{capture, input, ocr, window_system};
 
-/// The answer to a question.
+/// Returns the response to a request.
 pub(crate) fn answer(ask: DesktopRequest) -> Result<DesktopResponse> {
     match ask {
         DesktopRequest::Capture(wanted) => capture::capture(&wanted).map(DesktopResponse::Picture),

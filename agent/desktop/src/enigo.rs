@@ -1,4 +1,4 @@
-//! Pointer and keyboard by the library that knows X11 and macOS.
+//! Pointer and keyboard input with the `enigo` crate, for X11 and macOS.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use enigo::{Axis, Coordinate, Enigo, Key, Keyboard as _, Mouse as _, Settings};
 use crate::cancel::pause;
 use crate::input_backend::{InputBackend, InputEvent, PointerPosition, PositionCheck};
 
-/// Programs read the keyboard's map when a key arrives, so a keycode that was lent to a character
-/// may change its meaning only after they had time for what was typed with it.
+/// Programs read the keyboard map when a key event arrives, so a keycode that was assigned to a
+/// character may be reassigned only after they had time to handle it.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// The library; dropped, it lets go of every key and takes back the keycodes that it lent.
+/// The backend. On drop, it releases all keys and the keycodes that it assigned.
 pub(crate) struct EnigoBackend {
     pub(crate) enigo: Enigo,
     lends: bool,
@@ -28,7 +28,7 @@ impl Drop for EnigoBackend {
 }
 
 impl EnigoBackend {
-    /// Opens it.
+    /// Opens the backend.
     pub(crate) fn open() -> Result<EnigoBackend> {
         let opened = Enigo::new(&Settings::default());
         opened.map(|enigo| EnigoBackend { enigo, lends: false }).map_err(|error| {
@@ -39,7 +39,7 @@ impl EnigoBackend {
         })
     }
 
-    /// The size of the screen.
+    /// Returns the area of the screen.
     #[cfg(target_os = "macos")]
     pub(crate) fn area(&self) -> Result<base::desktop_protocol::Area> {
         let (width, height) = self.enigo.main_display().or_fail(|| "the screen has no size")?;
@@ -67,7 +67,7 @@ impl InputBackend for EnigoBackend {
                 hands.scroll(right, Axis::Horizontal).or_fail(what)
             }
             InputEvent::Key(key, direction) => {
-                // Letters and digits are on nearly every keyboard; of the rest it is not known.
+                // Letters and digits are on nearly every keyboard; other characters may not be.
                 let common = |c: char| c.is_ascii_alphanumeric();
                 self.lends |= matches!(key, Key::Unicode(c) if !common(c));
                 hands.key(key, direction).or_fail(what)

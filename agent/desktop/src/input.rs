@@ -1,4 +1,4 @@
-//! Pointer and keyboard, step by step: all steps are checked before the first is done.
+//! Pointer and keyboard input, step by step. All steps are checked before the first is executed.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use crate::input_backend::{InputBackend, InputEvent, PointerPosition, PositionCh
 use crate::keys::combination;
 use crate::window_system;
 
-/// Between two steps, so that programs follow.
+/// Delay between two steps, so that programs can react.
 const BETWEEN: Duration = Duration::from_millis(100);
-/// How long a drag takes, and in how many moves.
+/// Duration of a drag, and its number of moves.
 const DRAG: Duration = Duration::from_millis(500);
 const DRAG_MOVES: i32 = 25;
-/// The most characters, clicks and notches of one step.
+/// Maximum number of characters, clicks and notches of a step.
 const MOST_TEXT: usize = 10_000;
 const MOST_CLICKS: u32 = 3;
 const MOST_NOTCHES: u32 = 100;
-/// How close to a corner, in pixels, the pointer stands in it.
+/// Distance from a corner, in pixels, within which the pointer is in it.
 const CORNER: i64 = 2;
 
-/// Does the steps in their order. Nothing is held afterwards, whatever happened.
+/// Executes the steps in order. No key or button is held afterwards, even after an error.
 pub(crate) fn run(steps: &[InputStep], fail_safe: bool) -> Result<()> {
     #[cfg(target_os = "linux")]
     if window_system::here()? == window_system::WindowSystem::Wayland {
         let area = crate::portal::remote::with(|remote| Ok(remote.area))?;
         check_all(steps, area)?;
-        // The pointer's place is not told there; who wants to stop an agent ends the session,
-        // which the compositor shows.
+        // The pointer position is unknown there; to stop an agent, the user ends the session, which
+        // the compositor shows.
         return crate::portal::remote::with(|remote| do_all(remote, steps, None));
     }
     let screen = window_system::screen()?.area;
@@ -44,12 +44,12 @@ fn check_all(steps: &[InputStep], screen: Area) -> Result<()> {
     steps.iter().enumerate().try_for_each(checked)
 }
 
-/// Does the steps, unless the pointer stands in a corner of the guarded screen.
+/// Executes the steps, unless the pointer is in a corner of the guarded screen.
 fn do_all(hands: &mut impl InputBackend, steps: &[InputStep], guarded: Option<Area>) -> Result<()> {
     let mut ours = None;
     for (at, step) in steps.iter().enumerate() {
         let watch = |now: PointerPosition| {
-            // Where a step of ours put the pointer, no person asks to stop.
+            // A position set by one of our own steps is not a request to stop.
             let now = now.filter(|now| Some(*now) != ours);
             match now.zip(guarded) {
                 Some((now, screen)) if in_corner(now, screen) => Err(stopped(now)),
@@ -68,7 +68,7 @@ fn do_all(hands: &mut impl InputBackend, steps: &[InputStep], guarded: Option<Ar
     Ok(())
 }
 
-/// Which of several steps it was.
+/// Adds the number of the step to a failure.
 fn of_step(failure: Failure, at: usize, steps: &[InputStep]) -> Failure {
     let all = steps.len();
     if all < 2 {
@@ -91,7 +91,7 @@ fn in_corner((x, y): (i32, i32), screen: Area) -> bool {
     near(x, screen.x, screen.width) && near(y, screen.y, screen.height)
 }
 
-/// Whether a step can be done at all.
+/// Checks whether a step can be executed.
 fn check(step: &InputStep, screen: Area) -> Result<()> {
     match step {
         InputStep::Move { x, y } | InputStep::Drag { x, y } => on_screen(*x, *y, screen),
@@ -152,7 +152,7 @@ fn do_step(
     }
 }
 
-/// Holds the left button from here to there; lets go in any case.
+/// Drags with the left button, which is released in any case.
 fn drag(hands: &mut impl InputBackend, to: (i32, i32)) -> Result<()> {
     let Some(from) = hands.place()? else {
         let failure = Failure::failed("cannot drag: the pointer position is unknown");
@@ -168,7 +168,7 @@ fn drag(hands: &mut impl InputBackend, to: (i32, i32)) -> Result<()> {
     moved.and(released)
 }
 
-/// Holds the keys together; lets go of those that went down, in any case.
+/// Presses the keys together. All pressed keys are released in any case.
 fn press(hands: &mut impl InputBackend, keys: &[Key]) -> Result<()> {
     let mut held = Vec::new();
     let pressed = keys.iter().try_for_each(|key| {
@@ -187,7 +187,7 @@ mod tests {
     const SCREEN: Area = Area { x: 0, y: 0, width: 800, height: 600 };
 
     #[test]
-    fn a_corner_is_small_and_there_are_four() {
+    fn there_are_four_small_corners() {
         for place in [(0, 0), (799, 0), (1, 598), (799, 599)] {
             assert!(in_corner(place, SCREEN), "{place:?}");
         }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_cannot_be_done_is_refused() {
+    fn an_impossible_step_is_rejected() {
         let refused = |step: InputStep| check(&step, SCREEN).unwrap_err().sentence();
         assert!(refused(InputStep::Move { x: 800, y: 10 }).contains("800x600"));
         assert!(refused(InputStep::Drag { x: 5, y: -1 }).contains("outside"));

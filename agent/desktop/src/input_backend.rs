@@ -1,4 +1,4 @@
-//! What can be done with pointer and keyboard, whoever does it.
+//! The interface of input backends.
 
 use std::time::Duration;
 
@@ -6,34 +6,34 @@ use base::desktop_protocol::Button;
 use base::failure::Result;
 use enigo::{Direction, Key};
 
-/// After each character of a text.
+/// Delay after each character of a text.
 pub const SPACING: Duration = Duration::from_millis(20);
 
-/// Where the pointer is, where that can be known.
+/// The pointer position, if known.
 pub(crate) type PointerPosition = Option<(i32, i32)>;
 
-/// Says whether to go on while the pointer is there.
+/// Checks whether to continue, given the pointer position.
 pub(crate) type PositionCheck<'a> = &'a dyn Fn(PointerPosition) -> Result<()>;
 
-/// One thing that happens.
+/// An input event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum InputEvent {
-    /// The pointer goes there.
+    /// Moves the pointer.
     Go(i32, i32),
-    /// A button goes down, up, or both.
+    /// Presses a button, releases it, or both.
     Button(Button, Direction),
-    /// The wheel turns so many notches down and to the right.
+    /// Scrolls by notches down and to the right.
     Wheel(i32, i32),
-    /// A key goes down, up, or both.
+    /// Presses a key, releases it, or both.
     Key(Key, Direction),
 }
 
-/// Pointer and keyboard.
+/// A pointer and keyboard.
 pub(crate) trait InputBackend {
-    /// Makes it happen.
+    /// Sends an event.
     fn make(&mut self, event: InputEvent) -> Result<()>;
-    /// Types a text, as long as it is to go on.
+    /// Types a text while `watch` succeeds.
     fn type_text(&mut self, text: &str, watch: PositionCheck<'_>) -> Result<()>;
-    /// Where the pointer is.
+    /// Returns the pointer position.
     fn place(&self) -> Result<PointerPosition>;
 }

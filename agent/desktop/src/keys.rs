@@ -1,9 +1,9 @@
-//! Names of keys, and combinations that nobody presses for a model.
+//! Names of keys, and blocked key combinations.
 
 use base::failure::{Failure, Result};
 use enigo::Key;
 
-/// Key -> the names it goes by; a single character is a key too.
+/// Keys and their names; a single character is a key too.
 const NAMES: &[(Key, &[&str])] = &[
     (Key::Control, &["ctrl", "control", "ctl"]),
     (Key::Shift, &["shift"]),
@@ -46,18 +46,18 @@ const NAMES: &[(Key, &[&str])] = &[
     (Key::Unicode('-'), &["minus"]),
 ];
 
-/// Combinations that leave the desktop, close programs or start any: they are refused whoever
-/// asks, also when more keys are held.
+/// Combinations that leave the desktop, close programs or start any. They are always rejected, even
+/// if more keys are held.
 const BLOCKED: &[(&str, &[Key])] = &[
     ("Win+R", &[Key::Meta, Key::Unicode('r')]),
     ("Ctrl+Alt+Delete", &[Key::Control, Key::Alt, Key::Delete]),
     ("Alt+F4", &[Key::Alt, Key::F4]),
 ];
 
-/// The most keys of one combination.
+/// Maximum number of keys in a combination.
 const MOST: usize = 8;
 
-/// The keys of a combination. `ctrl+s` in one piece is as good as two names.
+/// Parses the keys of a combination. `ctrl+s` in one piece is the same as two names.
 pub(crate) fn combination(names: &[String]) -> Result<Vec<Key>> {
     let mut keys = Vec::new();
     for name in names.iter().flat_map(|name| pieces(name)) {
@@ -80,7 +80,7 @@ pub(crate) fn combination(names: &[String]) -> Result<Vec<Key>> {
     Ok(keys)
 }
 
-/// The names in one piece of text; a lone `+`, or one at the end, is that key.
+/// Splits a text into key names; a lone `+`, or one at the end, is that key.
 fn pieces(text: &str) -> Vec<&str> {
     let text = text.trim();
     if text == "+" {
@@ -92,7 +92,7 @@ fn pieces(text: &str) -> Vec<&str> {
     }
 }
 
-/// The key of a name.
+/// Returns the key of a name.
 fn key(name: &str) -> Result<Key> {
     let plain = name.trim().to_lowercase();
     let mut characters = plain.chars();
@@ -110,7 +110,7 @@ fn key(name: &str) -> Result<Key> {
     })
 }
 
-/// A modifier without its side: there is no reason to tell left from right.
+/// Returns a modifier without its side, since left and right are treated the same.
 fn sided(name: &str) -> &str {
     let bare = name.strip_suffix("_l").or_else(|| name.strip_suffix("_r"));
     let bare = bare.or_else(|| name.strip_suffix("_left")).or_else(|| name.strip_suffix("_right"));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_goes_by_many_names() {
+    fn keys_have_several_names() {
         let same = |a: &[&str], b: &[&str]| assert_eq!(of(a).unwrap(), of(b).unwrap(), "{a:?}");
         same(&["Control", "S"], &["ctrl+s"]);
         same(&["PgDn"], &["page down"]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn blocked_combinations_are_refused_however_they_are_written() {
+    fn blocked_combinations_are_rejected_in_every_spelling() {
         for names in [
             &["win", "r"][..],
             &["Super+R"],

@@ -1,8 +1,8 @@
-//! The desktop helper of g3: it looks at a screen, moves pointer and keys, knows windows and
-//! controls, and reads words in a picture.
+//! The desktop helper of g3: takes screenshots, controls pointer and keyboard, lists windows and
+//! controls, and recognizes text in images.
 //!
-//! Start at [`serve::serve`], the loop. [`answer`] is the table of what can be asked;
-//! [`system`] says which desktop this is. It is the only crate that links desktop libraries.
+//! Start at [`serve::serve`], the loop. [`dispatch`] is the table of requests; [`window_system`]
+//! detects the desktop. This is the only crate that links desktop libraries.
 
 #[cfg(target_os = "linux")]
 pub mod a11y;
@@ -25,7 +25,7 @@ pub mod window_system;
 #[cfg(target_os = "linux")]
 pub mod x11;
 
-/// What the program says when it is started by hand with arguments.
+/// The message of the program when it is started manually with arguments.
 pub const USAGE: &str = "\
 g3-desktop is started by g3 and takes no arguments: one JSON object a line on stdin, one answer
 a line on stdout (docs/desktop.md). It ends with its stdin.

@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     desktop::cancel::end_on_signals();
     match desktop::serve::serve(std::io::stdin().lock(), std::io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever asked is gone.
+        // The client is gone.
         Err(_) => ExitCode::FAILURE,
     }
 }

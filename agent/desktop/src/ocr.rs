@@ -1,4 +1,4 @@
-//! Words in a picture, by the program `tesseract`.
+//! Recognizes text in an image with the program `tesseract`.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -11,15 +11,15 @@ use base64::engine::general_purpose::STANDARD;
 use image::{DynamicImage, ImageFormat, ImageReader, imageops::FilterType};
 
 const PROGRAM: &str = "tesseract";
-/// Seconds that it may take.
+/// Timeout in seconds.
 const LONGEST: u64 = 60;
-/// The most pixels of a side: a small file can claim to be a huge picture.
+/// Maximum number of pixels of a side, since a small file can claim to be a huge image.
 const LARGEST: u32 = 16_000;
-/// Letters on a screen are small for it: a picture with a longer side below this is made larger,
-/// so many times.
+/// Text on a screen is small for tesseract: an image whose longer side is below this is scaled up
+/// by this factor.
 const LARGER: &[(u32, u32)] = &[(1000, 3), (2600, 2)];
 
-/// The words, in reading order.
+/// Returns the words in reading order.
 pub(crate) fn words(picture: &str) -> Result<Vec<OcrWord>> {
     if find_program(PROGRAM).is_none() {
         return Err(Failure::failed("no program here reads words in a picture")
@@ -35,7 +35,7 @@ pub(crate) fn words(picture: &str) -> Result<Vec<OcrWord>> {
     let picture = reader.decode().or_fail(what)?;
     let times = times(picture.width().max(picture.height()));
     let (width, height) = (picture.width() * times, picture.height() * times);
-    // Grey, so that coloured text on a coloured ground is one thing less to guess.
+    // Converted to grey, since colored text on a colored background is harder to recognize.
     let large = DynamicImage::from(picture.to_luma8());
     let large =
         if times > 1 { large.resize_exact(width, height, FilterType::CatmullRom) } else { large };
@@ -48,7 +48,7 @@ fn times(side: u32) -> u32 {
     LARGER.iter().find(|(most, _)| side < *most).map_or(1, |(_, times)| *times)
 }
 
-/// What the program writes of a picture: a table with tabs.
+/// Returns the program's output for an image: a tab-separated table.
 fn table(png: Vec<u8>, times: u32) -> Result<String> {
     let what = || "`tesseract` read nothing";
     // Sparse text: a screen has no columns and paragraphs.
@@ -69,7 +69,7 @@ fn table(png: Vec<u8>, times: u32) -> Result<String> {
     Ok(output.text())
 }
 
-/// The words of the table, line by line from the top, with places in the picture as it was.
+/// Returns the words of the table, line by line from the top, with positions in the original image.
 fn found(table: &str, times: u32) -> Vec<OcrWord> {
     let mut lines: BTreeMap<[u32; 3], Vec<OcrWord>> = BTreeMap::new();
     for row in table.lines() {
@@ -85,7 +85,8 @@ fn found(table: &str, times: u32) -> Vec<OcrWord> {
     lines.into_iter().flatten().collect()
 }
 
-/// One row: level, page, block, paragraph, line, word, left, top, width, height, how sure, text.
+/// Parses a row: level, page, block, paragraph, line, word, left, top, width, height, confidence,
+/// text.
 fn word(row: &str, times: u32) -> Option<([u32; 3], OcrWord)> {
     const WORD: u32 = 5;
     let cells: Vec<&str> = row.splitn(12, '\t').collect();
@@ -118,7 +119,7 @@ mod tests {
 5\t1\t2\t1\t1\t3\t630\t21\t1\t30\t40\t \n5\t1\tbroken";
 
     #[test]
-    fn the_words_come_in_reading_order_with_places_in_the_picture() {
+    fn words_are_in_reading_order_with_positions_in_the_image() {
         let found = found(TABLE, 3);
         let texts: Vec<&str> = found.iter().map(|word| word.text.as_str()).collect();
         assert_eq!(texts, ["up\tper", "right", "lower"]);
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_picture_is_made_larger_for_the_reader() {
+    fn a_small_image_is_scaled_up() {
         assert_eq!([times(400), times(1280), times(3840)], [3, 2, 1]);
     }
 }

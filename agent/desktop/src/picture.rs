@@ -1,4 +1,4 @@
-//! A picture made smaller and written as PNG or JPEG.
+//! Scales an image down and encodes it as PNG or JPEG.
 
 use std::io::Cursor;
 
@@ -10,7 +10,7 @@ use image::codecs::jpeg::JpegEncoder;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageFormat, RgbImage};
 
-/// The picture as it was wanted.
+/// Returns the image as requested.
 pub(crate) fn told(
     pixels: RgbImage,
     shows: Area,
@@ -33,14 +33,14 @@ pub(crate) fn told(
     })
 }
 
-/// The size that fits and keeps the shape; never larger.
+/// Returns the size that fits and keeps the aspect ratio; never larger.
 fn fitted((width, height): (u32, u32), fit: Option<(u32, u32)>) -> (u32, u32) {
     let Some((most_width, most_height)) = fit else { return (width, height) };
     let (most_width, most_height) = (most_width.max(1), most_height.max(1));
     if width <= most_width && height <= most_height {
         return (width, height);
     }
-    // By the side that is too long by more; in whole numbers, so that the long side is exact.
+    // Scaled by the side that exceeds its limit more, in integers, so that this side is exact.
     let times = |a: u32, b: u32, by: u32| {
         u32::try_from(u64::from(a) * u64::from(b) / u64::from(by)).unwrap_or(u32::MAX).max(1)
     };
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_becomes_smaller_and_never_larger_and_keeps_its_shape() {
+    fn an_image_is_only_scaled_down_and_keeps_its_aspect_ratio() {
         assert_eq!(fitted((1280, 800), None), (1280, 800));
         assert_eq!(fitted((1280, 800), Some((2000, 2000))), (1280, 800));
         assert_eq!(fitted((2560, 1600), Some((1280, 10_000))), (1280, 800));

@@ -1,4 +1,4 @@
-//! The portal: what a Wayland compositor lets a program do after its user agreed.
+//! The desktop portal: what a Wayland compositor lets a program do after the user agreed.
 
 mod picture;
 pub mod remote;
@@ -19,12 +19,12 @@ use zbus::{
 const NAME: &str = "org.freedesktop.portal.Desktop";
 const PATH: &str = "/org/freedesktop/portal/desktop";
 const REQUEST: &str = "org.freedesktop.portal.Request";
-/// For a call that needs nobody.
+/// Timeout of a call that needs no user.
 const CALL: Duration = Duration::from_secs(5);
-/// For one that a person has to agree to.
+/// Timeout of a call to which the user must agree.
 const AGREE: Duration = Duration::from_secs(60);
 
-/// Named values of a call, and of what came of it.
+/// Named arguments and results of a call.
 type Options<'a> = HashMap<&'a str, Variant<'a>>;
 type Results = HashMap<String, OwnedVariant>;
 
@@ -32,7 +32,7 @@ type Results = HashMap<String, OwnedVariant>;
 pub(crate) struct Portal {
     runtime: tokio::runtime::Runtime,
     connection: Connection,
-    /// How many requests were made.
+    /// Number of requests made.
     requests: Cell<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Portal {
         Ok(Portal { runtime, connection, requests: Cell::new(0) })
     }
 
-    /// Asks for something that a person may have to agree to, and waits for what comes of it.
+    /// Sends a request to which the user may have to agree, and waits for its result.
     fn request<'a, B>(
         &self,
         interface: &str,
@@ -55,7 +55,7 @@ impl Portal {
     where
         B: Serialize + DynamicType,
     {
-        // The answer is a signal of an object whose path is agreed on beforehand, so that it
+        // The response is a signal of an object whose path is determined in advance, so that it
         // cannot be missed.
         self.requests.update(|made| made + 1);
         let token = format!("g3_{}", self.requests.get());

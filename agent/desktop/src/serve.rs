@@ -1,4 +1,4 @@
-//! The loop: one line in, one line out, in order; whatever goes wrong is an answer too.
+//! The loop: one request line, one response line, in order. Errors are responses too.
 
 use std::io::{self, BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::dispatch::answer;
 
-/// Answers until the input ends; an error is one of the streams'.
+/// Answers requests until the input ends. Returns only I/O errors of the streams.
 pub fn serve(input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     for line in input.split(b'\n') {
         let line = line?;
@@ -26,7 +26,7 @@ pub fn serve(input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The answer to one line.
+/// Returns the response to one line.
 fn told(
     line: &[u8],
     answer: impl Fn(DesktopRequest) -> Result<DesktopResponse>,
@@ -41,7 +41,7 @@ fn told(
             };
         }
     };
-    // A library that panics must not take the session's helper with it.
+    // A panicking library must not end the session's helper.
     let answered = catch_unwind(AssertUnwindSafe(|| answer(asked.what)));
     let answered = answered.unwrap_or_else(|panic| Err(of_panic(&*panic)));
     DesktopResponseLine {
@@ -50,7 +50,7 @@ fn told(
     }
 }
 
-/// The id of a line that is not a question, as far as it has one.
+/// Returns the id of an invalid request, if it has one.
 fn id_of(line: &[u8]) -> u64 {
     let value: Value = serde_json::from_slice(line).unwrap_or_default();
     value.get("id").and_then(Value::as_u64).unwrap_or_default()
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_question_gets_a_fault_with_its_id_as_far_as_it_has_one() {
+    fn an_invalid_request_gets_a_fault_with_its_id_if_it_has_one() {
         let never = |_| panic!("nobody asked");
         let (id, words) = fault(told(br#"{"id": 7, "ask": "input"}"#, never));
         assert_eq!(id, 7);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_asks_is_a_fault_and_the_next_line_is_answered() {
+    fn an_unknown_request_is_a_fault_and_the_next_line_is_answered() {
         let input = b"{\"id\": 1, \"ask\": \"dance\"}\n\n{\"id\": 2, \"ask\": \"jump\"}";
         let mut output = Vec::new();
         serve(&input[..], &mut output).unwrap();

@@ -1,4 +1,5 @@
-//! Typing under X11: keys where the keyboard has them, a free keycode for what it has not.
+//! Types text on X11: with existing keys where possible, and with temporarily assigned keycodes for
+//! other characters.
 
 use std::collections::BTreeSet;
 
@@ -10,26 +11,26 @@ use crate::enigo::EnigoBackend;
 use crate::input_backend::{InputBackend as _, InputEvent, PositionCheck, SPACING};
 use crate::x11::{Keyboard, X11Display};
 
-/// How many characters that the keyboard lacks share one map, if so many keycodes are free.
+/// Maximum number of unmapped characters that share one keyboard map, if enough keycodes are free.
 const TOGETHER: usize = 8;
 
 /// How a character is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stroke {
-    /// A key of the keyboard.
+    /// With a key of the keyboard.
     Key { code: u8, shift: bool },
-    /// One with a name.
+    /// With a named key.
     Named(Key),
-    /// None; the library gives it a free keycode.
+    /// With a keycode that the backend assigns.
     Lent(char),
 }
 
-/// Types the text where the focus is.
+/// Types the text at the keyboard focus.
 pub(crate) fn type_text(text: &str, watch: PositionCheck<'_>) -> Result<()> {
     let keyboard = X11Display::open(None)?.keyboard()?;
     let most = keyboard.free().clamp(1, TOGETHER);
     for part in parts(&keyboard, text, most) {
-        // Opened anew for each part: it knows the map as it was when it was opened.
+        // Reopened for each part, because it keeps the map that it read when opened.
         let mut library = EnigoBackend::open()?;
         for stroke in part {
             strike(&mut library, stroke)?;
@@ -40,7 +41,7 @@ pub(crate) fn type_text(text: &str, watch: PositionCheck<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The text in parts that each need at most so many keycodes lent.
+/// Splits the text into parts that each need at most `most` assigned keycodes.
 fn parts(keyboard: &Keyboard, text: &str, most: usize) -> Vec<Vec<Stroke>> {
     let mut parts = vec![Vec::new()];
     let mut lent = BTreeSet::new();
@@ -75,14 +76,14 @@ fn strike(library: &mut EnigoBackend, stroke: Stroke) -> Result<()> {
 }
 
 impl Keyboard {
-    /// How a character is typed.
+    /// Returns how a character is typed.
     fn stroke(&self, character: char) -> Stroke {
         match character {
             '\n' | '\r' => return Stroke::Named(Key::Return),
             '\t' => return Stroke::Named(Key::Tab),
             _ => {}
         }
-        // The symbols of ASCII and Latin-1 are their characters' numbers.
+        // The keysyms of ASCII and Latin-1 are the code points.
         let symbol = u32::from(character);
         let latin = matches!(symbol, 0x20..=0x7e | 0xa0..=0xff);
         let found = latin.then(|| self.find(symbol)).flatten();
@@ -91,7 +92,7 @@ impl Keyboard {
         Stroke::Key { code, shift }
     }
 
-    /// The keycode and level (0, or 1 with shift) of a symbol.
+    /// Returns the keycode and level (0, or 1 with shift) of a keysym.
     fn find(&self, symbol: u32) -> Option<(u8, usize)> {
         let keys = || (self.first..=u8::MAX).zip(self.symbols.chunks(self.width));
         (0..2).find_map(|level| {
@@ -101,7 +102,7 @@ impl Keyboard {
         })
     }
 
-    /// How many keycodes mean nothing.
+    /// Returns the number of unused keycodes.
     fn free(&self) -> usize {
         let keys = self.symbols.chunks(self.width);
         keys.filter(|symbols| symbols.iter().all(|symbol| *symbol == 0)).count()
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_character_is_a_key_with_or_without_shift_or_is_lent_one() {
+    fn a_character_has_a_key_with_or_without_shift_or_is_assigned_one() {
         let (a, capital, one, bang) = (0x61, 0x41, 0x31, 0x21);
         let symbols = vec![0, 0, a, capital, one, bang, 0xe9, 0xc9, 0, 0];
         let mut keyboard = Keyboard { first: 8, width: 2, symbols, caps: false };

@@ -1,10 +1,10 @@
-//! Which of the open windows a caller means.
+//! Finds the window that a caller refers to.
 
 use base::desktop_protocol::WindowInfo;
 use base::failure::{Failure, Result};
 
-/// At which position the window is that has this number, or else the first whose program or title
-/// contains these words.
+/// Returns the index of the window with this id, else of the first one whose program or title
+/// contains this text.
 pub(crate) fn position<'a>(
     windows: impl Iterator<Item = &'a WindowInfo> + Clone,
     wanted: &str,
@@ -26,7 +26,7 @@ pub(crate) fn position<'a>(
     })
 }
 
-/// A window's number, decimal or as X programs write it.
+/// Parses a window id, decimal or hexadecimal as in X programs.
 fn number(text: &str) -> Option<u32> {
     let text = text.trim();
     match text.strip_prefix("0x") {
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_decimal_or_as_x_programs_write_it() {
+    fn a_window_id_is_decimal_or_hexadecimal() {
         assert_eq!(number("0x1400003"), Some(0x0140_0003));
         assert_eq!(number(" 20971523 "), Some(20_971_523));
         assert_eq!(number("2048 the game"), None);

@@ -1,12 +1,12 @@
-//! Which desktop this is, how large it is, and where its pointer stands.
+//! Detects the window system, the screen size and the pointer position.
 
 use base::desktop_protocol::ScreenInfo;
 use base::failure::{Failure, Result};
 
-/// A window system that we know.
+/// A supported window system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WindowSystem {
-    /// An X server, also one that serves X programs on Wayland.
+    /// An X server, including one that serves X programs on Wayland.
     X11,
     /// A Wayland compositor.
     Wayland,
@@ -15,7 +15,7 @@ pub(crate) enum WindowSystem {
 }
 
 impl WindowSystem {
-    /// As it is told.
+    /// Returns the name.
     fn name(self) -> &'static str {
         match self {
             WindowSystem::X11 => "x11",
@@ -30,7 +30,7 @@ impl WindowSystem {
         if self == wanted { Ok(()) } else { Err(self.lacks(doing)) }
     }
 
-    /// What is said of something that does not exist here.
+    /// Returns the error for an unsupported operation.
     pub(crate) fn lacks(self, doing: &str) -> Failure {
         match self {
             WindowSystem::X11 => Failure::failed(format!("{doing} does not work under X11")),
@@ -42,7 +42,7 @@ impl WindowSystem {
     }
 }
 
-/// The system of this process.
+/// Returns the window system of this process.
 pub(crate) fn here() -> Result<WindowSystem> {
     if cfg!(target_os = "macos") {
         return Ok(WindowSystem::Mac);
@@ -50,11 +50,11 @@ pub(crate) fn here() -> Result<WindowSystem> {
     of(|name| std::env::var(name).unwrap_or_default())
 }
 
-/// The system that an environment leads to.
+/// Returns the window system that an environment specifies.
 fn of(variable: impl Fn(&str) -> String) -> Result<WindowSystem> {
     let told = |name| !variable(name).is_empty();
     match (told("DISPLAY"), told("WAYLAND_DISPLAY")) {
-        // There is an X server for old programs; the desktop itself it does not show.
+        // There is an X server for legacy programs, but it does not show the desktop.
         (true, true) if variable("XDG_SESSION_TYPE") == "wayland" => Ok(WindowSystem::Wayland),
         (true, _) => Ok(WindowSystem::X11),
         (false, true) => Ok(WindowSystem::Wayland),
@@ -65,7 +65,7 @@ fn of(variable: impl Fn(&str) -> String) -> Result<WindowSystem> {
     }
 }
 
-/// The size of the desktop and the place of the pointer.
+/// Returns the size of the desktop and the pointer position.
 pub(crate) fn screen() -> Result<ScreenInfo> {
     let system = here()?;
     let (area, pointer) = match system {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_tells_the_system() {
+    fn the_environment_determines_the_window_system() {
         let of = |set: &[(&str, &str)]| {
             let found = |name: &str| set.iter().find(|(known, _)| *known == name);
             of(|name| found(name).map_or_else(String::new, |(_, value)| (*value).to_owned())).ok()

@@ -1,4 +1,4 @@
-//! The X server: its size, its outputs, the pointer, properties of windows.
+//! The X server: its size, outputs, pointer and window properties.
 
 mod grab;
 mod maximize;
@@ -14,7 +14,7 @@ use x11rb::rust_connection::RustConnection;
 pub(crate) use windows::OpenWindow;
 
 x11rb::atom_manager! {
-    /// The names of EWMH that we use.
+    /// The EWMH atoms that are used.
     Atoms: AtomsCookie {
         UTF8_STRING,
         WM_STATE,
@@ -31,28 +31,28 @@ x11rb::atom_manager! {
     }
 }
 
-/// An X display that we are connected to.
+/// A connection to an X display.
 pub(crate) struct X11Display {
     conn: RustConnection,
     screen: Screen,
     atoms: Atoms,
 }
 
-/// Keycodes and what they stand for.
+/// The keycodes and their keysyms.
 #[derive(Debug)]
 pub(crate) struct Keyboard {
     /// The first keycode.
     pub first: u8,
-    /// How many symbols each keycode has.
+    /// Number of keysyms per keycode.
     pub width: usize,
-    /// The symbols of all keycodes.
+    /// The keysyms of all keycodes.
     pub symbols: Vec<u32>,
-    /// Caps Lock is on.
+    /// Whether Caps Lock is on.
     pub caps: bool,
 }
 
 impl X11Display {
-    /// Connects to a display by name, else to that of the environment.
+    /// Connects to a display by name, or to that of the environment.
     pub(crate) fn open(display: Option<&str>) -> Result<X11Display> {
         let named = display.map(str::to_owned).or_else(|| std::env::var("DISPLAY").ok());
         let named = named.unwrap_or_default();
@@ -63,14 +63,15 @@ impl X11Display {
         Ok(X11Display { conn, screen, atoms })
     }
 
-    /// All outputs together.
+    /// Returns the area of all outputs.
     pub(crate) fn area(&self) -> Area {
-        // The setup is of the time of the connection, which is now: a desk lives for one question.
+        // The setup data dates from the connection, which is recent: a connection lives for one
+        // request.
         let (width, height) = (self.screen.width_in_pixels, self.screen.height_in_pixels);
         Area { x: 0, y: 0, width: width.into(), height: height.into() }
     }
 
-    /// Where the pointer is.
+    /// Returns the pointer position.
     pub(crate) fn pointer(&self) -> Result<(i32, i32)> {
         let what = || "the X server does not say where the pointer is";
         let reply =
@@ -78,7 +79,7 @@ impl X11Display {
         Ok((reply.root_x.into(), reply.root_y.into()))
     }
 
-    /// The keyboard as it is mapped now.
+    /// Returns the current keyboard map.
     pub(crate) fn keyboard(&self) -> Result<Keyboard> {
         let what = || "the X server does not say how the keyboard is mapped";
         let setup = self.conn.setup();
@@ -91,7 +92,7 @@ impl X11Display {
         Ok(Keyboard { first, width, symbols: reply.keysyms, caps })
     }
 
-    /// The outputs that show something, by name.
+    /// Returns the active outputs by name.
     pub(crate) fn outputs(&self) -> Result<Vec<(String, Area)>> {
         let what = || "the X server does not name its outputs";
         let root = self.screen.root;
@@ -113,21 +114,21 @@ impl X11Display {
         Ok(named)
     }
 
-    /// Numbers in a property; empty when there is none or the window is gone.
+    /// Returns the numbers in a property; empty if it is absent or the window is gone.
     fn numbers(&self, window: u32, property: Atom) -> Vec<u32> {
         let asked = self.conn.get_property(false, window, property, AtomEnum::ANY, 0, 1 << 16);
         let reply = asked.ok().and_then(|asked| asked.reply().ok());
         reply.and_then(|reply| reply.value32().map(Iterator::collect)).unwrap_or_default()
     }
 
-    /// Bytes in a property; empty when there is none or the window is gone.
+    /// Returns the bytes in a property; empty if it is absent or the window is gone.
     fn bytes(&self, window: u32, property: Atom) -> Vec<u8> {
         let asked = self.conn.get_property(false, window, property, AtomEnum::ANY, 0, 1 << 16);
         let reply = asked.ok().and_then(|asked| asked.reply().ok());
         reply.filter(|reply| reply.format == 8).map(|reply| reply.value).unwrap_or_default()
     }
 
-    /// Whether a window manager of today is at work.
+    /// Fails if there is no EWMH window manager.
     fn managed(&self) -> Result<()> {
         let check = self.atoms._NET_SUPPORTING_WM_CHECK;
         let named = self.numbers(self.screen.root, check);

@@ -1,4 +1,4 @@
-//! Every family of tools that g3 has, and the services behind them.
+//! The families of tools in g3, and the services behind them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tools::services::{BrowserOwner, BrowserService, Toolset};
 use web_tools::browser::daemon;
 use web_tools::browser::manager::BrowserManager as BrowserHub;
 
-/// The tools of g3. A new family is a line here.
+/// The tools of g3. Each family has a line here.
 static REGISTRY: Registry = Registry::new(&[
     standard_tools::TOOLS,
     agent_core::session_tools::TOOLS,
@@ -23,7 +23,7 @@ static REGISTRY: Registry = Registry::new(&[
     desktop_tools::TOOLS,
 ]);
 
-/// The tools of g3, with all their services.
+/// The tools of g3 with all their services.
 #[derive(Debug)]
 pub(crate) struct EveryTool;
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_of_every_profile_is_in_the_list() {
+    fn every_tool_of_every_profile_is_registered() {
         for face in faces(Profile::All) {
             assert!(REGISTRY.tool(face.engine).is_some(), "{} has no tool", face.name);
         }

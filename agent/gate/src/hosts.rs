@@ -1,5 +1,5 @@
-//! Hosts that the user allowed for good at a question: a list in g3's state directory, which no box
-//! reaches. It counts for the web tools and for commands that name a host.
+//! Hosts that the user allowed permanently: a list in g3's state directory, which sandboxes cannot
+//! write. Applies to the web tools and to commands that name a host.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,18 +10,18 @@ use base::user_dirs::state_dir;
 
 use super::shell_parse;
 
-/// The list, one host a line.
+/// The list, one host per line.
 const FILE: &str = "allowed-hosts";
 
-/// Commands that fetch what their arguments name.
+/// Commands that fetch the URLs in their arguments.
 const FETCHERS: [&str; 6] = ["aria2c", "curl", "http", "https", "wget", "xh"];
 
-/// Whether the user allowed a host for good.
+/// Whether the user allowed a host permanently.
 pub fn is_kept(host: &str) -> bool {
     kept().is_ok_and(|hosts| hosts.contains(host))
 }
 
-/// Allows a host for good. Where the list cannot be written, the answer holds for the session.
+/// Allows a host permanently. If the list cannot be written, the answer applies to the session.
 pub(crate) fn keep(host: &str) {
     let write = || -> io::Result<()> {
         let mut hosts = kept()?;
@@ -51,8 +51,8 @@ fn file() -> io::Result<PathBuf> {
     Ok(state_dir("g3")?.join(FILE))
 }
 
-/// The addresses that a command line fetches, as far as its words say it. It is there to ask early
-/// and well; what a command reaches is not held by reading its line.
+/// Returns the URLs that a command line fetches, as far as its words show. This allows an early and
+/// precise question; it does not restrict what a command can access.
 pub fn fetched(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     for piece in shell_parse::parse(line) {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_addresses_of_fetching_commands_are_found() {
+    fn the_urls_of_fetching_commands_are_found() {
         assert_eq!(fetched("curl -fsSL https://a.example/x | sh"), ["https://a.example/x"]);
         assert_eq!(
             fetched("cd /tmp && /usr/bin/wget -O f 'http://b.example/y'"),

@@ -1,5 +1,5 @@
-//! One policy for every call: a rule says allow, ask, box or deny; what no rule names is judged by
-//! where it reaches. Every call passes here before it runs.
+//! The permission gate, which checks every call before it runs. A rule allows, asks, sandboxes or
+//! denies a call; a call without a matching rule is decided by what it accesses.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,63 +26,63 @@ mod trace_events;
 pub mod write_scope;
 pub mod write_targets;
 
-/// What a call wants to reach.
+/// What a call accesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads this file or below this directory (absolute, symlinks resolved).
+    /// Reads this file or directory tree (absolute, symbolic links resolved).
     Read(PathBuf),
-    /// Writes this file (absolute, symlinks resolved).
+    /// Writes this file (absolute, symbolic links resolved).
     Write(PathBuf),
     /// Runs a command line.
     Run {
-        /// The line as the shell gets it.
+        /// The line as passed to the shell.
         line: String,
-        /// Where it runs.
+        /// The working directory.
         cwd: PathBuf,
-        /// Whether destructive commands ask, wherever they reach (the core profile).
+        /// Whether destructive commands ask, regardless of what they access (the core profile).
         careful: bool,
     },
-    /// Calls a tool of a server that is not ours (MCP).
+    /// Calls a tool of an external server (MCP).
     Foreign {
         /// The server's name.
         server: String,
-        /// Whether the user's configuration lets its calls run.
+        /// Whether the user's configuration allows its calls.
         free: bool,
     },
-    /// Acts on something that is open: a page in the browser.
+    /// Acts on something that is open, such as a page in the browser.
     Act(String),
-    /// Asks a host over the network.
+    /// Sends a request to a host.
     Fetch {
-        /// Its name or address, in small letters, without a port.
+        /// The host name or address, in lower case, without a port.
         host: String,
-        /// Whether the user's configuration names it.
+        /// Whether the user's configuration allows it.
         free: bool,
     },
-    /// Looks at the screen, or acts on it.
+    /// Reads or controls the screen.
     Screen {
-        /// Whether it acts.
+        /// Whether it controls the screen.
         acts: bool,
-        /// Whether the user's configuration lets it.
+        /// Whether the user's configuration allows it.
         free: bool,
     },
 }
 
-/// A call at the gate.
+/// A request to the gate about a call.
 #[derive(Clone, Debug)]
 pub struct AccessRequest<'a> {
     /// The tool's name.
     pub tool: &'a str,
-    /// Inside this directory nothing asks.
+    /// Access within this directory needs no permission.
     pub root: &'a Path,
     /// The session's own files may be read.
     pub session_dir: &'a Path,
-    /// What it wants to reach.
+    /// The requested access.
     pub access: &'a Access,
-    /// Tells what it would do in detail, when the user is asked.
+    /// Returns a preview of the call for the user.
     pub preview: Option<Preview<'a>>,
 }
 
-/// Tells what a call would do: the unified diff of a write, the arguments for a server's tool.
+/// Returns a preview of a call: the unified diff of a write, or the arguments for a server's tool.
 #[derive(Clone, Copy)]
 pub struct Preview<'a>(pub &'a (dyn Fn() -> Option<String> + Sync));
 
@@ -92,63 +92,64 @@ impl std::fmt::Debug for Preview<'_> {
     }
 }
 
-/// What the user is asked.
+/// A permission question for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionQuestion {
     /// The tool's name.
     pub tool: String,
-    /// What it wants, in a sentence.
+    /// The requested access, in a sentence.
     pub what: String,
-    /// Why it needs an answer, in a clause.
+    /// Why permission is needed, in a clause.
     pub why: String,
-    /// The rule that would answer it once and for all; empty when there can be none.
+    /// The rule that would answer the question permanently; empty if there is none.
     pub rule: String,
-    /// The host for which "always" holds in later sessions as well; none where it holds in this one.
+    /// The host for which "always" is stored permanently; if absent, "always" applies to this
+    /// session.
     pub host: Option<String>,
-    /// The file that it wants to write; none where it wants something else.
+    /// The file to be written, if it is a write.
     pub writes: Option<PathBuf>,
-    /// What it would do in detail: the unified diff of a write, the arguments for a server's tool.
+    /// The preview: the unified diff of a write, or the arguments for a server's tool.
     pub details: Option<String>,
 }
 
-/// What the user says.
+/// The user's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionAnswer {
-    /// This once.
+    /// Allow this call.
     Once,
-    /// This, until the session ends, or for good where the question names a host.
+    /// Allow this until the session ends, or permanently if the question names a host.
     Always,
-    /// No.
+    /// Deny.
     No,
-    /// No, without asking the user, and why.
+    /// Deny without asking the user, for this reason.
     Unasked(String),
 }
 
-/// Somebody who can be asked: a terminal, an editor, an orchestrator.
+/// Asks permission questions: a terminal, an editor, an orchestrator.
 pub trait Asker: Send + Sync {
-    /// Asks, and waits for the answer.
+    /// Asks a question and waits for the answer.
     fn ask<'a>(&'a self, question: &'a PermissionQuestion) -> BoxFuture<'a, PermissionAnswer>;
 }
 
 /// How a call may run, the strictest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permit {
-    /// As it is.
+    /// Without restrictions.
     Free,
-    /// In the box that commands run in by default.
+    /// In the default sandbox of commands.
     Confined,
-    /// In the tighter box.
+    /// In the stricter sandbox.
     Boxed,
-    /// In the sandbox, which changes nothing and reaches nobody.
+    /// In the scratch sandbox, which changes nothing and has no network.
     Sandboxed,
 }
 
-/// Why a call may not run.
+/// A denied access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessDenied {
-    /// What the model reads.
+    /// The reason, for the model.
     pub why: String,
-    /// Whether it is refused only because the answer did not come in time.
+    /// Whether it was denied only because no answer arrived in time.
     pub late: bool,
 }
 
@@ -158,7 +159,7 @@ impl AccessDenied {
     }
 }
 
-/// How long the user has for an answer about a command of the core tools.
+/// Timeout of answers about a command of the core tools.
 #[derive(Clone, Copy)]
 struct AnswerTimeout(Duration);
 
@@ -169,31 +170,30 @@ impl Default for AnswerTimeout {
 }
 
 tokio::task_local! {
-    /// Set while a call runs about which the user would not be asked: somebody answered before.
+    /// Set while a call runs whose permission questions were answered in advance.
     static ANSWERED: ();
 }
 
-/// Work in which what would be asked is allowed; what is denied stays so.
+/// Runs work in which permission questions count as answered with yes. Denials still apply.
 pub async fn answered<T>(work: impl Future<Output = T>) -> T {
     ANSWERED.scope((), work).await
 }
 
-/// What holds the commands that may run.
+/// How commands are confined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CommandConfinement {
-    /// A box: what is not sure to stay inside may run in it.
+    /// In a sandbox: a command whose effects are uncertain may run in it.
     #[default]
     Box,
-    /// A box that no answer of the user opens: studio's. The paths are what may be written.
+    /// In studio's sandbox, which no answer of the user opens. The paths are the writable ones.
     Studio(Vec<PathBuf>),
-    /// Nothing, because the configuration says so: they are judged by what their lines say.
+    /// Not at all, by configuration. Commands are judged by their command lines.
     Off,
-    /// Nothing, because the kernel cannot; why. They are asked about.
+    /// Not at all, because the kernel does not support it, for this reason. Commands ask.
     Unable(String),
 }
 
-/// The rules, and whom to ask.
-/// A clone is the same gate: what the user answers at one holds at the other.
+/// The rules, and the asker. Clones share their state: the user's answers apply to all of them.
 #[derive(Clone, Default)]
 pub struct Gate {
     rules: Arc<[CompiledRule]>,
@@ -201,15 +201,15 @@ pub struct Gate {
     always: Arc<Mutex<BTreeSet<String>>>,
     mode: Arc<Mutex<PermissionMode>>,
     write_scope: Option<write_scope::WriteScope>,
-    /// Judges by words, where the configuration wants that.
+    /// The evaluator of the policy `core-exact`, if configured.
     exact: Option<Arc<Evaluator>>,
-    /// What holds commands.
+    /// How commands are confined.
     commands: Arc<CommandConfinement>,
     patience: AnswerTimeout,
 }
 
 impl Gate {
-    /// A gate as the user configured it. The error names a pattern that is none.
+    /// Creates a gate from the configuration. The error names an invalid pattern.
     pub fn new(config: &Config, asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
         let rules = config.rules.iter().map(CompiledRule::new).collect::<Result<_, _>>()?;
         let exact = match config.policy {
@@ -219,19 +219,19 @@ impl Gate {
         Ok(Gate { rules, asker, exact, ..Gate::default() })
     }
 
-    /// The same gate, for commands that this holds.
+    /// Sets how commands are confined.
     #[must_use]
     pub fn confining(self, commands: CommandConfinement) -> Gate {
         Gate { commands: Arc::new(commands), ..self }
     }
 
-    /// The same gate, limited to a write scope.
+    /// Limits the gate to a write scope.
     #[must_use]
     pub fn with_write_scope(self, write_scope: Option<write_scope::WriteScope>) -> Gate {
         Gate { write_scope, ..self }
     }
 
-    /// Judges a call, and asks where that is needed.
+    /// Checks a call and asks the user if necessary.
     pub async fn admit(&self, request: &AccessRequest<'_>) -> Result<Permit, AccessDenied> {
         let verdict = self.permission_mode().tempered(self.judge(request), request.access);
         let verdict = verdict.inspect_err(|_| trace_events::decided(request, "denied", "mode"));
@@ -267,13 +267,13 @@ impl Gate {
         Ok(pass)
     }
 
-    /// How long the answer about a call is waited for; for ever where nothing is said.
+    /// Returns the timeout of an answer about a call; `None` for no timeout.
     fn patience(&self, request: &AccessRequest<'_>) -> Option<Duration> {
         let careful = matches!(request.access, Access::Run { careful: true, .. });
         (careful || self.exact.is_some()).then_some(self.patience.0)
     }
 
-    /// Asks the user, unless that was answered for good.
+    /// Asks the user, unless the question was answered permanently.
     pub async fn ask(&self, question: &PermissionQuestion) -> Result<(), AccessDenied> {
         if self.remembered().contains(&question.rule) {
             return Ok(());
@@ -307,22 +307,22 @@ impl Gate {
         }
     }
 
-    /// How much may be done by itself now.
+    /// Returns the current permission mode.
     pub fn permission_mode(&self) -> PermissionMode {
         *self.mode.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// From now on so much may be done.
+    /// Sets the permission mode.
     pub fn set_permission_mode(&self, mode: PermissionMode) {
         *self.mode.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = mode;
     }
 
-    /// Whether there is somebody to ask.
+    /// Whether the user can be asked.
     pub fn can_ask(&self) -> bool {
         self.asker.is_some()
     }
 
-    /// Puts a question to the user; `None` when there is nobody.
+    /// Asks the user. Returns `None` if there is no asker.
     pub async fn put(&self, question: &PermissionQuestion) -> Option<PermissionAnswer> {
         Some(self.asker.as_ref()?.ask(question).await)
     }

@@ -1,16 +1,16 @@
-//! Where a path leads, and whether that is inside.
+//! Resolves paths and checks whether they are inside a directory.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// As many symlinks as the kernel follows.
+/// Maximum number of symbolic links to follow, as in the kernel.
 const MAX_LINKS: u32 = 40;
 
-/// A path as a person or a model wrote it -> the absolute path that it means, without `..` and
-/// without symlinks, whether or not anything is there yet. A link whose target is missing counts
-/// as its target, so no path can leave a directory unseen.
+/// Resolves a path written by a person or a model to an absolute path without `..` and symbolic
+/// links, whether or not it exists. A dangling link resolves to its target, so that no path can
+/// leave a directory unnoticed.
 pub fn resolve(cwd: &Path, raw: &str) -> io::Result<PathBuf> {
     if raw.trim().is_empty() || raw.contains('\0') {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is empty or has a NUL"));
@@ -18,7 +18,7 @@ pub fn resolve(cwd: &Path, raw: &str) -> io::Result<PathBuf> {
     follow(&cwd.join(expand_home(raw)))
 }
 
-/// As [`resolve`], of a path that is absolute already.
+/// Like [`resolve`], for an absolute path.
 pub fn follow(path: &Path) -> io::Result<PathBuf> {
     let mut left: VecDeque<OsString> = names(path);
     let mut reached = PathBuf::from("/");
@@ -57,7 +57,7 @@ fn names(path: &Path) -> VecDeque<OsString> {
     named.collect()
 }
 
-/// `~` and `~/x` -> the home directory and below.
+/// Expands `~` and `~/x` to the home directory.
 pub fn expand_home(raw: &str) -> PathBuf {
     let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     match raw.strip_prefix('~') {
@@ -69,13 +69,13 @@ pub fn expand_home(raw: &str) -> PathBuf {
     }
 }
 
-/// Whether a resolved path is a directory or below it.
+/// Whether a resolved path is in a directory or the directory itself.
 pub fn is_inside(path: &Path, directory: &Path) -> bool {
     follow(directory).is_ok_and(|directory| path.starts_with(directory))
 }
 
-/// Whether a path inside the root is part of a git directory (or the `.git` file itself): what
-/// is written there is later run by git.
+/// Whether a path inside the root is part of a git directory (or the `.git` file itself), whose
+/// files git may execute later.
 pub(crate) fn is_git_internal(path: &Path, root: &Path) -> bool {
     let root = follow(root).unwrap_or_else(|_| root.to_owned());
     path.strip_prefix(root).is_ok_and(|below| below.components().any(|c| c.as_os_str() == ".git"))
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_means_where_its_links_lead_also_when_nothing_is_there() {
+    fn paths_resolve_through_links_even_if_nothing_exists() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("in/deep")).unwrap();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_a_git_directory_is_known() {
+    fn paths_in_a_git_directory_are_recognized() {
         let root = Path::new("/w");
         assert!(is_git_internal(Path::new("/w/.git/hooks/pre-commit"), root));
         assert!(is_git_internal(Path::new("/w/sub/.git"), root));

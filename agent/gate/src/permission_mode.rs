@@ -1,29 +1,29 @@
-//! What may be done at all for now: everything that the rules allow, only what somebody nodded at,
-//! or nothing before a plan is approved.
+//! The permission mode: everything that the rules allow, only confirmed actions, or nothing before
+//! a plan is approved.
 
 use base::config::agent::GateAction;
 
 use super::Access;
 use super::policy::PolicyVerdict;
 
-/// How much the agent may do by itself.
+/// How much the agent may do without confirmation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PermissionMode {
-    /// What the rules allow.
+    /// Everything that the rules allow.
     #[default]
     Auto,
-    /// Writes and commands that no rule of the user's allows are asked about, each.
+    /// Every write and command that no rule of the user allows needs confirmation.
     Ask,
-    /// Nothing is written and nothing run before the user approves a plan.
+    /// No writes and no commands before the user approves a plan.
     Plan,
 }
 
 impl PermissionMode {
-    /// Every mode.
+    /// All modes.
     pub const ALL: [PermissionMode; 3] =
         [PermissionMode::Auto, PermissionMode::Ask, PermissionMode::Plan];
 
-    /// Its id, as editors see it.
+    /// Returns the id of the mode, as used by editors.
     pub fn id(self) -> &'static str {
         match self {
             PermissionMode::Auto => "auto",
@@ -32,12 +32,12 @@ impl PermissionMode {
         }
     }
 
-    /// The mode of this id.
+    /// Returns the mode with this id.
     pub fn parse(id: &str) -> Option<PermissionMode> {
         PermissionMode::ALL.into_iter().find(|mode| mode.id() == id)
     }
 
-    /// What it means, in a sentence.
+    /// Describes the mode in a sentence.
     pub fn means(self) -> &'static str {
         match self {
             PermissionMode::Auto => "runs what the rules allow, and asks about the rest",
@@ -46,7 +46,7 @@ impl PermissionMode {
         }
     }
 
-    /// The verdict as this mode has it; the error is what the model reads.
+    /// Adjusts a verdict to the mode. The error is the message for the model.
     pub(super) fn tempered(
         self,
         verdict: PolicyVerdict,

@@ -1,5 +1,5 @@
-//! The verdict about a call: by the user's rules, by where it reaches, and by its words where the
-//! configuration wants that. Asks nobody.
+//! Decides about a call: by the user's rules, by what it accesses, and by its words if configured.
+//! Never asks.
 
 use std::path::Path;
 
@@ -12,51 +12,51 @@ use super::{Access, AccessRequest, CommandConfinement, Gate, paths, shell};
 /// A verdict and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyVerdict {
-    /// What becomes of the call.
+    /// The action.
     pub action: GateAction,
-    /// Why, in a clause.
+    /// The reason, in a clause.
     pub why: String,
-    /// Whether a rule of the user's says so.
+    /// Whether a rule of the user decided.
     pub by_rule: bool,
-    /// Whether it runs nowhere but in the sandbox.
+    /// Whether it may run only in the scratch sandbox.
     pub sandboxed: bool,
-    /// Whether it runs in the box of commands.
+    /// Whether it runs in the command sandbox.
     pub confine: BoxUse,
 }
 
-/// When a call runs in the box that commands run in by default.
+/// When a call runs in the default sandbox of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BoxUse {
-    /// Not at all: it is not a command, or an answer or a rule lets it out.
+    /// Never: it is not a command, or an answer or a rule allows it to run outside.
     #[default]
     Never,
-    /// Where the user cannot be asked: the box holds what its line leaves open.
+    /// If the user cannot be asked: the sandbox contains uncertain effects.
     Alone,
-    /// In any case: nothing in it needs to leave the box.
+    /// Always: nothing in it needs access outside of the sandbox.
     Always,
 }
 
 impl PolicyVerdict {
-    /// A command that may run in its box.
+    /// Returns the verdict for a command that may run in the sandbox.
     pub(super) fn confined() -> PolicyVerdict {
         let allowed = PolicyVerdict::by_reach(GateAction::Allow, String::new());
         PolicyVerdict { confine: BoxUse::Always, ..allowed }
     }
 
-    /// A command about which its line does not say enough.
+    /// Returns the verdict for a command whose effects are uncertain.
     pub(super) fn unsure(why: String) -> PolicyVerdict {
         PolicyVerdict { confine: BoxUse::Alone, ..PolicyVerdict::by_reach(GateAction::Ask, why) }
     }
 
-    /// A verdict by where a call reaches.
+    /// Returns a verdict based on what a call accesses.
     pub fn by_reach(action: GateAction, why: String) -> PolicyVerdict {
         PolicyVerdict { action, why, by_rule: false, sandboxed: false, confine: BoxUse::Never }
     }
 }
 
 impl Gate {
-    /// The verdict: the first rule that matches, else by where the call reaches; what destroys
-    /// the machine is denied whatever the rules say. Asks nobody.
+    /// Decides about a call: the first matching rule, else what the call accesses. A command that
+    /// destroys the machine is always denied. Never asks.
     pub fn judge(&self, request: &AccessRequest<'_>) -> PolicyVerdict {
         let scope = self.write_scope.as_ref();
         if let Some(why) = scope.and_then(|scope| scope.refusal(request.access, request.root)) {
@@ -69,7 +69,7 @@ impl Gate {
                     true => reach.why,
                     false => "a rule says so".to_owned(),
                 };
-                // What a rule allows, or the user when a rule asks, runs as it is.
+                // A call allowed by a rule, or by the user when a rule asks, runs unconfined.
                 let confine = BoxUse::Never;
                 PolicyVerdict { action: rule.action, why, by_rule: true, confine, ..reach }
             }
@@ -77,12 +77,13 @@ impl Gate {
         }
     }
 
-    /// The verdict about a call as far as the box of commands changes it.
+    /// Adjusts the verdict to the confinement of commands.
     fn held(&self, request: &AccessRequest<'_>, reach: PolicyVerdict) -> PolicyVerdict {
         let is_command = matches!(request.access, Access::Run { .. });
         match self.commands.as_ref() {
             CommandConfinement::Box => reach,
-            // No answer opens studio's box, so the user is not asked: it holds what is outside.
+            // No answer opens studio's sandbox, so the user is not asked: the sandbox protects what
+            // is outside.
             CommandConfinement::Studio(_) if is_command && reach.confine != BoxUse::Always => {
                 match reach.action {
                     GateAction::Ask => PolicyVerdict::confined(),
@@ -90,7 +91,7 @@ impl Gate {
                 }
             }
             CommandConfinement::Studio(open) => match request.access {
-                // Where studio is asked, it denies with the same line and keeps account of it.
+                // If studio can be asked, it denies with the same message and records the denial.
                 Access::Write(path)
                     if !self.can_ask() && !open.iter().any(|tree| paths::is_inside(path, tree)) =>
                 {
@@ -107,8 +108,8 @@ impl Gate {
         }
     }
 
-    /// The stricter of what the words of a call say, where they count, and of where it reaches.
-    /// What goes to the sandbox is no longer denied: it harms nothing there.
+    /// Returns the stricter of the verdict on the words of a call, if enabled, and on its access. A
+    /// call routed to the scratch sandbox is no longer denied, since it does no harm there.
     fn by_words(&self, request: &AccessRequest<'_>, reach: PolicyVerdict) -> PolicyVerdict {
         let Some(exact) = &self.exact else { return reach };
         let (tool, args) = match request.access {
@@ -147,7 +148,8 @@ impl Gate {
     }
 }
 
-/// What studio's box does not let be written is denied, with the line that opens it.
+/// Denies a write that studio's sandbox does not allow, with the configuration line that would
+/// allow it.
 fn studio_denies(path: &Path, reach: PolicyVerdict, root: &Path) -> PolicyVerdict {
     if reach.action != GateAction::Ask || paths::is_inside(path, root) {
         return reach;

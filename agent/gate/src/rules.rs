@@ -1,4 +1,4 @@
-//! The user's rules: which calls each speaks of, and the rule that would answer a question.
+//! The user's rules: which calls they match, and the rule that would answer a question.
 
 use std::path::{Path, PathBuf};
 
@@ -7,18 +7,18 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::{Access, AccessRequest, PermissionQuestion, paths, shell, shell_parse, write_targets};
 
-/// A rule that is ready to be looked at.
+/// A compiled rule.
 pub(crate) struct CompiledRule {
     tool: Option<GlobMatcher>,
     command: Option<GlobMatcher>,
     path: Option<GlobMatcher>,
-    /// Rules about hosts never match a call that reaches none.
+    /// Rules about hosts never match a call that accesses no host.
     host: Option<GlobMatcher>,
-    /// What becomes of the call.
+    /// The action.
     pub action: GateAction,
 }
 
-/// The question about a call, with the rule that would answer it.
+/// Creates the question about a call, with the rule that would answer it.
 pub(crate) fn question(request: &AccessRequest<'_>, why: String) -> PermissionQuestion {
     let tool = request.tool.to_owned();
     let quoted = |text: &str| toml::Value::from(text).to_string();
@@ -63,20 +63,20 @@ pub(crate) fn question(request: &AccessRequest<'_>, why: String) -> PermissionQu
     PermissionQuestion { tool, what, why, rule, host, writes, details }
 }
 
-/// A text as a glob that matches just that text.
+/// Escapes a text as a glob that matches exactly that text.
 fn escape(text: &str) -> String {
-    // A backslash quotes in a glob; in a class it is a character.
+    // A backslash is an escape character in a glob, but not in a character class.
     text.split('\\').map(globset::escape).collect::<Vec<_>>().join("[\\]")
 }
 
 impl CompiledRule {
-    /// The error names a pattern that is none.
+    /// Compiles a rule. The error names an invalid pattern.
     pub(crate) fn new(rule: &GateRule) -> base::failure::Result<CompiledRule> {
         let path = rule.path.as_deref().map(paths::expand_home);
         let path = path.as_ref().map(|path| path.to_string_lossy().into_owned());
         Ok(CompiledRule {
             tool: glob(rule.tool.as_deref())?,
-            // In a command line `/` is a character like any other.
+            // In a command line `/` has no special meaning.
             command: glob(rule.command.as_deref())?,
             path: glob(path.as_deref())?,
             host: glob(rule.host.as_deref().map(str::to_lowercase).as_deref())?,
@@ -84,7 +84,7 @@ impl CompiledRule {
         })
     }
 
-    /// Whether it speaks of a call, which without any rule would fare so.
+    /// Whether the rule matches a call; `otherwise` is the action without any rule.
     pub(crate) fn matches(&self, request: &AccessRequest<'_>, otherwise: GateAction) -> bool {
         let (path, command) = match request.access {
             Access::Read(path) | Access::Write(path) => (Some(path), None),
@@ -121,7 +121,7 @@ impl CompiledRule {
     }
 }
 
-/// Whether a rule that forbids, asks or boxes speaks of this line: one of its commands is enough.
+/// Whether a rule that denies, asks or sandboxes matches this line: one of its commands suffices.
 fn names_one(glob: &GlobMatcher, line: &str) -> bool {
     let fits = |piece: shell_parse::SimpleCommand| {
         let texts = [piece.words.join(" "), without_options(&piece), piece.text];
@@ -130,7 +130,8 @@ fn names_one(glob: &GlobMatcher, line: &str) -> bool {
     glob.is_match(line) || shell_parse::parse(line).into_iter().any(fits)
 }
 
-/// A command of git without the options before its subcommand: `git -C . push` is `git push`.
+/// Returns a git command without the options before its subcommand: `git -C . push` becomes `git
+/// push`.
 fn without_options(piece: &shell_parse::SimpleCommand) -> String {
     if piece.verb() != "git" {
         return String::new();
@@ -139,8 +140,8 @@ fn without_options(piece: &shell_parse::SimpleCommand) -> String {
     format!("git {}", rest.join(" "))
 }
 
-/// Whether a rule lets this line through: it is the line, or it fits each of its commands, and
-/// none of them is sent into a file outside.
+/// Whether an allowing rule matches this line: it matches the whole line, or every command in it,
+/// and no output is redirected to a file outside.
 fn opens_all(glob: &GlobMatcher, line: &str, cwd: &Path, root: &Path) -> bool {
     let pieces = shell_parse::parse(line);
     let fits = |piece: &shell_parse::SimpleCommand| {

@@ -1,4 +1,4 @@
-//! What a command line may do unasked.
+//! Decides which command lines may run without permission.
 
 use std::path::Path;
 
@@ -10,20 +10,20 @@ use super::policy::PolicyVerdict;
 use super::shell_parse::{self, ShellLine, SimpleCommand};
 use super::write_targets::{self, written};
 
-/// Commands that destroy, besides those of [`DESTRUCTIVE`]: asked about wherever they reach.
+/// Destructive commands besides those of [`DESTRUCTIVE`], which ask regardless of what they access.
 const MORE: [&str; 4] = ["shred", "truncate", "wipefs", "invoke-expression"];
 
 fn destroys(verb: &str) -> bool {
     DESTRUCTIVE.contains(&verb) || MORE.contains(&verb)
 }
 
-/// Statements that destroy data, wherever they stand in a line.
+/// Statements that destroy data, anywhere in a line.
 const STATEMENTS: [&str; 3] = ["drop table", "drop database", "truncate table"];
 
-/// Places outside that anything may write.
+/// Files outside that anything may write.
 const HARMLESS: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/stdout", "/dev/stderr", "/dev/tty"];
 
-/// Commands that only look, so that they may do so anywhere.
+/// Commands that only read, so they may access any path.
 const LOOKERS: [&str; 40] = [
     "ls", "cat", "grep", "rg", "head", "tail", "wc", "echo", "printf", "pwd", "cd", "pushd",
     "popd", "test", "[", "[[", "true", "false", ":", "stat", "file", "du", "df", "which", "type",
@@ -31,16 +31,17 @@ const LOOKERS: [&str; 40] = [
     "basename", "dirname", "find",
 ];
 
-/// Programs of ours, which do nothing without what the box closes.
+/// g3's and studio's own programs, which cannot work without the files that the sandbox hides.
 const OURS: [&str; 3] = ["g3", "g3-research", "studio"];
 
-/// Programs that run code which is one of their arguments.
+/// Programs that run code given as an argument.
 const INTERPRETERS: [&str; 12] = [
     "python", "python2", "python3", "perl", "ruby", "node", "deno", "bun", "php", "lua", "awk",
     "gawk",
 ];
 
-/// Judges a command line that runs in `cwd`. With `careful`, destructive commands ask also inside.
+/// Decides about a command line that runs in `cwd`. With `careful`, destructive commands ask even
+/// inside the root.
 pub(crate) fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> PolicyVerdict {
     let ask = |why: String| PolicyVerdict::by_reach(GateAction::Ask, why);
     let read = shell_parse::read(line);
@@ -75,7 +76,7 @@ pub(crate) fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Polic
     PolicyVerdict::confined()
 }
 
-/// What no answer allows: making a file system, or removing the root directory.
+/// Returns why a command is always denied: it creates a file system or removes the root directory.
 fn ruinous(piece: &SimpleCommand, cwd: &Path) -> Option<String> {
     let verb = piece.verb();
     if verb == "mkfs" || verb.starts_with("mkfs.") {
@@ -98,39 +99,39 @@ fn is_short(word: &str) -> bool {
     word.starts_with('-') && !word.starts_with("--")
 }
 
-/// What is known about where the words of a line lead.
+/// Resolves the words of a line to paths.
 struct ReachedPaths<'a> {
     cwd: &'a Path,
     root: &'a Path,
     variables: &'a [(String, String)],
 }
 
-/// Where a word leads.
+/// The location of a word's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathTarget {
-    /// Into the working directory, or where anything may write.
+    /// In the working directory, or anywhere that is always writable.
     Inside,
     /// Elsewhere.
     Outside,
-    /// Only the shell knows.
+    /// Known only to the shell.
     Unknown,
 }
 
 impl ReachedPaths<'_> {
-    /// What a command writes outside.
+    /// Returns a path outside that a command writes.
     fn outside(&self, piece: &SimpleCommand) -> Option<String> {
         let mut words = written(piece).into_iter().chain(code_paths(piece));
         words.find(|word| self.leads(word) == PathTarget::Outside)
     }
 
-    /// Why a line that goes elsewhere may write there.
+    /// Returns why a line that changes the directory may write there.
     fn leaves(&self, pieces: &[SimpleCommand]) -> Option<String> {
         let left = self.goes(pieces, PathTarget::Outside)?;
         let acts = pieces.iter().any(|piece| !looks(piece));
         acts.then(|| format!("the command goes to {left}, which is outside the working directory"))
     }
 
-    /// The directory that a line changes to and that leads so.
+    /// Returns the directory that a line changes to, if its location is `wanted`.
     fn goes(&self, pieces: &[SimpleCommand], wanted: PathTarget) -> Option<String> {
         let moves = pieces.iter().filter(|it| ["cd", "pushd"].contains(&it.verb()));
         let mut to = moves.filter_map(|piece| {
@@ -140,7 +141,7 @@ impl ReachedPaths<'_> {
         to.find(|to| self.leads_from_here(to) == wanted)
     }
 
-    /// As [`Reach::leads`]; a temporary directory is elsewhere, too.
+    /// Like [`ReachedPaths::leads`], but a temporary directory counts as outside.
     fn leads_from_here(&self, word: &str) -> PathTarget {
         if word == "-" || std::env::var_os("CDPATH").is_some() {
             return PathTarget::Unknown;
@@ -159,7 +160,7 @@ impl ReachedPaths<'_> {
     }
 
     fn plain_leads(&self, word: &str) -> PathTarget {
-        // Another user's home, and directories that the shell remembers.
+        // Another user's home directory, or a directory on the shell's stack.
         if word.starts_with('~') && word != "~" && !word.starts_with("~/") {
             return PathTarget::Unknown;
         }
@@ -179,7 +180,7 @@ impl ReachedPaths<'_> {
         }
     }
 
-    /// What a word may be once the shell has put in its variables; `None` where that is not known.
+    /// Returns the possible values of a word after variable expansion, or `None` if unknown.
     fn expanded(&self, word: &str, depth: u32) -> Option<Vec<String>> {
         let Some(at) = word.find(['$', '`']) else { return Some(vec![word.to_owned()]) };
         let behind = word[at..].strip_prefix('$')?;
@@ -214,7 +215,7 @@ impl ReachedPaths<'_> {
     }
 }
 
-/// Whether a command only looks, wherever it is.
+/// Whether a command only reads, wherever its files are.
 fn looks(piece: &SimpleCommand) -> bool {
     let verb = piece.verb();
     let by_git = verb == "git" && {
@@ -225,7 +226,7 @@ fn looks(piece: &SimpleCommand) -> bool {
     only_looks && written(piece).is_empty()
 }
 
-/// Paths outside of any directory that code in an argument of an interpreter names.
+/// Returns absolute paths in code that is an argument of an interpreter.
 fn code_paths(piece: &SimpleCommand) -> Vec<String> {
     let verb = piece.verb();
     let is_script = ["awk", "gawk"].contains(&verb);
@@ -247,7 +248,7 @@ fn is_code_flag(word: &str) -> bool {
         || word.starts_with('-') && !word.starts_with("--") && word.ends_with(['e', 'c'])
 }
 
-/// What the line leaves open, where a write may depend on it.
+/// Returns what is uncertain about a line whose writes may depend on it.
 fn unclear(read: &ShellLine, reach: &ReachedPaths<'_>) -> Option<String> {
     if read.is_too_deep {
         return Some("its scripts are nested too deep to be read".to_owned());
@@ -278,15 +279,15 @@ fn is_assignment(word: &str) -> bool {
         .is_some_and(|(name, _)| name.chars().all(|c| c.is_alphanumeric() || c == '_'))
 }
 
-/// The file outside that a command's output is sent into, or may be.
+/// Returns the file outside to which a command's output is, or may be, redirected.
 pub(crate) fn redirected_outside(piece: &SimpleCommand, cwd: &Path, root: &Path) -> Option<String> {
     let reach = ReachedPaths { cwd, root, variables: &[] };
     piece.written.iter().find(|word| reach.leads(word) != PathTarget::Inside).cloned()
 }
 
-/// Scratch files are no reach outside.
+/// Whether a word is a temporary file, which counts as inside.
 fn temporary(word: &str) -> bool {
-    // Where the home directory is, or below, nothing is a scratch file by its place alone.
+    // A directory that contains the home directory is not temporary.
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
     let holds_home = |directory: &Path| home.as_ref().is_some_and(|it| it.starts_with(directory));
     let below = |directory: &Path| {
@@ -297,7 +298,7 @@ fn temporary(word: &str) -> bool {
     below(Path::new("/tmp")) || below(&std::env::temp_dir())
 }
 
-/// The destructive command in a line, if there is one.
+/// Returns the destructive command in a line, if there is one.
 fn destructive(line: &str, found: &[SimpleCommand]) -> Option<String> {
     let lower = line.to_lowercase();
     if let Some(statement) = STATEMENTS.iter().find(|statement| lower.contains(*statement)) {
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_a_command_runs_unasked() {
+    fn commands_inside_the_root_run_without_asking() {
         for line in
             ["rm -rf target", "mv a b", "echo x > y", "cp /etc/hosts .", "cat /etc/hosts", "make"]
         {
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_outside_asks() {
+    fn writes_outside_the_root_ask() {
         for line in [
             "rm -rf /etc/x",
             "echo x > /etc/y",
@@ -388,13 +389,17 @@ mod tests {
         ] {
             assert_eq!(action(line, false), GateAction::Ask, "{line}");
             let verdict = judge(line, Path::new("/w"), Path::new("/w"), false);
-            assert_eq!(verdict.confine, BoxUse::Never, "{line}: a yes lets it out of the box");
+            assert_eq!(
+                verdict.confine,
+                BoxUse::Never,
+                "{line}: permission lets it leave the sandbox"
+            );
         }
         assert_eq!(judge("ls", Path::new("/etc"), Path::new("/w"), false).action, GateAction::Ask);
     }
 
     #[test]
-    fn what_only_the_shell_knows_asks_and_runs_in_the_box_where_nobody_is_there() {
+    fn uncertain_commands_ask_or_run_in_the_sandbox_without_a_user() {
         let mut deep = "touch x".to_owned();
         (0..12).for_each(|_| deep = format!("eval {deep}"));
         for line in [
@@ -438,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_allows_the_end_of_the_machine() {
+    fn commands_that_destroy_the_machine_are_always_denied() {
         for line in [
             "rm -rf /",
             "sudo rm -fr /*",
@@ -456,9 +461,9 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Every line is judged before it runs, so none may stop the judge.
+        /// Every line is checked before it runs, so no line may panic the check.
         #[test]
-        fn no_line_breaks_the_judge(line in "[a-z0-9 \\t\\n;|&()<>{}$`'\"#/=~é-]{0,40}|.{0,20}") {
+        fn no_line_panics(line in "[a-z0-9 \\t\\n;|&()<>{}$`'\"#/=~é-]{0,40}|.{0,20}") {
             let verdict = judge(&line, Path::new("/w"), Path::new("/w"), true);
             proptest::prop_assert!(verdict.action != GateAction::Box);
         }

@@ -1,18 +1,18 @@
-//! The commands in a line of shell: what is called, with which words, and which files are written
-//! by redirection. The line is parsed with tree-sitter's grammar of bash; what only the shell knows
-//! (variables, globs) stays as it is written.
+//! Parses a shell line into its commands: the words of each and the files that are written by
+//! redirection. Uses tree-sitter's bash grammar; what only the shell knows (variables, globs) is
+//! kept as written.
 
 use tree_sitter::{Node, Parser};
 
-/// One command of a line.
+/// A command of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimpleCommand {
-    /// The words without quotes; the first is the command. What stands before it (assignments,
-    /// `sudo`) is left out.
+    /// The words without quotes; the first is the command. Prefixes (assignments, `sudo`) are
+    /// omitted.
     pub words: Vec<String>,
-    /// All words in one line, those before the command included.
+    /// All words on one line, including prefixes.
     pub text: String,
-    /// Files that its redirections write.
+    /// Files written by its redirections.
     pub written: Vec<String>,
 }
 
@@ -22,36 +22,37 @@ impl SimpleCommand {
         SimpleCommand { words: without_prefix(words), text, written }
     }
 
-    /// The command's name without its directory.
+    /// Returns the command's name without its directory.
     pub(crate) fn verb(&self) -> &str {
         let first = self.words.first().map_or("", String::as_str);
         first.rsplit(['/', '\\']).next().unwrap_or(first)
     }
 }
 
-/// How deep `sh -c "sh -c …"` is followed.
+/// Maximum nesting depth of `sh -c "sh -c …"`.
 const DEPTH: u32 = 8;
 
-/// A line of shell as far as it can be read without running it.
+/// A shell line as far as it can be read without running it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShellLine {
-    /// Every command in it.
+    /// The commands.
     pub pieces: Vec<SimpleCommand>,
-    /// Whether scripts are nested deeper than they are read.
+    /// Whether scripts are nested too deeply to be parsed.
     pub is_too_deep: bool,
-    /// What variables are set to in it, by assignments and loops: names and words.
+    /// Values of variables set in the line by assignments and loops: names and words.
     pub variables: Vec<(String, String)>,
 }
 
-/// Every command in the line, those in substitutions, `sh -c`, `eval` and `find -exec` included.
+/// Returns all commands in the line, including those in substitutions, `sh -c`, `eval` and `find
+/// -exec`.
 pub fn parse(line: &str) -> Vec<SimpleCommand> {
     read(line).pieces
 }
 
-/// Reads a line.
+/// Parses a line.
 pub(crate) fn read(line: &str) -> ShellLine {
     let mut found = ShellLine::default();
-    // The shell takes a backslash at the end of a line away, also within a word.
+    // The shell removes a backslash at the end of a line, even within a word.
     split(&line.replace("\\\n", ""), DEPTH, &mut found);
     found
 }
@@ -85,7 +86,7 @@ fn split(line: &str, depth: u32, all: &mut ShellLine) {
     }
 }
 
-/// What variables are set to: `name=word`, and the words of `for name in …`.
+/// Collects the values of variables: `name=word`, and the words of `for name in …`.
 fn assignments(root: Node<'_>, line: &str, variables: &mut Vec<(String, String)>) {
     let mut open = vec![root];
     while let Some(node) = open.pop() {
@@ -111,8 +112,8 @@ fn assignments(root: Node<'_>, line: &str, variables: &mut Vec<(String, String)>
     }
 }
 
-/// The line with letters in place of characters of four bytes, on which the grammar crashes behind
-/// a `{` (tree-sitter-bash, issue 337). Every place in it is the same place in the line.
+/// Replaces four-byte characters by letters of the same length, because the grammar crashes on them
+/// after a `{` (tree-sitter-bash, issue 337). Offsets do not change.
 fn readable(line: &str) -> String {
     let mut readable = String::with_capacity(line.len());
     for c in line.chars() {
@@ -121,7 +122,7 @@ fn readable(line: &str) -> String {
     readable
 }
 
-/// The commands below a node.
+/// Collects the commands below a node.
 fn collect(root: Node<'_>, line: &str, found: &mut Vec<SimpleCommand>) {
     let mut open = vec![root];
     while let Some(node) = open.pop() {
@@ -131,7 +132,7 @@ fn collect(root: Node<'_>, line: &str, found: &mut Vec<SimpleCommand>) {
             "redirected_statement" => {
                 let written = written(node, line);
                 let body = node.child_by_field_name("body");
-                // A command takes the files of its redirections with it.
+                // A command includes the files of its redirections.
                 let words = body.filter(|it| it.kind() == "command").map(|it| words(it, line));
                 found.push(SimpleCommand::new(words.unwrap_or_default(), written));
             }
@@ -150,9 +151,9 @@ fn collect(root: Node<'_>, line: &str, found: &mut Vec<SimpleCommand>) {
     }
 }
 
-/// A line that bash could not read: cut wherever a command might begin.
+/// Splits a line that bash could not parse wherever a command might start.
 fn crudely(line: &str, found: &mut Vec<SimpleCommand>) {
-    // A list in braces is one word, which may be the command.
+    // A brace list is one word, which may be the command.
     let lists = line.split_whitespace().filter(|word| word.starts_with('{') && word.contains(','));
     found.extend(lists.map(|word| SimpleCommand::new(vec![word.to_owned()], Vec::new())));
     for part in line.split([';', '|', '&', '\n', '(', ')', '{', '}', '`']) {
@@ -171,25 +172,25 @@ fn text<'a>(node: Node<'_>, line: &'a str) -> &'a str {
     line.get(node.byte_range()).unwrap_or_default()
 }
 
-/// The words of a command, as the shell would pass them on.
+/// Returns the words of a command as the shell would pass them.
 fn words(command: Node<'_>, line: &str) -> Vec<String> {
     let mut cursor = command.walk();
     let parts = command.named_children(&mut cursor);
     parts.filter(|it| !it.kind().ends_with("redirect")).map(|it| plain(it, line)).collect()
 }
 
-/// The files that the redirections of a statement write.
+/// Returns the files written by the redirections of a statement.
 fn written(statement: Node<'_>, line: &str) -> Vec<String> {
     let mut open: Vec<Node<'_>> = vec![statement];
     let mut files = Vec::new();
     while let Some(node) = open.pop() {
         let mut cursor = node.walk();
-        // What stands behind `<<END` belongs to the heredoc's node.
+        // What follows `<<END` belongs to the node of the heredoc.
         open.extend(node.named_children(&mut cursor).filter(|it| it.kind().ends_with("redirect")));
         if node.kind() == "file_redirect" {
             let file = node.child_by_field_name("destination");
             let operator = text(node, line).trim_start_matches(|c: char| c.is_ascii_digit());
-            // `<>` opens for both.
+            // `<>` opens for reading and writing.
             let behind = operator.strip_prefix('&').unwrap_or(operator);
             let behind = behind.strip_prefix("<>").or_else(|| behind.strip_prefix('>'));
             let writes = behind.is_some_and(|behind| {
@@ -205,7 +206,7 @@ fn written(statement: Node<'_>, line: &str) -> Vec<String> {
     files
 }
 
-/// A word without its quotes. Substitutions and variables stay as they are written.
+/// Returns a word without quotes. Substitutions and variables are kept as written.
 fn plain(node: Node<'_>, line: &str) -> String {
     let text = text(node, line);
     match node.kind() {
@@ -226,7 +227,7 @@ fn plain(node: Node<'_>, line: &str) -> String {
     }
 }
 
-/// A text whose backslashes before such characters have done their work.
+/// Removes the backslashes before these characters.
 fn unescaped(text: &str, special: impl Fn(char) -> bool) -> String {
     let mut plain = String::new();
     let mut chars = text.chars().peekable();
@@ -243,7 +244,7 @@ fn unescaped(text: &str, special: impl Fn(char) -> bool) -> String {
     plain
 }
 
-/// What stands in `$'…'`: characters by number, and the usual letters.
+/// Decodes the content of `$'…'`: numeric and letter escapes.
 fn decoded(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -278,7 +279,7 @@ fn decoded(text: &str) -> String {
     plain
 }
 
-/// The lines that a piece hands to a shell or runs itself.
+/// Returns the lines that a command passes to a shell or runs itself.
 fn scripts(piece: &SimpleCommand) -> Vec<String> {
     let words = &piece.words;
     match piece.verb() {
@@ -289,7 +290,7 @@ fn scripts(piece: &SimpleCommand) -> Vec<String> {
             flag.and_then(|flag| words.get(flag + 1).cloned()).into_iter().collect()
         }
         "eval" => vec![words[1..].join(" ")],
-        // What runs at the end, or at a signal.
+        // Runs at exit, or on a signal.
         "trap" => words.get(1).filter(|word| !word.starts_with('-')).cloned().into_iter().collect(),
         "script" | "flock" => {
             let flag = words.iter().position(|word| word == "-c" || word == "--command");
@@ -304,7 +305,7 @@ fn scripts(piece: &SimpleCommand) -> Vec<String> {
     }
 }
 
-/// Commands that run the command behind them, and their options that take the next word.
+/// Commands that run the command given after them, and their options that take a value.
 const PREFIXES: [(&str, &str); 26] = [
     ("sudo", "ughpCDRTU"),
     ("doas", "uC"),
@@ -349,7 +350,8 @@ fn without_prefix(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
-/// How many words a prefix is with its options and their words: `nice -n 10`, `timeout -k 5 10s`.
+/// Returns the number of words of a prefix with its options and their values: `nice -n 10`,
+/// `timeout -k 5 10s`.
 fn prefix_length(words: &[String], takes: &str) -> usize {
     let mut length = 1;
     while let Some(word) = words.get(length) {
@@ -375,7 +377,7 @@ fn is_assignment(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The verbs of a line in the order of the alphabet.
+    /// Returns the sorted command names of a line.
     fn verbs(line: &str) -> Vec<String> {
         let mut verbs: Vec<String> =
             parse(line).iter().map(|piece| piece.verb().to_owned()).collect();
@@ -384,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_of_a_line_is_seen() {
+    fn every_command_of_a_line_is_found() {
         for (line, seen) in [
             ("cd a && /bin/rm -rf b; echo c | grep d &", "cd echo grep rm"),
             ("sudo -n env A=1 rm x", "rm"),
@@ -417,21 +419,21 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_bash_refuses_hides_nothing() {
+    fn commands_in_a_line_with_syntax_errors_are_found() {
         for line in ["(rm x", "echo \"unclosed; rm x", "a | | rm x", "if true; rm x", "} ; rm x"] {
             assert!(verbs(line).contains(&"rm".to_owned()), "{line}");
         }
     }
 
     #[test]
-    fn words_in_quotes_comments_and_heredocs_are_no_commands() {
+    fn words_in_quotes_comments_and_heredocs_are_not_commands() {
         assert_eq!(verbs("echo 'a; rm b' \"c && rm d\" # ; rm e"), ["echo"]);
         assert_eq!(verbs("cat <<'EOF' > x\nrm -rf $(mv /)\nEOF\nls"), ["cat", "ls"]);
         assert_eq!(verbs("git mv a b; docker run --rm x"), ["docker", "git"]);
     }
 
     #[test]
-    fn files_written_by_redirection_are_seen() {
+    fn files_written_by_redirection_are_found() {
         let written = |line: &str| -> Vec<String> {
             parse(line).into_iter().flat_map(|piece| piece.written).collect()
         };

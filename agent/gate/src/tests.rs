@@ -1,4 +1,4 @@
-//! The gate: who may pass, who is asked, what a rule opens.
+//! Tests of the gate: decisions, questions and rules.
 
 use base::config::agent::GateRule;
 
@@ -29,7 +29,7 @@ fn rule(tool: Option<&str>, path: Option<&str>, action: GateAction) -> GateRule 
 }
 
 #[tokio::test]
-async fn inside_nothing_asks_and_outside_names_the_rule_to_add() {
+async fn access_inside_does_not_ask_and_outside_names_the_rule_to_add() {
     let gate = Gate::default();
     let inside = Access::Write("/w/a.txt".into());
     assert_eq!(gate.admit(&visit(&inside)).await, Ok(Permit::Free));
@@ -59,7 +59,7 @@ async fn the_first_rule_that_matches_decides() {
 }
 
 #[test]
-fn a_rule_over_commands_sees_every_command_of_a_line() {
+fn a_rule_about_commands_applies_to_every_command_of_a_line() {
     let says = |command: &str, action, line: &str| {
         let command = Some(command.to_owned());
         let rules = [GateRule { tool: None, command, path: None, host: None, action }];
@@ -89,7 +89,8 @@ fn a_rule_over_commands_sees_every_command_of_a_line() {
     assert_eq!(says("rm a; mv b c", GateAction::Allow, "rm a; mv b c"), GateAction::Allow);
     assert_eq!(says("*", GateAction::Allow, "rm -rf /"), GateAction::Deny);
     assert_eq!(says("rm -rf /", GateAction::Allow, "rm -rf /"), GateAction::Deny);
-    // A box restricts where everything may run, and opens where something asks.
+    // A `box` rule restricts a line if any of its commands matches, but allows a line that would
+    // ask only if all of them match.
     assert_eq!(says("npm *", GateAction::Box, "npm ci; true"), GateAction::Box);
     assert_eq!(says("npm *", GateAction::Box, "npm ci; rm a"), GateAction::Ask);
 }
@@ -109,7 +110,7 @@ fn the_rule_for_a_line_is_the_line() {
 }
 
 #[tokio::test]
-async fn a_tool_of_a_server_asks_unless_the_user_said_otherwise() {
+async fn server_tools_ask_unless_configured_otherwise() {
     let rules = [
         rule(None, Some("**"), GateAction::Allow),
         rule(Some("mcp__a__read*"), None, GateAction::Allow),
@@ -132,7 +133,7 @@ async fn a_tool_of_a_server_asks_unless_the_user_said_otherwise() {
 }
 
 #[tokio::test]
-async fn what_acts_on_a_page_runs_unasked_and_waits_for_a_plan() {
+async fn page_actions_do_not_ask_but_wait_for_a_plan() {
     let access = Access::Act("the page in the browser".into());
     let gate = Gate::default();
     assert_eq!(gate.admit(&visit(&access)).await, Ok(Permit::Free));
@@ -143,7 +144,7 @@ async fn what_acts_on_a_page_runs_unasked_and_waits_for_a_plan() {
 }
 
 #[tokio::test]
-async fn an_answer_of_always_is_not_asked_again() {
+async fn a_question_answered_with_always_is_not_asked_again() {
     for (answer, asked) in [(PermissionAnswer::Always, 1), (PermissionAnswer::Once, 2)] {
         let asker = Arc::new(ScriptedAsker(answer, Mutex::default()));
         let gate = ruled(&[], Some(asker.clone())).unwrap();
@@ -163,7 +164,7 @@ async fn an_answer_of_always_is_not_asked_again() {
 }
 
 #[test]
-fn rules_about_hosts_speak_of_hosts_only() {
+fn rules_about_hosts_match_only_hosts() {
     let fetch = |host: &str, free| Access::Fetch { host: host.to_owned(), free };
     let rule = |host: &str, action| {
         let (tool, command, path) = (None, None, None);
@@ -188,7 +189,7 @@ fn runs(line: &str) -> Access {
 }
 
 #[test]
-fn words_make_the_verdict_stricter_and_the_sandbox_opens_what_is_denied() {
+fn words_make_the_verdict_stricter_and_the_sandbox_allows_what_is_denied() {
     let gate = exact(Config::default());
     let judged = |access: Access| {
         let verdict = gate.judge(&AccessRequest { tool: "read_file", ..visit(&access) });
@@ -213,7 +214,7 @@ fn words_make_the_verdict_stricter_and_the_sandbox_opens_what_is_denied() {
 }
 
 #[tokio::test]
-async fn what_goes_to_the_sandbox_never_runs_elsewhere_whoever_allows_it() {
+async fn calls_routed_to_the_sandbox_never_run_elsewhere() {
     let access = runs("dd if=/dev/zero of=x");
     let rules = [rule(Some("write_file"), None, GateAction::Allow)];
     let by_rule = exact(Config { rules: rules.to_vec(), ..Config::default() });
@@ -230,7 +231,7 @@ async fn what_goes_to_the_sandbox_never_runs_elsewhere_whoever_allows_it() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_come_is_a_no_and_is_told_as_late() {
+async fn an_unanswered_question_is_denied_as_late() {
     struct SilentAsker;
     impl Asker for SilentAsker {
         fn ask<'a>(&'a self, _: &'a PermissionQuestion) -> BoxFuture<'a, PermissionAnswer> {

@@ -1,12 +1,12 @@
-//! What is traced of the gate: which tool wanted what kind of access, and who decided; no paths and
-//! no commands.
+//! Trace events of the gate: the tool, the kind of access and who decided, without paths and
+//! commands.
 
 use base::config::agent::GateAction;
 
 use super::policy::PolicyVerdict;
 use super::{Access, AccessRequest, PermissionAnswer};
 
-/// A verdict; `hooked` when a hook answered what would be asked.
+/// Traces a verdict; `hooked` means that a hook answered the question.
 pub(crate) fn verdict(request: &AccessRequest<'_>, verdict: &PolicyVerdict, hooked: bool) {
     let by = if verdict.by_rule { "rule" } else { "reach" };
     match verdict.action {
@@ -18,7 +18,8 @@ pub(crate) fn verdict(request: &AccessRequest<'_>, verdict: &PolicyVerdict, hook
     }
 }
 
-/// A call may or may not run, and who says so: a `rule`, its `reach`, the permission `mode`, a `hook`.
+/// Traces a decision and its source: a `rule`, the `reach` of the call, the permission `mode` or a
+/// `hook`.
 pub(crate) fn decided(request: &AccessRequest<'_>, decision: &str, by: &str) {
     let access = match request.access {
         Access::Read(_) => "read",
@@ -37,7 +38,7 @@ pub(crate) fn decided(request: &AccessRequest<'_>, decision: &str, by: &str) {
     }
 }
 
-/// Somebody was asked, or would have been.
+/// Traces a question and its answer, if it could be asked.
 pub(crate) fn asked(tool: &str, answer: Option<&PermissionAnswer>) {
     let answer = match answer {
         Some(PermissionAnswer::Once) => "once",

@@ -1,4 +1,5 @@
-//! Where somebody may write: globs over the working directory, held whatever the rules say.
+//! The write scope of a persona: globs over the working directory, enforced regardless of the
+//! rules.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +9,18 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use super::write_targets::written;
 use super::{Access, paths, shell_parse};
 
-/// The files that a persona may write. No other file is written, with or without a question.
+/// The files that a persona may write. No other file in the directory may be written, with or
+/// without a question.
 #[derive(Clone, Debug)]
 pub struct WriteScope {
     who: String,
     cwd: PathBuf,
-    /// A path must fit one glob of each of these.
+    /// A path must match a glob in each of these sets.
     sets: Vec<(String, GlobSet)>,
 }
 
 impl WriteScope {
-    /// The scope of a persona in a directory; every list narrows it further.
+    /// Creates the scope of a persona in a directory. Every list narrows it further.
     pub fn new(who: &str, cwd: &Path, lists: &[Vec<String>]) -> Result<WriteScope> {
         let set = |globs: &Vec<String>| Ok((shown(globs), compiled(who, globs)?));
         let sets = lists.iter().map(set).collect::<Result<_>>()?;
@@ -26,7 +28,7 @@ impl WriteScope {
         Ok(WriteScope { who: who.to_owned(), cwd, sets })
     }
 
-    /// Why a call is denied; `None` where the scope allows it.
+    /// Returns why an access is denied, or `None` if the scope allows it.
     pub(crate) fn refusal(&self, access: &Access, root: &Path) -> Option<String> {
         match access {
             Access::Read(_)
@@ -40,7 +42,7 @@ impl WriteScope {
                 let named = found.iter().flat_map(written);
                 let inside = |word: &str| {
                     let path = paths::resolve(cwd, word).ok()?;
-                    // What lies outside is judged as everybody's is.
+                    // Paths outside are judged as without a scope.
                     paths::is_inside(&path, root).then_some(path)
                 };
                 let mut paths =
@@ -50,12 +52,12 @@ impl WriteScope {
         }
     }
 
-    /// Whether it holds nothing back.
+    /// Whether the scope has no restrictions.
     pub fn is_open(&self) -> bool {
         self.sets.iter().all(|(globs, _)| globs == "**")
     }
 
-    /// Why a file may not be written; `None` when it may.
+    /// Returns why a file may not be written, or `None` if it may.
     pub fn refuses(&self, path: &Path) -> Option<String> {
         let below = path.strip_prefix(&self.cwd).ok();
         let fits = |set: &GlobSet| below.is_some_and(|below| set.is_match(below));
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_glob_names_is_refused_by_name() {
+    fn unmatched_files_are_denied_by_name() {
         let scope = scope(&[&["docs/**", "README*"]]);
         assert!(writes(&scope, "/w/docs/a/b.md") && writes(&scope, "/w/README.md"));
         for path in ["/w/src/a.rs", "/w/sub/README.md", "/etc/README", "/w/docs2/x"] {
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_a_command_names_are_seen() {
+    fn files_named_by_a_command_are_checked() {
         let scope = scope(&[&["docs/**"]]);
         let refused = |line: &str| {
             let (line, cwd) = (line.to_owned(), PathBuf::from("/w"));

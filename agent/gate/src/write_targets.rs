@@ -1,9 +1,9 @@
-//! What a command writes, by its words: one table of commands and of options that name a file or a
-//! directory. The policy for commands and the write scope both use it.
+//! Determines what a command writes by its words: a table of commands and of options that name a
+//! file or a directory. Used by the policy for commands and by the write scope.
 
 use super::shell_parse::SimpleCommand;
 
-/// Which of the words that are no options a command writes or removes.
+/// Which non-option arguments a command writes or removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WrittenArgs {
     /// None.
@@ -12,17 +12,17 @@ enum WrittenArgs {
     All,
     /// Only the last one.
     Last,
-    /// All but the first, which is a script or a mode.
+    /// All except the first, which is a script or a mode.
     Rest,
 }
 
-/// A command, the words that it writes, and the options whose value it writes.
+/// A command, its written arguments, and the options whose value it writes.
 type Writer = (&'static [&'static str], WrittenArgs, &'static [&'static str]);
 
-/// Options of `cp` and its kin that name the directory for everything else.
+/// Options of `cp` and similar commands that name the target directory.
 const TARGET: &[&str] = &["-t", "--target-directory"];
 
-/// Every command that is known to write what it names.
+/// Commands that write files named in their arguments.
 const WRITERS: &[Writer] = &[
     (
         &["rm", "rmdir", "unlink", "shred", "truncate", "touch", "mkdir", "mkfifo"],
@@ -62,17 +62,17 @@ const WRITERS: &[Writer] = &[
 /// Options of `find` that write.
 const FIND_WRITES: [&str; 4] = ["-fprint", "-fprint0", "-fprintf", "-fls"];
 
-/// Subcommands of git whose last word is a directory that they make.
+/// Subcommands of git whose last argument is a directory that they create.
 const GIT_MAKES: [&str; 2] = ["init", "clone"];
 
-/// The files and directories that a command writes or removes, as far as its words tell.
+/// Returns the files and directories that a command writes or removes, as far as its words show.
 pub(crate) fn written(piece: &SimpleCommand) -> Vec<String> {
     let words = &piece.words;
     let verb = piece.verb();
     let mut found: Vec<String> = piece.written.clone();
     if let Some((_, named, options)) = WRITERS.iter().find(|(verbs, ..)| verbs.contains(&verb)) {
         let (values, plain) = taken_apart(words, options);
-        // With a directory for all of them, sources are only read, or moved away.
+        // With a target directory, the sources are only read, or moved away.
         let directed = options == &TARGET && !values.is_empty();
         found.extend(values);
         found.extend(match named {
@@ -86,7 +86,7 @@ pub(crate) fn written(piece: &SimpleCommand) -> Vec<String> {
     let edits = |word: &String| word.starts_with("-i") || word.starts_with("--in-place");
     let plain = || words.iter().skip(1).filter(|word| !word.starts_with('-')).cloned();
     match verb {
-        // The first word is the script.
+        // The first argument is the script.
         "sed" | "perl" | "ruby" if words.iter().any(edits) => found.extend(plain().skip(1)),
         "dd" => found.extend(words.iter().filter_map(|it| it.strip_prefix("of=")).map(Into::into)),
         "find" => found.extend(found_by(words)),
@@ -97,7 +97,7 @@ pub(crate) fn written(piece: &SimpleCommand) -> Vec<String> {
     found
 }
 
-/// The values of these options, and the words that are neither options nor their values.
+/// Returns the values of these options, and the other non-option words.
 fn taken_apart(words: &[String], options: &[&str]) -> (Vec<String>, Vec<String>) {
     let (mut values, mut plain) = (Vec::new(), Vec::new());
     let mut rest = words.iter().skip(1);
@@ -129,7 +129,7 @@ fn taken_apart(words: &[String], options: &[&str]) -> (Vec<String>, Vec<String>)
     (values, plain)
 }
 
-/// What `find` writes: the files of its reports, and where it deletes.
+/// Returns what `find` writes: the files of its reports, and where it deletes.
 fn found_by(words: &[String]) -> Vec<String> {
     let reports = words.windows(2).filter(|pair| FIND_WRITES.contains(&pair[0].as_str()));
     let mut found: Vec<String> = reports.map(|pair| pair[1].clone()).collect();
@@ -140,7 +140,7 @@ fn found_by(words: &[String]) -> Vec<String> {
     found
 }
 
-/// What git writes besides its own directory.
+/// Returns what git writes besides its own directory.
 fn git(words: &[String]) -> Vec<String> {
     let (options, rest) = git_parts(words);
     let Some(verb) = rest.first().map(String::as_str) else { return Vec::new() };
@@ -175,7 +175,7 @@ fn git(words: &[String]) -> Vec<String> {
     found
 }
 
-/// Subcommands of git that only look.
+/// Subcommands of git that only read.
 pub(crate) const GIT_READS: [&str; 16] = [
     "status",
     "log",
@@ -195,8 +195,8 @@ pub(crate) const GIT_READS: [&str; 16] = [
     "help",
 ];
 
-/// Options before the subcommand that lead somewhere else (their values), and what is from the
-/// subcommand on.
+/// Returns the values of options before the subcommand that select another directory, and the words
+/// from the subcommand on.
 pub(crate) fn git_parts(words: &[String]) -> (Vec<String>, &[String]) {
     let mut values = Vec::new();
     let mut at = 1;
@@ -218,7 +218,7 @@ pub(crate) fn git_parts(words: &[String]) -> (Vec<String>, &[String]) {
     (values, words.get(at..).unwrap_or_default())
 }
 
-/// Whether a command of git changes the configuration of its repository, or brings its own.
+/// Whether a git command changes the configuration of its repository or overrides it.
 pub(crate) fn changes_git_configuration(piece: &SimpleCommand) -> bool {
     let words = &piece.words;
     if piece.verb() != "git" {
@@ -252,7 +252,7 @@ mod tests {
     use crate::shell_parse::parse;
 
     #[test]
-    fn what_a_command_writes_is_known_by_its_words() {
+    fn written_files_are_determined_by_the_words() {
         for (line, expected) in [
             ("cp a b", "b"),
             ("cp -t /out a b", "/out"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_gits_configuration_is_known() {
+    fn changes_of_gits_configuration_are_detected() {
         let changes = |line: &str| parse(line).iter().any(changes_git_configuration);
         for line in [
             "git config core.fsmonitor ./x",

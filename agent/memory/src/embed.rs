@@ -1,39 +1,38 @@
-//! Vectors of texts: near ones for texts that say something similar.
+//! Embeddings: vectors of texts that are close for similar texts.
 
 use futures_util::future::BoxFuture;
 
-/// Whoever makes vectors of texts.
+/// Computes vectors of texts.
 pub trait Embedder: Send + Sync {
-    /// What tells its vectors from those of another: they cannot be compared.
+    /// Returns an identifier of its vectors; vectors of different embedders cannot be compared.
     fn name(&self) -> &str;
 
-    /// A vector of length 1 for each text. The error is a sentence.
+    /// Returns a vector of length 1 for each text. The error is a sentence.
     fn embed<'a>(&'a self, texts: &'a [String]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, String>>;
 
-    /// The cosine from which on two texts count as similar.
+    /// Returns the minimum cosine of similar texts.
     fn floor(&self) -> f32;
 }
 
-/// The embedder that needs nothing: words and their parts of three letters, each hashed to one of a
-/// few hundred places with a sign. It knows spelling, not meaning: `editor` is near `editors` and
-/// far from `vim`.
+/// The built-in embedder: hashes words and their trigrams into a few hundred signed dimensions. It
+/// compares spelling, not meaning: `editor` is close to `editors` and far from `vim`.
 #[derive(Debug)]
 pub(crate) struct HashEmbedder {
     name: String,
     dimensions: usize,
 }
 
-/// Places, when nothing is configured.
+/// Default number of dimensions.
 const DIMENSIONS: u32 = 512;
 
 impl HashEmbedder {
-    /// An embedder with vectors of this length.
+    /// Creates an embedder with vectors of this many dimensions.
     pub(crate) fn new(dimensions: Option<u32>) -> HashEmbedder {
         let dimensions = dimensions.unwrap_or(DIMENSIONS).clamp(64, 4_096) as usize;
         HashEmbedder { name: format!("hashed-1-{dimensions}"), dimensions }
     }
 
-    /// The vector of a text.
+    /// Returns the vector of a text.
     fn vector(&self, text: &str) -> Vec<f32> {
         let mut sums = vec![0f32; self.dimensions];
         let mut add = |feature: &str, weight: f32| {
@@ -51,7 +50,7 @@ impl HashEmbedder {
             let parts = padded.windows(3).map(|part| part.iter().collect::<String>());
             parts.for_each(|part| add(&part, 1.0));
         }
-        // A word that comes ten times does not say ten times as much.
+        // Ten occurrences of a word do not count ten times as much.
         sums.iter_mut().for_each(|sum| *sum = sum.signum() * sum.abs().sqrt());
         unit(sums)
     }
@@ -71,7 +70,7 @@ impl Embedder for HashEmbedder {
     }
 }
 
-/// Words of English that are in every text.
+/// English stop words.
 pub(crate) const STOP: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "by", "do", "does", "for", "from", "has", "have",
     "how", "i", "in", "is", "it", "my", "of", "on", "or", "s", "that", "the", "this", "to", "was",
@@ -81,11 +80,11 @@ pub(crate) const STOP: &[&str] = &[
 fn fnv(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, step);
-    // Its low bits alone are poorly mixed.
+    // The low bits alone are poorly mixed.
     hash ^ (hash >> 29)
 }
 
-/// The vector with length 1; one without direction stays as it is.
+/// Scales a vector to length 1. A zero vector is unchanged.
 pub(crate) fn unit(mut vector: Vec<f32>) -> Vec<f32> {
     let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
     if length > 0.0 && length.is_finite() {
@@ -94,7 +93,7 @@ pub(crate) fn unit(mut vector: Vec<f32>) -> Vec<f32> {
     vector
 }
 
-/// The cosine of two vectors of length 1; 0 when they cannot be compared.
+/// Returns the cosine of two vectors of length 1; 0 if they cannot be compared.
 pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f32 {
     if a.len() != b.len() {
         return 0.0;
@@ -107,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn similar_spelling_is_near_and_other_words_are_far() {
+    fn similar_spellings_are_close_and_other_words_are_far() {
         let hashed = HashEmbedder::new(None);
         let near = |a: &str, b: &str| cosine(&hashed.vector(a), &hashed.vector(b));
         assert!((near("the same words", "the same words") - 1.0).abs() < 1e-5);

@@ -1,9 +1,8 @@
-//! What outlives a session: the notes of a workspace, and the user's own memories.
+//! Data that outlives a session: the notes of a workspace, and the user's own memories.
 //!
-//! [`notes`] merges Markdown into the workspace's file and touches nothing else of it. [`store`] is
-//! one SQLite file of keys and values that [`search`] ranks by words and by [`embed`]dings, which
-//! an [`endpoint`] or the [`local`] model makes.
-//! [`learnt`] knows whether a turn found anything out.
+//! [`notes`] merges Markdown into the workspace's file and changes nothing else in it. [`store`] is
+//! an SQLite file of keys and values, which [`search`] ranks by words and by [`embed`]dings from an
+//! [`endpoint`] or the [`local`] model. [`novelty`] tracks whether a turn discovered anything.
 
 pub mod embed;
 pub mod local_embedder;
@@ -31,26 +30,26 @@ use store::MemoryStore;
 
 use base::workspace;
 
-/// Where the notes of a workspace are, unless the user says otherwise.
+/// The default path of a workspace's notes.
 const NOTES: &str = "analysis/memory.md";
 
-/// The notes of the workspace around a directory: the nearest file up to the workspace's root, or
-/// the one that is to be made there.
+/// Returns the notes file for a directory: the nearest existing one up to the workspace root, or
+/// the path at which it should be created.
 pub fn notes_file(cwd: &Path) -> PathBuf {
     let files = workspace::upward(cwd).into_iter().map(|dir| dir.join(NOTES));
     let mut there = files.filter(|file| std::fs::symlink_metadata(file).is_ok());
     there.next().unwrap_or_else(|| workspace::root(cwd).join(NOTES))
 }
 
-/// The memory of a session. Nothing is opened before it is used.
+/// The memory of a session. Files are opened on first use.
 pub struct Memory {
-    /// `--memory PATH`: another file for the notes of the workspace.
+    /// `--memory PATH`: another notes file.
     pub notes: Option<PathBuf>,
-    /// Whether notes are asked for after a turn that found something out.
+    /// Whether to ask for notes after a turn that discovered something.
     pub takes_notes: bool,
-    /// What was found out.
+    /// What was discovered.
     pub learnt: NoveltyFilter,
-    /// Whether notes are also put among the user's memories, where a search finds them.
+    /// Whether notes are also indexed as user memories.
     pub shared: bool,
     config: Config,
     embedder: OnceCell<Result<Arc<dyn Embedder>, String>>,
@@ -75,7 +74,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The memory that a configuration means.
+    /// Creates the memory of a configuration.
     pub fn new(config: &Config, notes: Option<PathBuf>) -> Memory {
         let config = config.clone();
         let memory = Memory::default();
@@ -83,9 +82,9 @@ impl Memory {
         Memory { notes, shared, config, ..memory }
     }
 
-    /// Whoever makes vectors of texts, or why nobody can. Found out when it is first asked, since a
-    /// server's key may come from a command, and a local model's host may have to be started; what
-    /// the user should hear about that goes to `notes`, once.
+    /// Returns the embedder, or why there is none. Determined on first use, since a server's key
+    /// may come from a command and a local model's host may have to be started. A notice for the
+    /// user is added to `notes` once.
     pub async fn embedder(&self, notes: &mut Vec<String>) -> Result<Arc<dyn Embedder>, String> {
         let config = self.config.clone();
         let find = async move {
@@ -98,19 +97,19 @@ impl Memory {
         self.embedder.get_or_init(|| find).await.clone()
     }
 
-    /// The file with the notes of the workspace.
+    /// Returns the notes file of the workspace.
     pub fn notes_file(&self, cwd: &Path) -> PathBuf {
         self.notes.clone().unwrap_or_else(|| notes_file(cwd))
     }
 
-    /// Whether the user's memories can be written here. In a box of studio they cannot, and tools
-    /// that always fail are not worth offering.
+    /// Whether the user's memories can be written. In studio's sandbox they cannot, and tools that
+    /// always fail should not be offered.
     fn is_writable(&self) -> bool {
         self.home.as_deref().is_some_and(|dir| store::probe(dir).is_ok())
     }
 
-    /// Does something with the store, on a thread where it may wait for others. A store that is
-    /// damaged is set aside, and the work is done with a new one; the notice says so.
+    /// Runs an operation on the store on a separate thread, where it may wait for locks. A damaged
+    /// store is renamed and replaced by a new one; the notice says so.
     pub async fn with_store<T: Send + 'static>(
         &self,
         work: impl Fn(&mut MemoryStore) -> rusqlite::Result<T> + Send + 'static,
@@ -146,7 +145,7 @@ impl Memory {
         done.await.unwrap_or_else(|why| Err(why.to_string()))
     }
 
-    /// Keeps a picture beside the memories; gives its file.
+    /// Stores an image next to the memories and returns its path.
     pub fn keep_picture(&self, bytes: &[u8], ending: &str) -> io::Result<PathBuf> {
         let home = self.home.as_ref().ok_or_else(|| io::Error::other("HOME is not set"))?;
         let dir = home.join("images");
@@ -158,7 +157,7 @@ impl Memory {
         Ok(file)
     }
 
-    /// Appends a line to the log of the day; a log that cannot be written stops nothing.
+    /// Appends a line to the log of the day. Write errors are ignored.
     pub fn log(&self, verb: &str, key: &str, text: &str) {
         let Some(home) = &self.home else { return };
         let now = Clock::from_env().stamp();

@@ -1,4 +1,4 @@
-//! Vectors from the model on this machine, made by its host.
+//! Embeddings from the local model, computed by its host.
 
 use std::sync::Arc;
 
@@ -13,39 +13,38 @@ use futures_util::future::BoxFuture;
 
 use super::embed::Embedder;
 
-/// How often the host is asked for vectors when it ends before it answers.
+/// Number of retries when the host exits before it answers.
 const TRIES: u32 = 3;
 
-/// A model on this machine.
+/// A local model.
 pub(crate) struct LocalEmbedder {
     embedder: wire::EmbedderId,
     host: Host,
 }
 
-/// How the host is reached.
+/// The connection to the host.
 enum Host {
-    /// Over a socket that a supervisor handed down.
+    /// A socket inherited from a supervisor.
     HandedDown(Arc<Connection>),
-    /// It is looked for, and started where there is none, with each request.
+    /// Found, or started if there is none, with each request.
     Wanted(HostQuery),
 }
 
-/// What came of looking for the host.
+/// The result of looking for the host.
 pub(crate) enum HostLookup {
-    /// It makes vectors.
+    /// The host computes embeddings.
     Ready(LocalEmbedder),
-    /// It makes none: it is of an earlier version.
+    /// The host is of an older version without embeddings.
     Older {
-        /// Its process.
+        /// Its process id.
         pid: u32,
     },
 }
 
-/// Finds or starts the host of the model that chats are had with, unless `memory.model` names
-/// another one.
+/// Finds or starts the host of the chat model, unless `memory.model` names another one.
 pub(crate) fn open(config: &Config) -> Result<HostLookup> {
     let advised = |mut failure: Failure| {
-        // The rest speaks of other models to chat with.
+        // The other hints are about chat models.
         failure.hints.truncate(1);
         failure.hint("leave `embedder` out of [memory]: the built-in embedder needs no model")
     };
@@ -80,11 +79,12 @@ impl LocalEmbedder {
         let made = loop {
             tries -= 1;
             let connection = self.host.connected().await?;
-            // Dropped before its end, when the user cancels, it ends at the host as well.
+            // If dropped early because the user cancels, the request is cancelled at the host as
+            // well.
             let mut answers = connection.ask(HostRequest::Embed { texts: texts.clone() });
             match answers.next().await {
                 HostResponse::Vectors(made) => break made,
-                // The host ended; another one answers.
+                // The host exited; retry with another one.
                 HostResponse::Error(fault) if fault.kind == HostFaultKind::Broken && tries > 0 => {}
                 HostResponse::Error(fault) => return Err(fault.into_failure().sentence()),
                 HostResponse::Hello(_)

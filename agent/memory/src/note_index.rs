@@ -1,5 +1,5 @@
-//! The notes of a workspace among the user's memories: one memory for each topic, so that a search
-//! in another workspace finds them. After each `remember` they are what the file says.
+//! Indexes the notes of a workspace as user memories, one per topic, so that searches in other
+//! workspaces find them. Synchronized with the file after each `remember`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,44 +12,44 @@ use super::notes::{parts, topics};
 use super::search::text_of;
 use super::store::{MemoryStore, NewMemory};
 
-/// The category of notes among the memories.
+/// The memory category of notes.
 const CATEGORY: &str = "project";
 
-/// Characters of a key at most.
+/// Maximum number of characters of a key.
 pub const KEY: usize = 200;
 
-/// How the notes of one workspace are named among the memories.
+/// The keys of a workspace's notes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoteNames {
-    /// Every key begins so: `workspace/NAME/`, with a name that no other workspace has.
+    /// The prefix of every key: `workspace/NAME/`, with a name that is unique among workspaces.
     prefix: String,
-    /// How keys began that only had the last part of the path in them.
+    /// The prefix of keys in the old format, which contains only the last component of the path.
     old: String,
 }
 
 impl NoteNames {
-    /// The names for a workspace: its root, or the file that the user named for its notes.
+    /// Returns the keys for a workspace: its root, or the notes file that the user named.
     pub fn of(workspace: &Path) -> NoteNames {
         let last = workspace.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let of = |name: &str| format!("workspace/{name}/");
         NoteNames { prefix: of(&name_for_path(workspace)), old: of(&last) }
     }
 
-    /// The key of a topic.
+    /// Returns the key of a topic.
     fn key(&self, topic: &str) -> String {
         let room = KEY.saturating_sub(self.prefix.chars().count());
         format!("{}{}", self.prefix, topic.chars().take(room).collect::<String>())
     }
 
-    /// The key that is meant by one with only the last part of the path in it.
+    /// Returns the current key for one in the old format.
     pub fn renamed(&self, key: &str) -> Option<String> {
         Some(self.key(key.strip_prefix(&self.old)?))
     }
 }
 
 impl Memory {
-    /// Makes the memories of a workspace what its notes say. The topics that were `touched` get
-    /// their vectors at once, others when they are searched. Gives what did not work.
+    /// Synchronizes the memories of a workspace with its notes. The `touched` topics get their
+    /// vectors immediately, others when they are searched. Returns what failed.
     pub async fn index(
         &self,
         names: &NoteNames,
@@ -95,7 +95,7 @@ impl Memory {
         Ok(notes)
     }
 
-    /// The vectors of memories, by key, each with the name of the embedder that made it.
+    /// Returns vectors by key, each with the name of its embedder.
     async fn vectors_of(
         &self,
         fresh: &[(String, String)],
@@ -124,8 +124,8 @@ impl Memory {
     }
 }
 
-/// Drops memories under keys of the old form whose notes are all among the ones of this workspace.
-/// Services are of a workspace elsewhere whose directory has the same name; they stay.
+/// Deletes memories with old keys whose notes are all in this workspace. Other old keys belong to
+/// another workspace with the same directory name and are kept.
 fn drop_old(
     store: &mut MemoryStore,
     names: &NoteNames,
@@ -174,7 +174,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn the_index_is_what_the_file_says_after_any_sequence_of_notes(
+        fn the_index_matches_the_file_after_any_sequence_of_notes(
             by_hand in "((#{1,3} [abc]|- [abc]|  [xy]|[abc ]{0,4})\n){0,8}",
             calls in prop::collection::vec("((#{1,3} [abc]|- [abc]{1,2}|[abc ]{0,4})\n){1,5}", 1..5),
         ) {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn workspaces_with_one_directory_name_do_not_meet() {
+    fn workspaces_with_the_same_directory_name_are_separate() {
         let dir = tempfile::tempdir().unwrap();
         let memory = at_home(dir.path());
         index(&memory, "/a/proj", "### Build\n- make\n");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn old_keys_of_this_workspace_are_replaced_and_those_of_others_stay() {
+    fn old_keys_of_this_workspace_are_replaced_and_others_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let memory = at_home(dir.path());
         let old = |topic: &str, value: &str| NewMemory {

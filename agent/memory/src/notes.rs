@@ -1,39 +1,39 @@
-//! The notes of a workspace: new ones are merged in by heading, what stands there already is
-//! dropped, and every byte that is not ours stays.
+//! The notes of a workspace. New notes are merged by heading, duplicates are dropped, and every
+//! other byte of the file is unchanged.
 
 pub mod parts;
 
 use parts::{NoteEntry, Section};
 
-/// Characters that the notes may have: all of them are in every prompt.
+/// Maximum number of characters of the notes, since all of them are in every prompt.
 pub const MOST: usize = 32_000;
 
 const TITLE: &str = "# Workspace Memory";
 const UPDATED: &str = "> Updated:";
-/// The heading of notes that have none.
+/// The heading for notes without one.
 const LOOSE: &str = "### Notes";
 
-/// What a merge makes.
+/// The result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergedNotes {
-    /// The whole new file.
+    /// The complete new file.
     pub text: String,
-    /// Entries that are new.
+    /// Number of new entries.
     pub added: usize,
-    /// Entries that stood there already.
+    /// Number of entries that already existed.
     pub dropped: usize,
-    /// The topics that have something new.
+    /// The topics with new entries.
     pub touched: Vec<String>,
 }
 
 impl MergedNotes {
-    /// The size as the file and the messages tell it.
+    /// Returns the size as shown in the file and in messages.
     pub fn size(&self) -> String {
         size(&self.text)
     }
 }
 
-/// `1.2k chars`.
+/// Formats a size: `1.2k chars`.
 fn size(text: &str) -> String {
     format!("{:.1}k chars", text.chars().count() as f64 / 1e3)
 }
@@ -66,7 +66,7 @@ pub fn merge(before: &str, notes: &str, now: &str) -> MergedNotes {
         if kept.is_empty() {
             continue;
         }
-        // A paragraph needs a blank line before it, or it would run into the one above.
+        // A paragraph needs a preceding blank line, or it would be joined to the one above.
         let gap = |entry: &NoteEntry| if entry.is_bullet() { "" } else { "\n" };
         let text: String =
             kept.iter().map(|entry| format!("{}{}\n", gap(entry), entry.text)).collect();
@@ -84,7 +84,7 @@ pub fn merge(before: &str, notes: &str, now: &str) -> MergedNotes {
     MergedNotes { text, added, dropped, touched }
 }
 
-/// Puts texts at their places: what belongs to the last section stands before new sections.
+/// Inserts texts at their offsets. Additions to the last section come before new sections.
 fn inserted(old: &str, mut inserts: Vec<(usize, bool, String)>) -> String {
     inserts.sort_by_key(|(at, is_new, _)| (*at, *is_new));
     let mut text = String::with_capacity(old.len() + 1_000);
@@ -102,7 +102,8 @@ fn inserted(old: &str, mut inserts: Vec<(usize, bool, String)>) -> String {
     text
 }
 
-/// The body below a new header. A title that stands there stays; a file without one gets ours.
+/// Puts a new header above the body. An existing title is kept; a file without one gets the default
+/// title.
 fn with_header(body: &str, before: &str, now: &str) -> String {
     let (title, old) = header(before);
     let title = title.unwrap_or(TITLE).trim_end_matches(['\n', '\r']);
@@ -112,26 +113,26 @@ fn with_header(body: &str, before: &str, now: &str) -> String {
     };
     let gap = if old.is_empty() { "\n" } else { gap };
     let put = |size: &str| format!("{title}\n{UPDATED} {now} | Size: {size}\n{gap}{body}");
-    // The size of the size does not change with its digits.
+    // The length of the size does not depend on its digits.
     put(&size(&put("0.0k chars")))
 }
 
-/// Our title and the lines of ours below it, and what follows.
+/// Splits off the title and the generated lines below it.
 fn header(text: &str) -> (Option<&str>, &str) {
     let mut lines = text.split_inclusive('\n');
     let Some(first) = lines.next().filter(|line| line.trim_end() == TITLE) else {
         return (None, text);
     };
     let mut at = first.len();
-    // A merge of two branches by union leaves two of them.
+    // A union merge of two branches leaves two of them.
     for line in lines.take_while(|line| line.starts_with(UPDATED)) {
         at += line.len();
     }
     (Some(first), &text[at..])
 }
 
-/// What the notes say, as topic and text, in the order of the file. A topic is a heading, or the
-/// headings down to it where another section has the same one.
+/// Returns the notes as topics and texts, in the order of the file. A topic is a heading, or the
+/// path of headings if several sections have the same heading.
 pub(crate) fn topics(text: &str) -> Vec<(String, String)> {
     let (_, body) = header(text);
     let sections = parts::sections(body);
@@ -162,19 +163,19 @@ pub(crate) fn topics(text: &str) -> Vec<(String, String)> {
     topics
 }
 
-/// The section where notes without a heading go.
+/// Returns the section for notes without a heading.
 pub(crate) fn loose() -> Vec<String> {
     vec![parts::normal(LOOSE.trim_start_matches('#'))]
 }
 
 impl Section {
-    /// The line of its heading.
+    /// Returns the line of its heading.
     fn heading<'a>(&self, text: &'a str) -> Option<&'a str> {
         let line = text[self.start..self.end].lines().next()?;
         (self.level > 0).then_some(line.trim_end())
     }
 
-    /// What stands below its heading.
+    /// Returns the text below its heading.
     fn content<'a>(&self, text: &'a str) -> &'a str {
         let all = &text[self.start..self.end];
         let heading = if self.level > 0 { all.lines().next().unwrap_or_default().len() } else { 0 };

@@ -1,5 +1,4 @@
-//! Whether a turn found anything out: files that were read and commands that were run which were
-//! not before.
+//! Tracks whether a turn discovered anything: files and commands that were not read or run before.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,25 +17,25 @@ struct State {
 }
 
 impl NoveltyFilter {
-    /// The user said something: what follows is a new turn.
+    /// Starts a new user turn.
     pub fn begin_turn(&self) {
         let mut state = self.state();
         (state.fresh, state.remembered) = (false, false);
     }
 
-    /// A file was read, or a command run.
+    /// Records that a file was read, or a command run.
     pub fn saw(&self, what: Option<String>) {
         let Some(what) = what else { return };
         let mut state = self.state();
         state.fresh |= state.known.insert(what);
     }
 
-    /// Notes were taken.
+    /// Records that notes were taken.
     pub fn remembered(&self) {
         self.state().remembered = true;
     }
 
-    /// Whether this turn saw something new and nobody noted anything.
+    /// Whether this turn discovered something and no notes were taken.
     pub fn wants_a_note(&self) -> bool {
         let state = self.state();
         state.fresh && !state.remembered
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_new_and_not_noted_wants_a_note() {
+    fn only_new_discoveries_without_notes_want_a_note() {
         let learnt = NoveltyFilter::default();
         assert!(!learnt.wants_a_note());
         learnt.saw(Some("a.rs".into()));

@@ -1,4 +1,4 @@
-//! Vectors from a server that speaks `/embeddings`, as OpenAI, llama.cpp and others do.
+//! Embeddings from a server with an `/embeddings` endpoint, such as OpenAI or llama.cpp.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,15 @@ use super::local_embedder::{self, HostLookup};
 use provider::auth::KeySources;
 use provider::http::Endpoint;
 
-/// An answer may be so long.
+/// Maximum size of a response in bytes.
 const MOST_BYTES: usize = 64 << 20;
-/// How long the server may be silent.
+/// Idle timeout.
 const IDLE: Duration = Duration::from_secs(60);
-/// Characters of a text that are sent: servers refuse what does not fit their model.
+/// Maximum number of characters sent of a text, because servers reject texts that do not fit their
+/// model.
 const MOST_CHARS: usize = 8_000;
 
-/// A server that makes vectors.
+/// A server that computes embeddings.
 pub(crate) struct EmbeddingServer {
     name: String,
     endpoint: Endpoint,
@@ -41,17 +42,17 @@ struct Item {
     embedding: Vec<f32>,
 }
 
-/// An embedder, and what the user hears about it once.
+/// An embedder, with a notice for the user.
 #[derive(Clone)]
 pub(crate) struct ChosenEmbedder {
-    /// Who makes vectors.
+    /// The embedder.
     pub embedder: Arc<dyn Embedder>,
     /// Why it is not the configured one.
     pub notice: Option<String>,
 }
 
-/// The embedder that is configured: the model on this machine, an address, a provider's server, or
-/// the one that needs nothing.
+/// Creates the configured embedder: the local model, a URL, a provider's server, or the built-in
+/// one.
 pub(crate) fn configured(config: &Config) -> Result<ChosenEmbedder> {
     let memory = &config.memory;
     let (address, reference) = (&memory.embeddings_endpoint, &memory.embeddings_provider);
@@ -94,7 +95,7 @@ fn built_in(dimensions: Option<u32>) -> ChosenEmbedder {
     ChosenEmbedder { embedder: Arc::new(HashEmbedder::new(dimensions)), notice: None }
 }
 
-/// The model on this machine; where its host is too old for that, the built-in embedder.
+/// Returns the local model, or the built-in embedder if the model's host is too old.
 fn on_this_machine(config: &Config) -> Result<ChosenEmbedder> {
     if config.memory.dimensions.is_some() {
         return Err(Failure::usage("the vectors of a local model are as long as it makes them")
@@ -112,7 +113,7 @@ fn on_this_machine(config: &Config) -> Result<ChosenEmbedder> {
     })
 }
 
-/// The address and key of a configured server that speaks OpenAI's wire.
+/// Returns the URL and key of a configured server with OpenAI's wire format.
 fn of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
     let name = reference.strip_prefix("openai.");
     let entry = name.and_then(|name| config.providers.openai.get(name)).ok_or_else(|| {
@@ -158,7 +159,7 @@ impl EmbeddingServer {
     }
 }
 
-/// The vectors in the order of the texts, each with length 1.
+/// Returns the vectors in the order of the texts, each scaled to length 1.
 fn in_order(items: Vec<Item>, count: usize) -> std::result::Result<Vec<Vec<f32>>, String> {
     if items.len() != count {
         return Err(format!("answers with {} vectors for {count} texts", items.len()));

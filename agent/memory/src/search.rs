@@ -1,7 +1,8 @@
-//! Searching the memories: by words and by vectors at once.
+//! Searches the memories by words and by vectors.
 //!
-//! A memory's score is 0.3 times its rank by words (1 for the first, then down in equal steps) plus
-//! 0.7 times the cosine of its vector and the question's. What neither finds is not shown.
+//! A memory's score is 0.3 times its rank by words (1 for the first, decreasing in equal steps)
+//! plus 0.7 times the cosine of its vector and the query's. Memories found by neither are not
+//! returned.
 
 use std::collections::BTreeMap;
 
@@ -12,37 +13,37 @@ use super::store::{Memo, MemoryStore};
 const BY_WORDS: f64 = 0.3;
 const BY_VECTOR: f64 = 0.7;
 
-/// Memories that get a new vector in one go when the embedder changed.
+/// Number of memories that get a new vector at once after the embedder changed.
 const BATCH: usize = 64;
-/// How many such goes one search makes.
+/// Maximum number of such batches per search.
 const BATCHES: usize = 8;
-/// Words of a question that are looked for.
+/// Maximum number of words of a query.
 const MOST_WORDS: usize = 64;
 
-/// A memory that was found.
+/// A search result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryHit {
     /// The memory.
     pub memo: Memo,
-    /// From 0 to 1.
+    /// The score, from 0 to 1.
     pub score: f64,
 }
 
-/// What a search found.
+/// The results of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemorySearchResult {
-    /// The best first; of equal ones the first by key.
+    /// The memories, best first, then by key.
     pub hits: Vec<MemoryHit>,
-    /// What did not work as it should.
+    /// What failed.
     pub notes: Vec<String>,
 }
 
-/// The text of which a memory's vector is made.
+/// Returns the text from which a memory's vector is computed.
 pub fn text_of(key: &str, value: &str) -> String {
     format!("{}\n{value}", key.replace(['_', '-', '/', ':', '.'], " "))
 }
 
-/// The words of a question; those that are in every text only where it has no others.
+/// Returns the words of a query. Stop words are used only if there are no others.
 fn words(query: &str) -> Vec<String> {
     let words = query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let all: Vec<String> = words.take(MOST_WORDS).map(str::to_owned).collect();
@@ -52,7 +53,7 @@ fn words(query: &str) -> Vec<String> {
 }
 
 impl Memory {
-    /// Finds memories; the error is a sentence.
+    /// Searches for memories. The error is a sentence.
     pub async fn search(&self, query: &str, limit: usize) -> Result<MemorySearchResult, String> {
         let mut notes = Vec::new();
         let mut asked = None;
@@ -83,7 +84,7 @@ impl Memory {
         Ok(MemorySearchResult { hits: hits.into_iter().flatten().collect(), notes })
     }
 
-    /// The vector of a question, after memories of another embedder got theirs.
+    /// Returns the vector of a query, after updating the vectors of memories from another embedder.
     async fn vectors(
         &self,
         embedder: &dyn Embedder,
@@ -114,7 +115,7 @@ impl Memory {
     }
 }
 
-/// The memories that are nearest to a vector, the nearest first.
+/// Returns the memories closest to a vector, closest first.
 fn nearest(
     store: &MemoryStore,
     embedder: &str,
@@ -131,7 +132,7 @@ fn nearest(
     Ok(near)
 }
 
-/// Both sides in one order.
+/// Merges both rankings.
 fn ranked(by_words: &[String], by_vector: &[(String, f64)], limit: usize) -> Vec<(String, f64)> {
     let mut scores: BTreeMap<&str, f64> = BTreeMap::new();
     let count = by_words.len() as f64;
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_score_is_the_weighted_sum_and_equals_go_by_key() {
+    fn the_score_is_the_weighted_sum_and_ties_are_sorted_by_key() {
         let words = ["b".to_owned(), "a".to_owned()];
         let vectors = [("c".to_owned(), 0.5), ("a".to_owned(), 0.5)];
         let all = ranked(&words, &vectors, 10);
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_words_and_no_query() {
+    fn queries_are_split_into_words() {
         assert_eq!(words("user's \"x\" AND C++ -foo* größe"), ["user", "x", "C", "foo", "größe"]);
         assert_eq!(words("To be"), ["To", "be"]);
     }

@@ -1,4 +1,4 @@
-//! The user's memories: one SQLite file of keys and values, with an index of their words.
+//! The user's memories: an SQLite file of keys and values with a full-text index.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -14,10 +14,10 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 /// The file, below `~/.g3`.
 const FILE: &str = "memory.db";
 
-/// How long to wait for another g3 that writes.
+/// Maximum time to wait for another g3 process that writes.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// The tables of this version; the index follows the memories by itself.
+/// The tables of this version; triggers update the index.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS memories (
     id INTEGER PRIMARY KEY,
@@ -53,16 +53,16 @@ pub struct MemoryStore {
     db: Connection,
 }
 
-/// One memory.
+/// A memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memo {
     /// Its key.
     pub key: String,
-    /// What is remembered.
+    /// The text.
     pub value: String,
-    /// What kind: `general`, or `project` for notes of a workspace.
+    /// The category: `general`, or `project` for the notes of a workspace.
     pub category: String,
-    /// A picture that belongs to it.
+    /// The path of its image.
     pub image: Option<String>,
     /// RFC 3339.
     pub created_at: String,
@@ -70,25 +70,25 @@ pub struct Memo {
     pub updated_at: String,
 }
 
-/// A memory to be stored.
+/// A memory to store.
 #[derive(Clone, Debug)]
 pub struct NewMemory {
     /// Its key.
     pub key: String,
-    /// What is remembered.
+    /// The text.
     pub value: String,
-    /// What kind.
+    /// The category.
     pub category: &'static str,
-    /// The file of a picture that belongs to it.
+    /// The path of its image.
     pub image: Option<String>,
-    /// The vector and whoever made it.
+    /// The name of the embedder and the vector.
     pub vector: Option<(String, Vec<f32>)>,
-    /// Now, RFC 3339.
+    /// The current time, RFC 3339.
     pub now: String,
 }
 
 impl MemoryStore {
-    /// Opens the file in this directory, or makes it, readable by its owner only.
+    /// Opens or creates the file in this directory, readable only by its owner.
     pub(crate) fn open(dir: &Path) -> rusqlite::Result<MemoryStore> {
         let path = dir.join(FILE);
         let failed = |why: io::Error| {
@@ -104,7 +104,7 @@ impl MemoryStore {
         Ok(MemoryStore { db })
     }
 
-    /// Stores a memory; one with the same key is replaced and keeps the time of its making. Gives
+    /// Stores a memory. One with the same key is replaced and keeps its creation time. Returns
     /// whether it is new.
     pub fn set(&mut self, new: &NewMemory) -> rusqlite::Result<bool> {
         let change = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
@@ -116,7 +116,7 @@ impl MemoryStore {
         Ok(known.is_none())
     }
 
-    /// The memories of a category whose keys begin so.
+    /// Returns the memories of a category with this key prefix.
     pub(crate) fn with_prefix(
         &self,
         prefix: &str,
@@ -129,8 +129,8 @@ impl MemoryStore {
         rows.collect()
     }
 
-    /// Changes the memories of a category whose keys begin so, in one step: `change` sees them by
-    /// key and says which are stored and which keys go.
+    /// Changes the memories of a category with this key prefix in one transaction: `change`
+    /// receives them by key and returns the ones to store and the keys to delete.
     pub(crate) fn replace_all(
         &mut self,
         prefix: &str,
@@ -149,19 +149,19 @@ impl MemoryStore {
         changed
     }
 
-    /// The memory with exactly this key.
+    /// Returns the memory with exactly this key.
     pub fn get(&self, key: &str) -> rusqlite::Result<Option<Memo>> {
         let sql = "SELECT key, value, category, image_path, created_at, updated_at
                    FROM memories WHERE key = ?1";
         self.db.query_row(sql, [key], memo).optional()
     }
 
-    /// The keys of the memories that hold one of these words, the best first.
+    /// Returns the keys of the memories that contain one of these words, best first.
     pub(crate) fn by_words(&self, words: &[String], most: usize) -> rusqlite::Result<Vec<String>> {
         if words.is_empty() {
             return Ok(Vec::new());
         }
-        // Each word in quotes: what the user writes is no query language.
+        // Each word is quoted, since the query syntax must not be interpreted.
         let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
         let sql = "SELECT memories.key FROM words JOIN memories ON memories.id = words.rowid
                    WHERE words MATCH ?1 ORDER BY bm25(words), memories.key LIMIT ?2";
@@ -170,7 +170,7 @@ impl MemoryStore {
         keys.collect()
     }
 
-    /// Every key with its vector, as far as this embedder made it.
+    /// Returns the keys and vectors that this embedder computed.
     pub(crate) fn vectors(&self, embedder: &str) -> rusqlite::Result<Vec<(String, Vec<f32>)>> {
         let sql = "SELECT key, embedding FROM memories WHERE embedder = ?1";
         let mut query = self.db.prepare(sql)?;
@@ -181,7 +181,7 @@ impl MemoryStore {
         rows.collect()
     }
 
-    /// Memories whose vector this embedder did not make: key, value.
+    /// Returns keys and values of memories without a vector of this embedder.
     pub(crate) fn stale(
         &self,
         embedder: &str,
@@ -194,7 +194,7 @@ impl MemoryStore {
         rows.collect()
     }
 
-    /// Gives a memory its vector, unless its value changed meanwhile.
+    /// Sets the vector of a memory, unless its value changed in the meantime.
     pub(crate) fn set_vector(
         &self,
         memory: &(String, String),
@@ -207,7 +207,7 @@ impl MemoryStore {
     }
 }
 
-/// Stores a memory, or replaces the one with its key.
+/// Inserts a memory or replaces the one with its key.
 fn put(db: &Connection, new: &NewMemory) -> rusqlite::Result<()> {
     let (embedder, blob) = match &new.vector {
         Some((name, vector)) => (Some(name), Some(to_blob(vector))),
@@ -243,7 +243,7 @@ fn from_blob(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect()
 }
 
-/// Fails where the file cannot be opened for writing, or made. Leaves nothing behind.
+/// Fails if the file cannot be opened for writing or created. Has no side effects.
 pub(crate) fn probe(dir: &Path) -> io::Result<()> {
     match OpenOptions::new().append(true).open(dir.join(FILE)) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => {
@@ -254,8 +254,8 @@ pub(crate) fn probe(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes directory and file, and takes them away from everybody else; what SQLite puts beside the
-/// file has the file's permissions.
+/// Creates the directory and the file with access only for the owner. SQLite gives its auxiliary
+/// files the same permissions.
 fn private(dir: &Path, path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
@@ -265,13 +265,13 @@ fn private(dir: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether an error means that the file itself is broken.
+/// Whether an error means that the file is corrupt.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
-/// An error as a sentence for the model.
+/// Formats an error as a sentence for the model.
 pub(crate) fn told(dir: &Path, error: &rusqlite::Error) -> String {
     let path = dir.join(FILE);
     match error.sqlite_error_code() {
@@ -285,8 +285,8 @@ pub(crate) fn told(dir: &Path, error: &rusqlite::Error) -> String {
     }
 }
 
-/// Puts a broken file aside, never away; the notice says where. `None` when another g3 did that
-/// meanwhile.
+/// Renames a corrupt file; it is never deleted. The notice names the new path. Returns `None` if
+/// another g3 process did so in the meantime.
 pub(crate) fn set_aside(dir: &Path, clock: &Clock) -> Result<Option<String>, String> {
     let path = dir.join(FILE);
     let failed = |why: io::Error| format!("cannot set {} aside: {why}", path.display());
@@ -320,7 +320,7 @@ fn is_whole(path: &Path) -> bool {
     checked.is_ok_and(|said| said == "ok")
 }
 
-/// Appends a line to the log of a day: the time, and the text in one line.
+/// Appends a line to the log of a day: the time, and the text on one line.
 pub(crate) fn log(dir: &Path, now: &str, text: &str) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let day: PathBuf = dir.join(format!("{}.md", &now[..now.len().min(10)]));

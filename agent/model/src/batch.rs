@@ -1,26 +1,28 @@
-//! Shares a batch out among the conversations: who writes gets its one token, who is still being
-//! read shares the rest. Pure.
+//! Divides a batch among the conversations: each that is generating gets its one token, those that
+//! are reading share the rest. Pure.
 
-/// Tokens of one batch when nobody writes; a cancelled chat waits for one batch at most.
+/// Tokens of a batch if no conversation is generating; a cancelled chat waits for at most one
+/// batch.
 const READING: usize = 256;
-/// Prompt tokens of one batch while others write: reading must not stop them for long.
+/// Prompt tokens of a batch while others are generating, so that reading does not delay them for
+/// long.
 const BESIDE_WRITING: usize = 96;
 
-/// What a conversation waits for.
+/// What a conversation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Its next token.
+    /// Generate its next token.
     Write,
-    /// So many tokens of its prompt are to be read.
+    /// Read this many tokens of its prompt.
     Read(usize),
 }
 
-/// How many tokens each conversation gets in the next batch, in the same order.
+/// Returns the number of tokens for each conversation in the next batch, in the same order.
 pub(crate) fn share(needs: &[Need]) -> Vec<usize> {
     let writers = needs.iter().filter(|need| **need == Need::Write).count();
     let mut room = if writers > 0 { BESIDE_WRITING } else { READING };
     let mut shares = vec![0; needs.len()];
-    // The shortest first, so that what one does not need falls to the longer ones.
+    // The shortest first, so that their unused share goes to the longer ones.
     let mut readers: Vec<(usize, usize)> = Vec::new();
     for (index, need) in needs.iter().enumerate() {
         match need {
@@ -45,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writers_go_on_while_a_long_prompt_is_read() {
+    fn generation_continues_while_a_long_prompt_is_read() {
         assert_eq!(share(&[Need::Write, Need::Read(5000), Need::Write]), [1, BESIDE_WRITING, 1]);
         assert_eq!(share(&[Need::Read(5000), Need::Read(10)]), [READING - 10, 10]);
         assert_eq!(share(&[Need::Read(3)]), [3]);
@@ -53,7 +55,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_starves_and_no_batch_is_too_large(lengths in proptest::collection::vec(0usize..2000, 1..16)) {
+        fn no_conversation_starves_and_no_batch_is_too_large(lengths in proptest::collection::vec(0usize..2000, 1..16)) {
             let needs: Vec<Need> = lengths
                 .iter()
                 .map(|n| if *n == 0 { Need::Write } else { Need::Read(*n) })

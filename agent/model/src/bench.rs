@@ -1,5 +1,5 @@
-//! Measures what the host does against what llama.cpp does alone: reading, writing, calls that are
-//! held to their schemas, several conversations at once, and what a second turn reads.
+//! Benchmarks the host against llama.cpp alone: reading, generating, calls constrained by a
+//! grammar, concurrent conversations, and the tokens read in a second turn.
 
 use std::fs::{self, DirBuilder};
 use std::num::NonZeroU32;
@@ -30,15 +30,15 @@ use crate::prompt_prefix::PrefixStore;
 use crate::threads::Threads;
 
 const ROUNDS: usize = 5;
-/// Tokens written in each measurement.
+/// Tokens generated in each measurement.
 const WRITTEN: u32 = 64;
 const PROMPT: usize = 256;
-/// Tokens that stand before what llama.cpp writes.
+/// Tokens of context before what llama.cpp generates.
 const STANDING: u32 = 96;
 const CANNOT: &str = "llama.cpp cannot be measured";
 const QUESTION: &str = "Write the file story.txt with a long story about a lighthouse.";
 const TASK: &str = "Create greet.py, a program that greets whoever its first argument names.";
-/// Tokens of a call at most; it ends by itself before.
+/// Maximum number of tokens of a call, which ends by itself before.
 const CALL: u32 = 256;
 /// The tools that g3 offers to a small model: the agent's own tables, and the names in them.
 const TOOLS: [(&str, &[&str]); 2] = [
@@ -46,19 +46,19 @@ const TOOLS: [(&str, &[&str]); 2] = [
     (include_str!("../../tools/src/profile/tools_api.json"), &["edit"]),
 ];
 
-/// Tokens a second.
+/// Tokens per second.
 type Rate = f64;
 
-/// Runs all measurements and gives the table as Markdown.
+/// Runs all measurements and returns the table as Markdown.
 pub fn run(serve: &Serve) -> Result<String> {
     let checked = preflight::check(serve)?;
     let name = checked.head.name.clone();
-    // The same number for both, from beginning to end.
+    // The same fixed number of threads for both.
     let threads = Threads::new(serve.threads).now();
     let serve = Serve { threads: Some(threads), ..serve.clone() };
     let (backend, model) = load::model(&serve)?;
     let mut raw = Raw::new(&backend, &model, threads)?;
-    // Not the user's: what is measured must be read, and nothing of it is of use later.
+    // Not the user's cache: the prompts must be read, and their KV is of no use later.
     let place = ScratchDir::new()?;
     let prefixes =
         PrefixStore::open(place.0.clone(), &serve.model).or_fail(|| "cannot keep conversations")?;
@@ -82,7 +82,7 @@ pub fn run(serve: &Serve) -> Result<String> {
     })
 }
 
-/// A directory for the time of the measurement.
+/// A temporary directory.
 struct ScratchDir(PathBuf);
 
 impl ScratchDir {
@@ -100,13 +100,13 @@ impl Drop for ScratchDir {
     }
 }
 
-/// What llama.cpp does alone: a context of its own.
+/// llama.cpp alone: a separate context.
 struct Raw<'m> {
     context: LlamaContext<'m>,
 }
 
-/// One round: all measurements, one right after the other, so that what else happens on the
-/// machine slows both sides of a ratio.
+/// One round: all measurements in immediate succession, so that other load on the machine slows
+/// both sides of a ratio.
 struct Round {
     read: Rate,
     raw: Rate,
@@ -132,7 +132,7 @@ impl<'m> Raw<'m> {
         Ok(Raw { context: context.or_fail(|| CANNOT)? })
     }
 
-    /// Tokens a second that are read.
+    /// Measures the tokens per second of reading.
     fn read(&mut self) -> Result<Rate> {
         self.context.clear_kv_cache();
         let mut batch = LlamaBatch::new(PROMPT, 1);
@@ -143,12 +143,13 @@ impl<'m> Raw<'m> {
         }
         let since = Instant::now();
         self.context.decode(&mut batch).or_fail(|| CANNOT)?;
-        // Decoding is only begun by `decode`; the logits wait for its end.
+        // `decode` only starts decoding; reading the logits waits for its end.
         let _ = self.context.get_logits_ith(batch.n_tokens() - 1)[0];
         Ok(PROMPT as f64 / since.elapsed().as_secs_f64())
     }
 
-    /// Tokens a second that are written, behind about as many as stand before the host's.
+    /// Measures the tokens per second of generating, after about as much context as in the host's
+    /// measurement.
     fn write(&mut self) -> Result<Rate> {
         self.context.clear_kv_cache_seq(Some(0), Some(STANDING), None).or_fail(|| CANNOT)?;
         let mut batch = LlamaBatch::new(1, 1);
@@ -165,7 +166,7 @@ impl<'m> Raw<'m> {
 }
 
 fn measure(raw: &mut Raw<'_>, engine: &Sender<EngineCommand>) -> Result<Vec<Round>> {
-    // What happens first is slower: its memory is touched for the first time.
+    // The first run is slower because its memory is touched for the first time.
     raw.read()?;
     ask(engine, &[chat("free", ToolCallMode::Free)])?;
     ask(engine, &[call("held", true)])?;
@@ -175,8 +176,8 @@ fn measure(raw: &mut Raw<'_>, engine: &Sender<EngineCommand>) -> Result<Vec<Roun
 
 fn round(raw: &mut Raw<'_>, engine: &Sender<EngineCommand>, n: usize) -> Result<Round> {
     let read = raw.read()?;
-    // Always the same conversations, so that none is put on disk meanwhile. There and back again:
-    // a load that grows or shrinks hits all of them alike.
+    // Always the same conversations, so that none is spilled to disk. Measured in both orders, so
+    // that increasing or decreasing load affects all of them equally.
     let free = || Ok::<Rate, Failure>(rate(&ask(engine, &[chat("free", ToolCallMode::Free)])?));
     let (raw_there, free_there) = (raw.write()?, free()?);
     let (free_back, raw_back) = (free()?, raw.write()?);
@@ -206,10 +207,10 @@ fn round(raw: &mut Raw<'_>, engine: &Sender<EngineCommand>, n: usize) -> Result<
     })
 }
 
-/// Tokens a second of four conversations at once.
+/// Measures the tokens per second of four concurrent conversations.
 fn together(engine: &Sender<EngineCommand>) -> Result<Rate> {
     let chats = ["a", "b", "c", "d"].map(|name| chat(name, ToolCallMode::Free));
-    // Read first, so that only writing is compared.
+    // The prompts are read first, so that only generation is compared.
     for chat in &chats {
         ask(engine, &[HostChat { max_tokens: 1, ..chat.clone() }])?;
     }
@@ -218,12 +219,12 @@ fn together(engine: &Sender<EngineCommand>) -> Result<Rate> {
     Ok(written as f64 / since.elapsed().as_secs_f64())
 }
 
-/// The rate over two measurements of equal length.
+/// Returns the rate of two measurements of equal length.
 fn both(one: Rate, other: Rate) -> Rate {
     2.0 / (1.0 / one + 1.0 / other)
 }
 
-/// Asks all at once and waits for all.
+/// Sends all chats at once and waits for all replies.
 fn ask(engine: &Sender<EngineCommand>, chats: &[HostChat]) -> Result<Vec<ReplyUsage>> {
     let mut waiting = Vec::new();
     for (id, chat) in (1..).zip(chats) {
@@ -266,8 +267,8 @@ fn chat(conversation: &str, mode: ToolCallMode) -> HostChat {
     }
 }
 
-/// A chat that comes to a call, held to the tools' schemas or written freely. Both have the same
-/// prompt but for the mark of a fence, which the free one writes itself.
+/// Returns a chat that results in a call, constrained by the tools' schemas or not. Both prompts
+/// are equal except for the opening code fence, which the unconstrained one generates itself.
 fn call(conversation: &str, held: bool) -> HostChat {
     let tools = small_tools();
     let asked = chat(conversation, if held { ToolCallMode::Envelope } else { ToolCallMode::Free });
@@ -281,7 +282,7 @@ fn call(conversation: &str, held: bool) -> HostChat {
     }
 }
 
-/// As `agent/tools` offers them.
+/// Returns the tools as in `agent/tools`.
 fn small_tools() -> Vec<HostTool> {
     let mut tools = Vec::new();
     for (table, names) in TOOLS {
@@ -302,7 +303,8 @@ fn small_tools() -> Vec<HostTool> {
     tools
 }
 
-/// Tokens a second of a reply from the moment it was asked for: making its grammar counts.
+/// Returns the tokens per second of a reply since its request, including the time to create its
+/// grammar.
 fn whole_rate(usage: ReplyUsage) -> Rate {
     let millis = (usage.prefill_ms + usage.write_ms).max(1);
     usage.written as f64 * 1000.0 / millis as f64
@@ -357,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_measured_with_the_tools_that_a_small_model_is_offered() {
+    fn the_benchmark_uses_the_tools_of_a_small_model() {
         let tools = small_tools();
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["shell", "read_file", "write_file", "edit"]);

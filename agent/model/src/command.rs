@@ -1,40 +1,40 @@
-//! What is asked of the engine's thread.
+//! Commands for the engine's thread.
 
 use std::sync::mpsc::Sender;
 
 use base::model_host::wire::{HostChat, HostResponseLine};
 
-/// What the engine is asked.
+/// A command for the engine.
 pub(crate) enum EngineCommand {
-    /// The next reply of a conversation.
+    /// Generates the next reply of a conversation.
     Chat {
         /// The connection.
         connection: u64,
         /// The id of the request.
         id: u64,
-        /// The question.
+        /// The chat request.
         chat: Box<HostChat>,
-        /// Who hears the reply.
+        /// Receives the reply.
         hears: Sender<HostResponseLine>,
     },
-    /// A vector of each text.
+    /// Computes a vector of each text.
     Embed(EmbedRequest),
-    /// End a reply or an embed early.
+    /// Cancels a reply or an embedding request.
     Cancel {
         /// The connection.
         connection: u64,
         /// The id of the request.
         chat: u64,
     },
-    /// A connection closed: its replies and conversations end.
+    /// Ends the replies and conversations of a closed connection.
     Closed(u64),
-    /// What is going on?
+    /// Requests the current load.
     Count(Sender<EngineLoad>),
-    /// Give everything back and end.
+    /// Releases all resources and stops.
     Stop,
 }
 
-/// Texts of which vectors are wanted.
+/// A request for the vectors of texts.
 #[derive(Debug)]
 pub(crate) struct EmbedRequest {
     /// The connection.
@@ -43,21 +43,21 @@ pub(crate) struct EmbedRequest {
     pub id: u64,
     /// The texts.
     pub texts: Vec<String>,
-    /// Who hears the answer.
+    /// Receives the answer.
     pub hears: Sender<HostResponseLine>,
 }
 
-/// What is going on in an engine.
+/// The load of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EngineLoad {
-    /// Replies that are being written or wait.
+    /// Replies in progress or waiting.
     pub chats: usize,
     /// Conversations in memory.
     pub in_memory: usize,
     /// Conversations on disk.
     pub on_disk: usize,
-    /// Requests for vectors that wait.
+    /// Waiting embedding requests.
     pub embeds: usize,
-    /// Threads that compute.
+    /// Computing threads.
     pub threads: u32,
 }

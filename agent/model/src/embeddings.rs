@@ -1,8 +1,8 @@
-//! Vectors of texts: whoever waits for them, and the second context in which their texts are read,
-//! a few tokens in each turn, so that nobody's chat waits for long.
+//! Embeddings: the queue of requests, and the second context in which texts are read, a few tokens
+//! at a time, so that chats do not wait for long.
 //!
-//! The context is made when vectors are first asked for. A text is read alone and always in the
-//! same portions, so its vector does not depend on what else is asked.
+//! The context is created with the first request. A text is read alone and always in the same
+//! portions, so that its vector does not depend on other requests.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -25,40 +25,40 @@ use crate::gguf::GgufHeader;
 use crate::load;
 use crate::mean_centering::MeanState;
 
-/// Tokens that are read in one turn: a chat that is being written waits for so many.
+/// Tokens read at a time; a chat in progress waits for this many.
 const TURN: usize = 32;
-/// Tokens of a text that are read; the rest of a longer one does not count.
+/// Maximum number of tokens read of a text; the rest is ignored.
 const MOST_TOKENS: usize = 512;
-/// Counts up with every change of how a vector is made.
+/// Version of the algorithm, incremented with every change.
 const WAY: u32 = 1;
 
-/// Who makes vectors with this model; `None` when its file does not say how long they are.
+/// Returns the id of this model's embedder, or `None` if its file does not specify the dimension.
 pub(crate) fn name(head: &GgufHeader) -> Option<EmbedderId> {
     let dimension = u32::try_from(head.dimension).ok().filter(|dimension| *dimension > 0)?;
-    // The length tells files of one model with other roundings apart.
+    // The length distinguishes files of one model with different quantizations.
     let name = format!("{}-{}-{dimension}-{WAY}", head.name, head.length);
     Some(EmbedderId { name, dimension })
 }
 
-/// Whoever waits for vectors, and what they are made with.
+/// The queue of embedding requests and their context.
 pub(crate) struct EmbedQueue<'m> {
     embedder: Option<EmbedderId>,
     context: Option<LlamaContext<'m>>,
     usual: MeanState,
-    /// Where that is kept.
+    /// The file in which the mean state is stored.
     kept: PathBuf,
     waiting: VecDeque<EmbedTask>,
-    /// The text that is being read: one for `usual`, else the next one of who waits first.
+    /// The text being read: one for the mean state, otherwise the next one of the first request.
     reading: Option<Reading>,
 }
 
-/// A request, and as many vectors as are made.
+/// A request and its finished vectors.
 struct EmbedTask {
     wish: EmbedRequest,
     vectors: Vec<Vec<f32>>,
 }
 
-/// A text that is being read, and the sum of the states so far.
+/// A text being read, and the sum of its states so far.
 struct Reading {
     tokens: Vec<LlamaToken>,
     at: usize,
@@ -66,7 +66,7 @@ struct Reading {
 }
 
 impl<'m> EmbedQueue<'m> {
-    /// Nobody waits yet, and nothing is made. What is usual is kept in this directory.
+    /// Creates an empty queue without a context. The mean state is stored in this directory.
     pub(crate) fn new(head: &GgufHeader, directory: &Path) -> EmbedQueue<'m> {
         let embedder = name(head);
         let (known_as, dimension) =
@@ -83,12 +83,12 @@ impl<'m> EmbedQueue<'m> {
         }
     }
 
-    /// How many requests wait.
+    /// Returns the number of waiting requests.
     pub(crate) fn count(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Takes a request in, or says why not.
+    /// Adds a request, or answers why it is rejected.
     pub(crate) fn add(&mut self, wish: EmbedRequest) {
         let Err(why) = self.check(&wish.texts) else {
             self.waiting.push_back(EmbedTask { wish, vectors: Vec::new() });
@@ -110,7 +110,7 @@ impl<'m> EmbedQueue<'m> {
         Ok(())
     }
 
-    /// Ends requests early.
+    /// Cancels requests.
     pub(crate) fn cancel(&mut self, is_meant: impl Fn(&EmbedRequest) -> bool) {
         if self.waiting.front().is_some_and(|order| is_meant(&order.wish)) {
             self.reading = None;
@@ -129,14 +129,14 @@ impl<'m> EmbedQueue<'m> {
         }
     }
 
-    /// Gives the context back; it is made anew when it is needed. The text that was being read is
-    /// begun again.
+    /// Drops the context, which is recreated on demand. The current text is read again from its
+    /// start.
     pub(crate) fn rest(&mut self) {
         self.context = None;
         self.reading = None;
     }
 
-    /// Reads on for one turn.
+    /// Reads the next portion.
     pub(crate) fn step(&mut self, backend: &LlamaBackend, model: &'m LlamaModel, threads: u32) {
         if self.waiting.is_empty() {
             return;
@@ -177,7 +177,7 @@ impl<'m> EmbedQueue<'m> {
         self.take(self.usual.vector(&state))
     }
 
-    /// A vector is made: the next text is that of whoever waits next.
+    /// Stores a finished vector and proceeds to the next text.
     fn take(&mut self, vector: Vec<f32>) -> Result<()> {
         if !vector.iter().all(|x| x.is_finite()) {
             return Err(Failure::failed("the model returned an invalid embedding"));
@@ -194,8 +194,8 @@ impl<'m> EmbedQueue<'m> {
     }
 }
 
-/// A context whose tokens all give their last state. It computes their logits too, which nobody
-/// wants: the memory for them is why a turn is so short.
+/// Creates a context that outputs the last state of all tokens. It also computes their logits,
+/// which are not needed; their memory is the reason for the small portions.
 fn context<'m>(
     backend: &LlamaBackend,
     model: &'m LlamaModel,
@@ -212,7 +212,7 @@ fn context<'m>(
 }
 
 impl Reading {
-    /// What steers a conversation is only words in a text.
+    /// Control tokens in the text are treated as plain text.
     fn new(model: &LlamaModel, text: &str) -> Reading {
         let vocab = model.vocab();
         let text = base::text::head(text, TEXT_LIMIT);
@@ -239,7 +239,7 @@ impl Reading {
             let index = i32::try_from(index).unwrap_or(i32::MAX);
             let state = context.embeddings_ith(index).or_fail(cannot)?;
             self.sum.resize(state.len(), 0.0);
-            // A token knows what stands before it only, so later ones know more.
+            // A token only depends on the ones before it, so later ones carry more information.
             let weight = (position + 1) as f64;
             self.sum.iter_mut().zip(state).for_each(|(sum, x)| *sum += weight * f64::from(*x));
         }
@@ -247,7 +247,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The weighted mean of the states.
+    /// Returns the weighted mean of the states.
     fn state(&self) -> Vec<f32> {
         let count = self.tokens.len() as f64;
         let weights = (count * (count + 1.0) / 2.0).max(1.0);
@@ -256,7 +256,7 @@ impl Reading {
 }
 
 fn tell(wish: &EmbedRequest, what: HostResponse) {
-    // A client that is gone hears nothing; its connection's end cancels the request.
+    // A disconnected client is ignored; the end of its connection cancels the request.
     let _ = wish.hears.send(HostResponseLine { id: wish.id, what });
 }
 
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_said_and_who_leaves_is_forgotten() {
+    fn invalid_requests_are_rejected_and_cancelled_ones_are_dropped() {
         let nowhere = Path::new("/nonexistent");
         let mut embeds = EmbedQueue::new(&head(4), nowhere);
         let (hears, heard) = channel();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_or_length_is_another_embedder() {
+    fn a_different_file_or_dimension_is_a_different_embedder() {
         let name = |head: &GgufHeader| name(head).unwrap().name;
         let base = head(4);
         assert_ne!(name(&base), name(&head(5)));

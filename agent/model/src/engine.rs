@@ -1,5 +1,5 @@
-//! The one thread that owns the model: it seats conversations, decodes all of them in one batch
-//! and tells each client what its model wrote.
+//! The thread that owns the model: assigns sequences to conversations, decodes all of them in one
+//! batch, and sends the output to the clients.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -33,10 +33,10 @@ use crate::sample::Sampler;
 use crate::template::Template;
 use crate::threads::Threads;
 
-/// Replies shorter than this are of no use, so a prompt that leaves less room does not fit.
+/// Minimum number of tokens for a reply; a longer prompt is rejected.
 const LEAST_ROOM: usize = 64;
 
-/// A loaded model and everything that is being said with it.
+/// A loaded model and its conversations.
 struct Engine<'m> {
     model: &'m LlamaModel,
     context: LlamaContext<'m>,
@@ -51,14 +51,14 @@ struct Engine<'m> {
     settings: Settings,
 }
 
-/// What stays as it is while threads come and go.
+/// Settings that do not depend on the number of threads.
 struct Settings {
     parallel: usize,
     parameters: LlamaContextParams,
     threads: Threads,
 }
 
-/// Loads the model, says `loaded`, and answers commands until `Stop`.
+/// Loads the model, calls `loaded`, and executes commands until `Stop`.
 pub(crate) fn run(
     serve: &Serve,
     checked: CheckedModel,
@@ -73,21 +73,21 @@ pub(crate) fn run(
     answer(serve, EngineContext { backend, model, checked, threads, prefixes }, commands, loaded)
 }
 
-/// What an engine stands on.
+/// What an engine needs.
 pub(crate) struct EngineContext<'m> {
     /// llama.cpp.
     pub backend: &'m LlamaBackend,
     /// The loaded model.
     pub model: &'m LlamaModel,
-    /// What is known of its file.
+    /// The facts about its file.
     pub checked: CheckedModel,
-    /// The threads to begin with.
+    /// The initial threads.
     pub threads: Threads,
-    /// The prompt beginnings on disk.
+    /// The saved prompt prefixes.
     pub prefixes: PrefixStore,
 }
 
-/// Answers commands with a loaded model until `Stop`.
+/// Executes commands with a loaded model until `Stop`.
 pub(crate) fn answer(
     serve: &Serve,
     ground: EngineContext<'_>,
@@ -138,9 +138,9 @@ pub(crate) fn answer(
 }
 
 impl<'m> Engine<'m> {
-    /// Goes on in a context with as many threads as there should be now: llama.cpp could change
-    /// the number in a context, but llama-cpp-2 does not offer it. The old context goes first, and
-    /// the conversations wait on disk, so that memory is needed once.
+    /// Continues in a new context with the current number of threads: llama.cpp could change the
+    /// number in a context, but llama-cpp-2 does not expose this. The old context is dropped first
+    /// while the conversations are on disk, so that the memory is needed only once.
     fn move_over(mut self, backend: &LlamaBackend) -> Result<Engine<'m>> {
         let moved = self.cache.leave(&mut self.context);
         drop(self.context);
@@ -154,7 +154,7 @@ impl<'m> Engine<'m> {
         Ok(engine)
     }
 
-    /// Takes all commands that are there; waits for one when nothing else is to be done.
+    /// Executes all pending commands; waits for one if there is no other work.
     fn listen(&mut self, commands: &Receiver<EngineCommand>) -> bool {
         if self.active.is_empty() && self.waiting.is_empty() && self.embeds.count() == 0 {
             let Ok(command) = commands.recv() else { return false };
@@ -176,7 +176,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// False: it is time to end.
+    /// Executes a command. Returns false if the engine must stop.
     fn obey(&mut self, command: EngineCommand) -> bool {
         match command {
             EngineCommand::Chat { connection, id, chat, hears } => {
@@ -211,7 +211,7 @@ impl<'m> Engine<'m> {
         true
     }
 
-    /// Makes a prompt of a chat.
+    /// Builds the prompt of a chat.
     fn plan(
         &self,
         key: ConversationKey,
@@ -247,8 +247,8 @@ impl<'m> Engine<'m> {
         Ok(JobPlan { key, id, prompt, shared, mode, grammar, max_tokens, since })
     }
 
-    /// Seats whoever waits, in order, as long as there are seats. Nobody overtakes one who waits
-    /// for room, or who needs much of it would wait for ever.
+    /// Assigns sequences to waiting chats in order, as long as there are any. No chat overtakes one
+    /// that waits for space, or one that needs much space would wait forever.
     fn admit(&mut self) {
         let mut still = Vec::new();
         let mut full = false;
@@ -286,7 +286,7 @@ impl<'m> Engine<'m> {
         self.waiting = still;
     }
 
-    /// Decodes one batch for everybody who reads or writes.
+    /// Decodes one batch for all conversations.
     fn step(&mut self) {
         if self.active.is_empty() {
             return;
@@ -320,7 +320,7 @@ impl<'m> Engine<'m> {
         self.take(parts);
     }
 
-    /// Notes what was read, and chooses a token for everybody whose prompt is complete.
+    /// Records what was read, and samples a token for each conversation whose prompt is complete.
     fn take(&mut self, parts: Vec<(Vec<LlamaToken>, Option<i32>)>) {
         let mut going_on = Vec::new();
         for (mut job, (tokens, logits)) in std::mem::take(&mut self.active).into_iter().zip(parts) {
@@ -340,7 +340,7 @@ impl<'m> Engine<'m> {
         self.active = going_on;
     }
 
-    /// Takes a token into a reply; `Some` when the reply has ended with it.
+    /// Adds a token to a reply. Returns `Some` if the reply ends with it.
     fn write(&mut self, job: &mut ReplyJob, token: LlamaToken) -> Option<HostStopReason> {
         let vocab = self.model.vocab();
         if vocab.is_eog(token) {
@@ -354,8 +354,8 @@ impl<'m> Engine<'m> {
             GrammarSwitch::Constrain(begun) => {
                 if let Some(grammar) = &job.plan.grammar {
                     let begun = vocab.tokenize(begun.as_bytes(), false, false);
-                    // A grammar that was good for one reply is good for the next; without it the
-                    // call is only read more carefully.
+                    // A grammar that worked for one reply works for the next; without it the call
+                    // is only parsed more leniently.
                     let _ = job.sampler.constrain(self.model, grammar, &begun);
                 }
             }

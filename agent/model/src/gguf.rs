@@ -1,42 +1,42 @@
-//! The head of a GGUF file, read without llama.cpp: who the model is and where its data ends.
-//! Format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
+//! Parses the header of a GGUF file without llama.cpp: the model's properties and the end of its
+//! data. Format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-/// What the head of a model file says.
+/// The header of a model file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GgufHeader {
-    /// `general.name`, else the architecture.
+    /// `general.name`, or the architecture if absent.
     pub name: String,
     /// `general.architecture`.
     pub architecture: String,
-    /// Elements of all tensors.
+    /// Number of elements of all tensors.
     pub parameters: u64,
-    /// Tokens that it was trained to follow.
+    /// Context length of the training.
     pub context: u64,
-    /// Bytes of KV cache for one token, keys and values as 16-bit floats.
+    /// Size of the KV cache of one token in bytes, with keys and values as 16-bit floats.
     pub kv_bytes: u64,
-    /// Numbers of a token's last state; 0 when the file does not say.
+    /// Dimension of a token's last state; 0 if the file does not specify it.
     pub dimension: u64,
-    /// The chat template; a base model has none.
+    /// The chat template; base models have none.
     pub template: Option<String>,
-    /// How long the file must be, at least.
+    /// Minimum length of the file in bytes.
     pub length: u64,
 }
 
-/// Why a file is no model.
+/// Why a file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadFile {
-    /// It is something else.
+    /// It is not a GGUF file.
     #[error("it does not begin with `GGUF`, so it is not a model file")]
     Magic,
-    /// A version that we do not know.
+    /// Its version is unknown.
     #[error("it is GGUF version {0}; versions 2 and 3 are known")]
     Version(u32),
-    /// It ends within its head, or its head makes no sense.
+    /// It ends within its header, or its header is invalid.
     #[error("its head is damaged: {0}")]
     Damaged(String),
     /// It cannot be read.
@@ -54,7 +54,7 @@ impl From<io::Error> for BadFile {
     }
 }
 
-/// A value of the head; arrays are skipped, since nobody asks for them.
+/// A value of the header; arrays are skipped, since they are not needed.
 enum Value {
     Number(u64),
     Text(String),
@@ -64,7 +64,7 @@ enum Value {
 const STRING_LIMIT: u64 = 16 << 20;
 const COUNT_LIMIT: u64 = 1 << 20;
 
-/// Reads the head of a model file.
+/// Reads the header of a model file.
 pub(crate) fn read(path: &Path) -> Result<GgufHeader, BadFile> {
     let mut reader = Reader { inner: BufReader::new(File::open(path)?), at: 0 };
     let mut magic = [0; 4];
@@ -180,7 +180,7 @@ impl Reader {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Reads a value; the numbers of the kinds are the format's own.
+    /// Reads a value. The numbers of the types are those of the format.
     fn value(&mut self, kind: u32, depth: u32) -> io::Result<Value> {
         if let Some(width) = width(kind) {
             let mut bytes = [0; 8];
@@ -228,13 +228,14 @@ impl Reader {
         }
         let kind = self.u32()?;
         let offset = self.u64()?;
-        // A kind that is newer than this table counts as empty: then only its beginning is checked.
+        // A type newer than this table counts as empty, so that only the start of the tensor is
+        // checked.
         let (block, size) = block(kind).unwrap_or((1, 0));
         Ok(Tensor { elements, offset, bytes: elements.div_ceil(block).saturating_mul(size) })
     }
 }
 
-/// Bytes of a value of fixed width.
+/// Returns the size in bytes of a fixed-size value.
 fn width(kind: u32) -> Option<usize> {
     match kind {
         0 | 1 | 7 => Some(1),
@@ -245,7 +246,7 @@ fn width(kind: u32) -> Option<usize> {
     }
 }
 
-/// Elements and bytes of a block of a tensor kind (`ggml_type` in ggml.h).
+/// Returns the elements and bytes of a block of a tensor type (`ggml_type` in ggml.h).
 fn block(kind: u32) -> Option<(u64, u64)> {
     let known = match kind {
         0 | 26 => (1, 4),

@@ -1,4 +1,4 @@
-//! Grammars that hold a model to calls of the offered tools, made from their schemas.
+//! Grammars that constrain a model to calls of the offered tools, generated from their schemas.
 
 use base::model_host::wire::HostTool;
 use serde_json::{Map, Value, json};
@@ -6,13 +6,14 @@ use serde_json::{Map, Value, json};
 use crate::json_envelope::{ANSWER, THOUGHT};
 use crate::tool_call_parser::END;
 
-/// What llama.cpp's conversion reads of a schema. The rest says nothing about form, or (lengths,
-/// patterns) costs a rule for each repetition; long strings end by the output limit instead.
+/// The schema keywords that llama.cpp's conversion uses. The others do not affect the form, or
+/// (lengths, patterns) need a rule for each repetition; long strings are ended by the output limit
+/// instead.
 const READ: &[&str] = &[
     "type", "required", "items", "enum", "const", "anyOf", "oneOf", "allOf", "minItems",
     "maxItems", "minimum", "maximum", "$ref",
 ];
-/// Maps from names to schemas.
+/// Keywords whose values map names to schemas.
 const MAPS: &[&str] = &["properties", "$defs", "definitions"];
 
 /// Why there is no grammar.
@@ -20,8 +21,8 @@ const MAPS: &[&str] = &["properties", "$defs", "definitions"];
 #[error("the schemas of the offered tools make no grammar: {0}")]
 pub(crate) struct BadSchema(String);
 
-/// The grammar of an envelope: a thought and one call of an offered tool, or `answer{text}` unless
-/// the model must `act`.
+/// Returns the grammar of an envelope: a thought and one call of an offered tool, or `answer{text}`
+/// unless the model must `act`.
 pub(crate) fn envelope(tools: &[HostTool], act: bool) -> Result<String, BadSchema> {
     let answer = HostTool {
         name: ANSWER.into(),
@@ -37,7 +38,7 @@ pub(crate) fn envelope(tools: &[HostTool], act: bool) -> Result<String, BadSchem
     convert(&json!({ "anyOf": calls }))
 }
 
-/// The grammar of what follows the mark of a call.
+/// Returns the grammar of the text after the start marker of a call.
 pub(crate) fn after_mark(tools: &[HostTool]) -> Result<String, BadSchema> {
     let grammar = convert(&json!({ "anyOf": calls(tools.iter()) }))?;
     // Other rules may end in the same word: a parameter may be called `root`.
@@ -49,7 +50,7 @@ pub(crate) fn after_mark(tools: &[HostTool]) -> Result<String, BadSchema> {
     Ok(format!("{rules}root ::= [ \\n]? marked-call [ \\n]? \"{END}\"\n"))
 }
 
-/// The calls of tools, as they will stand in one document.
+/// Returns the schemas of the tools' calls, as they will be placed in one document.
 fn calls<'a>(tools: impl Iterator<Item = &'a HostTool>) -> Vec<Value> {
     let call = |(at, tool): (usize, &HostTool)| {
         let form = Form { root: format!("#/anyOf/{at}/properties/arguments") };
@@ -67,8 +68,8 @@ fn call(name: &str, arguments: &Value) -> Value {
     })
 }
 
-/// A call with a text before it: small models find the right call when they say first what they
-/// are about to do.
+/// Adds a text before a call: small models choose the right call if they first state what they are
+/// about to do.
 fn with_thought(call: &Value) -> Value {
     let mut properties = Map::new();
     properties.insert(THOUGHT.into(), json!({"type": "string"}));
@@ -86,14 +87,14 @@ fn convert(schema: &Value) -> Result<String, BadSchema> {
         .map_err(|why| BadSchema(why.to_string()))
 }
 
-/// Reduces a tool's schema to what gives it its form.
+/// Reduces a tool's schema to the keywords that determine its form.
 struct Form {
-    /// Where the schema stands in the document with all tools.
+    /// The path of the schema in the document with all tools.
     root: String,
 }
 
 impl Form {
-    /// The form of a schema. An object with known properties takes no others.
+    /// Reduces a schema. An object with known properties accepts no others.
     fn of(&self, schema: &Value) -> Value {
         let Value::Object(schema) = schema else { return json!({}) };
         let mut kept = Map::new();
@@ -106,7 +107,7 @@ impl Form {
             }
         }
         if kept.contains_key("properties") {
-            // The conversion would read only these; beside properties they mostly say which of
+            // The conversion would use only these; next to properties they usually state which of
             // them are required together.
             kept.retain(|key, _| !["anyOf", "oneOf"].contains(&key.as_str()));
         }
@@ -125,7 +126,7 @@ impl Form {
             ("anyOf" | "oneOf" | "allOf", Value::Array(all)) => {
                 Some(all.iter().map(|schema| self.of(schema)).collect())
             }
-            // A schema that stands elsewhere is not fetched, so that everything is allowed there.
+            // Schemas in other documents are not fetched, so they allow everything.
             ("$ref", Value::String(to)) => {
                 to.strip_prefix('#').map(|path| format!("{}{path}", self.root).into())
             }
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_keeps_its_form_and_loses_its_words() {
+    fn a_schema_keeps_its_form_without_descriptions() {
         let schema = json!({
             "type": "object", "description": "x", "properties": {
                 "description": {"type": "string", "maxLength": 9000, "pattern": "^a"},
@@ -166,7 +167,7 @@ mod tests {
             assert!(grammar.contains("read"));
         }
     }
-    /// The rules that a grammar uses and does not define.
+    /// Returns the rules that a grammar uses but does not define.
     fn undefined(grammar: &str) -> Vec<String> {
         let rules: Vec<(&str, &str)> =
             grammar.lines().filter_map(|line| line.split_once(" ::= ")).collect();
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn references_lead_into_the_schema_in_which_they_stand() {
+    fn references_resolve_within_their_own_schema() {
         let schema = json!({
             "type": "object",
             "properties": {

@@ -1,34 +1,33 @@
-//! The envelope in which a small model answers: one JSON object, `{"thought": …, "name": …,
-//! "arguments": {…}}`. The call `answer{text}` is the model's words; they are given on while they
-//! are written.
+//! The envelope in which a small model answers: a JSON object, `{"thought": …, "name": …,
+//! "arguments": {…}}`. The call `answer{text}` contains the model's text, which is streamed.
 
 use serde_json::Value;
 
 use crate::json_scanner::{JsonEvent, JsonScanner};
 
-/// The call that is no call: what the model has to say.
+/// The pseudo tool that contains the model's text.
 pub(crate) const ANSWER: &str = "answer";
 
-/// What comes before the call.
+/// The key of the text before the call.
 pub(crate) const THOUGHT: &str = "thought";
 
-/// Something that the model said.
+/// A piece of the model's output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ModelOutput {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A whole call.
+    /// A complete call.
     Call {
         /// The tool.
         name: String,
-        /// The arguments, as far as they were written.
+        /// The arguments, as far as they were generated.
         args: Value,
-        /// Whether the output limit ended it.
+        /// Whether the output limit truncated it.
         cut: bool,
     },
 }
 
-/// Reads an envelope while it is written.
+/// Parses an envelope incrementally.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JsonEnvelope {
     scanner: JsonScanner,
@@ -38,7 +37,7 @@ pub(crate) struct JsonEnvelope {
 }
 
 impl JsonEnvelope {
-    /// Takes the next bytes; gives the words among them.
+    /// Parses the next bytes and returns the text among them.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<ModelOutput> {
         let mut text = String::new();
         for byte in bytes {
@@ -61,12 +60,12 @@ impl JsonEnvelope {
         self.scanner.ended()
     }
 
-    /// What was written, byte for byte: the conversation repeats it, so that its KV fits.
+    /// Returns the output byte for byte: the conversation repeats it, so that its KV can be reused.
     pub(crate) fn raw(&self) -> String {
         String::from_utf8_lossy(&self.raw).into_owned()
     }
 
-    /// The call, once nothing more is written. An answer has none.
+    /// Returns the call once the output is complete. An answer has none.
     pub(crate) fn call(&self) -> Option<ModelOutput> {
         if self.is_answer() {
             return None;
@@ -83,7 +82,7 @@ impl JsonEnvelope {
         self.name == ANSWER.as_bytes()
     }
 
-    /// What was written, with what is missing to make it whole.
+    /// Returns the output, completed to valid JSON.
     fn closed(&self) -> String {
         let whole = &self.raw[..self.raw.len() - self.scanner.dangling().min(self.raw.len())];
         let mut text = String::from_utf8_lossy(whole).into_owned();
@@ -94,14 +93,14 @@ impl JsonEnvelope {
     }
 }
 
-/// Makes text of bytes that may split a character.
+/// Decodes bytes that may split a character.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Utf8Decoder {
     pending: Vec<u8>,
 }
 
 impl Utf8Decoder {
-    /// The text that is complete with these bytes.
+    /// Returns the text that is complete with these bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
         let mut text = String::new();
@@ -118,7 +117,7 @@ impl Utf8Decoder {
             text.push_str(&String::from_utf8_lossy(&self.pending[..good]));
             let Some(bad) = error.error_len() else {
                 self.pending.drain(..good);
-                return text; // the rest of a character is still to come
+                return text; // an incomplete character
             };
             text.push('\u{FFFD}');
             self.pending.drain(..good + bad);
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_given_whole() {
+    fn a_call_is_returned_as_a_whole() {
         let json = br#"{"name": "write_file", "arguments": {"path": "a", "content": "x\ny"}}"#;
         let args = json!({"path": "a", "content": "x\ny"});
         let call = ModelOutput::Call { name: "write_file".into(), args, cut: false };
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_the_limit_ended_says_so_and_keeps_what_was_written() {
+    fn a_truncated_call_is_marked_and_keeps_its_arguments() {
         let json = br#"{"name": "write_file", "arguments": {"path": "a", "content": "x\u00e"#;
         let args = json!({"path": "a", "content": "x"});
         let call = ModelOutput::Call { name: "write_file".into(), args, cut: true };

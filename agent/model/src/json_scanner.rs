@@ -1,10 +1,9 @@
-//! Follows a JSON value byte by byte while it is being written: where it is, and what the strings
-//! on the way say.
+//! Scans a JSON value incrementally: tracks the position and decodes strings.
 
-/// Something that a byte made known.
+/// An event caused by a byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JsonEvent {
-    /// Bytes of a string value (not of a key), decoded. They may split a character.
+    /// Decoded bytes of a string value (not of a key). They may split a character.
     Bytes(Vec<u8>),
     /// A string value ended.
     StringEnd,
@@ -12,7 +11,7 @@ pub(crate) enum JsonEvent {
     End,
 }
 
-/// The place within a JSON value that is being written.
+/// The position within an incomplete JSON value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JsonScanner {
     stack: Vec<Level>,
@@ -43,14 +42,14 @@ enum Escape {
     Backslash,
     /// `\u` and the hex digits so far.
     Unicode(Vec<u8>),
-    /// The first half of a pair is known; the second must follow.
+    /// The first half of a surrogate pair; the second must follow.
     High(u16),
     HighBackslash(u16),
     HighUnicode(u16, Vec<u8>),
 }
 
 impl JsonScanner {
-    /// Takes the next byte of well-formed JSON.
+    /// Scans the next byte of well-formed JSON.
     pub(crate) fn push(&mut self, byte: u8) -> Option<JsonEvent> {
         if self.ended {
             return None;
@@ -61,13 +60,13 @@ impl JsonScanner {
         }
     }
 
-    /// Whether the byte to come is within a string value.
+    /// Whether the next byte is within a string value.
     #[cfg(test)]
     fn in_string(&self) -> bool {
         matches!(self.inside, Inside::Text { is_key: false, .. })
     }
 
-    /// The keys that lead to the value at hand, outermost first; arrays have none.
+    /// Returns the keys that lead to the current value, outermost first; arrays have none.
     fn path(&self) -> impl Iterator<Item = &[u8]> {
         self.stack.iter().filter_map(|level| match level {
             Level::Object { key, .. } => Some(key.as_slice()),
@@ -75,17 +74,17 @@ impl JsonScanner {
         })
     }
 
-    /// Whether the value at hand stands at these keys and nowhere deeper.
+    /// Whether the current value is exactly at these keys.
     pub(crate) fn is_at(&self, keys: &[&str]) -> bool {
         self.stack.len() == keys.len() && self.path().eq(keys.iter().map(|key| key.as_bytes()))
     }
 
-    /// Whether the whole value has ended.
+    /// Whether the value is complete.
     pub(crate) fn ended(&self) -> bool {
         self.ended
     }
 
-    /// What would end an unfinished value whose string was cut: quote, brackets and braces.
+    /// Returns the quote, brackets and braces that complete a value that was truncated in a string.
     pub(crate) fn closing(&self) -> String {
         let mut closing = String::new();
         if matches!(self.inside, Inside::Text { .. }) {
@@ -99,7 +98,7 @@ impl JsonScanner {
         closing
     }
 
-    /// How many bytes at the end of the text belong to an escape that is not complete.
+    /// Returns the number of bytes at the end that belong to an incomplete escape.
     pub(crate) fn dangling(&self) -> usize {
         let Inside::Text { escape, .. } = &self.inside else { return 0 };
         match escape {
@@ -199,7 +198,7 @@ impl Escape {
 }
 
 impl Escape {
-    /// A lone half of a pair becomes U+FFFD, and what follows is read as usual.
+    /// A lone surrogate becomes U+FFFD; what follows is scanned as usual.
     fn after_lone_half(self, byte: u8) -> (Escape, Option<Vec<u8>>) {
         let (escape, bytes) = self.push(byte);
         let mut all = encode(0xFFFD);
@@ -219,7 +218,7 @@ fn simple(byte: u8) -> u8 {
     }
 }
 
-/// The UTF-16 unit once all four digits are there, else the digits so far.
+/// Returns the UTF-16 unit once all four digits are known, otherwise the digits so far.
 fn unit(mut digits: Vec<u8>, byte: u8) -> Result<u16, Vec<u8>> {
     digits.push(byte);
     if digits.len() < 4 {
@@ -239,7 +238,7 @@ mod tests {
 
     use super::*;
 
-    /// All strings of a value, decoded as they come.
+    /// Returns all strings of a value, decoded incrementally.
     fn strings(json: &str) -> Vec<String> {
         let mut scanner = JsonScanner::default();
         let (mut all, mut current) = (Vec::new(), Vec::new());
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_decoded_and_keys_left_out() {
+    fn escapes_are_decoded_and_keys_are_skipped() {
         let json = r#"{"key":"a\n\"b\\ \u00e9 \ud83d\ude00","list":["x",{"y":"z"}],"n":1}"#;
         assert_eq!(strings(json), ["a\n\"b\\ é 😀", "x", "z"]);
         assert_eq!(
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_leads_to_the_value_at_hand() {
+    fn the_path_leads_to_the_current_value() {
         let mut scanner = JsonScanner::default();
         for byte in br#"{"name":"answer","arguments":{"text":"h"# {
             scanner.push(*byte);
@@ -278,7 +277,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_value_is_closed_at_every_byte_of_a_string(text in "\\PC{0,20}", more in any::<Vec<u8>>()) {
+        fn a_truncated_value_is_completed_at_every_byte_of_a_string(text in "\\PC{0,20}", more in any::<Vec<u8>>()) {
             let json = serde_json::json!({"a": [{"text": text}], "b": more}).to_string();
             let mut scanner = JsonScanner::default();
             for (at, byte) in json.bytes().enumerate() {

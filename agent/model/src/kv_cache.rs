@@ -1,4 +1,4 @@
-//! Which conversation's KV stands in which sequence of the context, and which waits on disk.
+//! The KV cache: which conversation is in which sequence of the context, and which are on disk.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,7 +11,7 @@ use llama_cpp_2::token::LlamaToken;
 
 use crate::prompt_prefix::{HALF, PrefixStore, WORTH};
 
-/// A conversation: its connection and its name there.
+/// The key of a conversation: its connection and its name there.
 pub(crate) type ConversationKey = (u64, String);
 
 /// The KV of all conversations.
@@ -21,9 +21,9 @@ pub(crate) struct KvCache {
     spilled: HashMap<ConversationKey, Spilled>,
     prefixes: PrefixStore,
     directory: PathBuf,
-    /// Tokens that fit into the context.
+    /// Capacity of the context in tokens.
     cells: usize,
-    /// Bytes of a token's KV.
+    /// Size of a token's KV in bytes.
     kv_bytes: u64,
     clock: u64,
 }
@@ -33,7 +33,7 @@ pub(crate) struct KvCache {
 struct Slot {
     owner: Option<ConversationKey>,
     tokens: Vec<LlamaToken>,
-    /// Tokens that its reply may come to; 0 when nothing is being written.
+    /// Maximum number of tokens of its reply; 0 if none is being generated.
     reserved: usize,
     used_at: u64,
 }
@@ -45,36 +45,37 @@ struct Spilled {
     used_at: u64,
 }
 
-/// Bytes of all conversations on disk; the oldest are forgotten past it.
+/// Maximum size in bytes of all conversations on disk; the oldest are deleted beyond it.
 const SPILLED_BOUND: u64 = 1 << 30;
 
-/// Where the KV of a reply that is being written waits for the next context.
+/// The file with the KV of an active reply while the context is replaced.
 #[derive(Debug)]
 pub(crate) struct MovedKv {
     seq: usize,
     path: PathBuf,
 }
 
-/// A sequence that a reply may be written into.
+/// A sequence for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AcquiredSlot {
     /// The sequence.
     pub seq: usize,
-    /// How much of the prompt stands in it already.
+    /// Number of prompt tokens that it already contains.
     pub reused: usize,
 }
 
-/// Why a conversation is not seated.
+/// Why a conversation has to wait for a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotWait {
-    /// A reply of the same conversation is being written.
+    /// A reply of the same conversation is in progress.
     Turn,
-    /// Replies that are being written need the room.
+    /// Replies in progress need the space.
     Room,
 }
 
 impl KvCache {
-    /// An empty cache for so many sequences and tokens; the KV of a token has so many bytes.
+    /// Creates an empty cache for this many sequences and tokens; `kv_bytes` is the size of a
+    /// token's KV.
     pub(crate) fn new(
         prefixes: PrefixStore,
         sequences: usize,
@@ -90,9 +91,9 @@ impl KvCache {
         Ok(KvCache { slots, spilled, prefixes, directory, cells, kv_bytes, clock: 0 })
     }
 
-    /// Seats a conversation whose prompt is known: what of it was read before stays. Nothing is
-    /// spilled for a conversation that must wait. `shared` tokens of the prompt are its system
-    /// text and tools.
+    /// Assigns a sequence to a conversation with this prompt and keeps the part that was read
+    /// before. Spills nothing for a conversation that must wait. The first `shared` tokens of the
+    /// prompt are its system prompt and tools.
     pub(crate) fn seat(
         &mut self,
         context: &mut LlamaContext,
@@ -112,13 +113,13 @@ impl KvCache {
             return Err(SlotWait::Room);
         }
         let seq = self.find_seq(context, key).ok_or(SlotWait::Room)?;
-        // The last token is always read again: its logits are what the reply begins with.
+        // The last token is always read again, because the reply starts from its logits.
         let most = prompt.len().saturating_sub(1);
         self.cut_to(context, seq, prompt, most);
         self.slots[seq].reserved = wanted;
         self.slots[seq].used_at = self.clock;
         self.make_room(context, seq);
-        // Only now is there room for what was spilled.
+        // Only now is there space for the spilled KV.
         if let Some(spilled) = self.spilled.remove(key) {
             self.bring_back(context, seq, &spilled);
         }
@@ -129,12 +130,13 @@ impl KvCache {
         Ok(AcquiredSlot { seq, reused: self.slots[seq].tokens.len() })
     }
 
-    /// What stands in a sequence.
+    /// Returns the tokens in a sequence.
     pub(crate) fn tokens(&self, seq: usize) -> &[LlamaToken] {
         &self.slots[seq].tokens
     }
 
-    /// Notes that tokens were read into a sequence; a complete beginning is saved for others.
+    /// Records that tokens were read into a sequence. A complete shared prefix is saved for other
+    /// conversations.
     pub(crate) fn grow(
         &mut self,
         context: &LlamaContext,
@@ -150,8 +152,9 @@ impl KvCache {
         }
     }
 
-    /// Takes all KV out of a context that is about to go. It waits on disk, so that memory is
-    /// needed once; gives what [`Cache::come_back`] needs of the replies that are being written.
+    /// Saves all KV of a context that is about to be dropped. It is kept on disk, so that the
+    /// memory is needed only once. Returns what [`KvCache::come_back`] needs for the replies in
+    /// progress.
     pub(crate) fn leave(&mut self, context: &mut LlamaContext) -> Vec<MovedKv> {
         let mut moved = Vec::new();
         for seq in 0..self.slots.len() {
@@ -171,8 +174,8 @@ impl KvCache {
         moved
     }
 
-    /// Puts the replies that are being written into the next context; false when one of them has
-    /// lost its KV.
+    /// Loads the replies in progress into the next context. Returns false if one of them lost its
+    /// KV.
     pub(crate) fn come_back(&mut self, context: &mut LlamaContext, moved: &[MovedKv]) -> bool {
         let mut sound = true;
         for MovedKv { seq, path } in moved {
@@ -182,19 +185,19 @@ impl KvCache {
         sound
     }
 
-    /// The reply has ended; its KV stays until the room is needed.
+    /// Ends a reply. Its KV is kept until the space is needed.
     pub(crate) fn rest(&mut self, seq: usize) {
         self.slots[seq].reserved = 0;
     }
 
-    /// Nothing can be trusted in a sequence after a decoding error.
+    /// Clears a sequence, whose content is invalid after a decoding error.
     pub(crate) fn forget(&mut self, context: &mut LlamaContext, seq: usize) {
         self.cut(context, seq, 0);
         self.slots[seq].owner = None;
         self.slots[seq].reserved = 0;
     }
 
-    /// A connection closed: its conversations end.
+    /// Removes the conversations of a closed connection.
     pub(crate) fn close(&mut self, context: &mut LlamaContext, connection: u64) {
         for seq in 0..self.slots.len() {
             if self.slots[seq].owner.as_ref().is_some_and(|(owner, _)| *owner == connection) {
@@ -209,12 +212,12 @@ impl KvCache {
         });
     }
 
-    /// Conversations in memory and on disk.
+    /// Returns the number of conversations in memory and on disk.
     pub(crate) fn count(&self) -> (usize, usize) {
         (self.slots.iter().filter(|slot| slot.owner.is_some()).count(), self.spilled.len())
     }
 
-    /// The conversation's own sequence, else a free one, else that of the one used longest ago.
+    /// Returns the conversation's own sequence, else a free one, else the least recently used one.
     fn find_seq(&mut self, context: &mut LlamaContext, key: &ConversationKey) -> Option<usize> {
         if let Some(seq) = self.slots.iter().position(|slot| slot.owner.as_ref() == Some(key)) {
             return Some(seq);
@@ -232,7 +235,7 @@ impl KvCache {
         Some(seq)
     }
 
-    /// Spills idle conversations until all that is reserved fits.
+    /// Spills idle conversations until all reserved space fits.
     fn make_room(&mut self, context: &mut LlamaContext, keep: usize) {
         let used = |slot: &Slot| slot.tokens.len().max(slot.reserved);
         while self.slots.iter().map(used).sum::<usize>() > self.cells {
@@ -273,7 +276,7 @@ impl KvCache {
         self.load(context, seq, &spilled.path, spilled.tokens.clone());
     }
 
-    /// Writes the KV of a sequence; of a file that could not be written nothing is left.
+    /// Saves the KV of a sequence. Leaves no file if it cannot be written completely.
     fn save(&self, context: &LlamaContext, seq: usize, path: &Path) -> bool {
         let tokens = &self.slots[seq].tokens;
         let saved =
@@ -284,7 +287,7 @@ impl KvCache {
         saved
     }
 
-    /// Reads what was saved of these tokens into an empty sequence and removes the file.
+    /// Loads the saved KV of these tokens into an empty sequence and removes the file.
     fn load(
         &mut self,
         context: &mut LlamaContext,
@@ -303,7 +306,7 @@ impl KvCache {
         whole
     }
 
-    /// A new conversation begins with what another has read already, or with a saved beginning.
+    /// Starts a new conversation with the common prefix of another one, or with a saved prefix.
     fn begin(
         &mut self,
         context: &mut LlamaContext,
@@ -321,14 +324,14 @@ impl KvCache {
             self.slots[seq].tokens = prompt[..shared].to_vec();
             return;
         }
-        // Cells are shared between sequences, so this takes neither time nor memory.
+        // Sequences share cells, so this takes neither time nor memory.
         let end = u32::try_from(length).ok();
         if length > 0 && context.kv_cache_seq_cp(id(other), id(seq), Some(0), end).is_ok() {
             self.slots[seq].tokens = prompt[..length].to_vec();
         }
     }
 
-    /// Forgets what does not agree with a prompt, and what is past so many tokens.
+    /// Removes tokens that differ from a prompt, and those beyond `most`.
     fn cut_to(&mut self, context: &mut LlamaContext, seq: usize, to: &[LlamaToken], most: usize) {
         let length = common(&self.slots[seq].tokens, to).min(most);
         self.cut(context, seq, length);
@@ -337,7 +340,7 @@ impl KvCache {
     fn cut(&mut self, context: &mut LlamaContext, seq: usize, length: usize) {
         let start = u32::try_from(length).ok();
         let whole = u32::try_from(seq).ok();
-        // Some models (recurrent ones) cannot forget a part; then all of it is read again.
+        // Some models (recurrent ones) cannot remove a part; then everything is read again.
         if length > 0 && context.kv_cache_seq_rm(id(seq), start, None).is_ok() {
             self.slots[seq].tokens.truncate(length);
             return;
@@ -361,7 +364,7 @@ fn id(seq: usize) -> i32 {
     i32::try_from(seq).unwrap_or(0)
 }
 
-/// The conversations to forget, oldest first, so that the rest is within so many bytes.
+/// Returns the conversations to delete, oldest first, so that the rest is within the limit.
 fn surplus(
     spilled: &HashMap<ConversationKey, Spilled>,
     kv_bytes: u64,
@@ -377,7 +380,7 @@ fn surplus(
     newest.into_iter().rev().map(|(key, _)| key.clone()).collect()
 }
 
-/// What a host that was killed left on disk: a directory of conversations, half a beginning.
+/// Removes the files of killed hosts: directories of conversations and incomplete prefixes.
 fn remove_left_behind(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();

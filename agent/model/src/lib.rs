@@ -1,11 +1,11 @@
-//! The local model host: one process that owns a model and answers everybody who asks.
+//! The local model host: a process that owns a model and answers all clients.
 //!
-//! [`server`] listens and speaks the wire of [`base::host::wire`]; [`engine`] owns the context and
-//! decodes, as [`command`] tells it, all conversations in one batch, as [`batch`] shares it out and with as many [`threads`]
-//! as the machine has to spare. [`cache`] keeps the KV of each conversation, [`template`] and
-//! [`prompt`] write the prompt, [`grammar`] and [`sample`] hold the model to what a call may look
-//! like, [`envelope`] and [`marked`] read what it wrote. [`embed`] makes vectors of texts, less what
-//! is [`usual`].
+//! [`server`] listens and implements the protocol of [`base::host::wire`]. [`engine`] owns the
+//! context, executes each [`command`] and decodes all conversations in one batch, which [`batch`]
+//! divides, with as many [`threads`] as the machine has free. [`cache`] keeps the KV of each
+//! conversation. [`template`] and [`prompt`] build the prompt. [`grammar`] and [`sample`] constrain
+//! calls. [`json_envelope`] and [`tool_call_parser`] parse the output. [`embed`] computes vectors
+//! of texts, after [`mean_centering`].
 
 pub mod batch;
 pub mod bench;

@@ -1,4 +1,4 @@
-//! Loads a model and makes contexts for it.
+//! Loads a model and creates contexts for it.
 
 use base::failure::{OrFail, Result};
 use llama_cpp_2::context::LlamaContext;
@@ -19,8 +19,8 @@ pub(crate) fn model(serve: &Serve) -> Result<(LlamaBackend, LlamaModel)> {
     Ok((backend, model))
 }
 
-/// A context with so many threads. One after the other: making several contexts of one model at once is not sound (see its
-/// `new_context`).
+/// Creates a context with this many threads. Calls must not overlap: creating several contexts of
+/// one model concurrently is unsound (see its `new_context`).
 pub(crate) fn context<'m>(
     backend: &LlamaBackend,
     model: &'m LlamaModel,
@@ -32,7 +32,7 @@ pub(crate) fn context<'m>(
     model.new_context(backend, parameters).or_fail(|| "llama.cpp has no room for conversations")
 }
 
-/// The texts of tokens that steer a conversation; in the words of others they are only words.
+/// Returns the texts of control tokens; in the text of others they are treated as plain text.
 pub(crate) fn controls(model: &LlamaModel) -> Vec<String> {
     let vocab = model.vocab();
     let steering = vocab.tokens().filter(|token| vocab.is_control(*token));

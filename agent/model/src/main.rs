@@ -9,7 +9,7 @@ use model::options::Options;
 use model::{bench, server};
 
 fn main() -> ExitCode {
-    // The same options with another purpose, so no subcommand with options of its own.
+    // The benchmark takes the same options, so it is not a subcommand with its own options.
     let is_bench = std::env::args().nth(1).is_some_and(|arg| arg == "bench");
     let args = std::env::args_os().enumerate().filter(|(at, _)| !(is_bench && *at == 1));
     let Options { serve } = Options::parse_from(args.map(|(_, arg)| arg));
@@ -27,7 +27,8 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// One line for whoever started us; then stdout leads nowhere, so that nobody waits for its end.
+/// Prints one line for the parent process, then redirects stdout, so that the parent does not wait
+/// for its end.
 fn say(what: HostResponse) {
     let mut out = std::io::stdout();
     let line = serde_json::to_string(&HostResponseLine { id: 0, what }).unwrap_or_default();

@@ -1,15 +1,15 @@
-//! What the states of all texts have in common, and what is left of one without it.
+//! Mean centering: the mean and deviation of all states, which are removed from the state of a
+//! text.
 //!
-//! A model that was made to write puts all texts close together: a few of its numbers are large
-//! whatever a text says. What plain sentences have on average is taken away, and each number is
-//! measured by how far it swings among them. Both are kept on disk, since the sentences take seconds.
+//! A generative model maps all texts close together, because a few dimensions are large for every
+//! text. The mean over plain sentences is subtracted, and each dimension is scaled by its deviation
+//! among them. Both are stored on disk, since reading the sentences takes seconds.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Plain sentences about many things, in the manner of what is remembered. A change of them changes
-/// every vector.
+/// Plain sentences on many topics, in the style of memories. Changing them changes every vector.
 const SENTENCES: [&str; 12] = [
     "The meeting was moved to Thursday because the room is taken.",
     "Run the tests before you push, and read what they say.",
@@ -25,24 +25,25 @@ const SENTENCES: [&str; 12] = [
     "The garden needs water in summer; the roses bloom in June.",
 ];
 
-/// Added to every swing, as a part of the average one: a number that hardly swings says little.
+/// Added to every deviation, as a fraction of the average one: a dimension with a small deviation
+/// carries little information.
 const CALM: f32 = 0.3;
 
-/// What the sentences have in common, as soon as all are read.
+/// The mean state, once all sentences have been read.
 #[derive(Debug)]
 pub(crate) enum MeanState {
     /// The states of the first sentences.
     Reading(Vec<Vec<f32>>),
-    /// All were read.
+    /// All sentences have been read.
     Known(Mean),
 }
 
-/// What states have in common.
+/// The mean and deviation of states.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Mean {
-    /// The average.
+    /// The mean.
     mean: Vec<f32>,
-    /// How far each number swings.
+    /// The deviation of each dimension.
     swing: Vec<f32>,
 }
 
@@ -53,7 +54,8 @@ impl Default for MeanState {
 }
 
 impl MeanState {
-    /// What an earlier host kept in this file, when it fits; else the sentences are read.
+    /// Loads the values that an earlier host stored in this file, if they are valid; otherwise the
+    /// sentences are read.
     pub(crate) fn kept(path: &Path, dimension: u32) -> MeanState {
         let kept = std::fs::read(path).ok();
         let kept = kept.and_then(|bytes| serde_json::from_slice::<Mean>(&bytes).ok());
@@ -65,7 +67,7 @@ impl MeanState {
         kept.filter(fits).map_or_else(MeanState::default, MeanState::Known)
     }
 
-    /// The sentence that is to be read next.
+    /// Returns the next sentence to read.
     pub(crate) fn wants(&self) -> Option<&'static str> {
         match self {
             MeanState::Reading(states) => SENTENCES.get(states.len()).copied(),
@@ -73,19 +75,21 @@ impl MeanState {
         }
     }
 
-    /// Takes the state of the sentence that was wanted; after the last one all is kept in a file.
+    /// Adds the state of the requested sentence. After the last one, the result is stored in a
+    /// file.
     pub(crate) fn take(&mut self, state: Vec<f32>, path: &Path) {
         let MeanState::Reading(states) = self else { return };
         states.push(unit(state));
         if states.len() == SENTENCES.len() {
             let common = common(states);
-            // What cannot be kept is only found out again.
+            // If it cannot be stored, it is computed again next time.
             let _ = base::files::replace_json(path, &common);
             *self = MeanState::Known(common);
         }
     }
 
-    /// The vector of a text, from its state: of length 1, the state itself before all is known.
+    /// Returns the vector of a text from its state, scaled to length 1. Before the mean is known,
+    /// it is the state itself.
     pub(crate) fn vector(&self, state: &[f32]) -> Vec<f32> {
         let state = unit(state.to_vec());
         match self {
@@ -109,7 +113,7 @@ fn common(states: &[Vec<f32>]) -> Mean {
     Mean { mean, swing: swing.into_iter().map(|swing| swing + calm).collect() }
 }
 
-/// The vector with length 1; one without direction stays as it is.
+/// Scales a vector to length 1. A zero vector is unchanged.
 fn unit(mut vector: Vec<f32>) -> Vec<f32> {
     let length = vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt() as f32;
     if length > 0.0 && length.is_finite() {
@@ -127,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_have_in_common_tells_nothing() {
+    fn the_common_component_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("usual.json");
         let mut usual = MeanState::kept(&path, 4);

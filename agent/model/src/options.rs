@@ -1,4 +1,4 @@
-//! What the host was told on its command line, and what it makes of it.
+//! The command-line options of the host.
 
 use std::path::PathBuf;
 

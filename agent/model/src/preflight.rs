@@ -1,4 +1,4 @@
-//! Refuses a model that cannot work, in a sentence, before anything is loaded.
+//! Rejects a model that cannot work, with an error message, before anything is loaded.
 
 use std::fs::File;
 use std::io;
@@ -11,21 +11,21 @@ use sha2::{Digest, Sha256};
 use crate::gguf::{self, GgufHeader};
 use crate::options::Serve;
 
-/// Code, scratch space and the tokenizer, beside weights and KV.
+/// Memory in bytes for code, scratch space and the tokenizer, in addition to weights and KV.
 const OVERHEAD: u64 = 400 << 20;
 
-/// A model that may be loaded, and how much of it there will be.
+/// A model that can be loaded, and its sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedModel {
-    /// What the file says about itself.
+    /// The header of the file.
     pub head: GgufHeader,
-    /// Tokens of one conversation.
+    /// Context of a conversation in tokens.
     pub context: u32,
-    /// Tokens of all conversations in memory.
+    /// Number of tokens of all conversations in memory.
     pub cells: u32,
 }
 
-/// Checks file, hash and memory.
+/// Checks the file, its hash and the memory.
 pub(crate) fn check(serve: &Serve) -> Result<CheckedModel> {
     let path = &serve.model;
     let length = std::fs::metadata(path).or_fail(|| unreadable(path))?.len();
@@ -62,7 +62,7 @@ fn check_hash(path: &Path, wanted: &str) -> Result<()> {
         .hint("g3 model pull"))
 }
 
-/// The SHA-256 of a file, in hex.
+/// Returns the SHA-256 of a file in hexadecimal.
 fn hash(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
     io::copy(&mut File::open(path)?, &mut HashWriter(&mut hash))?;
@@ -82,7 +82,8 @@ impl io::Write for HashWriter<'_> {
     }
 }
 
-/// Weights (repacked for the processor, up to 1.6 times the file: measured), KV and the rest.
+/// Returns the memory needed in bytes: weights (repacked for the processor, measured at up to 1.6
+/// times the file), KV and the rest.
 fn need(checked: &CheckedModel, length: u64) -> u64 {
     length / 10 * 16 + u64::from(checked.cells) * checked.head.kv_bytes + OVERHEAD
 }
@@ -97,7 +98,7 @@ fn check_memory(path: &Path, need: u64, available: Option<u64>) -> Result<()> {
         .hint("a smaller context: context_length in [providers.embedded.default]"))
 }
 
-/// `MemAvailable`, or what a test set.
+/// Returns `MemAvailable` in bytes, or the value set by a test.
 fn available() -> Option<u64> {
     if let Some(bytes) = TestHook::Memory.number() {
         return Some(bytes);

@@ -1,4 +1,4 @@
-//! The prompt of a chat: what the template makes of its messages, and how the tools stand in it.
+//! Builds the prompt of a chat: renders its messages with the template and adds the tools.
 
 use base::model_host::wire::{HostChat, HostMessage, HostTool, HostToolCall, ToolCallMode};
 use serde_json::{Value, json};
@@ -7,33 +7,34 @@ use crate::json_envelope::{ANSWER, THOUGHT};
 use crate::template::{BadTemplate, Template, TemplateMessage, python};
 use crate::tool_call_parser::{BEGIN, END};
 
-/// Under so many parameters a model answers in an envelope.
+/// A model with fewer parameters than this answers in an envelope.
 const LARGE: u64 = 4_000_000_000;
 
-/// How a small model's reply begins, before its own first word: models are used to JSON in a
-/// fence, and choose better calls there than where JSON stands alone.
+/// The start of a small model's reply: models are used to JSON in a code fence, and choose better
+/// calls there than with bare JSON.
 const FENCE: &str = "```json\n";
 
-/// What a model wrote for a call, byte for byte: repeated in the prompt, so that its KV fits.
+/// The text that a model generated for a call: repeated byte for byte in the prompt, so that its KV
+/// can be reused.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct VerbatimCall {
-    /// The call as it was read.
+    /// The parsed call.
     pub call: HostToolCall,
-    /// As it was written.
+    /// The text as generated.
     pub raw: String,
 }
 
 /// A prompt as text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PromptText {
-    /// All of it.
+    /// The complete prompt.
     pub text: String,
-    /// Its beginning that stays the same in every conversation with this system text and tools;
-    /// empty where the template writes nothing without a user's message.
+    /// The prefix that is the same in every conversation with this system prompt and tools; empty
+    /// if the template renders nothing without a user message.
     pub shared: String,
 }
 
-/// How calls are constrained, once the model is known.
+/// Determines how calls are constrained for a model of this size.
 pub(crate) fn mode(chat: &HostChat, parameters: u64) -> ToolCallMode {
     match chat.mode {
         ToolCallMode::Auto if chat.tools.is_empty() => ToolCallMode::Free,
@@ -43,8 +44,9 @@ pub(crate) fn mode(chat: &HostChat, parameters: u64) -> ToolCallMode {
     }
 }
 
-/// Writes the prompt. `controls` are the texts of tokens that steer a conversation: what a file or
-/// a tool says must not end a message or speak as the system, so in words they are broken up.
+/// Builds the prompt. `controls` are the texts of control tokens: the content of a file or a tool
+/// result must not end a message or impersonate the system, so these texts are broken up in
+/// content.
 pub(crate) fn write(
     template: &Template,
     chat: &HostChat,
@@ -78,7 +80,7 @@ pub(crate) fn write(
     Ok(PromptText { text, shared })
 }
 
-/// Appends a turn; `raws` gives the calls of all turns, each as it was written.
+/// Appends a turn; `raws` yields the calls of all turns as generated.
 fn push(
     messages: &mut Vec<TemplateMessage>,
     turn: &HostMessage,
@@ -113,7 +115,8 @@ fn push(
             TemplateMessage { role: "assistant", content, ..TemplateMessage::default() }
         }
     };
-    // Templates want user and assistant in turn, so neighbours of one role become one message.
+    // Templates expect alternating user and assistant messages, so consecutive messages of one role
+    // are merged.
     match messages.last_mut() {
         Some(last) if last.role == message.role && message.role == "user" => {
             last.content.push_str("\n\n");
@@ -123,7 +126,7 @@ fn push(
     }
 }
 
-/// An assistant's message as the model wrote it.
+/// Returns an assistant message as the model generated it.
 fn said(text: &str, raws: impl Iterator<Item = String>, mode: ToolCallMode) -> String {
     match mode {
         ToolCallMode::Envelope => {
@@ -136,7 +139,7 @@ fn said(text: &str, raws: impl Iterator<Item = String>, mode: ToolCallMode) -> S
     }
 }
 
-/// The calls of an assistant's turn; in an envelope words are a call as well.
+/// Returns the calls of an assistant turn; in an envelope, text is a call as well.
 fn calls_of(text: &str, calls: &[HostToolCall], mode: ToolCallMode) -> Vec<HostToolCall> {
     if mode == ToolCallMode::Envelope && calls.is_empty() {
         return vec![HostToolCall { name: ANSWER.into(), args: json!({ "text": text }) }];
@@ -144,8 +147,8 @@ fn calls_of(text: &str, calls: &[HostToolCall], mode: ToolCallMode) -> Vec<HostT
     calls.to_vec()
 }
 
-/// Every call of the conversation as it was written, in order. Equal calls are told apart by their
-/// order, from the end: the beginning of a conversation may have been left out, its end never.
+/// Returns all calls of the conversation as generated, in order. Equal calls are matched from the
+/// end, since the start of a conversation may have been dropped, but never its end.
 fn raws(turns: &[HostMessage], mode: ToolCallMode, spoken: &[VerbatimCall]) -> Vec<String> {
     let calls = turns.iter().flat_map(|turn| match turn {
         HostMessage::Assistant { text, calls } => calls_of(text, calls, mode),
@@ -172,7 +175,7 @@ fn tame_message(message: &mut TemplateMessage, controls: &[String]) {
     message.tool_calls.iter_mut().for_each(|call| tame_value(call, controls));
 }
 
-/// Tames every text in a value, names of fields among them.
+/// Breaks control texts in all strings of a value, including keys.
 fn tame_value(value: &mut Value, controls: &[String]) {
     match value {
         Value::String(text) => tame(text, controls),
@@ -189,7 +192,7 @@ fn tame_value(value: &mut Value, controls: &[String]) {
     }
 }
 
-/// Breaks control texts by a zero-width space.
+/// Breaks control texts with a zero-width space.
 fn tame(text: &mut String, controls: &[String]) {
     for control in controls {
         if let Some(first) = control.chars().next().filter(|_| text.contains(control)) {
@@ -209,7 +212,7 @@ fn native_call(call: &HostToolCall) -> Value {
     json!({ "type": "function", "function": { "name": call.name, "arguments": call.args } })
 }
 
-/// What the system prompt says about tools where every reply is an envelope.
+/// Returns the tool description in the system prompt for models that always answer in an envelope.
 pub(crate) fn envelope_tools(tools: &[HostTool]) -> String {
     let list: String = tools.iter().map(signature).collect();
     format!(
@@ -228,7 +231,7 @@ fn marked_tools(tools: &[HostTool]) -> String {
     )
 }
 
-/// A tool in a line: short prompts are read in less time and understood better.
+/// Describes a tool on one line: short prompts are read faster and understood better.
 fn signature(tool: &HostTool) -> String {
     let required = |name: &str| {
         tool.parameters["required"].as_array().is_some_and(|all| all.iter().any(|it| it == name))
@@ -243,8 +246,8 @@ fn signature(tool: &HostTool) -> String {
     format!("- {}({}): {}\n", tool.name, names.join(", "), first_sentence(&tool.description))
 }
 
-/// The rest of a description is for models with more patience, and names tools that a small model
-/// does not have.
+/// Returns the first sentence. The rest of a description is for larger models, and names tools that
+/// a small model does not have.
 fn first_sentence(text: &str) -> &str {
     let text = text.trim();
     text.split_once(". ").map_or(text, |(first, _)| &text[..=first.len()])
@@ -279,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_prompt_repeats_what_the_model_wrote() {
+    fn an_envelope_prompt_repeats_the_models_output() {
         let template = Template::new(None).unwrap();
         let chat = chat(ToolCallMode::Envelope);
         let plain = write(&template, &chat, ToolCallMode::Envelope, &[], &[]).unwrap();
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_tool_cannot_speak_as_the_system() {
+    fn tool_results_cannot_impersonate_the_system() {
         let template = Template::new(None).unwrap();
         let mut chat = chat(ToolCallMode::Envelope);
         chat.messages.push(HostMessage::Result {
@@ -309,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_tools_of_a_native_template_cannot_speak_as_the_system() {
+    fn calls_and_tools_of_a_native_template_cannot_impersonate_the_system() {
         let source = "<|im_start|>system{{ tools | tojson }}{% for m in messages %}\
             {{ m.name }}{{ m.content }}{{ m.tool_calls | tojson }}{% endfor %}<tool_call>";
         let template = Template::new(Some(source)).unwrap();
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_made_again_keeps_its_own_thought() {
+    fn a_repeated_call_keeps_its_own_thought() {
         let template = Template::new(None).unwrap();
         let mut chat = chat(ToolCallMode::Envelope);
         chat.messages.extend_from_within(..);
@@ -357,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_wants_a_user_is_rendered_without_a_shared_beginning() {
+    fn a_template_that_requires_a_user_message_has_no_shared_prefix() {
         let source = "{% if messages | length < 2 %}{{ raise_exception('No user query') }}{% endif %}\
             {% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}";
         let template = Template::new(Some(source)).unwrap();
@@ -368,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_follows_from_size_and_tools() {
+    fn the_mode_depends_on_size_and_tools() {
         let mut asked = chat(ToolCallMode::Auto);
         assert_eq!(mode(&asked, 1_500_000_000), ToolCallMode::Envelope);
         assert_eq!(mode(&asked, 7_000_000_000), ToolCallMode::Lazy);

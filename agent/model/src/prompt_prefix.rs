@@ -1,5 +1,6 @@
-//! Prompt beginnings on disk: the KV of a system prompt with its tools, by model and content, so
-//! that a new conversation starts in milliseconds. Bounded; the least recently used go first.
+//! Saved prompt prefixes: the KV of a system prompt with its tools, by model and content, so that a
+//! new conversation starts in milliseconds. Limited in size; the least recently used are deleted
+//! first.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,14 +12,14 @@ use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::token::LlamaToken;
 use sha2::{Digest, Sha256};
 
-/// Shorter beginnings are read as quickly as a file is loaded.
+/// Minimum length in tokens; shorter prefixes are read as fast as a file is loaded.
 pub(crate) const WORTH: usize = 64;
-/// How the name of a file begins that is being written; the process id follows.
+/// The name prefix of a file being written; the process id follows.
 pub(crate) const HALF: &str = ".half-";
-/// All saved beginnings together.
+/// Maximum size in bytes of all saved prefixes.
 const BOUND: u64 = 1 << 30;
 
-/// The saved beginnings of one model.
+/// The saved prefixes of a model.
 #[derive(Debug)]
 pub(crate) struct PrefixStore {
     directory: PathBuf,
@@ -26,13 +27,13 @@ pub(crate) struct PrefixStore {
 }
 
 impl PrefixStore {
-    /// Those of a model file, in a directory that is made where there is none.
+    /// Opens the prefixes of a model file in a directory, which is created if necessary.
     pub(crate) fn open(directory: PathBuf, model: &Path) -> io::Result<PrefixStore> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         Ok(PrefixStore { directory, model: fingerprint(model)? })
     }
 
-    /// Where they are.
+    /// Returns the directory.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -49,23 +50,23 @@ impl PrefixStore {
                 .append(true)
                 .open(&path)
                 .and_then(|f| f.set_modified(SystemTime::now()));
-            drop(now); // a clock that cannot be set only makes it go sooner
+            drop(now); // on failure it is only deleted earlier
             return true;
         }
-        // Written by another llama.cpp or cut off: of no use to anybody.
+        // Written by another version of llama.cpp, or truncated, so unusable.
         let _ = fs::remove_file(&path);
         let _ = context.clear_kv_cache_seq(u32::try_from(seq).ok(), None, None);
         false
     }
 
-    /// Saves the KV of a sequence that holds exactly these tokens.
+    /// Saves the KV of a sequence that contains exactly these tokens.
     pub(crate) fn save(&self, context: &LlamaContext, seq: i32, tokens: &[LlamaToken]) {
         let path = self.path(tokens);
         if tokens.len() < WORTH || path.is_file() {
             return;
         }
         let half = self.directory.join(format!("{HALF}{}", std::process::id()));
-        // A cache that cannot be written makes nothing wrong, only slower.
+        // Without a saved prefix, conversations only start more slowly.
         let saved = context.state_seq_save_file(&half, seq, tokens).is_ok();
         if !saved || fs::rename(&half, &path).is_err() {
             let _ = fs::remove_file(&half);
@@ -104,7 +105,7 @@ impl PrefixStore {
     }
 }
 
-/// Where a user's are: `$XDG_CACHE_HOME/g3/kv` or `~/.g3/cache/kv`.
+/// Returns the user's directory: `$XDG_CACHE_HOME/g3/kv` or `~/.g3/cache/kv`.
 pub(crate) fn directory() -> io::Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     match (variable("XDG_CACHE_HOME"), variable("HOME")) {
@@ -114,7 +115,7 @@ pub(crate) fn directory() -> io::Result<PathBuf> {
     }
 }
 
-/// Tells model files apart without reading all of them: length, head and tail.
+/// Identifies a model file without reading all of it: by length, start and end.
 fn fingerprint(model: &Path) -> io::Result<String> {
     const PART: u64 = 1 << 20;
     let mut file = File::open(model)?;
@@ -131,7 +132,7 @@ fn fingerprint(model: &Path) -> io::Result<String> {
     Ok(hex(&hash.finalize()[..12]))
 }
 
-/// Another llama.cpp may lay out its state differently.
+/// Returns the version of llama.cpp, which determines the format of the state.
 fn llama_cpp_version() -> &'static [u8] {
     concat!(env!("CARGO_PKG_VERSION"), " llama-cpp-2 0.1.160").as_bytes()
 }

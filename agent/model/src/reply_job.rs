@@ -1,4 +1,4 @@
-//! One reply: what is left to read of its prompt, what was written, and who hears it.
+//! A reply in progress: the rest of its prompt, its output, and its receiver.
 
 use std::sync::mpsc::Sender;
 use std::time::Instant;
@@ -17,10 +17,10 @@ use crate::prompt::VerbatimCall;
 use crate::sample::Sampler;
 use crate::tool_call_parser::ToolCallParser;
 
-/// A sign of life every so many tokens that cannot be shown.
+/// Number of hidden tokens after which a keep-alive is sent.
 const PROGRESS: usize = 16;
 
-/// A prompt that was made of a chat, and its limits.
+/// The prompt built from a chat, and its limits.
 #[derive(Clone, Debug)]
 pub(crate) struct JobPlan {
     /// The conversation.
@@ -29,27 +29,27 @@ pub(crate) struct JobPlan {
     pub id: u64,
     /// The whole prompt.
     pub prompt: Vec<LlamaToken>,
-    /// How much of it is system text and tools.
+    /// Number of tokens of the system prompt and tools in it.
     pub shared: usize,
     /// How calls are constrained.
     pub mode: ToolCallMode,
     /// The grammar of an envelope, or of what follows a mark.
     pub grammar: Option<String>,
-    /// Tokens of output at most.
+    /// Maximum number of output tokens.
     pub max_tokens: usize,
-    /// When it was asked.
+    /// The time of the request.
     pub since: Instant,
 }
 
-/// A reply that is being written.
+/// A reply in progress.
 pub(crate) struct ReplyJob {
-    /// What was asked.
+    /// The request.
     pub plan: JobPlan,
-    /// Where its KV is.
+    /// The sequence with its KV.
     pub seat: AcquiredSlot,
-    /// Chooses its tokens.
+    /// Samples its tokens.
     pub sampler: Sampler,
-    /// Who hears it.
+    /// Receives it.
     pub hears: Sender<HostResponseLine>,
     written: Vec<LlamaToken>,
     speech: OutputParser,
@@ -57,26 +57,27 @@ pub(crate) struct ReplyJob {
     called: bool,
 }
 
-/// How the written bytes are read.
+/// How the output is parsed.
 enum OutputParser {
     Envelope(JsonEnvelope),
     Marked(ToolCallParser),
     Free(crate::json_envelope::Utf8Decoder),
 }
 
-/// What a call that begins or ends means for the grammar.
+/// How the start or end of a call affects the grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GrammarSwitch {
-    /// Nothing changed.
+    /// No change.
     None,
-    /// A call begins: constrain. The token that ended the mark may have gone on with this.
+    /// A call starts: constrain it. The token that completed the marker may have continued with
+    /// this text.
     Constrain(String),
-    /// It ended: release.
+    /// The call ended: release the constraint.
     Release,
 }
 
 impl ReplyJob {
-    /// A reply of which nothing is written.
+    /// Creates a reply without output.
     pub(crate) fn new(
         plan: JobPlan,
         seat: AcquiredSlot,
@@ -102,8 +103,8 @@ impl ReplyJob {
         }
     }
 
-    /// What it waits for, when so many tokens stand in its sequence. The beginning that others
-    /// share is read to its exact end first, so that it can be saved.
+    /// Returns what it needs, given the number of tokens in its sequence. The shared prefix is read
+    /// exactly to its end first, so that it can be saved.
     pub(crate) fn need(&self, standing: usize) -> Need {
         let JobPlan { prompt, shared, .. } = &self.plan;
         match prompt.len().saturating_sub(standing) {
@@ -113,7 +114,7 @@ impl ReplyJob {
         }
     }
 
-    /// The next tokens to go into the batch.
+    /// Returns the next tokens for the batch.
     pub(crate) fn next(&self, standing: usize, count: usize) -> Vec<LlamaToken> {
         let prompt = &self.plan.prompt;
         if standing < prompt.len() {
@@ -122,7 +123,7 @@ impl ReplyJob {
         self.written.last().copied().into_iter().collect()
     }
 
-    /// Says that so much of the prompt is read.
+    /// Reports how much of the prompt has been read.
     pub(crate) fn progress(&self, standing: usize) {
         self.tell(HostResponse::Progress {
             prefilled: standing.min(self.plan.prompt.len()) as u64,
@@ -131,7 +132,7 @@ impl ReplyJob {
         });
     }
 
-    /// Takes a token that was chosen, and its bytes.
+    /// Adds a sampled token and its bytes.
     pub(crate) fn write(&mut self, token: LlamaToken, bytes: &[u8]) -> GrammarSwitch {
         self.first.get_or_insert_with(Instant::now);
         self.written.push(token);
@@ -145,7 +146,7 @@ impl ReplyJob {
         turning
     }
 
-    /// Whether the reply is complete by its own form.
+    /// Whether the reply is complete by its format.
     pub(crate) fn is_complete(&self) -> bool {
         matches!(&self.speech, OutputParser::Envelope(envelope) if envelope.ended())
     }
@@ -155,7 +156,7 @@ impl ReplyJob {
         self.written.len() >= self.plan.max_tokens || repeats(&self.written)
     }
 
-    /// Says the rest and the end. Gives what the model wrote, for the next prompt.
+    /// Sends the rest and the end. Returns what the model wrote, for the next prompt.
     pub(crate) fn finish(mut self, stop: HostStopReason) -> Option<VerbatimCall> {
         let speech = std::mem::replace(&mut self.speech, OutputParser::Free(Default::default()));
         let spoken = match speech {
@@ -181,7 +182,7 @@ impl ReplyJob {
         spoken
     }
 
-    /// Says that there will be no reply.
+    /// Sends an error in place of the reply.
     pub(crate) fn fail(self, fault: HostFault) {
         self.tell(HostResponse::Error(fault));
     }
@@ -198,7 +199,7 @@ impl ReplyJob {
     }
 
     fn tell(&self, what: HostResponse) {
-        // A client that is gone hears nothing; its connection's end cancels the reply.
+        // A disconnected client is ignored; the end of its connection cancels the reply.
         let _ = self.hears.send(HostResponseLine { id: self.plan.id, what });
     }
 
@@ -243,7 +244,7 @@ impl OutputParser {
     }
 }
 
-/// What was written, under the call as the conversation will repeat it.
+/// Returns the output with the call as it will be repeated in the conversation.
 fn spoken(envelope: &JsonEnvelope) -> Option<VerbatimCall> {
     let raw = envelope.raw();
     let value: Value = serde_json::from_str(&raw).ok()?;
@@ -251,8 +252,8 @@ fn spoken(envelope: &JsonEnvelope) -> Option<VerbatimCall> {
     Some(VerbatimCall { call: HostToolCall { name, args: value.get("arguments")?.clone() }, raw })
 }
 
-/// Whether the end of a text is one short piece again and again: small models do not get out of
-/// that by themselves.
+/// Whether the end of a text repeats one short piece over and over, which small models do not stop
+/// by themselves.
 fn repeats(tokens: &[LlamaToken]) -> bool {
     const LENGTH: usize = 160;
     if tokens.len() < LENGTH || !tokens.len().is_multiple_of(16) {
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_only_repeats_itself_is_seen() {
+    fn repetition_is_detected() {
         assert!(repeats(&tokens([7, 8, 9].into_iter().cycle().take(320))));
         assert!(!repeats(&tokens(0..320)));
         assert!(!repeats(&tokens((0..16).chain([1; 48]))));

@@ -1,4 +1,4 @@
-//! Chooses the next token: the likeliest, or by chance, and within the grammar where there is one.
+//! Samples the next token: greedily or at random, and within the grammar if there is one.
 
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::sampling::LlamaSampler;
@@ -6,27 +6,27 @@ use llama_cpp_2::token::LlamaToken;
 use llama_cpp_2::token::data::LlamaTokenData;
 use llama_cpp_2::token::data_array::LlamaTokenDataArray;
 
-/// By chance, only so many of the likeliest tokens are looked at.
+/// Number of likeliest tokens considered for random sampling.
 const TOP: usize = 40;
-/// When the first choice is refused, the grammar looks at so many tokens before it looks at all.
+/// Number of likeliest tokens checked against the grammar before the whole vocabulary.
 const NEAR: usize = 64;
 
-/// Chooses tokens for one reply.
+/// Samples the tokens of one reply.
 pub(crate) struct Sampler {
     grammar: Option<LlamaSampler>,
     temperature: f32,
     random: Random,
-    /// How often the grammar had to look at the whole vocabulary.
+    /// Number of times that the grammar was applied to the whole vocabulary.
     pub filtered: u64,
 }
 
 impl Sampler {
-    /// A sampler without a grammar; temperature 0 takes the likeliest token.
+    /// Creates a sampler without a grammar. Temperature 0 selects the likeliest token.
     pub(crate) fn new(temperature: f32, seed: u64) -> Sampler {
         Sampler { grammar: None, temperature, random: Random(seed | 1), filtered: 0 }
     }
 
-    /// From now on only what the grammar allows after what has `begun`.
+    /// Restricts tokens to what the grammar allows after the text in `begun`.
     pub(crate) fn constrain(
         &mut self,
         model: &LlamaModel,
@@ -45,13 +45,13 @@ impl Sampler {
         Ok(())
     }
 
-    /// From now on everything.
+    /// Removes the restriction.
     pub(crate) fn release(&mut self) {
         self.grammar = None;
     }
 
-    /// The next token. The grammar is asked about the chosen one first, since it is nearly always
-    /// allowed and asking about all costs as much as the model itself.
+    /// Returns the next token. The sampled token is checked against the grammar first, since it is
+    /// nearly always allowed and checking all tokens costs as much as the model itself.
     pub(crate) fn pick(&mut self, logits: &[f32]) -> LlamaToken {
         let first = self.choose(logits);
         let refused = self.grammar.as_mut().is_some_and(|grammar| !allows(grammar, first));
@@ -86,11 +86,11 @@ impl Sampler {
                 return best.id();
             }
         }
-        // A grammar that allows nothing at all has ended; the likeliest token is as good as any.
+        // A grammar that allows nothing has ended; the likeliest token is as good as any.
         likeliest(logits)
     }
 
-    /// One of these, the likelier the more often.
+    /// Returns one of these at random, weighted by probability.
     fn by_chance(&mut self, candidates: &[LlamaTokenData]) -> LlamaToken {
         let best = candidates.first().map_or(0.0, LlamaTokenData::logit);
         let weight = |data: &LlamaTokenData| ((data.logit() - best) / self.temperature).exp();
@@ -110,10 +110,10 @@ fn allows(grammar: &mut LlamaSampler, token: LlamaToken) -> bool {
     !allowed(grammar, &[LlamaTokenData::new(token, 1.0, 0.0)]).is_empty()
 }
 
-/// Those that the grammar allows, in their order.
+/// Returns the candidates that the grammar allows, in order.
 fn allowed(grammar: &mut LlamaSampler, candidates: &[LlamaTokenData]) -> Vec<LlamaTokenData> {
     let mut array = LlamaTokenDataArray::new(candidates.to_vec(), false);
-    // Applying a grammar changes nothing in it; only `accept` does.
+    // Applying a grammar does not change its state; only `accept` does.
     array.apply_sampler(grammar);
     array.data.into_iter().filter(|data| data.logit() > f32::NEG_INFINITY).collect()
 }
@@ -128,7 +128,7 @@ fn likeliest(logits: &[f32]) -> LlamaToken {
     LlamaToken(best.0)
 }
 
-/// So many of the likeliest tokens, likeliest first.
+/// Returns the `count` likeliest tokens, likeliest first.
 fn nearest(logits: &[f32], count: usize) -> Vec<LlamaTokenData> {
     let mut ids: Vec<i32> = (0i32..).take(logits.len()).collect();
     let logit = |id: &i32| logits[usize::try_from(*id).unwrap_or(0)];
@@ -141,11 +141,11 @@ fn nearest(logits: &[f32], count: usize) -> Vec<LlamaTokenData> {
     ids.iter().map(|id| LlamaTokenData::new(LlamaToken(*id), logit(id), 0.0)).collect()
 }
 
-/// xorshift64*: good enough to choose words, and the same everywhere.
+/// xorshift64*: good enough to sample tokens, and deterministic on all platforms.
 struct Random(u64);
 
 impl Random {
-    /// A number from 0 to 1.
+    /// Returns a number from 0 to 1.
     fn next(&mut self) -> f32 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

@@ -1,4 +1,4 @@
-//! Listens, speaks the wire, and ends the host when nobody needs it.
+//! Listens for clients, implements the protocol, and stops the host when it is no longer used.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -24,23 +24,24 @@ use crate::engine;
 use crate::options::Serve;
 use crate::preflight::{self, CheckedModel};
 
-/// How often a host that waits for another's end looks whether that one answers after all.
+/// Interval at which a host that waits for another one to exit checks whether that one is still
+/// listening.
 const LOOK: Duration = Duration::from_millis(200);
-/// So long an ending host waits for clients to take what was said to them.
+/// Maximum time that an exiting host waits for clients to read their last messages.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Something that happened to the host.
+/// An event of the host.
 enum ServerEvent {
     Opened(UnixStream),
     Closed(u64),
     Asked(u64, HostRequestLine),
-    /// A chat or an embed was answered to its end.
+    /// The last line of a chat or an embedding was sent.
     Answered(u64, u64),
     Loaded,
     Ended(Result<()>),
 }
 
-/// The host's state: everything is decided on one thread, in the order of the events.
+/// The host's state: all events are handled in order on one thread.
 struct Host {
     hello: Hello,
     idle: Duration,
@@ -52,13 +53,13 @@ struct Host {
     loaded: bool,
     quiet_since: Instant,
     socket: PathBuf,
-    /// Each thread that writes holds a copy of the sender.
+    /// Each writer thread holds a clone of the sender.
     writing: (Sender<()>, Receiver<()>),
 }
 
-/// Serves a model until nobody needs it. `ready` is called once clients can connect.
+/// Serves a model until it is no longer used. `ready` is called once clients can connect.
 pub fn run(serve: &Serve, ready: impl FnOnce(&Hello)) -> Result<()> {
-    // First the place: a host that still ends has the memory that this one is about to need.
+    // The lock first: a host that is still exiting holds the memory that this one needs.
     let (socket, _lock) = claim(serve)?;
     let checked = preflight::check(serve)?;
     let listener = socket_path::listen(&socket)
@@ -95,7 +96,7 @@ fn claim(serve: &Serve) -> Result<(PathBuf, Option<Lock>)> {
                 let lock = lock.or_fail(|| "cannot lock the model host's place")?;
                 return Ok((paths.socket(), Some(lock)));
             }
-            // Whoever holds the lock and does not listen is about to end.
+            // A host that holds the lock and does not listen is about to exit.
             Err(_) if socket_path::connect(&paths.socket()).is_err() => {}
             Err(_) => {
                 return Err(Failure::refused("another host serves this model already")
@@ -116,7 +117,7 @@ fn hello(checked: &CheckedModel) -> Hello {
     }
 }
 
-/// Works on a thread of its own; its end is heard of, also when it panics.
+/// Runs the engine on a separate thread. Its end is reported as an event, even if it panics.
 fn start_engine(
     work: impl FnOnce() -> Result<()> + Send + 'static,
     events: Sender<ServerEvent>,
@@ -199,13 +200,13 @@ impl Host {
         self.end(happened)
     }
 
-    /// Nobody may find a host that is ending: whoever comes now starts the next one, which waits
-    /// for our lock.
+    /// Removes the socket of a host that is exiting. New clients start the next host, which waits
+    /// for the lock.
     fn hide(&self) {
         let _ = std::fs::remove_file(&self.socket);
     }
 
-    /// Lets the engine give its memory and files back.
+    /// Lets the engine release its memory and files.
     fn end(&mut self, happened: &Receiver<ServerEvent>) -> Result<()> {
         self.hide();
         let _ = self.engine.send(EngineCommand::Stop);
@@ -218,11 +219,11 @@ impl Host {
         }
     }
 
-    /// Waits until all that was said is written, but not for clients that take nothing.
+    /// Waits until all messages are written, but not for clients that do not read.
     fn finish(self) {
         let Host { writers, engine, writing: (writing, written), .. } = self;
         drop((writers, engine, writing));
-        let _ = written.recv_timeout(LAST_WORDS); // an error: no thread is left that writes
+        let _ = written.recv_timeout(LAST_WORDS); // an error means that all writer threads have ended
     }
 
     fn open(&mut self, socket: UnixStream) -> io::Result<()> {
@@ -241,7 +242,7 @@ impl Host {
         let events = self.events.clone();
         thread::Builder::new().name("reader".into()).spawn(move || {
             for asked in lines::<HostRequestLine>(reader) {
-                // What is no request ends the connection: its sender is not one of ours.
+                // An invalid request ends the connection: the client is not one of ours.
                 let Ok(asked) = asked else { break };
                 if events.send(ServerEvent::Asked(connection, asked)).is_err() {
                     return;
@@ -335,7 +336,8 @@ impl Host {
         }
     }
 
-    /// The engine ended by itself: everybody who waits hears why, and who asked just now too.
+    /// Reports the failure of the engine to all waiting clients, including those that sent a
+    /// request just now.
     fn tell_all(&mut self, ended: &Result<()>, happened: &Receiver<ServerEvent>) {
         let Err(failure) = ended else { return };
         for event in happened.try_iter() {
@@ -345,7 +347,7 @@ impl Host {
                 self.chats.insert((connection, id));
             }
         }
-        // What cannot be loaded will not be loaded next time; what was loaded may work again.
+        // A model that failed to load will fail again; one that was loaded may work again.
         let kind = if self.loaded { HostFaultKind::Broken } else { HostFaultKind::Rejected };
         for (connection, id) in &self.chats {
             let mut fault = HostFault::new(kind, failure.what.clone());
@@ -362,7 +364,7 @@ fn write_lines(mut socket: UnixStream, told: &Receiver<HostResponseLine>, answer
         let last = is_last(&told.what);
         let Ok(mut line) = serde_json::to_vec(&told) else { continue };
         line.push(b'\n');
-        // Once the client is gone the rest is only counted.
+        // After the client disconnected, the rest is only counted.
         gone = gone || socket.write_all(&line).is_err();
         if last {
             answered(told.id);

@@ -1,4 +1,4 @@
-//! The chat template that a model file carries, rendered as its makers render it.
+//! Renders the chat template of a model file, compatible with Jinja in Python.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, Value};
@@ -6,7 +6,7 @@ use minijinja::{Environment, Error, ErrorKind, context};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 
-/// ChatML: what a model without a template understands best.
+/// ChatML, which models without a template understand best.
 const PLAIN: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n\
     {{ message.content }}<|im_end|>\n{% endfor %}\
     {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
@@ -18,19 +18,19 @@ pub(crate) struct Template {
     knows_calls: bool,
 }
 
-/// Why a prompt cannot be written.
+/// Why a prompt cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 #[error("the model's chat template fails: {0}")]
 pub(crate) struct BadTemplate(#[from] Error);
 
-/// A message as templates know it.
+/// A message as templates expect it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct TemplateMessage {
     /// `system`, `user`, `assistant` or `tool`.
     pub role: &'static str,
-    /// The words.
+    /// The text.
     pub content: String,
-    /// The tool whose result this is.
+    /// The tool that returned this result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The calls, each `{type: "function", function: {name, arguments}}`.
@@ -39,10 +39,11 @@ pub(crate) struct TemplateMessage {
 }
 
 impl Template {
-    /// Parses a template; without one, ChatML.
+    /// Parses a template. Uses ChatML if there is none.
     pub(crate) fn new(source: Option<&str>) -> Result<Template, BadTemplate> {
         let source = source.unwrap_or(PLAIN).to_owned();
-        // Some write `<function=NAME>` and parameters between the marks, which is no JSON.
+        // Some templates write `<function=NAME>` and parameters between the markers, which is not
+        // JSON.
         let knows_calls =
             source.contains(crate::tool_call_parser::BEGIN) && !source.contains("<function=");
         let mut environment = Environment::new();
@@ -53,19 +54,19 @@ impl Template {
         environment.add_function("raise_exception", |why: String| -> Result<Value, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, why))
         });
-        // The day changes the prompt, and with it every saved prefix; so it is always the same day.
+        // The date would change the prompt, and with it every saved prefix, so it is constant.
         environment.add_function("strftime_now", |_format: String| "2026-01-01".to_owned());
         environment.add_filter("tojson", python_json);
         environment.add_template_owned("chat", source)?;
         Ok(Template { environment, knows_calls })
     }
 
-    /// Whether it writes tools and calls with the marks that we read.
+    /// Whether it writes tools and calls with the markers that we parse.
     pub(crate) fn knows_calls(&self) -> bool {
         self.knows_calls
     }
 
-    /// The prompt for these messages; `open` lets the model go on as the assistant.
+    /// Renders the prompt for these messages; `open` adds the start of an assistant message.
     pub(crate) fn render(
         &self,
         messages: &[TemplateMessage],
@@ -78,13 +79,13 @@ impl Template {
             messages => Value::from(Serde(messages)),
             tools => tools,
             add_generation_prompt => open,
-            bos_token => "", // the tokenizer adds it where the model wants it
+            bos_token => "", // the tokenizer adds it if the model needs it
             eos_token => "",
         })?)
     }
 }
 
-/// JSON as Python writes it, which is what the models were trained on; not escaped for HTML.
+/// Formats JSON like Python, as in the models' training data; without HTML escapes.
 fn python_json(value: Value, _options: Kwargs) -> Result<Value, Error> {
     let mut bytes = Vec::new();
     let mut writer = serde_json::Serializer::with_formatter(&mut bytes, PythonJson);
@@ -94,7 +95,7 @@ fn python_json(value: Value, _options: Kwargs) -> Result<Value, Error> {
     Ok(Value::from_safe_string(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// `json.dumps`: a blank after each comma and colon.
+/// The format of `json.dumps`: a space after each comma and colon.
 pub(crate) struct PythonJson;
 
 impl Formatter for PythonJson {
@@ -122,7 +123,7 @@ impl Formatter for PythonJson {
     }
 }
 
-/// A value as Python writes it.
+/// Formats a value like Python.
 pub(crate) fn python(value: &serde_json::Value) -> String {
     let mut bytes = Vec::new();
     let mut writer = serde_json::Serializer::with_formatter(&mut bytes, PythonJson);
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_written_as_the_models_know_it() {
+    fn json_is_formatted_like_python() {
         let template = Template::new(Some("{{ tools[0] | tojson }}")).unwrap();
         let tools = [json!({"z": ["<a>", 'é', 1], "a": "it's & that"})];
         let text = template.render(&[], &tools, false).unwrap();
@@ -149,20 +150,20 @@ mod tests {
     }
 
     #[test]
-    fn methods_of_python_and_blocks_work_as_their_makers_meant() {
+    fn python_methods_and_blocks_are_supported() {
         let source = "{% for m in messages %}\n  {% if m.content.startswith('a') %}\n{{ m.content.strip().split(' ')[0] | trim }}\n  {% endif %}\n{% endfor %}\n{%- if tools is not none and tools %}T{% endif %}";
         let template = Template::new(Some(source)).unwrap();
         assert_eq!(template.render(&[user("a b "), user("c")], &[], false).unwrap(), "a\n");
     }
 
     #[test]
-    fn without_a_template_it_is_chatml() {
+    fn chatml_is_the_default_template() {
         let text = Template::new(None).unwrap().render(&[user("hi")], &[], true).unwrap();
         assert_eq!(text, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
     }
 
     #[test]
-    fn only_marks_around_json_are_known_calls() {
+    fn only_markers_around_json_are_recognized_as_calls() {
         let knows = |source| Template::new(Some(source)).unwrap().knows_calls();
         assert!(knows("<tool_call>\n{{ call | tojson }}\n</tool_call>"));
         assert!(!knows("<tool_call>\n<function={{ call.name }}>\n</function>\n</tool_call>"));
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_refuses_says_why() {
+    fn a_template_that_raises_an_exception_says_why() {
         let template = Template::new(Some("{{ raise_exception('no system role') }}")).unwrap();
         let error = template.render(&[], &[], false).unwrap_err();
         assert!(error.to_string().contains("no system role"), "{error}");

@@ -1,28 +1,30 @@
-//! How many threads compute: one for each physical core, fewer while other programs use the
-//! processors, since threads that wait for one another at every layer are held up by the slowest.
+//! Determines the number of computing threads: one per physical core, fewer while other programs
+//! use the processors, since threads that wait for each other at every layer are delayed by the
+//! slowest.
 
 use std::time::{Duration, Instant};
 
 use base::test_hooks::TestHook;
 
-/// So long is looked at other programs before anything is decided.
+/// Time over which the load of other programs is measured before each decision.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Windows in a row that must agree before a thread is added; one that is in the way goes at once.
+/// Number of consecutive windows that must agree before a thread is added; threads are removed
+/// immediately.
 const SURE: u32 = 3;
-/// Ticks of the kernel's accounting in a second.
+/// Clock ticks per second in the kernel's accounting.
 const TICKS: f64 = 100.0;
 
-/// The threads of a host and what they depend on.
+/// The threads of a host and the load that determines them.
 #[derive(Debug)]
 pub(crate) struct Threads {
     now: u32,
     most: u32,
-    /// `None`: the user said how many.
+    /// `None` if the user set the number.
     load: Option<Load>,
     more: u32,
 }
 
-/// What the processors that we may use have done until a moment, in seconds.
+/// The busy time of the usable processors up to a moment, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     at: Instant,
@@ -31,24 +33,24 @@ struct Load {
 }
 
 impl Threads {
-    /// As told, else one for each physical core.
+    /// Uses the given number, or one thread per physical core.
     pub(crate) fn new(told: Option<u32>) -> Threads {
         let most = told.unwrap_or_else(physical_cores);
         let load = if told.is_none() { Load::now() } else { None };
         Threads { now: most, most, load, more: 0 }
     }
 
-    /// How many compute now.
+    /// Returns the current number of threads.
     pub(crate) fn now(&self) -> u32 {
         self.now
     }
 
-    /// Looks away for as long as nothing is computed.
+    /// Restarts the measurement after a pause in computing.
     pub(crate) fn pause(&mut self) {
         self.load = self.load.and_then(|_| Load::now());
     }
 
-    /// Looks at the machine; true when another number of threads is right from now on.
+    /// Measures the load. Returns true if the number of threads should change.
     pub(crate) fn look(&mut self) -> bool {
         let Some(before) = self.load else { return false };
         let others = match asked_of_a_test() {
@@ -79,34 +81,34 @@ impl Load {
         Some(Load { at: Instant::now(), busy, own: own_time(&own)? })
     }
 
-    /// How many processors others kept busy since then.
+    /// Returns the number of processors that other programs kept busy since then.
     fn others_since(self, before: Load) -> f64 {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(0.01);
         (self.busy - before.busy - (self.own - before.own)).max(0.0) / seconds
     }
 }
 
-/// The threads that fit beside programs that keep `others` of our processors busy. Half a
-/// processor is left to chance.
+/// Returns the number of threads that fit while other programs keep `others` of our processors
+/// busy. Half a processor is tolerated as noise.
 fn fitting(most: u32, processors: usize, others: f64) -> u32 {
     let free = (processors as f64 - others + 0.5).floor().max(1.0) as u32;
     free.min(most)
 }
 
-/// Seconds in which these processors did not idle, by `/proc/stat`.
+/// Returns the seconds during which these processors were busy, from `/proc/stat`.
 fn busy(stat: &str, processors: &[usize]) -> f64 {
     let of = |line: &str| {
         let mut fields = line.strip_prefix("cpu")?.split_whitespace();
         let processor = fields.next()?.parse().ok()?;
         let times: Vec<f64> = fields.filter_map(|field| field.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; guests are in user already.
+        // user nice system idle iowait irq softirq steal; guest time is included in user.
         let busy = [0, 1, 2, 5, 6, 7].iter().filter_map(|at| times.get(*at)).sum::<f64>();
         processors.contains(&processor).then_some(busy)
     };
     stat.lines().filter_map(of).sum::<f64>() / TICKS
 }
 
-/// Seconds that this process computed, by `/proc/self/stat`.
+/// Returns the seconds that this process computed, from `/proc/self/stat`.
 fn own_time(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split_whitespace().skip(11);
@@ -115,13 +117,13 @@ fn own_time(stat: &str) -> Option<f64> {
     Some((user + system) / TICKS)
 }
 
-/// Tests say how busy the machine is: in a file.
+/// Returns the load that a test wrote to a file.
 fn asked_of_a_test() -> Option<f64> {
     let path = TestHook::Busy.value()?;
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The processors that we may use.
+/// Returns the processors that this process may use.
 fn processors() -> Vec<usize> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -132,7 +134,7 @@ fn processors() -> Vec<usize> {
     (0..std::thread::available_parallelism().map_or(1, |n| n.get())).collect()
 }
 
-/// The numbers of a list like `0-3,8`.
+/// Parses a list like `0-3,8`.
 fn numbers(list: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -141,7 +143,8 @@ fn numbers(list: &str) -> Vec<usize> {
     list.trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// Two threads of one core share its arithmetic units, so more threads than cores are slower.
+/// Returns the number of physical cores. Two threads of one core share its arithmetic units, so
+/// more threads than cores are slower.
 fn physical_cores() -> u32 {
     let processors = processors();
     let siblings = processors.iter().filter_map(|cpu| {
@@ -159,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_leave_the_processors_that_others_use() {
+    fn threads_leave_processors_to_other_programs() {
         assert_eq!(fitting(2, 2, 0.1), 2, "a little noise takes no thread");
         assert_eq!(fitting(2, 2, 0.7), 1);
         assert_eq!(fitting(2, 2, 9.0), 1, "one always computes");
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_accounts_are_read() {
+    fn the_kernels_accounting_is_parsed() {
         assert_eq!(numbers("\t0-2,8"), [0, 1, 2, 8]);
         let stat = "cpu  9 9 9 9\ncpu0 100 20 30 4000 50 1 2 3 0 0\ncpu1 300 0 0 1 1 0 0 0 0 0\n";
         assert!((busy(stat, &[0]) - 1.56).abs() < 1e-9);
@@ -176,11 +179,14 @@ mod tests {
         let own = "7 (a) b) S 1 7 7 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 1 1 1";
         assert_eq!(own_time(own), Some(3.0));
         let load = |busy, own| Load { at: Instant::now(), busy, own };
-        assert!(load(8.0, 5.0).others_since(load(5.0, 2.0)) < 1e-9, "our own work is no load");
+        assert!(
+            load(8.0, 5.0).others_since(load(5.0, 2.0)) < 1e-9,
+            "our own work does not count as load"
+        );
     }
 
     #[test]
-    fn a_host_that_was_told_how_many_keeps_to_it() {
+    fn a_configured_number_of_threads_is_kept() {
         let mut threads = Threads::new(Some(3));
         assert!(!threads.look());
         assert_eq!(threads.now(), 3);

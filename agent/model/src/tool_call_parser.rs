@@ -1,16 +1,16 @@
-//! Free text in which calls stand between marks: `<tool_call>{…}</tool_call>`.
+//! Parses free text with calls between markers: `<tool_call>{…}</tool_call>`.
 
 use serde_json::Value;
 
 use crate::json_envelope::{ModelOutput, Utf8Decoder};
 use crate::json_scanner::JsonScanner;
 
-/// Where a call begins.
+/// The start marker of a call.
 pub(crate) const BEGIN: &str = "<tool_call>";
-/// Where it ends.
+/// The end marker of a call.
 pub(crate) const END: &str = "</tool_call>";
 
-/// Reads free text while it is written.
+/// Parses free text incrementally.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolCallParser {
     words: Utf8Decoder,
@@ -25,7 +25,7 @@ struct Call {
 }
 
 impl ToolCallParser {
-    /// Takes the next bytes; gives words and calls as they are complete.
+    /// Parses the next bytes and returns completed text and calls.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<ModelOutput> {
         let text = self.words.push(bytes);
         self.held.push_str(&text);
@@ -34,17 +34,17 @@ impl ToolCallParser {
         said
     }
 
-    /// Whether a call is being written.
+    /// Whether a call is in progress.
     pub(crate) fn in_call(&self) -> bool {
         self.call.is_some()
     }
 
-    /// What followed the mark of the call that is being written.
+    /// Returns the text after the start marker of the current call.
     pub(crate) fn begun(&self) -> &str {
         self.call.as_ref().map_or("", |call| &call.raw)
     }
 
-    /// What is left when nothing more is written.
+    /// Returns the rest at the end of the output.
     pub(crate) fn finish(mut self) -> Option<ModelOutput> {
         match self.call.take() {
             Some(call) => Some(call.said(true)),
@@ -53,7 +53,7 @@ impl ToolCallParser {
         }
     }
 
-    /// One step; false when more must be heard first.
+    /// Advances one step. Returns false if more input is needed.
     fn step(&mut self, said: &mut Vec<ModelOutput>) -> bool {
         if let Some(call) = &mut self.call {
             while !call.scanner.ended() {
@@ -103,7 +103,7 @@ impl Call {
     }
 }
 
-/// How many bytes at the end of a text may be the beginning of the mark.
+/// Returns the number of bytes at the end of a text that may be the start of the marker.
 fn partial(text: &str, mark: &str) -> usize {
     (1..mark.len()).rev().find(|n| text.ends_with(&mark[..*n])).unwrap_or(0)
 }
@@ -119,7 +119,7 @@ mod tests {
         let mut all = marked.push(&text.as_bytes()[..split]);
         all.extend(marked.push(&text.as_bytes()[split..]));
         all.extend(marked.finish());
-        // Words may come in any pieces.
+        // Text may be split arbitrarily.
         let mut joined: Vec<ModelOutput> = Vec::new();
         for said in all {
             match (joined.last_mut(), said) {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_calls_read_the_same_at_every_split() {
+    fn text_and_calls_parse_the_same_at_every_split() {
         let text = "I läs <tool it.\n<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"c\": \"}<é\"}}\n</tool_call>\n<tool_call>{\"name\":\"b\",\"arguments\":{}}</tool_call>";
         let call = |name: &str, args| ModelOutput::Call { name: name.into(), args, cut: false };
         let wanted = vec![
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_never_ends_is_cut() {
+    fn an_unterminated_call_is_truncated() {
         let said = read("<tool_call>{\"name\":\"w\",\"arguments\":{\"t\":\"ab", 12);
         assert_eq!(
             said,

@@ -1,11 +1,11 @@
-//! Keys of providers: from the configuration, from a command, from the environment.
+//! API keys of providers: from the configuration, a command or the environment.
 
 use base::config::providers::CommandLine;
 use base::failure::{Failure, Result};
 use base::process::{Command, OutputLimits};
 use base::secret::Secret;
 
-/// Where a provider's key may come from, in this order.
+/// Sources of a provider's key, in order of precedence.
 #[derive(Clone, Copy, Debug)]
 pub struct KeySources<'a> {
     /// `type.name`, for messages.
@@ -14,21 +14,21 @@ pub struct KeySources<'a> {
     pub given: Option<&'a Secret>,
     /// `api_key_command`.
     pub command: Option<&'a CommandLine>,
-    /// A variable of the environment.
+    /// Name of an environment variable.
     pub variable: Option<&'a str>,
 }
 
-/// A key and where it came from.
+/// A key and its source.
 #[derive(Clone, Debug)]
 pub struct ApiKey {
     /// The key.
     pub secret: Secret,
-    /// Where it came from, for messages.
+    /// The source of the key, for messages.
     pub origin: String,
 }
 
 impl KeySources<'_> {
-    /// The first key found; `None` when no source has one.
+    /// Returns the first key found, or `None` if no source has one.
     pub fn find(&self) -> Result<Option<ApiKey>> {
         if let Some(given) = self.given.filter(|key| !key.reveal().trim().is_empty()) {
             return Ok(Some(ApiKey { secret: given.clone(), origin: "`api_key`".to_owned() }));
@@ -41,7 +41,7 @@ impl KeySources<'_> {
         Ok(in_environment(variable).map(|secret| ApiKey { secret, origin: variable.to_owned() }))
     }
 
-    /// As [`KeySources::find`]; no key is a failure that says where to put one.
+    /// Like [`KeySources::find`], but fails if there is no key. The failure says where to set one.
     pub(crate) fn need(&self) -> Result<ApiKey> {
         self.find()?.ok_or_else(|| {
             let failure = Failure::usage(format!("no API key for `{}`", self.provider));
@@ -58,8 +58,8 @@ impl KeySources<'_> {
         })
     }
 
-    /// What the command prints, its last newline left out. What it prints on stderr is shown
-    /// when it fails, what it prints on stdout never.
+    /// Runs the command and returns its stdout without the trailing newline. If it fails, its
+    /// stderr is shown; its stdout is never shown.
     fn run(&self, command: &CommandLine) -> Result<Secret> {
         let argv = command.argv();
         let failed = |why: String| {
@@ -86,7 +86,7 @@ impl KeySources<'_> {
     }
 }
 
-/// A key in the environment; an empty variable is none.
+/// Reads a key from an environment variable. An empty variable counts as unset.
 pub fn in_environment(variable: &str) -> Option<Secret> {
     let value = std::env::var(variable).ok()?;
     let value = value.trim();

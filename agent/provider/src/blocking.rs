@@ -1,9 +1,9 @@
-//! Work that blocks, away from the thread of the runtime.
+//! Runs blocking work outside of the runtime's thread.
 
 use base::failure::Failure;
 
-/// Does something that may take long without a pause, such as opening a provider whose key comes from
-/// a command, beside the runtime's own thread.
+/// Runs a function that may block for long, such as opening a provider whose key comes from a
+/// command, on a separate thread.
 pub async fn off_loop<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {

@@ -1,4 +1,4 @@
-//! A model on this machine, asked through its host.
+//! A local model, used through its host process.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,35 +19,36 @@ use crate::history;
 use crate::message::{ContentPart, HarnessNote, Message, MessageRole, Reply, StopReason, ToolCall};
 use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts};
 
-/// Under so many parameters a model is small.
+/// A model with fewer parameters than this is small.
 const LARGE: u64 = 4_000_000_000;
-/// Under so much context a model is small.
+/// A model with a smaller context than this (in tokens) is small.
 const ROOMY: u64 = 8_192;
-/// Tokens of one reply of a small model: longer ones are nearly always repetitions.
+/// Maximum number of tokens in a reply of a small model. Longer replies are nearly always
+/// repetitions.
 const SMALL_REPLY: u64 = 1_536;
-/// The temperature at which a model that repeats itself is asked again.
+/// The temperature for a retry after a model repeats itself.
 const STIRRED: f32 = 0.7;
-/// What stands in the place of a picture.
+/// Replaces an image in the prompt.
 const UNSEEN: &str = "[a picture; this model cannot see]";
-/// Characters of each argument that the conversation keeps of a call that was cut off.
+/// Maximum number of characters kept of each argument of a truncated call.
 const KEPT_OF_CUT: usize = 80;
 
-/// A model on this machine.
+/// A local model.
 pub(crate) struct EmbeddedProvider {
     facts: ProviderFacts,
     temperature: f32,
     host: Host,
 }
 
-/// How the host is reached.
+/// The connection to the host.
 struct Host {
-    /// `None`: a supervisor keeps it, and its socket stays the same.
+    /// `None` if a supervisor manages the host; its socket path does not change then.
     wanted: Option<HostQuery>,
     connection: Mutex<Arc<Connection>>,
 }
 
-/// Opens the local model of a configuration entry; `reference` is `type.name`, `model` stands for
-/// the configured model's name. The host is found or started, and says what model it has.
+/// Opens the local model of a configuration entry. `reference` is `type.name`; `model` overrides
+/// the configured model. Finds or starts the host, which reports its model.
 pub(crate) fn open(
     config: &EmbeddedConfig,
     reference: &str,
@@ -118,7 +119,7 @@ impl EmbeddedProvider {
     fn chat(&self, request: &ChatRequest<'_>) -> HostChat {
         let messages = history::sound(request.messages);
         let messages = if self.facts.small { forget(afresh(messages)) } else { messages };
-        // The model was told that it is not done: it cannot say again that it is.
+        // The model was told that its task is not done, so it must not declare it done again.
         let act = self.facts.small && messages.last().is_some_and(Message::is_reminder);
         let stir = self.facts.small && (act || failed(&messages) || repeats(&messages));
         HostChat {
@@ -143,8 +144,8 @@ impl EmbeddedProvider {
     }
 }
 
-/// Whether the model made the same calls twice in a row: asked in the same way it would make them
-/// once more.
+/// Whether the model made the same calls twice in a row. With the same sampling it would make them
+/// again.
 fn repeats(messages: &[Message]) -> bool {
     let made = |message: &Message| -> Vec<(String, Value)> {
         message.calls().map(|call| (call.name.clone(), call.args.clone())).collect()
@@ -154,8 +155,8 @@ fn repeats(messages: &[Message]) -> bool {
     !last.is_empty() && said.take(2).any(|message| made(message) == last)
 }
 
-/// A small model that was reminded begins again with the task alone: what it did so far it would do
-/// again.
+/// Drops the conversation before the reminder except for the task. A small model would otherwise
+/// repeat what it did so far.
 fn afresh(mut messages: Vec<Message>) -> Vec<Message> {
     let Some(at) = messages.iter().rposition(Message::is_reminder) else {
         return messages;
@@ -169,20 +170,20 @@ fn afresh(mut messages: Vec<Message>) -> Vec<Message> {
     messages
 }
 
-/// Whether the last call failed: after that a small model makes the same call again when it is asked
-/// in the same way.
+/// Whether the last call failed. A small model then makes the same call again if sampling does not
+/// change.
 fn failed(messages: &[Message]) -> bool {
     let failed = |part: &ContentPart| matches!(part, ContentPart::Result(result) if !result.ok);
     messages.last().is_some_and(|message| message.parts.iter().any(failed))
 }
 
-/// How many calls at the end were held, one after the other.
+/// Returns the number of consecutive calls at the end that were not run.
 fn led_nowhere(messages: &[Message]) -> usize {
     let results = messages.iter().rev().filter(|message| message.role == MessageRole::User);
     results.take_while(|message| was_held(message)).count()
 }
 
-/// Whether a message is the result of a call that was not carried out.
+/// Whether a message is the result of a call that was not run.
 fn was_held(message: &Message) -> bool {
     let held = |part: &ContentPart| match part {
         ContentPart::Result(result) => result.not_run,
@@ -195,8 +196,8 @@ fn was_held(message: &Message) -> bool {
     !message.parts.is_empty() && message.parts.iter().all(held)
 }
 
-/// Calls that were held are left out, but for a first one at the end, whose reason is still to be
-/// heard: a small model that sees its own mistake several times makes it again.
+/// Removes calls that were not run, except for a first one at the end, whose reason the model has
+/// not read yet. A small model that sees its own mistake several times repeats it.
 fn forget(messages: Vec<Message>) -> Vec<Message> {
     let keep = if led_nowhere(&messages) == 1 { messages.len() - 1 } else { messages.len() };
     let held = |at: usize| at != keep && messages.get(at).is_some_and(was_held);
@@ -205,7 +206,7 @@ fn forget(messages: Vec<Message>) -> Vec<Message> {
 }
 
 impl EmbeddedProvider {
-    /// A message as the host knows it.
+    /// Converts a message to the host's format.
     fn turns(message: &Message) -> Vec<HostMessage> {
         if message.role == MessageRole::Assistant {
             let call =
@@ -240,7 +241,7 @@ impl Host {
         Arc::clone(&self.connection.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The connection; a host that ended in the meantime is started anew.
+    /// Returns the connection. Restarts a host that has exited.
     async fn connected(&self) -> Result<Arc<Connection>, ProviderError> {
         let connection = self.current();
         let Some(wanted) = self.wanted.clone().filter(|_| connection.is_closed()) else {
@@ -255,8 +256,8 @@ impl Host {
     }
 }
 
-/// The arguments of a call. Of one that was cut off only the beginning: the rest would fill the
-/// context and invite the model to write it again.
+/// Returns the arguments of a call. Those of a truncated call are shortened: the rest would fill
+/// the context and lead the model to write it again.
 fn kept(call: &ToolCall) -> Value {
     let mut args = call.args.clone();
     if let (Some(_), Value::Object(args)) = (&call.malformed, &mut args) {
@@ -269,7 +270,7 @@ fn kept(call: &ToolCall) -> Value {
     args
 }
 
-/// Hears a reply to its end. `calls` were made in the conversation before it.
+/// Reads a reply to its end. `calls` is the number of calls in the conversation before it.
 async fn listen(
     mut answers: ResponseStream,
     calls: usize,

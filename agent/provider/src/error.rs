@@ -1,23 +1,23 @@
-//! Why a model gave no reply: the kinds that callers treat differently.
+//! Errors of model requests, by how callers handle them.
 
 use std::fmt;
 use std::time::Duration;
 
 use base::failure::Failure;
 
-/// Only what a caller does something different about.
+/// An error of a model request. Callers handle each variant differently.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
-    /// Too many requests; the server may say how long to wait.
+    /// Too many requests (429). The server may specify how long to wait.
     #[error("the provider limits requests{}", wait_text(*.after))]
     RateLimited {
         /// From `retry-after`.
         after: Option<Duration>,
     },
-    /// The model has too much to do (503, 529); the server may say how long to wait.
+    /// The model is overloaded (503, 529). The server may specify how long to wait.
     #[error("the model is busy: {said}{}", wait_text(*.after))]
     Busy {
-        /// The server's words.
+        /// The server's message.
         said: String,
         /// From `retry-after`.
         after: Option<Duration>,
@@ -28,10 +28,10 @@ pub enum ProviderError {
     /// The request does not fit the model's context.
     #[error("the request does not fit the model's context: {0}")]
     TooLong(String),
-    /// Key, model or request is wrong: the user must act.
+    /// The key, the model or the request is invalid; the user must act.
     #[error("the provider refused the request: {0}")]
     Rejected(Refusal),
-    /// Nobody answers at the address.
+    /// No server answers at the address.
     #[error("{0}")]
     Unreachable(String),
     /// The connection or the stream broke.
@@ -42,24 +42,24 @@ pub enum ProviderError {
     Cancelled,
 }
 
-/// Why a request was refused, and what the user can do about it.
+/// A rejected request: the reason and what the user can do about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
-    /// What the service says, in one line.
+    /// The service's message, on one line.
     pub text: String,
-    /// The HTTP status, where the service answered with one.
+    /// The HTTP status, if the service returned one.
     pub status: Option<u16>,
-    /// What to try, one command or sentence each.
+    /// Hints, each a command or a sentence.
     pub hints: Vec<String>,
 }
 
 impl Refusal {
-    /// A refusal without a status and without a hint.
+    /// Creates a refusal without a status and without hints.
     pub(crate) fn new(text: impl Into<String>) -> Refusal {
         Refusal { text: text.into(), ..Refusal::default() }
     }
 
-    /// Adds something to try.
+    /// Adds a hint.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Refusal {
         self.hints.push(hint.into());
@@ -80,23 +80,23 @@ impl From<Refusal> for ProviderError {
 }
 
 impl ProviderError {
-    /// A refusal without a status and without a hint.
+    /// Creates a [`ProviderError::Rejected`] without a status and without hints.
     pub fn rejected(text: impl Into<String>) -> ProviderError {
         ProviderError::Rejected(Refusal::new(text))
     }
 
-    /// Whether the service does not know what it is asked about (404).
+    /// Whether the service does not know the requested resource (404).
     pub fn is_missing(&self) -> bool {
         matches!(self, ProviderError::Rejected(Refusal { status: Some(404), .. }))
     }
 
-    /// The failure of what this error ended, with what to try.
+    /// Returns a failure of the operation `what`, caused by this error, with its hints.
     pub fn failure_of(&self, what: &str) -> Failure {
         let cause = self.failure();
         cause.hints.into_iter().fold(Failure::failed(what).because(cause.what), Failure::hint)
     }
 
-    /// The error as people read it, with what to try.
+    /// Returns the error as a failure for users, with its hints.
     pub fn failure(&self) -> Failure {
         let what = self.to_string();
         match self {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_keeps_what_to_try_apart() {
+    fn hints_are_separate_from_the_error_message() {
         let said = Refusal::new("HTTP 401: no\ntry: something else").hint("check the key");
         let failure = ProviderError::from(said).failure();
         let what = "the provider refused the request: HTTP 401: no\ntry: something else";

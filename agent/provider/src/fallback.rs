@@ -1,4 +1,5 @@
-//! Another model of the same provider, for the rest of a turn in which the own one is busy.
+//! Falls back to another model of the same provider for the rest of a turn while the primary model
+//! is overloaded.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -8,53 +9,53 @@ use crate::blocking::off_loop;
 use crate::error::ProviderError;
 use crate::provider::{Provider, ProviderFacts};
 
-/// Opens the other model; called when it is needed for the first time.
+/// Opens the fallback model. Called when it is first needed.
 pub(crate) type OpenProvider = Arc<dyn Fn() -> Result<Box<dyn Provider>> + Send + Sync>;
 
-/// The models of one provider that answer in turn.
+/// The primary model of a provider and its fallback.
 pub struct FallbackModels {
     own: Box<dyn Provider>,
     spare: Option<SpareModel>,
     who: Mutex<ActiveModel>,
 }
 
-/// The model to fall back on.
+/// The fallback model.
 struct SpareModel {
     open: OpenProvider,
     opened: OnceLock<Box<dyn Provider>>,
 }
 
-/// Who answers in this turn of the user.
+/// The model that answers in the current user turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ActiveModel {
     Own,
     Spare,
-    /// The own model, after the other one could not answer either.
+    /// The primary model, after the fallback failed too.
     OwnAgain,
 }
 
-/// What an error changed: what the user is told, and whether somebody else is asked at once.
+/// The effect of an error: a notice for the user and whether to retry immediately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelSwitch {
-    /// For the user.
+    /// The notice for the user.
     pub notice: String,
-    /// Whether the question goes to another model now.
+    /// Whether to send the request to another model now.
     pub again: bool,
 }
 
 impl FallbackModels {
-    /// One model; `spare` opens the one that answers when it is busy.
+    /// Creates the models from the primary one; `spare` opens the fallback.
     pub fn new(own: Box<dyn Provider>, spare: Option<OpenProvider>) -> FallbackModels {
         let spare = spare.map(|open| SpareModel { open, opened: OnceLock::new() });
         FallbackModels { own, spare, who: Mutex::new(ActiveModel::Own) }
     }
 
-    /// What the loop must know: the own model's facts.
+    /// Returns the facts of the primary model.
     pub(crate) fn facts(&self) -> &ProviderFacts {
         self.own.facts()
     }
 
-    /// Who is asked now.
+    /// Returns the active model.
     pub(crate) fn now(&self) -> &dyn Provider {
         let spare = self.spare.as_ref().and_then(|spare| spare.opened.get());
         match (self.who(), spare) {
@@ -63,14 +64,14 @@ impl FallbackModels {
         }
     }
 
-    /// A new turn of the user begins with the own model.
+    /// Resets to the primary model at the start of a user turn.
     pub(crate) fn turn_begins(&self) {
         self.set(ActiveModel::Own);
         self.own.turn_begins();
     }
 
-    /// What an error of the present model changes. Only a busy model is replaced: who asks too
-    /// often would ask the next one too often as well.
+    /// Returns the switch that an error of the active model causes. Only an overloaded model is
+    /// replaced: after a rate limit, the next model would be rate limited as well.
     pub(crate) async fn after(&self, error: &ProviderError) -> Option<ModelSwitch> {
         let spare = self.spare.as_ref()?;
         let own = &self.own.facts().model;

@@ -1,4 +1,4 @@
-//! From the configuration to a provider that can be asked.
+//! Opens a provider from the configuration.
 
 pub mod databricks;
 
@@ -32,21 +32,21 @@ const OPENAI: &str = "https://api.openai.com/v1";
 const GEMINI: &str = "https://generativelanguage.googleapis.com";
 const MILLION: u32 = 1_000_000;
 
-/// Who shall be asked, as far as flags say it.
+/// The provider selected by command-line flags.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderChoice {
-    /// `type.name` or a bare type; without one the configuration and the environment decide
+    /// `type.name` or a bare type. If absent, the configuration and the environment decide
     /// ([`base::config::providers::Providers::chosen`]).
     pub reference: Option<String>,
-    /// Stands for the configured model.
+    /// Overrides the configured model.
     pub model: Option<String>,
-    /// Stands for the configured model to fall back on.
+    /// Overrides the configured fallback model.
     pub fallback: Option<String>,
-    /// Whether a budget holds: models without a known price are refused.
+    /// Whether a budget applies: models without a known price are rejected.
     pub budget: bool,
 }
 
-/// Opens a provider, wrapped so that it asks again, or another model, where that may help.
+/// Opens a provider that retries failed requests and falls back to another model where configured.
 pub fn open(config: &Config, choice: &ProviderChoice) -> Result<Box<dyn Provider>, Failure> {
     let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
     if choice.fallback.is_some() && reference.split('.').next() == Some("embedded") {
@@ -61,8 +61,8 @@ pub fn open(config: &Config, choice: &ProviderChoice) -> Result<Box<dyn Provider
     Ok(Box::new(retry::RetryingProvider::new(models, attempts, retry::Backoff::from_env())))
 }
 
-/// Whether the chosen provider, and those that other roles name, could be opened: key, model and
-/// address are there. Asks no model, and starts none on this machine.
+/// Checks that the chosen provider and those of other roles could be opened: that key, model and
+/// address are configured. Sends no request and starts no local model.
 pub fn check(
     config: &Config,
     choice: &ProviderChoice,
@@ -81,7 +81,7 @@ pub fn check(
     Ok(())
 }
 
-/// How the model to fall back on is opened, when there is one.
+/// Returns a function that opens the fallback model, if there is one.
 fn spare(
     config: &Config,
     choice: &ProviderChoice,
@@ -98,7 +98,7 @@ fn spare(
     }))
 }
 
-/// A budget cannot be kept where the price is unknown.
+/// Fails if a budget applies and the price is unknown.
 fn check_price(choice: &ProviderChoice, facts: &ProviderFacts) -> Result<(), Failure> {
     if !choice.budget || facts.priced {
         return Ok(());
@@ -116,14 +116,14 @@ fn check_price(choice: &ProviderChoice, facts: &ProviderFacts) -> Result<(), Fai
         .hint("or limit tokens instead of money: --max-tokens N"))
 }
 
-/// Who is to be asked, and for what.
+/// A provider to open, and for what.
 struct ProviderRequest<'a> {
     reference: String,
     model: Option<&'a str>,
     config: &'a Config,
 }
 
-/// Opens the provider that a reference names.
+/// Opens the provider of a reference.
 pub fn by_reference(
     config: &Config,
     reference: &str,
@@ -165,7 +165,8 @@ pub fn by_reference(
     }
 }
 
-/// The whole reference and the name of an entry: the one that is named, or the only one, or none.
+/// Returns the full reference and the name of an entry: the one that is named, otherwise the only
+/// one, otherwise none.
 fn named(config: &Config, kind: &str, name: Option<&str>) -> Result<(String, String), Failure> {
     let references = config.providers.references();
     let of_kind = references.iter().filter_map(|text| text.split_once('.'));
@@ -224,7 +225,7 @@ fn anthropic(
     room_to_answer(hosted, thinking)
 }
 
-/// A budget for thought that leaves no room for an answer would never be used.
+/// Rejects a thinking budget that leaves no tokens for the answer: it would never be used.
 fn room_to_answer(
     hosted: HostedProvider,
     thinking: Option<u32>,
@@ -250,7 +251,7 @@ fn openai(
         command: entry.api_key_command.as_ref(),
         variable: entry.base_url.is_none().then_some("OPENAI_API_KEY"),
     };
-    // A server of one's own often wants no key.
+    // A self-hosted server often needs no key.
     let base = wanted.base("openai", entry.base_url.as_deref(), OPENAI);
     let key = if base.url == OPENAI { Some(key.need()?) } else { key.find()? };
     let path = match entry.wire {
@@ -320,7 +321,7 @@ fn gemini(entry: &GeminiConfig, wanted: &ProviderRequest<'_>) -> Result<HostedPr
 }
 
 impl ProviderRequest<'_> {
-    /// The configured base URL, else the one of the environment, else the service's own.
+    /// Returns the configured base URL, else the one from the environment, else the service's own.
     fn base<'b>(&'b self, kind: &str, configured: Option<&'b str>, own: &'b str) -> BaseUrl<'b> {
         let found = self.config.providers.base_url(kind, configured);
         found.unwrap_or(BaseUrl { url: own, variable: None })

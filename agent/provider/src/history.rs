@@ -1,13 +1,13 @@
-//! A conversation in the form that every wire accepts: begun by the user, nothing empty, every
-//! call followed by exactly one result, under a name that can be one. Sound conversations pass
-//! unchanged, so that the bytes of their prefix stay the same from turn to turn.
+//! Normalizes a conversation to the form that every wire format accepts: it starts with the user,
+//! has no empty text, and every call has a valid name and is followed by exactly one result. Valid
+//! conversations are not changed, so that the prefix stays byte-identical from turn to turn.
 
 use std::collections::HashMap;
 
 use crate::message::{ContentPart, HarnessNote, Message, MessageRole, ToolCall, ToolResult};
 use crate::tool_args::plain_name;
 
-/// The conversation as it can be sent.
+/// Returns the normalized conversation.
 pub(crate) fn sound(messages: &[Message]) -> Vec<Message> {
     let mut sound = Vec::with_capacity(messages.len() + 1);
     if messages.first().is_none_or(|first| first.role == MessageRole::Assistant) {
@@ -30,7 +30,7 @@ pub(crate) fn sound(messages: &[Message]) -> Vec<Message> {
     sound
 }
 
-/// A message of the model and what the user's side said to it: the results come first.
+/// Appends a message of the model and the user messages that answer it. Results come first.
 fn turn(message: &Message, answers: &[&Message], sound: &mut Vec<Message>) {
     let Some(said) = without_empty(message, |_| false) else {
         return sound.extend(answers.iter().filter_map(|m| without_empty(m, |_| false)));
@@ -64,7 +64,7 @@ fn turn(message: &Message, answers: &[&Message], sound: &mut Vec<Message>) {
         answers.iter().filter_map(|answer| without_empty(answer, is_answered)).peekable();
     if !results.is_empty() {
         let mut first = Message { role: MessageRole::User, parts: results };
-        // What the user says beside results stands in the same message, after them.
+        // The user's text after results is in the same message, after them.
         let same = answers
             .first()
             .is_some_and(|a| a.parts.iter().any(|p| matches!(p, ContentPart::Result(_))));
@@ -80,8 +80,8 @@ fn has_more(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> bool {
     without_empty(message, left_out).is_some()
 }
 
-/// The message without empty text and without some results; results that answer no call are
-/// text. `None` when nothing is left.
+/// Returns the message without empty text and without the results for which `left_out` is true.
+/// Results that answer no call become text. Returns `None` if nothing remains.
 fn without_empty(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> Option<Message> {
     let keep = |part: &ContentPart| match part {
         ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_conversation_passes_unchanged() {
+    fn a_valid_conversation_is_not_changed() {
         let messages = vec![
             user(vec![text("go")]),
             model(vec![text("ok"), call("1"), call("2")]),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_get_their_results_in_order_and_exactly_one() {
+    fn each_call_gets_exactly_one_result_in_order() {
         let messages = [
             user(vec![text("go")]),
             model(vec![call("1"), call("2"), call("3")]),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_text_lone_thought_and_a_model_that_begins_are_mended() {
+    fn empty_text_lone_reasoning_and_a_leading_model_message_are_repaired() {
         let thought = ContentPart::Reasoning { text: "hm".into(), sealed: None };
         let messages = [
             model(vec![text("I begin")]),

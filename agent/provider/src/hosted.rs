@@ -1,4 +1,5 @@
-//! A model behind HTTP: sends the question, reads the stream, lets the wire format make the reply.
+//! A model behind HTTP. Sends the request, reads the stream, and decodes the reply with the wire
+//! format.
 
 use std::time::Duration;
 
@@ -17,40 +18,40 @@ use crate::oauth::OauthLogin;
 use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts};
 use crate::{models, sse, trace_events};
 
-/// A wire format: how a question is written and a reply is read.
+/// A wire format: encodes requests and decodes replies.
 pub trait WireFormat: Send + Sync {
-    /// The body of a request.
+    /// Builds the body of a request.
     fn body(&self, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value;
 
-    /// A reader for the reply to this request.
+    /// Creates a decoder for the reply to this request.
     fn decoder(&self, request: &ChatRequest<'_>) -> Box<dyn ReplyDecoder>;
 
-    /// Learns from a refusal which key of the format this server does not take; whether the
-    /// request would now be written differently.
+    /// Learns from an error message which parameter the server rejects. Returns whether the request
+    /// would be encoded differently now.
     fn adapt(&self, refusal: &str) -> bool;
 }
 
-/// Reads one reply.
+/// Decodes one reply.
 pub trait ReplyDecoder: Send {
-    /// Takes one event of the stream.
+    /// Decodes one event of the stream.
     fn event(
         &mut self,
         event: &sse::SseEvent,
         hear: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError>;
 
-    /// Takes a reply that came as one JSON object.
+    /// Decodes a reply that is a single JSON object.
     fn whole(
         &mut self,
         body: &Value,
         hear: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError>;
 
-    /// The reply; `None` when its end has not been seen.
+    /// Returns the reply, or `None` if it is incomplete.
     fn reply(self: Box<Self>) -> Option<Reply>;
 }
 
-/// The object that an event carries; `None` for one without content and for `[DONE]`.
+/// Parses the object in an event. Returns `None` for an event without content and for `[DONE]`.
 pub(crate) fn object_of(event: &sse::SseEvent) -> Result<Option<Value>, ProviderError> {
     match event.data.trim() {
         "" | "[DONE]" => Ok(None),
@@ -60,7 +61,7 @@ pub(crate) fn object_of(event: &sse::SseEvent) -> Result<Option<Value>, Provider
     }
 }
 
-/// What the user is told of counts that cannot be.
+/// Returns the notice about implausible token counts.
 fn absurd(usage: &Usage) -> String {
     format!(
         "the provider counts {} tokens sent and {} written for one reply; the counts are ignored",
@@ -69,42 +70,42 @@ fn absurd(usage: &Usage) -> String {
     )
 }
 
-/// How far a reply is.
+/// The progress of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReplyProgress {
-    /// More is to come.
+    /// More events follow.
     Open,
-    /// The model has said all; counts or the closing event may follow.
+    /// The content is complete; counts or the closing event may follow.
     Complete,
-    /// Nothing more belongs to it.
+    /// The reply is over; later events do not belong to it.
     Over,
 }
 
-/// How long we wait for what may follow after a model has said all.
+/// Maximum time to wait for trailing events after the content is complete.
 const TAIL: Duration = Duration::from_secs(5);
-/// How long we wait for the end of the body, which lets the connection be used again.
+/// Maximum time to wait for the end of the body, which allows the connection to be reused.
 const DRAIN: Duration = Duration::from_millis(50);
-/// The longest reply that is read as one JSON object.
+/// Maximum size in bytes of a reply that is a single JSON object.
 const MOST_WHOLE: usize = 64 << 20;
 
-/// Tokens of one question and its reply, at most: a larger count is a mistake of the server.
+/// Maximum number of tokens in one request and its reply. A larger count is an error of the server.
 const MOST_TOKENS: u64 = 1_000_000_000;
 
 /// A model behind HTTP.
 pub(crate) struct HostedProvider {
-    /// Where to post.
+    /// The endpoint.
     pub endpoint: Endpoint,
-    /// A login instead of a key.
+    /// A login that replaces the key.
     pub login: Option<OauthLogin>,
     /// The wire format.
     pub wire: Box<dyn WireFormat>,
-    /// What the loop must know.
+    /// The model's facts.
     pub facts: ProviderFacts,
-    /// What tokens cost.
+    /// The price of tokens.
     pub price: Option<Price>,
-    /// What to look at when it refuses.
+    /// Context for error hints.
     pub advice: Advice,
-    /// Whether the reply comes as a stream; otherwise it comes as one object.
+    /// Whether the reply is streamed. Otherwise it is a single object.
     pub streamed: bool,
 }
 
@@ -139,14 +140,14 @@ impl HostedProvider {
             hear(Delta::Notice(&absurd(&reply.usage)));
             reply.usage = Usage::default();
         }
-        // What was not counted was not free.
+        // A reply without token counts has no known cost.
         let price = self.price.filter(|_| reply.usage.tokens() > 0);
         reply.usage.cost_usd = price.map(|price| models::cost(&reply.usage, price));
         Ok(reply)
     }
 
-    /// Sends the question, as often as the wire format can adapt it to the server; a token that is
-    /// refused is renewed once.
+    /// Sends the request. Retries as long as the wire format can adapt it to the server, and renews
+    /// a rejected token once.
     async fn accepted(&self, request: &ChatRequest<'_>) -> Result<StreamedResponse, ProviderError> {
         let mut token = match &self.login {
             Some(login) => Some(login.token().await?),
@@ -187,7 +188,7 @@ impl HostedProvider {
         body
     }
 
-    /// Reads the body to its end; gives the reason of the end, for a reply that is not complete.
+    /// Reads the body to its end. Returns why it ended, for a reply that is incomplete.
     async fn read(
         &self,
         mut answer: StreamedResponse,
@@ -223,13 +224,13 @@ impl HostedProvider {
         }
         reader.end(&mut events);
         for event in events {
-            // What is cut in the middle is no event; the missing end will be noticed.
+            // A truncated event cannot be decoded; the incomplete reply is detected later.
             let _ = decoder.event(&event, hear);
         }
         Ok("the stream ended before the reply was complete".to_owned())
     }
 
-    /// A server that does not stream answers with one object.
+    /// Reads a reply of a server that does not stream and returns a single object.
     async fn read_whole(
         &self,
         mut body: Vec<u8>,
@@ -257,7 +258,7 @@ impl HostedProvider {
         http_error::web_page(&String::from_utf8_lossy(&body), &self.advice)
     }
 
-    /// A server may repeat our key in its message.
+    /// Removes the key from an error, since a server may repeat it in its message.
     fn without_key(&self, error: ProviderError) -> ProviderError {
         let clean = |text: String| {
             let text = self.endpoint.without_key(&text);

@@ -1,5 +1,6 @@
-//! The connection to a hosted model: one client per provider, kept alive between turns; no
-//! redirects, because they would carry the key; no limit on the whole time, only on silence.
+//! HTTP connections to hosted models. There is one client per provider, kept alive between turns.
+//! Redirects are disabled because they would forward the key. There is no total timeout, only an
+//! idle timeout.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
@@ -13,14 +14,14 @@ use reqwest::{Client, Response, Url};
 
 use crate::error::{ProviderError, Refusal};
 
-/// How long a connection may take to come about.
+/// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(20);
-/// How long a short exchange may take as a whole.
+/// Total timeout of a short exchange.
 const SHORT: Duration = Duration::from_secs(30);
-/// The longest answer of a short exchange.
+/// Maximum size in bytes of the response of a short exchange.
 const MOST_SHORT: usize = 1 << 20;
 
-/// An address to post to, and how.
+/// A URL to post to, with its headers and client.
 pub struct Endpoint {
     url: Url,
     headers: HeaderMap,
@@ -29,7 +30,7 @@ pub struct Endpoint {
     client: OnceLock<Client>,
 }
 
-/// The start of an answer: status and headers came, the body has not been read.
+/// A response whose status and headers have arrived and whose body has not been read.
 #[derive(Debug)]
 pub struct StreamedResponse {
     response: Response,
@@ -37,8 +38,8 @@ pub struct StreamedResponse {
 }
 
 impl Endpoint {
-    /// An address: a configured base and a path to append. Plain `http` is refused where it
-    /// would leave the machine.
+    /// Creates an endpoint from a configured base URL and a path. Fails for plain `http` to another
+    /// machine, unless `allow_http` is set.
     pub fn new(base: &str, path: &str, allow_http: bool) -> Result<Endpoint, Failure> {
         let url = address(base, path, allow_http)?;
         let idle = Duration::from_secs(120);
@@ -46,14 +47,14 @@ impl Endpoint {
         Ok(Endpoint { url, headers, key: None, idle, client })
     }
 
-    /// Adds a header that is no secret.
+    /// Adds a header that is not secret.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: &'static str) -> Endpoint {
         self.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         self
     }
 
-    /// Adds the header that carries the key, written as `prefix` and key.
+    /// Adds the header that carries the key: `prefix` followed by the key.
     pub fn key(
         mut self,
         name: &'static str,
@@ -68,19 +69,19 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// How long the other side may be silent.
+    /// Sets the idle timeout.
     #[must_use]
     pub fn idle(mut self, time: Duration) -> Endpoint {
         self.idle = time;
         self
     }
 
-    /// The host, for messages.
+    /// Returns the host, for messages.
     pub fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
     }
 
-    /// Text without the key, for messages.
+    /// Replaces the key in a text for messages.
     pub fn without_key(&self, text: &str) -> String {
         match &self.key {
             Some(key) if key.reveal().len() >= 4 => text.replace(key.reveal(), "•••"),
@@ -88,7 +89,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends a body of JSON, with the token of a login where there is one; waits for status and
+    /// Posts a JSON body, with the token of a login if there is one. Waits for the status and
     /// headers.
     pub async fn post(
         &self,
@@ -119,8 +120,8 @@ impl Endpoint {
     }
 }
 
-/// One request with a short answer, read to its end. The address must be one that [`address`]
-/// accepts.
+/// Sends one request with a short response and reads it to its end. Fails if [`address`] rejects
+/// the URL.
 pub async fn once(request: HttpRequest, allow_http: bool) -> Result<HttpResponse, ProviderError> {
     let url = address(&request.uri().to_string(), "", allow_http)
         .map_err(|failure| ProviderError::rejected(failure.sentence()))?;
@@ -148,8 +149,8 @@ pub async fn once(request: HttpRequest, allow_http: bool) -> Result<HttpResponse
     }
 }
 
-/// An address that may be asked: https, or plain http where that stays on this machine or the
-/// user says so.
+/// Parses a URL that may be requested: https, or plain http if it stays on this machine or
+/// `allow_http` is set.
 pub(crate) fn address(base: &str, path: &str, allow_http: bool) -> Result<Url, Failure> {
     let bad = |why: &str| Failure::usage(format!("invalid base_url `{base}`")).because(why);
     let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')))
@@ -184,18 +185,18 @@ fn unanswered(url: &Url, why: &reqwest::Error) -> ProviderError {
 }
 
 impl StreamedResponse {
-    /// The status code.
+    /// Returns the status code.
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 
-    /// A header as text.
+    /// Returns a header as text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
     }
 
-    /// The next bytes of the body; `None` at its end. Waits `limit` at most, or as long as the
-    /// endpoint allows silence.
+    /// Returns the next bytes of the body, or `None` at its end. Waits at most `limit`, or the idle
+    /// timeout of the endpoint if that is shorter.
     pub async fn next(&mut self, limit: Option<Duration>) -> Result<Option<Vec<u8>>, String> {
         let idle = limit.unwrap_or(self.idle).min(self.idle);
         match tokio::time::timeout(idle, self.response.chunk()).await {
@@ -205,7 +206,7 @@ impl StreamedResponse {
         }
     }
 
-    /// The first bytes of the body, at most so many; what fails is left out.
+    /// Returns the first bytes of the body, at most `most`. Read errors are ignored.
     pub async fn head(mut self, most: usize) -> Vec<u8> {
         let mut body = Vec::new();
         while body.len() < most
@@ -218,7 +219,8 @@ impl StreamedResponse {
     }
 }
 
-/// The other side cannot be trusted, or nobody can: no try will change that.
+/// Returns the error for an untrusted certificate or missing root certificates. Retrying does not
+/// help.
 fn no_trust(why: &str) -> ProviderError {
     Refusal::new(format!("no secure connection: {why}"))
         .hint("apt-get install ca-certificates")
@@ -237,7 +239,8 @@ pub fn is_loopback(url: &Url) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// The last cause, which says what happened; those around it only say where.
+/// Returns the innermost source of an error, which says what happened; the outer errors only say
+/// where.
 pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -246,7 +249,8 @@ pub fn innermost(error: &dyn std::error::Error) -> String {
     last.to_string()
 }
 
-/// A client for an address: no redirects, and nothing but this machine for a loopback address.
+/// Creates a client for a URL. It follows no redirects, and for a loopback address it connects only
+/// to this machine.
 pub fn client(url: &Url) -> reqwest::Result<Client> {
     let mut client = Client::builder()
         .connect_timeout(CONNECT)
@@ -255,7 +259,7 @@ pub fn client(url: &Url) -> reqwest::Result<Client> {
     if is_loopback(url) {
         client = client.no_proxy();
         if url.scheme() == "http" {
-            // Reading the system's certificates takes longer than a turn with a local server.
+            // Loading the system's certificates takes longer than a turn with a local server.
             return client.tls_backend_preconfigured(no_roots()).build();
         }
     }
@@ -263,7 +267,7 @@ pub fn client(url: &Url) -> reqwest::Result<Client> {
     client.build()
 }
 
-/// A client that goes to these addresses and to no other, by no proxy; no redirects.
+/// Creates a client that connects only to these addresses, without a proxy and without redirects.
 pub fn pinned(url: &Url, addresses: &[SocketAddr]) -> reqwest::Result<Client> {
     let client = Client::builder()
         .connect_timeout(CONNECT)

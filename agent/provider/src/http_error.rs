@@ -1,4 +1,4 @@
-//! What a refusal of a provider means: whether to wait, to make room, or to tell the user.
+//! Classifies error responses of providers: wait, shrink the conversation, or tell the user.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use serde_json::Value;
 use crate::error::{ProviderError, Refusal};
 use crate::http::StreamedResponse;
 
-/// How much of a refusal's body is read.
+/// Maximum number of bytes read of an error body.
 const MOST_BYTES: usize = 64 << 10;
-/// How much of it is shown.
+/// Maximum number of characters shown of it.
 const MOST_SHOWN: usize = 300;
 
-/// What the user should look at when a provider refuses.
+/// Context for the hints of an error.
 #[derive(Clone, Debug)]
 pub(crate) struct Advice {
     /// `type.name`.
     pub provider: String,
     /// The model's name.
     pub model: String,
-    /// Where the key comes from, e.g. `ANTHROPIC_API_KEY`.
+    /// The source of the key, e.g. `ANTHROPIC_API_KEY`.
     pub key: String,
 }
 
-/// What an answer with another status than 200 means.
+/// Returns the error for a response with a status other than 200.
 pub(crate) async fn refusal(answer: StreamedResponse, advice: &Advice) -> ProviderError {
     let status = answer.status();
     let asked = answer.header("retry-after").and_then(|text| wait(text, Timestamp::now()));
@@ -74,7 +74,7 @@ pub(crate) async fn refusal(answer: StreamedResponse, advice: &Advice) -> Provid
     }
 }
 
-/// Whether a refusal is about a token that ran out or was taken back; Databricks says 403.
+/// Whether an error is about an expired or revoked token. Databricks returns 403 for these.
 pub(crate) fn is_about_token(status: u16, said: &str) -> bool {
     let said = said.to_lowercase();
     let names_token =
@@ -82,7 +82,7 @@ pub(crate) fn is_about_token(status: u16, said: &str) -> bool {
     status == 401 || (status == 403 && names_token)
 }
 
-/// What an error object inside a stream (after status 200) means.
+/// Returns the error for an error object inside a stream (after status 200).
 pub(crate) fn in_stream(object: &Value) -> ProviderError {
     let error = if object["error"].is_null() { object } else { &object["error"] };
     let said = ErrorBody::from(error);
@@ -112,21 +112,21 @@ pub(crate) fn in_stream(object: &Value) -> ProviderError {
     }
 }
 
-/// A web page where a reply should be.
+/// Returns the error for a web page in place of a reply.
 pub(crate) fn web_page(body: &str, advice: &Advice) -> ProviderError {
     Refusal::new(format!("a web page came instead of a reply: {}", error_body(body).text))
         .hint(format!("check the base_url of `{}`", advice.provider))
         .into()
 }
 
-/// What a body says about its error.
+/// The error that a body describes.
 struct ErrorBody {
     kind: String,
     text: String,
 }
 
 impl ErrorBody {
-    /// From the error object that both wires use: `{type, code, message}`.
+    /// Parses the error object that both wire formats use: `{type, code, message}`.
     fn from(error: &Value) -> ErrorBody {
         let word = |key: &str| error[key].as_str().map(str::to_owned);
         let kind = word("type").or_else(|| word("code")).or_else(|| word("error_code"));
@@ -145,8 +145,8 @@ impl ErrorBody {
         self.kind == "insufficient_quota"
     }
 
-    /// The phrases by which Anthropic, OpenAI, llama.cpp, vLLM and their kin say that a request
-    /// does not fit; there is no common code.
+    /// Whether the request is too long. Matches the messages of Anthropic, OpenAI, llama.cpp, vLLM
+    /// and similar servers; there is no common code.
     fn is_too_long(&self) -> bool {
         let text = self.text.to_lowercase();
         [
@@ -169,7 +169,7 @@ impl ErrorBody {
     }
 }
 
-/// The error that a body carries. Gemini wraps it into a list.
+/// Parses the error object of a body. Gemini wraps it in a list.
 fn object(body: &str) -> Option<Value> {
     match serde_json::from_str(body).ok()? {
         Value::Array(mut all) if all.len() == 1 => all.pop(),
@@ -187,7 +187,7 @@ fn error_body(body: &str) -> ErrorBody {
     ErrorBody { kind: String::new(), text: short(&text) }
 }
 
-/// The title of a web page, or its text without tags.
+/// Returns the title of a web page, or its text without tags.
 fn page_text(page: &str) -> String {
     let lower = page.to_ascii_lowercase();
     let title = lower.find("<title>").and_then(|start| {
@@ -203,14 +203,14 @@ fn page_text(page: &str) -> String {
     title.filter(|title| !title.is_empty()).unwrap_or_else(bare)
 }
 
-/// One short printable line.
+/// Shortens a text to one printable line.
 fn short(text: &str) -> String {
     let line = printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
     let cut = head(&line, MOST_SHOWN);
     if cut.len() < line.len() { format!("{cut}…") } else { line }
 }
 
-/// The wait that `retry-after` asks for: seconds or an HTTP date (RFC 9110, 10.2.3).
+/// Parses `retry-after`: seconds or an HTTP date (RFC 9110, 10.2.3).
 fn wait(text: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(seconds) = text.trim().parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
@@ -219,7 +219,8 @@ fn wait(text: &str, now: Timestamp) -> Option<Duration> {
     Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
 }
 
-/// The wait that a body asks for: Gemini names it in a detail of the error, e.g. `"34.07s"`.
+/// Returns the delay that a body specifies. Gemini puts it in a detail of the error, e.g.
+/// `"34.07s"`.
 fn wait_in(body: &str) -> Option<Duration> {
     let object = object(body)?;
     let mut details = object["error"]["details"].as_array()?.iter();
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_may_stand_in_the_body() {
+    fn the_retry_delay_may_be_in_the_body() {
         let body = |delay: &str| {
             let detail = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo",
                 "retryDelay": delay});
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_ran_out_is_told_from_a_right_that_is_missing() {
+    fn an_expired_token_differs_from_a_missing_permission() {
         assert!(is_about_token(401, "HTTP 401: no"));
         assert!(is_about_token(403, "HTTP 403: Invalid access token."));
         assert!(!is_about_token(403, "HTTP 403: you may not query this endpoint"));
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_web_page_is_shown_as_its_title_or_its_first_words() {
+    fn a_web_page_is_reduced_to_its_title_or_first_words() {
         assert_eq!(error_body("<html><title>502 Bad</title><p>x").text, "502 Bad");
         assert_eq!(error_body("<html><b>no</b> title").text, "no title");
         assert_eq!(error_body("").text, "an empty answer");
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_inside_a_stream_keep_their_meaning() {
+    fn errors_inside_a_stream_are_classified() {
         let kind = |kind: &str| in_stream(&json!({"error": {"type": kind, "message": "m"}}));
         assert!(matches!(kind("overloaded_error"), ProviderError::Busy { after: None, .. }));
         assert!(matches!(kind("rate_limit_error"), ProviderError::RateLimited { after: None }));

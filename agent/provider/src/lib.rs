@@ -1,5 +1,5 @@
-//! Models that g3 asks, and the messages it exchanges with them. Start at [`Provider`]; [`open()`]
-//! makes one from the configuration. What differs between services stays in this crate.
+//! Model providers and the messages exchanged with them. Start at [`Provider`]; [`open()`] creates
+//! one from the configuration. Differences between services are handled in this crate.
 
 pub mod anthropic;
 pub mod auth;

@@ -1,10 +1,10 @@
-//! The nouns of a conversation. Plain data: no IO, no provider names, no colours.
+//! Messages of a conversation. Plain data without IO, provider names or presentation.
 
 use base::event::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Who speaks.
+/// The role of a message's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -13,56 +13,56 @@ pub enum MessageRole {
     Assistant,
 }
 
-/// One message. System text is not a message: it is part of the [`crate::Request`].
+/// A message. The system prompt is not a message: it is part of the [`crate::ChatRequest`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The author's role.
     pub role: MessageRole,
-    /// What is said, in order.
+    /// The content, in order.
     pub parts: Vec<ContentPart>,
 }
 
-/// A piece of a message.
+/// A part of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ContentPart {
-    /// Words of the user or of the model.
+    /// Text of the user or of the model.
     Text {
-        /// As written.
+        /// The text as written.
         text: String,
     },
-    /// Words that g3 itself adds to what the user says.
+    /// Text that g3 adds to the user's message.
     Note(HarnessNote),
-    /// What a model thought; goes back to the provider that wrote it, unchanged.
+    /// Reasoning of the model. It is sent back unchanged to the provider that produced it.
     Reasoning {
-        /// Readable thought; empty when it is only a sealed blob.
+        /// Readable reasoning; empty if there is only a sealed block.
         text: String,
-        /// The provider's own block, echoed byte for byte (signature, encrypted content).
+        /// The provider's own block, sent back byte for byte (signature, encrypted content).
         sealed: Option<Value>,
     },
     /// A tool call that the model made.
     Call(ToolCall),
-    /// What came of a call.
+    /// The result of a call.
     Result(ToolResult),
-    /// A picture.
+    /// An image.
     Image(Image),
 }
 
-/// Words that g3 itself adds to what the user says: a model reads them like the user's own.
+/// Text that g3 adds to the user's message. The model reads it like the user's text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HarnessNote {
-    /// What the model reads.
+    /// The text for the model.
     pub text: String,
-    /// What it is for.
+    /// The purpose of the note.
     #[serde(default)]
     pub purpose: NotePurpose,
 }
 
-/// What a note is for.
+/// The purpose of a note.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotePurpose {
-    /// What the model must know: an attached file, the permission mode, a hook's output.
+    /// Information for the model: an attached file, the permission mode, a hook's output.
     #[default]
     Context,
     /// Tells a small model that its task is not done.
@@ -72,66 +72,67 @@ pub enum NotePurpose {
 /// A tool call that the model made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Ties the result to the call; made by the provider or by us, unique in a conversation.
+    /// Connects the result to the call. Assigned by the provider or by us, unique in a
+    /// conversation.
     pub id: String,
     /// The tool's name as the model wrote it.
     pub name: String,
     /// The arguments; see `malformed`.
     pub args: Value,
-    /// Set when the arguments were not a JSON object: the text as sent. Such a call is not run.
+    /// Set to the arguments as sent if they were not a JSON object. Such a call is not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub malformed: Option<String>,
 }
 
-/// What came of a call, as the model reads it.
+/// The result of a call, as the model reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The call this answers.
+    /// The id of the call.
     pub call_id: String,
     /// The tool's name.
     pub name: String,
-    /// Whether the tool did what was asked.
+    /// Whether the tool succeeded.
     pub ok: bool,
-    /// What the model reads.
+    /// The text for the model.
     pub text: String,
-    /// Pictures that come with it.
+    /// Images attached to the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
-    /// Whether the call was refused before it did anything; the text says why.
+    /// Whether the call was rejected before it ran; the text says why.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_run: bool,
 }
 
-/// A picture as base64.
+/// An image, base64-encoded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
     pub media_type: String,
-    /// The bytes, base64.
+    /// The base64-encoded bytes.
     pub data: String,
 }
 
-/// What one question to the model gave us, and what it cost.
+/// The reply to one model request, and its cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// Text, reasoning and calls in the order in which they came.
+    /// Text, reasoning and calls in the order in which they arrived.
     pub message: Message,
-    /// Tokens and money.
+    /// Tokens and cost.
     pub usage: Usage,
     /// Why the model stopped.
     pub stop: StopReason,
 }
 
-/// What a model was asked beside the conversation, and what that cost.
+/// Usage of model requests outside the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SideUsage {
-    /// As sent; the session's own model when it is not said.
+    /// The model's name as sent; the session's own model if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Questions.
+    /// Number of requests.
     #[serde(default = "one")]
     pub calls: u32,
-    /// Tokens and money.
+    /// Tokens and cost.
     pub usage: Usage,
 }
 
@@ -143,23 +144,23 @@ fn one() -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It had said all.
+    /// The model finished.
     Done,
-    /// It waits for the results of its calls.
+    /// The model waits for the results of its calls.
     Calls,
-    /// The output limit cut it off: its last call may be half.
+    /// The output limit truncated the reply. Its last call may be incomplete.
     Length,
-    /// The provider refused to go on.
+    /// The provider refused to continue.
     Refused,
 }
 
 impl Message {
-    /// A message of one text.
+    /// Creates a message with one text.
     pub fn text(role: MessageRole, text: impl Into<String>) -> Message {
         Message { role, parts: vec![ContentPart::Text { text: text.into() }] }
     }
 
-    /// A message of g3 itself to the model.
+    /// Creates a message with a note of g3 for the model.
     pub fn note(purpose: NotePurpose, text: impl Into<String>) -> Message {
         let note = HarnessNote { text: text.into(), purpose };
         Message { role: MessageRole::User, parts: vec![ContentPart::Note(note)] }
@@ -171,7 +172,7 @@ impl Message {
         self.parts.iter().any(reminds)
     }
 
-    /// The calls in this message.
+    /// Returns the calls in this message.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             ContentPart::Call(call) => Some(call),
@@ -183,7 +184,7 @@ impl Message {
         })
     }
 
-    /// What the user said, without the notes that g3 added.
+    /// Returns the user's text, without the notes that g3 added.
     pub fn own_words(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             ContentPart::Text { text } => Some(text.as_str()),
@@ -197,19 +198,19 @@ impl Message {
         if own.is_empty() { self.words() } else { own }
     }
 
-    /// The words of this message, joined, notes among them.
+    /// Returns the text of this message, including notes, joined.
     pub fn words(&self) -> String {
         self.parts.iter().filter_map(ContentPart::words).collect()
     }
 }
 
 impl ContentPart {
-    /// A note that tells the model something beside the user's words.
+    /// Creates a note with additional information for the model.
     pub fn context(text: impl Into<String>) -> ContentPart {
         ContentPart::Note(HarnessNote { text: text.into(), purpose: NotePurpose::Context })
     }
 
-    /// The words of a text or of a note.
+    /// Returns the text of a text or note.
     pub(crate) fn words(&self) -> Option<&str> {
         match self {
             ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => Some(text),
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_of_g3_are_not_the_users_words_and_brackets_of_the_user_are() {
+    fn notes_are_not_user_text_but_bracketed_user_text_is() {
         let mut message = Message::text(MessageRole::User, "[x]\n\n");
         message.parts.insert(0, ContentPart::context("[Plan mode]\n\n"));
         message.parts.push(ContentPart::context("\n\n[a hook says: y]"));
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_older_sessions_wrote_are_read() {
+    fn parts_written_by_older_versions_are_read() {
         let result = json!({"kind": "result", "call_id": "1", "name": "shell", "ok": false,
             "text": "not run: no"});
         let ContentPart::Result(result) = serde_json::from_value(result).unwrap() else { panic!() };

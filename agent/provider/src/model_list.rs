@@ -1,4 +1,4 @@
-//! The models that can be named at the prompt: those of the configuration, and those that g3 knows.
+//! The models that can be named at the prompt: configured ones and ones in the built-in table.
 
 use base::config::Config;
 use base::config::providers::{Providers, TYPES};
@@ -7,25 +7,26 @@ use base::failure::{Failure, Result};
 use crate::from_config::ProviderChoice;
 use crate::models;
 
-/// How the names of a provider's own models begin.
+/// Name prefixes of each provider's own models.
 const MAKERS: [(&str, &[&str]); 3] = [
     ("anthropic", &["claude-"]),
     ("openai", &["gpt-", "chatgpt-", "codex-", "o1", "o3", "o4"]),
     ("gemini", &["gemini-", "gemma-"]),
 ];
-/// How alike two names are, from 0 to 1, when one is a misspelling of the other.
+/// Minimum similarity of two names, from 0 to 1, for one to be a misspelling of the other.
 const MISSPELLED: f64 = 0.93;
 
-/// A provider and the model that it is asked for.
+/// A provider and the model requested from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderModel {
     /// `type.name`, or a type that has no entry.
     pub provider: String,
-    /// The model's name, where it is known without asking the provider.
+    /// The model's name, if it is known without a request to the provider.
     pub model: Option<String>,
 }
 
-/// What is asked with these flags, as far as the configuration tells.
+/// Returns the provider and model selected by these flags, as far as the configuration determines
+/// them.
 pub fn chosen(config: &Config, choice: &ProviderChoice) -> ProviderModel {
     let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
     let provider = whole(&config.providers, &reference);
@@ -33,22 +34,23 @@ pub fn chosen(config: &Config, choice: &ProviderChoice) -> ProviderModel {
     ProviderModel { model: choice.model.clone().or_else(configured), provider }
 }
 
-/// Every provider of the configuration.
+/// Returns all configured providers.
 pub fn configured(config: &Config) -> Vec<ProviderModel> {
     let all = config.providers.references().into_iter();
     all.map(|provider| ProviderModel { model: model_of(&config.providers, &provider), provider })
         .collect()
 }
 
-/// Models that g3 knows and this provider's service has; none for a server of the user's own.
+/// Returns the built-in models that this provider's service offers. Returns none for a self-hosted
+/// server.
 pub fn known(config: &Config, provider: &str) -> Vec<String> {
     let Some(prefixes) = prefixes(&config.providers, provider) else { return Vec::new() };
     let of_maker = |name: &String| prefixes.iter().any(|prefix| name.starts_with(prefix));
     models::names().into_iter().filter(of_maker).collect()
 }
 
-/// What is meant by a name typed at the prompt: a provider of the configuration, a model of one, or
-/// another model of the provider in use. A note says what is not known of it.
+/// Resolves a name typed at the prompt: a configured provider, a model of one, or another model of
+/// the current provider. The note says what is unknown about it.
 pub fn find(
     config: &Config,
     now: &ProviderChoice,
@@ -92,7 +94,7 @@ fn unknown_provider(name: &str, all: &[ProviderModel]) -> Failure {
     })
 }
 
-/// Refuses a model that the service does not have, as far as that is known.
+/// Rejects a model that the service is known not to offer.
 fn judged(
     config: &Config,
     choice: ProviderChoice,
@@ -125,7 +127,7 @@ fn judged(
     Err(failure.hint(format!("add `{model}` as [[models]] to the configuration, if it exists")))
 }
 
-/// How the names of the models begin that a provider has; `None` for a server of the user's own.
+/// Returns the name prefixes of a provider's models, or `None` for a self-hosted server.
 fn prefixes(providers: &Providers, provider: &str) -> Option<&'static [&'static str]> {
     let (kind, name) = provider.split_once('.').unwrap_or((provider, ""));
     let own_server = match kind {
@@ -138,7 +140,7 @@ fn prefixes(providers: &Providers, provider: &str) -> Option<&'static [&'static 
     maker.map(|(_, prefixes)| *prefixes)
 }
 
-/// A bare type means its only entry.
+/// Completes a reference. A bare type refers to its only entry.
 fn whole(providers: &Providers, reference: &str) -> String {
     let begins = format!("{reference}.");
     let mut of_type = providers.references().into_iter().filter(|it| it.starts_with(&begins));
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_service_does_not_have_is_refused_with_what_is_near() {
+    fn an_unknown_model_is_rejected_with_similar_names() {
         let why = named(TWO, "claude-sonet-4-5").unwrap_err();
         assert!(why.contains("has no model `claude-sonet-4-5`"), "{why}");
         assert!(why.contains("/model claude-sonnet-4"), "{why}");
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_told_without_asking() {
+    fn the_chosen_model_is_known_without_a_request() {
         let listed = chosen(&config(TWO), &ProviderChoice::default());
         assert_eq!(listed.provider, "anthropic.work");
         assert_eq!(listed.model.as_deref(), Some("claude-sonnet-4-5"));

@@ -1,4 +1,4 @@
-//! What is known about models: context, output and price, from `models.toml`.
+//! Facts about models: context, output limit and price, from `models.toml`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::provider::ProviderFacts;
 
 const TABLE: &str = include_str!("models.toml");
 
-/// Context of a model that nobody told us about: what local servers commonly offer.
+/// Context, in tokens, assumed for an unknown model: what local servers commonly offer.
 const UNKNOWN_CONTEXT: u32 = 32_768;
 
 #[derive(Deserialize)]
@@ -20,7 +20,7 @@ struct Table {
     model: Vec<ModelRow>,
 }
 
-/// One line of the table.
+/// A row of the table.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ModelRow {
     name: String,
@@ -29,20 +29,20 @@ pub(crate) struct ModelRow {
     price: Option<Price>,
 }
 
-/// What the configuration says about a model.
+/// The configured facts about a model.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ModelOverrides {
-    /// Tokens that it reads.
+    /// Context window in tokens.
     pub context: Option<u32>,
-    /// Tokens that it writes at most.
+    /// Maximum number of output tokens.
     pub max_output: Option<u32>,
-    /// What tokens cost.
+    /// The price of tokens.
     pub price: Option<Price>,
-    /// Tokens that it may think, which count as written.
+    /// Thinking budget in tokens; counts as output.
     pub thinking: Option<u32>,
 }
 
-/// What is known about a model; what is not known is absent.
+/// Facts about a model; unknown ones are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ModelFacts {
     context: Option<u32>,
@@ -54,20 +54,21 @@ fn table() -> Table {
     toml::from_str(TABLE).expect("a test reads models.toml")
 }
 
-/// The model to ask when the configuration names none for this type of provider.
+/// Returns the default model for a type of provider without a configured model.
 pub(crate) fn default_model(kind: &str) -> Option<String> {
     table().default.remove(kind)
 }
 
-/// The names in our table that are whole names of models.
+/// Returns the names in the built-in table that are full names of models.
 pub(crate) fn names() -> Vec<String> {
     let names = table().model.into_iter().map(|line| line.name);
     names.filter(|name| !name.ends_with('-')).collect()
 }
 
-/// What is known about a model: the user's own line (the longest beginning that fits), and what it
-/// leaves open from ours. `vendor/model` counts as `model`, too. Our price holds only where the
-/// model's own maker is asked, the user's everywhere.
+/// Looks up the facts about a model: from the user's own entry (the longest matching prefix), then
+/// from the built-in table for facts that the entry does not set. `vendor/model` also matches
+/// `model`. Built-in prices apply only if the model's maker serves it; the user's prices apply
+/// everywhere.
 pub(crate) fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> ModelFacts {
     let full = model.to_ascii_lowercase();
     let bare = full.rsplit('/').next().unwrap_or(&full);
@@ -85,7 +86,7 @@ pub(crate) fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> ModelFa
     }
 }
 
-/// What the loop must know about a model, and what its tokens cost.
+/// Returns the facts about a model and the price of its tokens.
 pub(crate) fn facts(
     provider: &str,
     model: &str,
@@ -110,7 +111,7 @@ pub(crate) fn facts(
     (facts, price)
 }
 
-/// US dollars for these tokens.
+/// Returns the cost of these tokens in US dollars.
 pub(crate) fn cost(usage: &Usage, price: Price) -> f64 {
     let million = |tokens: u64, dollars: f64| tokens as f64 * dollars / 1e6;
     million(usage.input, price.input)
@@ -119,8 +120,8 @@ pub(crate) fn cost(usage: &Usage, price: Price) -> f64 {
         + million(usage.cache_write, price.cache_write.unwrap_or(price.input))
 }
 
-/// The parameters in billions, where the name tells: `qwen2.5-coder-1.5b-instruct` has 1.5. Of a
-/// mixture (`30b-a3b`) the whole counts.
+/// Parses the number of parameters, in billions, from the name: 1.5 for
+/// `qwen2.5-coder-1.5b-instruct`. For a mixture (`30b-a3b`), returns the total.
 fn billions(model: &str) -> Option<f64> {
     let lower = model.to_ascii_lowercase();
     let words = lower.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'));

@@ -1,4 +1,4 @@
-//! A model that can be asked: one question, one reply.
+//! The interface of a model provider: one request, one reply.
 
 use std::time::Duration;
 
@@ -8,87 +8,87 @@ use serde_json::Value;
 use crate::error::ProviderError;
 use crate::message::{Message, Reply};
 
-/// A model we can ask. Text arrives early through `hear`; the reply holds all of it.
+/// A model. Streams deltas to `hear`; the reply contains everything that was streamed.
 pub trait Provider: Send + Sync {
-    /// Asks once. Retries are [`retry`]'s business, tool calls the loop's.
+    /// Sends one request. Retries are handled by [`retry`], tool calls by the turn loop.
     fn ask<'a>(
         &'a self,
         request: &'a ChatRequest<'a>,
         hear: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>>;
 
-    /// What the loop must know about the model.
+    /// Returns the facts about the model.
     fn facts(&self) -> &ProviderFacts;
 
-    /// A new turn of the user begins: what held for the last one only is over.
+    /// Resets state that applied only to the previous user turn.
     fn turn_begins(&self) {}
 }
 
-/// Who listens while a reply comes in.
+/// Callback for the deltas of a reply.
 pub type OnDelta<'h> = dyn FnMut(Delta<'_>) + Send + 'h;
 
-/// What the loop must know about a model.
+/// Facts about the model that the turn loop needs.
 #[derive(Clone, Debug)]
 pub struct ProviderFacts {
     /// `type.name`, as in the configuration.
     pub provider: String,
     /// The model's name as sent.
     pub model: String,
-    /// Tokens of input and output together.
+    /// Context window in tokens, input and output together.
     pub context: u64,
-    /// Tokens of output at most.
+    /// Maximum number of output tokens.
     pub max_output: u64,
-    /// Whether the model is small (under 4B parameters or under 8k context): it gets a short
-    /// prompt, few tools and plain tool results.
+    /// Whether the model is small (under 4B parameters or under 8k context). A small model gets a
+    /// short prompt, few tools and plain tool results.
     pub small: bool,
     /// Whether the price of its tokens is known.
     pub priced: bool,
 }
 
-/// One question.
+/// A request to the model.
 #[derive(Clone, Debug)]
 pub struct ChatRequest<'a> {
-    /// The system prompt; byte-stable over a session.
+    /// The system prompt; byte-identical throughout a session.
     pub system: &'a str,
     /// The conversation so far, oldest first.
     pub messages: &'a [Message],
-    /// The tools offered; byte-stable over a session.
+    /// The tools offered; byte-identical throughout a session.
     pub tools: &'a [ToolDefinition],
-    /// Tokens of output at most.
+    /// Maximum number of output tokens.
     pub max_output: u64,
-    /// The conversation's own id, for providers that keep state (KV cache, cache keys).
+    /// The id of the conversation, for providers that keep state (KV cache, cache keys).
     pub session: &'a str,
 }
 
-/// A tool as a model sees it.
+/// A tool definition as the model sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
     /// The name in the profile.
     pub name: String,
-    /// What it does.
+    /// What the tool does.
     pub description: String,
     /// A JSON Schema object.
     pub parameters: Value,
 }
 
-/// What is heard while a reply comes in.
+/// An event during a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delta<'a> {
-    /// A piece of the model's words.
+    /// A piece of text.
     Text(&'a str),
-    /// A piece of its thought.
+    /// A piece of reasoning.
     Reasoning(&'a str),
-    /// The question is asked again after a pause.
+    /// The request is retried after a delay.
     Retry {
-        /// Why, in a sentence.
+        /// The reason, in a sentence.
         why: String,
-        /// The pause.
+        /// The delay.
         after: Duration,
-        /// Counts from 1.
+        /// The number of the attempt, counted from 1.
         attempt: u32,
     },
-    /// Something that the user should know: another model is asked, say.
+    /// A notice for the user, such as a switch to another model.
     Notice(&'a str),
-    /// A sign of life without content.
+    /// A keep-alive without content.
     Ping,
 }

@@ -1,9 +1,9 @@
-//! Asks again when waiting may help: limits, overload, broken connections and broken streams.
+//! Retries requests after rate limits, overload, broken connections and broken streams.
 //!
-//! A reply that breaks off is asked for anew as a whole: no tool of it has run, because the loop
-//! gets only complete replies. Its words were heard already, though. As long as the new words
-//! repeat the old ones they are not passed on again, so the words heard in a turn are the
-//! model's words. Where they part, a newline and the whole new text follow.
+//! A reply that breaks off is requested again as a whole. None of its tool calls has run, because
+//! the turn loop receives only complete replies. Its text was already streamed, however. As long as
+//! the new text repeats the old text, it is not passed on again, so that the streamed text is the
+//! model's text. Where they differ, a newline and the complete new text follow.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,26 +18,26 @@ use crate::fallback::FallbackModels;
 use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts};
 use crate::trace_events;
 
-/// The longest pause of our own choice, in units of the base.
+/// Maximum delay of our own backoff, in units of the base delay.
 const LONGEST: u32 = 60;
-/// A server that asks for more patience than this gets none: the user should know.
+/// If a server asks for a longer delay than this, the error is returned to the user.
 const MOST_PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long pauses are.
+/// The delays between attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
-    /// The first pause of our own choice.
+    /// The first delay of our own backoff.
     base: Duration,
-    /// What a second that a server asks for takes: a second, outside of tests.
+    /// Duration of a second in server-requested delays: one second, except in tests.
     second: Duration,
     seed: u64,
 }
 
 impl Backoff {
-    /// Pauses from one second on, or from what a test set.
+    /// Creates a backoff from one second, or from the delay set by a test.
     pub(crate) fn from_env() -> Backoff {
         let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Different processes that were refused together must not come back together.
+        // Processes that were rejected at the same time must not retry at the same time.
         let seed = TestHook::Seed.number().unwrap_or_else(|| {
             u64::from(clock().subsec_nanos()) ^ u64::from(std::process::id()) << 32
         });
@@ -47,13 +47,14 @@ impl Backoff {
         }
     }
 
-    /// Pauses of the given base, with the same jitter every time, for tests: a second that a
-    /// server asks for takes as long as the base.
+    /// Creates a backoff with this base delay and a fixed jitter, for tests. A second requested by
+    /// a server lasts as long as the base delay.
     pub fn fixed(base: Duration) -> Backoff {
         Backoff { base, second: base, seed: 0 }
     }
 
-    /// The pause before another try; `None` when it would not help. `attempt` counts from 1.
+    /// Returns the delay before the next attempt, or `None` if retrying does not help. `attempt`
+    /// counts from 1.
     fn pause(&self, error: &ProviderError, attempt: u32) -> Option<Duration> {
         let doubled = LONGEST.min(1 << attempt.saturating_sub(1).min(16));
         let own = self.base.mul_f64(f64::from(doubled) * self.jitter(attempt));
@@ -64,7 +65,7 @@ impl Backoff {
             {
                 None
             }
-            // Not before the time that the server named.
+            // Not before the time that the server specified.
             ProviderError::RateLimited { after: Some(after) }
             | ProviderError::Busy { after: Some(after), .. } => {
                 Some(self.second.mul_f64(after.as_secs_f64() * (1.0 + self.jitter(attempt) * 0.05)))
@@ -80,7 +81,7 @@ impl Backoff {
         }
     }
 
-    /// Between 0.7 and 1.3 (splitmix64).
+    /// Returns a factor between 0.7 and 1.3 (splitmix64).
     fn jitter(&self, attempt: u32) -> f64 {
         let mut x = self.seed.wrapping_add(u64::from(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -89,7 +90,7 @@ impl Backoff {
     }
 }
 
-/// A provider that asks again.
+/// A provider that retries.
 pub struct RetryingProvider {
     models: FallbackModels,
     attempts: u32,
@@ -97,7 +98,7 @@ pub struct RetryingProvider {
 }
 
 impl RetryingProvider {
-    /// Asks at most so many times.
+    /// Creates a provider that makes at most `attempts` attempts.
     pub fn new(models: FallbackModels, attempts: u32, pace: Backoff) -> RetryingProvider {
         RetryingProvider { models, attempts: attempts.max(1), pace }
     }
@@ -167,7 +168,7 @@ impl Provider for RetryingProvider {
     }
 }
 
-/// Says how often we tried, where the text has room for it.
+/// Adds the number of attempts to the message, for errors with a message.
 fn with_count(error: ProviderError, attempts: u32) -> ProviderError {
     let counted = |text: String| format!("{text} (asked {attempts} times)");
     match error {
@@ -190,16 +191,16 @@ fn with_count(error: ProviderError, attempts: u32) -> ProviderError {
     }
 }
 
-/// What was passed on, and how much of it the present try has repeated.
+/// The text passed on so far, and how much of it the current attempt has repeated.
 #[derive(Debug, Default)]
 struct Echo {
     heard: String,
-    /// `None` while nothing is repeated: all is passed on.
+    /// `None` while nothing is repeated; then all text is passed on.
     repeated: Option<usize>,
 }
 
 impl Echo {
-    /// A new try begins.
+    /// Starts a new attempt.
     fn again(&mut self) {
         self.repeated = (!self.heard.is_empty()).then_some(0);
     }
@@ -222,7 +223,8 @@ impl Echo {
         }
     }
 
-    /// The reply is complete: words that are fewer than those heard are passed on whole.
+    /// Ends a complete reply. If its text is shorter than the text passed on before, passes it on
+    /// as a whole.
     fn end(&mut self, pass: &mut dyn FnMut(&str)) {
         match self.repeated {
             Some(at) if at > 0 && at < self.heard.len() => {
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_words_are_heard_once() {
+    fn repeated_text_is_streamed_once() {
         assert_eq!(passed(&[&["Hel", "lo w"], &["H", "ello ", "world"]]), "Hello world");
         assert_eq!(passed(&[&["Hel"], &["He"], &["Hello"]]), "Hello");
         assert_eq!(passed(&[&["été"], &["été!"]]), "été!");
@@ -269,14 +271,14 @@ mod tests {
     }
 
     #[test]
-    fn words_that_part_are_heard_as_a_whole_after_a_newline() {
+    fn diverging_text_is_streamed_in_full_after_a_newline() {
         assert_eq!(passed(&[&["Hello w"], &["Hello", " you"]]), "Hello w\nHello you");
         assert_eq!(passed(&[&["Hello world"], &["Hello"]]), "Hello world\nHello");
         assert_eq!(passed(&[&["ab"], &["ac"], &["ac", "d"]]), "ab\nacd");
     }
 
     #[test]
-    fn pauses_double_and_never_undercut_what_the_server_asks() {
+    fn delays_double_and_are_never_shorter_than_the_server_asks() {
         let pace = Backoff::fixed(Duration::from_secs(1));
         let broken = ProviderError::Broken(String::new());
         let pauses: Vec<f64> =

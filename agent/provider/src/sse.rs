@@ -1,17 +1,17 @@
-//! Server-sent events from bytes, wherever the network cuts them.
+//! Parses server-sent events from bytes, split at any position.
 //!
-//! The format: <https://html.spec.whatwg.org/multipage/server-sent-events.html>. Our own reader,
-//! because those we know refuse invalid UTF-8 and scan a long line anew with every chunk.
+//! Format: <https://html.spec.whatwg.org/multipage/server-sent-events.html>. This is our own parser
+//! because known crates reject invalid UTF-8 and rescan a long line with every chunk.
 
-/// The longest line that is read. Models write whole files as one line of JSON.
+/// Maximum length of a line in bytes. Models write whole files as one line of JSON.
 const LONGEST_LINE: usize = 64 << 20;
 
-/// One event: the lines of its data, joined.
+/// An event with its joined data lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// The `event:` field; empty when there was none.
+    /// The `event:` field; empty if absent.
     pub name: String,
-    /// The `data:` lines, joined by newlines; bytes that are no UTF-8 are replaced.
+    /// The `data:` lines, joined by newlines. Invalid UTF-8 is replaced.
     pub data: String,
 }
 
@@ -20,7 +20,7 @@ pub struct SseEvent {
 #[error("a line of the stream is longer than {} MB", LONGEST_LINE >> 20)]
 pub struct LineTooLong;
 
-/// Takes bytes, gives events. Lines may end in LF, CRLF or CR, and be cut anywhere.
+/// Parses bytes into events. Lines may end in LF, CRLF or CR, and may be split anywhere.
 #[derive(Debug, Default)]
 pub struct SseReader {
     line: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct SseReader {
 }
 
 impl SseReader {
-    /// Takes the next bytes; appends the events that they complete.
+    /// Parses the next bytes and appends the events that they complete.
     pub fn push(
         &mut self,
         mut bytes: &[u8],
@@ -58,7 +58,7 @@ impl SseReader {
         self.take(bytes)
     }
 
-    /// The end of the stream: an event whose empty line is missing counts as well.
+    /// Ends the stream. An event without its closing empty line is accepted.
     pub fn end(&mut self, events: &mut Vec<SseEvent>) {
         if !self.line.is_empty() {
             self.end_line(events);
@@ -95,7 +95,7 @@ impl SseReader {
         let value = String::from_utf8_lossy(value.strip_prefix(b" ").unwrap_or(value));
         match &line[..colon] {
             b"event" => self.event.name = value.into_owned(),
-            // llama.cpp's server names an error by the field instead of by the event.
+            // llama.cpp's server sends errors in an `error:` field in place of the event name.
             b"data" | b"error" => {
                 if std::mem::replace(&mut self.has_data, true) {
                     self.event.data.push('\n');
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_comments_and_line_ends_are_read_as_the_format_says() {
+    fn fields_comments_and_line_endings_follow_the_specification() {
         assert_eq!(data("data: a\n\ndata:b\n\n"), ["a", "b"]);
         assert_eq!(data("data: a\r\n\r\ndata: b\r\rdata: c\n\n"), ["a", "b", "c"]);
         assert_eq!(data("\u{feff}data: a\ndata: b\n\n"), ["a\nb"]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_refused_before_it_fills_the_memory() {
+    fn an_endless_line_is_rejected_before_it_fills_the_memory() {
         let mut reader = SseReader::default();
         let chunk = vec![b'x'; 1 << 20];
         let refused = (0..80).find_map(|_| reader.push(&chunk, &mut Vec::new()).err());
@@ -158,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_the_bytes_are_cut_makes_no_difference(
+        fn events_do_not_depend_on_chunk_boundaries(
             text in proptest::collection::vec(
                 prop_oneof![Just("data: é\u{1f600}"), Just("\r\n"), Just("\n"), Just("\r"),
                     Just(":c"), Just("event: e"), Just("\u{feff}"), Just("data:")], 0..40),

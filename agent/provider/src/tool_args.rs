@@ -1,4 +1,4 @@
-//! The arguments of a call, as models send them.
+//! Parses the arguments of calls as models send them.
 
 use std::collections::HashSet;
 
@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::message::{ContentPart, Message, ToolCall};
 
-/// A call from its arguments as text. Nothing and `null` mean no arguments; an object inside a
-/// JSON string is taken out of it; anything else makes a malformed call, which is not run.
+/// Creates a call from its arguments as text. An empty text and `null` mean no arguments; an object
+/// inside a JSON string is unwrapped; anything else makes a malformed call, which is not run.
 pub(crate) fn call(id: String, name: String, text: &str) -> ToolCall {
     match object(text) {
         Some(args) => ToolCall { id, name, args: Value::Object(args), malformed: None },
@@ -15,13 +15,13 @@ pub(crate) fn call(id: String, name: String, text: &str) -> ToolCall {
     }
 }
 
-/// A call whose arguments cannot be understood; its text is kept as sent.
+/// Creates a call whose arguments are invalid; its text is kept as sent.
 pub(crate) fn malformed(id: String, name: String, text: &str) -> ToolCall {
     let args = Value::String(text.to_owned());
     ToolCall { id, name, args, malformed: Some(text.to_owned()) }
 }
 
-/// The arguments to send back for a call of the past: always an object, because servers refuse
+/// Returns the arguments of an earlier call to send back: always an object, because servers reject
 /// (or fail on) anything else.
 pub(crate) fn sendable(call: &ToolCall) -> Value {
     match (&call.malformed, &call.args) {
@@ -31,31 +31,32 @@ pub(crate) fn sendable(call: &ToolCall) -> Value {
     }
 }
 
-/// Characters of an id or a name at most, where a service counts them.
+/// Maximum length of an id or a name, in characters, for services that limit it.
 const MOST_OF_ID: usize = 40;
 const MOST_OF_NAME: usize = 64;
 
-/// The id of a call as strict services take it; other services make longer ones, with dots and
-/// colons. Their ends differ more than their beginnings.
+/// Shortens the id of a call for strict services; other services create longer ids, with dots and
+/// colons. Keeps the end, which differs more than the beginning.
 pub(crate) fn plain_id(id: &str) -> String {
     let plain = plain(id);
     plain[plain.len().saturating_sub(MOST_OF_ID)..].to_owned()
 }
 
-/// The name of a call of the past as services take it: a model may have made one up.
+/// Converts the name of an earlier call to one that services accept, since a model may have made
+/// one up.
 pub(crate) fn plain_name(name: &str) -> String {
     let mut name = plain(name);
     name.truncate(MOST_OF_NAME);
     if name.is_empty() { "nameless".to_owned() } else { name }
 }
 
-/// A text of letters, digits, `_` and `-` alone.
+/// Replaces all characters except letters, digits, `_` and `-`.
 fn plain(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     text.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
 }
 
-/// An object from text.
+/// Parses an object from text.
 pub(crate) fn object(text: &str) -> Option<Map<String, Value>> {
     if text.trim().is_empty() {
         return Some(Map::new());
@@ -68,7 +69,7 @@ pub(crate) fn object(text: &str) -> Option<Map<String, Value>> {
     }
 }
 
-/// Ids of calls that are unique in their conversation, for servers that send none or repeat them.
+/// Assigns call ids that are unique in a conversation, for servers that send none or repeat them.
 #[derive(Debug)]
 pub(crate) struct CallIds {
     taken: HashSet<String>,
@@ -76,7 +77,7 @@ pub(crate) struct CallIds {
 }
 
 impl CallIds {
-    /// Ids for the reply to these messages.
+    /// Creates ids for the reply to these messages.
     pub(crate) fn after(messages: &[Message]) -> CallIds {
         let parts = messages.iter().flat_map(|message| &message.parts);
         let taken = parts.filter_map(|part| match part {
@@ -91,7 +92,7 @@ impl CallIds {
         CallIds { next: taken.len(), taken }
     }
 
-    /// The id that a server sent, or one of ours when it is empty or taken.
+    /// Returns the id that a server sent, or a new one if it is empty or taken.
     pub(crate) fn unique(&mut self, sent: &str) -> String {
         let mut id = sent.to_owned();
         while id.is_empty() || self.taken.contains(&id) {
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_an_object_is_run_and_the_rest_is_kept_as_text() {
+    fn objects_are_run_and_other_arguments_are_kept_as_text() {
         let args = |text: &str| call("1".into(), "t".into(), text).args;
         assert_eq!(args(""), json!({}));
         assert_eq!(args("null"), json!({}));
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_names_that_services_take_stay_as_they_are() {
+    fn accepted_ids_and_names_are_unchanged() {
         for fine in ["toolu_01AbC-9", "call_1", "mcp__jira__find"] {
             assert_eq!((plain_id(fine).as_str(), plain_name(fine).as_str()), (fine, fine));
         }

@@ -1,6 +1,6 @@
-//! What is traced of a question to a model: who, how often, how long, how much; never its words.
+//! Trace events of model requests: provider, count, duration and usage, never content.
 //!
-//! The names are those of OpenTelemetry's conventions for generative AI, where these have one.
+//! Names follow OpenTelemetry's semantic conventions for generative AI, where these define one.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::http::StreamedResponse;
 use crate::message::{Reply, StopReason};
 use crate::provider::{ChatRequest, ProviderFacts};
 
-/// Headers in which services number their replies.
+/// Headers in which services send their request id.
 const IDS: [&str; 4] = ["request-id", "x-request-id", "x-goog-request-id", "apim-request-id"];
-/// The longest number that is kept.
+/// Maximum length of an id that is recorded.
 const LONGEST: usize = 128;
 
-/// The span of one try.
+/// Creates the span of one attempt.
 pub(crate) fn chat(facts: &ProviderFacts, request: &ChatRequest<'_>, attempt: u32) -> Span {
     let service = facts.provider.split('.').next().unwrap_or_default();
     tracing::info_span!(
@@ -46,7 +46,7 @@ pub(crate) fn chat(facts: &ProviderFacts, request: &ChatRequest<'_>, attempt: u3
     )
 }
 
-/// A service answered the question whose span we are in.
+/// Records in the current span that a service responded.
 pub(crate) fn answered(host: &str, answer: &StreamedResponse) {
     let span = Span::current();
     span.record("server.address", host);
@@ -56,7 +56,7 @@ pub(crate) fn answered(host: &str, answer: &StreamedResponse) {
     }
 }
 
-/// A try is over.
+/// Records the end of an attempt.
 pub(crate) fn over(span: &Span, asked: &Result<Reply, ProviderError>) {
     match asked {
         Ok(reply) => {
@@ -83,13 +83,14 @@ pub(crate) fn over(span: &Span, asked: &Result<Reply, ProviderError>) {
     }
 }
 
-/// The question is asked again after a pause.
+/// Records a retry.
 pub(crate) fn retry(error: &ProviderError, after: Duration, attempt: u32) {
     let after_ms = after.as_millis() as u64;
     tracing::warn!(target: "g3::model", why = kind(error), after_ms, attempt, "retry");
 }
 
-/// The kind of an error in a word. Its text is the service's, which may repeat what it was sent.
+/// Returns the kind of an error in one word. Its text is not recorded, since a service may repeat
+/// the request in it.
 pub(crate) fn kind(error: &ProviderError) -> &'static str {
     match error {
         ProviderError::RateLimited { .. } => "rate_limited",

@@ -1,23 +1,23 @@
-//! `allowed-tools`: names of tools, each with a pattern in parentheses or without one.
+//! `allowed-tools`: tool names with an optional pattern in parentheses.
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// One tool that a skill names.
+/// An entry of `allowed-tools`.
 #[derive(Clone, Debug)]
 pub struct AllowedTool {
-    /// As it was written.
+    /// The text as written.
     pub text: String,
-    /// The tool, as any agent calls it.
+    /// The tool name, as used by any agent.
     pub name: String,
     pattern: Option<Pattern>,
 }
 
-/// What the call may be about.
+/// A pattern for the subject of a call.
 #[derive(Clone, Debug)]
 enum Pattern {
-    /// `git add:*`: commands that begin with these words.
+    /// `git add:*`: commands that start with these words.
     Begins(Vec<String>),
-    /// A glob over the command, or over the path.
+    /// A glob over the command or the path.
     Glob(GlobMatcher),
 }
 
@@ -27,7 +27,7 @@ impl PartialEq for AllowedTool {
     }
 }
 
-/// The names in a text, with spaces or commas between; those inside of parentheses part nothing.
+/// Splits a text into names at spaces and commas outside of parentheses.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut depth = 0usize;
@@ -48,7 +48,7 @@ pub(crate) fn words(text: &str) -> Vec<String> {
 }
 
 impl AllowedTool {
-    /// Reads one name; the error says what is wrong with it.
+    /// Parses an entry. The error says what is wrong with it.
     pub(crate) fn parse(text: String) -> Result<AllowedTool, String> {
         let bad = |why: &str| format!("`{text}` in `allowed-tools` {why}");
         let (name, inner) = match text.split_once('(') {
@@ -69,12 +69,12 @@ impl AllowedTool {
         Ok(AllowedTool { name: name.to_owned(), pattern, text })
     }
 
-    /// Whether it says more than the tool's name.
+    /// Whether it has a pattern.
     pub fn has_pattern(&self) -> bool {
         self.pattern.is_some()
     }
 
-    /// Whether a command of a line, as words, is what the pattern speaks of.
+    /// Whether the pattern matches a command, given as words.
     pub fn fits_command(&self, words: &[String]) -> bool {
         match &self.pattern {
             None => true,
@@ -83,7 +83,7 @@ impl AllowedTool {
         }
     }
 
-    /// Whether a path, absolute or relative to the root, is what the pattern speaks of.
+    /// Whether the pattern matches a path, absolute or relative to the root.
     pub fn fits_path(&self, path: &str) -> bool {
         match &self.pattern {
             None => true,
@@ -92,7 +92,7 @@ impl AllowedTool {
         }
     }
 
-    /// Whether a host is what the pattern speaks of: `domain:HOST`, or a glob over hosts.
+    /// Whether the pattern matches a host: `domain:HOST`, or a glob over hosts.
     pub fn fits_host(&self, host: &str) -> bool {
         match &self.pattern {
             None => true,
@@ -119,13 +119,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_parted_by_spaces_and_commas_outside_of_parentheses() {
+    fn names_are_split_at_spaces_and_commas_outside_of_parentheses() {
         assert_eq!(words("Read, Bash(git add:*)  Grep"), ["Read", "Bash(git add:*)", "Grep"]);
         assert!(words(" , ").is_empty());
     }
 
     #[test]
-    fn a_pattern_speaks_of_the_first_words_or_is_a_glob() {
+    fn a_pattern_matches_the_first_words_or_is_a_glob() {
         let entry = |text: &str| AllowedTool::parse(text.to_owned()).unwrap();
         let line = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert!(entry("Bash(git add:*)").fits_command(&line("git add -A")));

@@ -1,20 +1,19 @@
-//! The skills that are compiled in, so that g3 has them wherever it runs. Their texts lie in
-//! `skills/` of the project.
+//! The built-in skills, embedded from `skills/` of the project.
 
 use super::{Skill, SkillSource, parse};
 
-/// A skill that is compiled in.
+/// A built-in skill.
 #[derive(Debug)]
 pub struct EmbeddedSkill {
     /// Its name.
     pub name: &'static str,
     /// Its `SKILL.md`.
     pub text: &'static str,
-    /// Its programs: name and text. They are put into `.g3/bin` when the skill is first loaded.
+    /// Its programs: name and text. They are written to `.g3/bin` when the skill is first loaded.
     pub scripts: &'static [(&'static str, &'static str)],
 }
 
-/// Every skill that is compiled in.
+/// The built-in skills.
 static BUNDLES: &[EmbeddedSkill] = &[
     EmbeddedSkill {
         name: "code-review",
@@ -38,7 +37,7 @@ static BUNDLES: &[EmbeddedSkill] = &[
     },
 ];
 
-/// The skills that are compiled in.
+/// Returns the built-in skills.
 pub(crate) fn skills() -> Vec<Skill> {
     let read = |bundle: &EmbeddedSkill| {
         Skill::new(parse::parse(bundle.text, bundle.name).0, SkillSource::Embedded)
@@ -46,12 +45,12 @@ pub(crate) fn skills() -> Vec<Skill> {
     BUNDLES.iter().map(read).collect()
 }
 
-/// What is compiled in under this name.
+/// Returns the built-in skill of this name.
 pub fn bundle(name: &str) -> Option<&'static EmbeddedSkill> {
     BUNDLES.iter().find(|bundle| bundle.name == name)
 }
 
-/// The text of a file of a skill that is compiled in.
+/// Returns the text of a file of a built-in skill.
 pub fn file(skill: &str, file: &str) -> Option<&'static str> {
     let bundle = bundle(skill)?;
     if file == "SKILL.md" {
@@ -60,7 +59,7 @@ pub fn file(skill: &str, file: &str) -> Option<&'static str> {
     bundle.scripts.iter().find(|(name, _)| *name == file).map(|(_, text)| *text)
 }
 
-/// The text at a location as the model is told it, `<embedded:NAME>/FILE`.
+/// Returns the text at a location as shown to the model, `<embedded:NAME>/FILE`.
 pub fn at_location(location: &str) -> Option<&'static str> {
     let (skill, name) = location.strip_prefix("<embedded:")?.split_once(">/")?;
     file(skill, name)
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_compiled_in_breaks_no_rule() {
+    fn built_in_skills_are_valid() {
         for bundle in BUNDLES {
             let (parsed, faults) = parse::parse(bundle.text, bundle.name);
             assert_eq!(faults, [], "{}", bundle.name);

@@ -1,4 +1,4 @@
-//! The programs of skills that are compiled in, put where a shell can run them.
+//! Writes the programs of built-in skills to a directory where a shell can run them.
 
 use std::fs;
 use std::io;
@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use super::embedded::EmbeddedSkill;
 
-/// Puts the programs of a skill into `.g3/bin` of the working directory and says where they are.
-/// Beside each lies its version, the hash of its content; a file that differs from what is compiled
-/// in is replaced, whatever its version says. Each is replaced by a rename, so two g3 at once leave
-/// the same whole file.
+/// Writes the programs of a skill to `.g3/bin` of the working directory and returns their paths.
+/// The version of each, the hash of its content, is stored next to it. A file that differs from the
+/// embedded one is replaced, regardless of its version. Replacement is by rename, so that
+/// concurrent g3 processes produce the same complete file.
 pub fn scripts(bundle: &EmbeddedSkill, cwd: &Path) -> io::Result<Vec<PathBuf>> {
     if bundle.scripts.is_empty() {
         return Ok(Vec::new());
@@ -40,7 +40,7 @@ fn script(dir: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
     Ok(file)
 }
 
-/// Whether this very text lies there as a program of ours.
+/// Whether exactly this text is there as an executable regular file.
 fn is_there(file: &Path, text: &str) -> bool {
     let facts = fs::symlink_metadata(file);
     facts.is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o777 == 0o755)
@@ -59,7 +59,7 @@ mod tests {
         EmbeddedSkill { name: "x", text: "", scripts: &[("x-run", "#!/bin/sh\necho hi\n")] };
 
     #[test]
-    fn a_script_is_put_there_once_and_again_when_it_differs() {
+    fn a_script_is_written_once_and_again_if_it_differs() {
         let dir = tempfile::tempdir().unwrap();
         let file = scripts(&BUNDLE, dir.path()).unwrap().remove(0);
         let mode = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
@@ -70,7 +70,7 @@ mod tests {
         let made = fs::metadata(&file).unwrap().modified().unwrap();
         scripts(&BUNDLE, dir.path()).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), made, "left alone");
-        // What a repository put there is not run for ours, not even with the right version.
+        // A file that a repository put there is not run, even with the right version.
         fs::write(&file, "#!/bin/sh\necho evil\n").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o777)).unwrap();
         scripts(&BUNDLE, dir.path()).unwrap();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_replaced_and_a_linked_directory_refused() {
+    fn a_link_is_replaced_and_a_linked_directory_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let outside = dir.path().join("outside");
         fs::write(&outside, BUNDLE.scripts[0].1).unwrap();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_leave_one_whole_script() {
+    fn concurrent_writes_produce_one_complete_script() {
         let dir = tempfile::tempdir().unwrap();
         let each = |_| {
             let cwd = dir.path().to_owned();

@@ -1,5 +1,5 @@
-//! Where skills are looked for. Of two with one name the later place wins, but a repository's skill
-//! does not take the name of one of the user's.
+//! Finds skills. If two have the same name the later location wins, except that a repository's
+//! skill does not replace one of the user's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,30 +12,31 @@ use super::{Skill, SkillSet, SkillSource, embedded};
 use base::workspace;
 use gate::paths;
 
-/// A directory of skills, and who owns it.
+/// A directory of skills, and its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillDir {
-    /// The directory that holds a directory for each skill.
+    /// The directory that contains a directory for each skill.
     pub dir: PathBuf,
-    /// What its links may not lead out of: a repository does not decide what a provider reads.
+    /// The directory that links must not leave, so that a repository does not decide what a
+    /// provider reads.
     pub within: Option<PathBuf>,
 }
 
-/// What came of one directory.
+/// The result for one directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SkillSearch {
     /// Its `SKILL.md`.
     pub file: PathBuf,
-    /// The skill, unless it is left out.
+    /// The skill, unless it is invalid.
     pub skill: Option<Skill>,
-    /// What is wrong.
+    /// The faults found.
     pub faults: Vec<SkillFault>,
 }
 
-/// Skills of one place at most.
+/// Maximum number of skills in a location.
 const MOST_SKILLS: usize = 500;
 
-/// The places for a working directory, the last of which wins.
+/// Returns the locations for a working directory in increasing precedence.
 pub fn places(config: &Config, cwd: &Path) -> Vec<SkillDir> {
     let users = |dir: PathBuf| SkillDir { dir, within: None };
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
@@ -50,7 +51,7 @@ pub fn places(config: &Config, cwd: &Path) -> Vec<SkillDir> {
     places
 }
 
-/// The skills for a working directory; none when they are switched off.
+/// Returns the skills for a working directory; none if skills are disabled.
 pub fn shelf(config: &Config, cwd: &Path) -> SkillSet {
     if !config.enabled {
         return SkillSet::default();
@@ -80,7 +81,7 @@ pub fn shelf(config: &Config, cwd: &Path) -> SkillSet {
     SkillSet::of(skills, notices)
 }
 
-/// That a repository's skill is not used, because the user has one of that name.
+/// Returns the notice that a repository's skill is not used because the user has one of that name.
 fn shadowed(name: &str, file: &Path, own: &Path) -> String {
     format!(
         "the skill `{name}` of this repository ({}) is not used: yours has the same name ({})",
@@ -100,7 +101,7 @@ fn left_out(file: &Path, fault: &SkillFault, more: usize) -> String {
     )
 }
 
-/// The skills of one place, in order of their directories' names.
+/// Returns the skills of a location, sorted by directory name.
 pub fn in_place(place: &SkillDir) -> Vec<SkillSearch> {
     let Ok(entries) = fs::read_dir(&place.dir) else { return Vec::new() };
     let mut dirs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -109,7 +110,7 @@ pub fn in_place(place: &SkillDir) -> Vec<SkillSearch> {
     found.take(MOST_SKILLS).collect()
 }
 
-/// The skill of a directory; `None` where there is no `SKILL.md`.
+/// Returns the skill of a directory, or `None` if there is no `SKILL.md`.
 pub fn in_directory(dir: &Path, within: Option<&Path>) -> Option<SkillSearch> {
     let names = ["SKILL.md", "skill.md"].iter().map(|name| dir.join(name));
     let file = names.into_iter().find(|file| fs::symlink_metadata(file).is_ok())?;
@@ -128,7 +129,7 @@ pub fn in_directory(dir: &Path, within: Option<&Path>) -> Option<SkillSearch> {
     Some(SkillSearch { file, skill: usable.then(|| Skill::new(parsed, home)), faults })
 }
 
-/// The text of a file of a skill, at most so many bytes of it.
+/// Reads at most `most` bytes of a file of a skill.
 pub fn read(file: &Path, within: Option<&Path>, most: usize) -> Result<String, String> {
     let real = file.canonicalize().map_err(|why| why.to_string())?;
     if within.is_some_and(|within| !paths::is_inside(&real, within)) {
@@ -139,7 +140,7 @@ pub fn read(file: &Path, within: Option<&Path>, most: usize) -> Result<String, S
 }
 
 impl Skill {
-    /// A skill of what was read.
+    /// Creates a skill from its parsed text and its location.
     pub fn new(parsed: Skill, home: SkillSource) -> Skill {
         Skill { home, ..parsed }
     }
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_win_by_name_and_the_order_is_that_of_the_names() {
+    fn the_users_skills_take_precedence_and_skills_are_sorted_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let (extra, cwd) = (dir.path().join("extra"), dir.path().join("repo"));
         write(&extra.join("zebra"), "extra");

@@ -1,7 +1,8 @@
-//! Skills: texts that teach the model a kind of work, one directory each, read when they are needed.
+//! Skills: instructions for a kind of work, one directory each, loaded on demand.
 //!
 //! The format is that of the Agent Skills specification: `SKILL.md` with YAML front matter, and
-//! files beside it. [`find`] looks for them, [`parse`] reads one, [`Shelf`] is what a session has.
+//! additional files. [`find`] finds them, [`parse`] parses one, [`SkillSet`] is the set of a
+//! session.
 
 pub mod allowed;
 pub mod embedded;
@@ -16,56 +17,55 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use allowed::AllowedTool;
 
-/// One skill.
+/// A skill.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Skill {
     /// Its name, which is also that of its directory.
     pub name: String,
-    /// What it is for, and when to use it.
+    /// What it does, and when to use it.
     pub description: String,
-    /// Under which licence it may be used.
+    /// The licence.
     pub license: Option<String>,
-    /// What it needs of its surroundings.
+    /// Its requirements on the environment.
     pub compatibility: Option<String>,
-    /// Whatever else its author says.
+    /// Additional metadata.
     pub metadata: BTreeMap<String, String>,
-    /// The only tools that run while it is active; `None` when it does not say.
+    /// The only tools that may run while it is active; `None` for no restriction.
     pub allowed: Option<Vec<AllowedTool>>,
     /// The instructions below the front matter.
     pub body: String,
-    /// Where it comes from.
+    /// Its location.
     pub home: SkillSource,
 }
 
-/// Where a skill comes from.
+/// The location of a skill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SkillSource {
-    /// It is compiled in.
+    /// Built in.
     #[default]
     Embedded,
-    /// A directory that holds its `SKILL.md` and, where it is a repository's, the directory that
-    /// none of its files may lead out of.
+    /// A directory with its `SKILL.md`.
     Directory {
         /// The skill's own directory.
         dir: PathBuf,
         /// The file that was read.
         file: PathBuf,
-        /// What its links may not lead out of; the user's own skills may lead anywhere.
+        /// The directory that links must not leave; `None` for the user's own skills.
         within: Option<PathBuf>,
     },
 }
 
-/// The skills of a session, and which of them were loaded since the user last said something.
+/// The skills of a session, and which of them are active in the current user turn.
 #[derive(Debug, Default)]
 pub struct SkillSet {
     skills: Vec<Skill>,
-    /// What the user should know: skills that were left out, and why.
+    /// Notices for the user about skills that were left out.
     pub notices: Vec<String>,
     active: Mutex<Vec<String>>,
 }
 
 impl Skill {
-    /// Where the model is told that it stands.
+    /// Returns the location as shown to the model.
     pub fn location(&self) -> String {
         match &self.home {
             SkillSource::Embedded => format!("<embedded:{}>/SKILL.md", self.name),
@@ -75,7 +75,7 @@ impl Skill {
 }
 
 impl SkillSet {
-    /// A shelf of these skills; of two with one name the later is kept. In order of their names.
+    /// Creates a set sorted by name. If two skills have the same name, the later is kept.
     pub fn of(skills: Vec<Skill>, notices: Vec<String>) -> SkillSet {
         let by_name: BTreeMap<String, Skill> =
             skills.into_iter().map(|skill| (skill.name.clone(), skill)).collect();
@@ -83,22 +83,22 @@ impl SkillSet {
         SkillSet { skills, notices, active: Mutex::default() }
     }
 
-    /// Every skill, in order of their names.
+    /// Returns all skills, sorted by name.
     pub fn skills(&self) -> &[Skill] {
         &self.skills
     }
 
-    /// The skill of this name.
+    /// Returns the skill of this name.
     pub fn find(&self, name: &str) -> Option<&Skill> {
         self.skills.iter().find(|skill| skill.name == name)
     }
 
-    /// The user said something: no skill is active any more.
+    /// Starts a new user turn: no skill is active.
     pub fn begin_turn(&self) {
         self.active().clear();
     }
 
-    /// A skill was loaded.
+    /// Activates a loaded skill.
     pub fn activate(&self, name: &str) {
         let mut active = self.active();
         if !active.iter().any(|known| known == name) {
@@ -106,7 +106,7 @@ impl SkillSet {
         }
     }
 
-    /// The active skills that say which tools may run.
+    /// Returns the active skills that restrict the tools.
     pub fn restricting(&self) -> Vec<&Skill> {
         let active = self.active();
         let loaded = active.iter().filter_map(|name| self.find(name));

@@ -1,4 +1,4 @@
-//! A `SKILL.md` -> a skill, or what is wrong with it, by line and rule.
+//! Parses a `SKILL.md` into a skill, with faults by line and rule.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::Skill;
 use super::allowed::{self, AllowedTool};
 
-/// What a `SKILL.md` may hold, in bytes.
+/// Maximum size of a `SKILL.md` in bytes.
 pub const MOST: usize = 256 << 10;
 
 const NAME: usize = 64;
@@ -18,21 +18,21 @@ const COMPATIBILITY: usize = 500;
 const KEYS: &[&str] =
     &["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
 
-/// Something that is wrong with a `SKILL.md`.
+/// A fault in a `SKILL.md`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SkillFault {
     /// The line, counted from 1.
     pub line: usize,
-    /// The rule that it breaks.
+    /// The violated rule.
     pub rule: &'static str,
-    /// What is wrong, and what would be right.
+    /// The fault, and how to fix it.
     pub text: String,
-    /// Whether the skill is left out for it.
+    /// Whether the skill is left out because of it.
     pub fatal: bool,
 }
 
-/// The skill in the text of a `SKILL.md` that lies in a directory of this name, as if it were
-/// compiled in, and what is wrong with it.
+/// Parses the text of a `SKILL.md` in a directory of this name. Returns the skill, as if it were
+/// built in, and its faults.
 pub fn parse(text: &str, directory: &str) -> (Skill, Vec<SkillFault>) {
     let mut reader = Reader::default();
     let Some((front, body)) = split(text, &mut reader) else {
@@ -71,7 +71,7 @@ pub fn parse(text: &str, directory: &str) -> (Skill, Vec<SkillFault>) {
     (parsed, reader.faults)
 }
 
-/// The front matter and what follows it.
+/// Splits the front matter from the text.
 fn split<'a>(text: &'a str, reader: &mut Reader<'_>) -> Option<(&'a str, &'a str)> {
     let mut fail = |rule, text: &str| {
         reader.faults.push(SkillFault { line: 1, rule, text: text.to_owned(), fatal: true });
@@ -96,7 +96,7 @@ fn split<'a>(text: &'a str, reader: &mut Reader<'_>) -> Option<(&'a str, &'a str
     fail("front-matter", "the front matter does not end: a line `---` is missing")
 }
 
-/// Reads keys and gathers what is wrong with them.
+/// Reads keys and collects faults.
 #[derive(Default)]
 struct Reader<'a> {
     front: &'a str,
@@ -109,7 +109,7 @@ impl Reader<'_> {
         self.faults.push(SkillFault { line, rule, text, fatal: true });
     }
 
-    /// The line of a key in the file; that of the opening `---` when it does not stand there.
+    /// Returns the line of a key in the file, or of the opening `---` if the key is absent.
     fn line_of(&self, key: &str) -> usize {
         let stands = |line: &str| {
             let line = line.trim_start_matches(['"', '\'']);
@@ -133,7 +133,7 @@ impl Reader<'_> {
             Err(why) => {
                 let line = why.location().map_or(1, |at| at.line() as usize) + 1;
                 let why = why.without_snippet().to_string();
-                // Its own line counts from the front matter's first.
+                // The parser's own line number is relative to the front matter.
                 let why = why.lines().next().unwrap_or_default();
                 let why = why.split(" at line ").next().unwrap_or_default();
                 let text = format!("not YAML: {why}");
@@ -143,7 +143,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the front matter could not be read at all, so that nothing in it can be missing.
+    /// Whether the front matter is unreadable, so that no key can be reported as missing.
     fn is_unread(&self) -> bool {
         self.faults.iter().any(|fault| ["yaml", "front-matter"].contains(&fault.rule))
     }
@@ -160,7 +160,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A text that must be there and be no longer than so many characters.
+    /// Returns a required text of at most `most` characters.
     fn required(&mut self, table: &Map<String, Value>, key: &'static str, most: usize) -> String {
         let faults = self.faults.len();
         let text = self.text(table, key).unwrap_or_default();

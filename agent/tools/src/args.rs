@@ -1,4 +1,4 @@
-//! Arguments: lenient in type, strict in meaning.
+//! Decodes arguments: lenient in type, strict in meaning.
 
 use serde_json::{Map, Number, Value};
 
@@ -7,18 +7,18 @@ use super::output::{ToolErrorKind, ToolOutput};
 use super::profile::lookup::{self, NamedTool};
 use super::profile::{self, Profile, ProfileTool};
 
-/// Arguments under the engine's names, with what was passed over.
+/// Arguments by the tool's own parameter names, with notes.
 #[derive(Debug, Default)]
 pub(crate) struct DecodedArgs {
-    /// ToolKind's name -> value of the right type.
+    /// Tool parameter -> value of the declared type.
     pub map: Map<String, Value>,
-    /// ToolKind's name -> the parameter by which it was given.
+    /// Tool parameter -> the parameter name used in the call.
     pub from: Map<String, Value>,
-    /// Sentences about what was ignored.
+    /// Sentences about ignored arguments.
     pub notes: Vec<String>,
 }
 
-/// Reads the arguments of a call. The error is a sentence that names the parameter.
+/// Decodes the arguments of a call. The error is a sentence that names the parameter.
 pub(crate) fn decode(face: &ProfileTool, args: &Value) -> Result<DecodedArgs, String> {
     let given = object(args)?;
     let mut decoded = DecodedArgs::default();
@@ -32,7 +32,7 @@ pub(crate) fn decode(face: &ProfileTool, args: &Value) -> Result<DecodedArgs, St
         };
         let name = face.engine_key(key).to_owned();
         let value = match value {
-            // What a JSON file shall hold may come as the JSON itself instead of its text.
+            // The content of a JSON file may be given as JSON instead of text.
             Value::Object(_) | Value::Array(_)
                 if name == "content" && writes_json(face, &given) =>
             {
@@ -68,13 +68,14 @@ fn writes_json(face: &ProfileTool, given: &Map<String, Value>) -> bool {
     face.engine == ToolKind::WRITE && given.iter().any(is_json)
 }
 
-/// A parameter that the schema requires and the face has a default for is asked for only.
+/// Whether a required parameter is given or has a default in the profile.
 fn given_as(face: &ProfileTool, key: &str, map: &Map<String, Value>) -> bool {
     let name = face.engine_key(key);
     map.contains_key(name) || face.defaults.contains_key(name)
 }
 
-/// An object, or a string that holds one, as some models send it; nothing at all is empty.
+/// Returns the arguments as an object. Accepts a string that contains an object, as some models
+/// send, and treats absent arguments as empty.
 fn object(args: &Value) -> Result<Map<String, Value>, String> {
     match args {
         Value::Object(map) => Ok(map.clone()),
@@ -90,7 +91,7 @@ fn object(args: &Value) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// Turns a value into the type that the schema names, when its meaning is beyond doubt.
+/// Converts a value to the type in the schema, if its meaning is unambiguous.
 fn coerce(value: &Value, schema: &Value) -> Result<Value, String> {
     let wanted = schema["type"].as_str().unwrap_or("any");
     let coerced = match wanted {
@@ -133,13 +134,13 @@ fn number(value: &Value) -> Option<Number> {
     }
 }
 
-/// A whole number, also when it is written as a float.
+/// Returns a whole number, also if it is written as a float.
 fn integer(number: &Number) -> Option<i64> {
     if let Some(whole) = number.as_i64() {
         return Some(whole);
     }
     let float = number.as_f64()?;
-    // Past 2^53 a float no longer holds every whole number, so its meaning would be in doubt.
+    // Above 2^53 a float cannot represent every whole number, so its meaning would be ambiguous.
     let exact = float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0;
     exact.then_some(float as i64)
 }
@@ -161,7 +162,7 @@ fn boolean(value: &Value) -> Option<bool> {
     }
 }
 
-/// The value itself, or what its text parses to.
+/// Returns the value itself, or the value that its text parses to.
 fn parsed(value: &Value, fits: fn(&Value) -> bool) -> Option<Value> {
     if fits(value) {
         return Some(value.clone());
@@ -169,10 +170,10 @@ fn parsed(value: &Value, fits: fn(&Value) -> bool) -> Option<Value> {
     serde_json::from_str::<Value>(value.as_str()?).ok().filter(fits)
 }
 
-/// A list with this one element, if it is what the schema's lists hold.
+/// Wraps a value in a list, if it has the type of the schema's list items.
 fn only(value: &Value, items: &Value) -> Option<Value> {
     let is_element = match value {
-        // Half a list is no element.
+        // An incomplete list is not an element.
         Value::String(text) => items["type"] == "string" && !text.trim_start().starts_with('['),
         Value::Object(_) => items["type"] == "object",
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => false,
@@ -180,12 +181,12 @@ fn only(value: &Value, items: &Value) -> Option<Value> {
     is_element.then(|| Value::Array(vec![value.clone()]))
 }
 
-/// What a bad call gets: the sentence, and the parameters that the tool expects.
+/// Returns the result of an invalid call: the error and the expected parameters.
 pub(crate) fn refused(face: &ProfileTool, why: &str) -> ToolOutput {
     ToolOutput::invalid(format!("{}: {why}\n{}", face.name, expected(face)))
 }
 
-/// The parameters of a tool in a few lines.
+/// Describes the parameters of a tool in a few lines.
 fn expected(face: &ProfileTool) -> String {
     let Some(properties) = face.parameters["properties"].as_object().filter(|p| !p.is_empty())
     else {
@@ -202,8 +203,8 @@ fn expected(face: &ProfileTool) -> String {
     text
 }
 
-/// The result of a call whose arguments were not a JSON object: it says so and shows what the tool
-/// expects. `sent` is the text as the model wrote it.
+/// Returns the result of a call whose arguments are not a JSON object, with the expected
+/// parameters. `sent` is the text as the model wrote it.
 pub fn malformed(profile: Profile, name: &str, sent: &str) -> ToolOutput {
     let face = match lookup::find(profile, name, &Value::Null) {
         NamedTool::One(face) => face,
@@ -223,7 +224,7 @@ pub fn malformed(profile: Profile, name: &str, sent: &str) -> ToolOutput {
     refused(face, &format!("{why}\nas sent: {start}"))
 }
 
-/// What a call of a name gets that means no tool, or several.
+/// Returns the result of a call whose name is unknown or ambiguous.
 pub(crate) fn not_found(profile: Profile, name: &str, found: &NamedTool) -> ToolOutput {
     let text = match found {
         NamedTool::Several(profiles) => {

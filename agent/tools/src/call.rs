@@ -1,4 +1,4 @@
-//! One call of a tool: its arguments, the path that it is about, and the files that it writes.
+//! A call of a tool: its arguments, its path, and the files that it writes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -21,15 +21,15 @@ use super::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
 use super::undo::record::{PlannedWrite, WriteRecorder};
 use gate::{Permit, paths};
 
-/// A call that is ready to run.
+/// A decoded call that is ready to run.
 pub struct Invocation<'a> {
-    /// The name, parameters and defaults under which the tool is called.
+    /// The profile tool: name, parameters and defaults.
     pub face: &'static ProfileTool,
-    /// Where and for whom it works.
+    /// The context of the call.
     pub at: &'a ToolContext,
-    /// The file or directory it is about: absolute, symlinks resolved.
+    /// The file or directory of the call: absolute, with symbolic links resolved.
     pub place: PathBuf,
-    /// How far the gate lets it through.
+    /// The permission granted by the gate.
     pub pass: Permit,
     tool: &'static dyn Tool,
     scope: OnceLock<CallScope>,
@@ -38,13 +38,13 @@ pub struct Invocation<'a> {
     notes: Vec<String>,
     held: Arc<EditorBuffers>,
     keeper: Arc<WriteRecorder>,
-    /// What it writes, as a unified diff.
+    /// The changes that it made, as a unified diff.
     diff: Arc<Mutex<Option<String>>>,
-    /// Whether only the diff is wanted: nothing is written.
+    /// Whether only the diff is wanted and nothing is written.
     is_preview: bool,
 }
 
-/// Finds the tool and reads the arguments. The error is what the model reads.
+/// Finds the tool and decodes the arguments. The error is the result for the model.
 pub fn prepare<'a>(
     profile: Profile,
     name: &str,
@@ -82,7 +82,7 @@ pub fn prepare<'a>(
     })
 }
 
-/// The one path that a call is about: its file, or the directory it works in.
+/// Resolves the path of a call: its file, or its working directory.
 fn place(
     (rule, face): (PathRule, &ProfileTool),
     args: &Map<String, Value>,
@@ -113,38 +113,38 @@ fn place(
 }
 
 impl Invocation<'_> {
-    /// The facts of its tool.
+    /// Returns the specification of its tool.
     pub fn spec(&self) -> ToolSpec {
         self.tool.spec()
     }
 
-    /// What it reaches.
+    /// Returns what the call accesses.
     pub fn scope(&self) -> &CallScope {
         self.scope.get_or_init(|| self.tool.scope(self))
     }
 
-    /// Lets the tool do its work.
+    /// Runs the tool.
     pub(crate) fn start(&self) -> ToolFuture<'_> {
         self.tool.call(self)
     }
 
-    /// What was passed over in its arguments.
+    /// Returns the notes about ignored arguments.
     pub(crate) fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Its files as an editor may have them open.
+    /// Returns the editor buffers of its files.
     pub(crate) fn held(&self) -> &EditorBuffers {
         &self.held
     }
 
-    /// Does work that reads and writes files on a thread that may wait, so that a large or slow
-    /// file delays no other call. A panic there is one of the call.
+    /// Runs blocking file operations on a separate thread, so that a large or slow file does not
+    /// delay other calls. A panic there fails the call.
     pub async fn blocking(
         &self,
         work: fn(&Invocation<'_>) -> Result<ToolOutput, ToolError>,
     ) -> Result<ToolOutput, ToolError> {
-        // A preview is polled once: it cannot wait for another thread, and it writes nothing.
+        // A preview is polled once, so it cannot wait for another thread; it writes nothing.
         if self.is_preview {
             return work(self);
         }
@@ -157,17 +157,18 @@ impl Invocation<'_> {
         }
     }
 
-    /// The content of a file that this call is about.
+    /// Reads a file of this call.
     pub fn load(&self, file: &Path) -> std::io::Result<FileContent> {
         self.held.load(file)
     }
 
-    /// Makes the directories of a file that is to be written.
+    /// Creates the parent directories of a file to be written.
     pub fn make_room(&self, file: &Path) -> std::io::Result<()> {
         if self.is_preview { Ok(()) } else { self.keeper.make_room(file) }
     }
 
-    /// Keeps what these files are before they are written; tells whether that is new.
+    /// Records the current content of these files before they are written. Returns whether this
+    /// created the record.
     pub fn keep(&self, wishes: &[PlannedWrite<'_>]) -> std::io::Result<bool> {
         let mut diff = self.diff.lock().unwrap_or_else(PoisonError::into_inner);
         if diff.is_none() {
@@ -188,13 +189,14 @@ impl Invocation<'_> {
         unified(&self.shown(path), before, *after)
     }
 
-    /// What it wrote, as a unified diff for people; once.
+    /// Takes the unified diff of the changes for people. Returns it only once.
     pub(crate) fn take_diff(&self) -> Option<String> {
         let mut diff = self.diff.lock().unwrap_or_else(PoisonError::into_inner);
         diff.take().filter(|diff| !diff.is_empty())
     }
 
-    /// What it would write, as a unified diff; `None` where that cannot be told.
+    /// Returns the changes that it would make, as a unified diff, or `None` if that cannot be
+    /// determined.
     pub(crate) fn preview(&self) -> Option<String> {
         if !self.spec().has_preview {
             return None;
@@ -203,12 +205,12 @@ impl Invocation<'_> {
         let (held, keeper, diff) = (Arc::default(), Arc::default(), Arc::default());
         let copy = Copied { held, keeper, diff, notes: Vec::new(), ..self.copied() };
         let call = Invocation { is_preview: true, ..copy.at(&at) };
-        // It ends with its first write, which a preview refuses.
+        // It ends at its first write, which a preview rejects.
         let _ = call.start().now_or_never();
         call.take_diff()
     }
 
-    /// Removes a file that this call is about.
+    /// Removes a file of this call.
     pub fn remove(&self, file: &Path) -> std::io::Result<()> {
         let alone = self.keep(&[(file, None)])?;
         std::fs::remove_file(file).inspect_err(|_| {
@@ -218,12 +220,12 @@ impl Invocation<'_> {
         })
     }
 
-    /// Nothing of what was kept is needed: all files are as they were.
+    /// Drops the record, since all files have their original content.
     pub fn forget_kept(&self) {
         self.keeper.forget();
     }
 
-    /// Replaces a file that this call is about.
+    /// Replaces a file of this call.
     pub fn store(&self, file: &Path, text: &str) -> std::io::Result<()> {
         let alone = self.keep(&[(file, Some(text.as_bytes()))])?;
         self.held.store(file, text).inspect_err(|_| {
@@ -233,12 +235,12 @@ impl Invocation<'_> {
         })
     }
 
-    /// Takes back what was stored of a file.
+    /// Restores the original content of a file.
     pub fn put_back(&self, file: &Path, bytes: &[u8]) -> std::io::Result<()> {
         self.held.put_back(file, bytes)
     }
 
-    /// What the model knows afterwards that it may not have known: a file, what a command says.
+    /// Returns what the model learns from the call: a file, the output of a command.
     pub(crate) fn finds_out(&self) -> Option<String> {
         match self.spec() {
             ToolSpec { effect: Effect::Runs, .. } => Some(format!("$ {}", self.text("command"))),
@@ -249,35 +251,35 @@ impl Invocation<'_> {
         }
     }
 
-    /// A text argument; empty when it is not given.
+    /// Returns a text argument; empty if absent.
     pub fn text(&self, key: &str) -> &str {
         self.args.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The parameter by which the engine's argument was given; empty when it was not.
+    /// Returns the parameter name by which an argument was given; empty if absent.
     pub fn given_as(&self, key: &str) -> &str {
         self.given.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The arguments as the engine's own type.
+    /// Decodes the arguments into the tool's own type.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         serde_json::from_value(Value::Object(self.args.clone()))
             .map_err(|why| ToolError::invalid(format!("{}: {why}", self.face.name)))
     }
 
-    /// The place as the model may name it.
+    /// Returns the path of the call as shown to the model.
     pub fn shown_place(&self) -> String {
         self.shown(&self.place)
     }
 
-    /// A path as the model may name it: relative to the working directory where it is inside.
+    /// Returns a path as shown to the model: relative to the working directory if inside.
     pub fn shown(&self, path: &Path) -> String {
         let cwd = paths::follow(&self.at.cwd).unwrap_or_else(|_| self.at.cwd.clone());
         let below = path.strip_prefix(&cwd).ok().filter(|path| !path.as_os_str().is_empty());
         below.unwrap_or(path).display().to_string()
     }
 
-    /// Where a file was looked for, for a message that it is not there.
+    /// Returns the paths that were tried, for a message that a file does not exist.
     pub fn tried_places(&self, place: &Path) -> String {
         let mut tried = vec![place.to_owned()];
         let raw = self.text("path");
@@ -286,7 +288,7 @@ impl Invocation<'_> {
     }
 }
 
-/// A call without its context, which another thread takes along.
+/// A call without its context, to be sent to another thread.
 struct Copied {
     face: &'static ProfileTool,
     place: PathBuf,

@@ -1,5 +1,5 @@
-//! A server that is a program on two pipes: it gets no secret of ours, dies with us, and its last
-//! words are kept.
+//! A server that runs as a child process with stdin and stdout pipes. It receives no secrets, is
+//! killed when g3 dies, and the end of its stderr is kept.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -17,20 +17,20 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::exec::confinement::Containment;
 
-/// How much of what a server writes to stderr is kept in its file, and how much of its end is told.
+/// Maximum number of bytes of stderr kept in the log file, and of its end shown in messages.
 const STDERR: (u64, usize) = (1 << 20, 2_000);
 
-/// What is to be started, and where.
+/// The server to start.
 pub struct ServerStart<'a> {
-    /// Program and arguments.
+    /// The program and its arguments.
     pub command: &'a [String],
-    /// Variables that it gets besides the harmless ones; `${NAME}` is one of ours.
+    /// Environment variables in addition to the safe ones; `${NAME}` expands to one of g3's own.
     pub env: &'a BTreeMap<String, Secret>,
     /// Its working directory.
     pub cwd: &'a Path,
-    /// The directory of a file for its stderr, and that file's name without its ending.
+    /// The directory of the stderr log file, and the file's name without extension.
     pub log: Option<(&'a Path, &'a str)>,
-    /// What holds it; it is a part of ours, or the user trusts it, where there is nothing.
+    /// The sandbox. If absent, the server is part of g3 or trusted by the user.
     pub hold: Option<Containment>,
 }
 
@@ -39,13 +39,13 @@ pub struct ServerStart<'a> {
 pub enum Disconnect {
     /// It closed its stdout.
     Closed,
-    /// The connection failed; why.
+    /// The connection failed, for this reason.
     Failed(String),
 }
 
 impl Disconnect {
-    /// The reason, followed by how the program ended. That it closed its stdout says nothing more
-    /// than its end does.
+    /// Returns the reason, followed by how the program ended. For a closed stdout, returns only the
+    /// latter.
     pub fn with_end(&self, end: String) -> String {
         match self {
             Disconnect::Closed => end,
@@ -54,13 +54,13 @@ impl Disconnect {
     }
 }
 
-/// A server's processes and the end of what they wrote to stderr. Dropped, they are gone.
+/// A server's processes and the end of their stderr. Killed on drop.
 pub struct ServerProcess {
     running: AsyncRunning,
     said: Arc<Mutex<VecDeque<u8>>>,
 }
 
-/// Starts the program; its pipes are stdin and stdout.
+/// Starts the program with pipes for stdin and stdout.
 pub fn start(wanted: &ServerStart<'_>) -> Result<(ServerProcess, ChildStdin, ChildStdout), String> {
     let variable = |name: &str| std::env::var(name).ok();
     let Some((program, args)) = wanted.command.split_first() else {
@@ -93,13 +93,13 @@ fn log(directory: &Path, name: &str) -> Option<File> {
     File::options().append(true).create(true).open(path).ok()
 }
 
-/// Reads stderr to its end, so that the server never waits for us; keeps a bounded part.
+/// Reads stderr to its end, so that the server never blocks on it. Keeps a bounded part.
 async fn listen(mut stderr: ChildStderr, mut file: Option<File>, said: Arc<Mutex<VecDeque<u8>>>) {
     let mut buffer = [0; 4096];
     let mut room = STDERR.0;
     while let Ok(n @ 1..) = stderr.read(&mut buffer).await {
         if let Some(file) = file.as_mut().filter(|_| room >= n as u64) {
-            // A full disk costs the log, not the server.
+            // If the disk is full, the log is incomplete, but the server continues.
             let _ = file.write_all(&buffer[..n]);
             room -= n as u64;
         }
@@ -111,7 +111,7 @@ async fn listen(mut stderr: ChildStderr, mut file: Option<File>, said: Arc<Mutex
 }
 
 impl ServerProcess {
-    /// How it ended and what it said last.
+    /// Describes how it ended, with the end of its stderr.
     pub async fn end_of_it(&mut self) -> String {
         let moment = Duration::from_millis(500);
         let how = match tokio::time::timeout(moment, self.running.child.wait()).await {
@@ -128,7 +128,7 @@ impl ServerProcess {
         }
     }
 
-    /// Ends what does not end by itself now that its stdin is closed.
+    /// Kills processes that do not exit after stdin was closed.
     pub async fn close(&mut self) {
         if tokio::time::timeout(GRACE, self.running.child.wait()).await.is_err() {
             let _ = self.running.end(GRACE).await;

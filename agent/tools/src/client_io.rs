@@ -1,5 +1,5 @@
-//! Somebody outside who holds files and terminals, e.g. an editor with unsaved text: its files are
-//! read and written through it, and commands run where the person sees them.
+//! Files and terminals provided by the client, e.g. an editor with unsaved buffers: files are read
+//! and written through it, and commands run in its terminals.
 
 use std::io;
 use std::path::Path;
@@ -8,43 +8,43 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-/// Whoever is outside. `None` means that it does not do such a thing, and g3 does it itself.
+/// A client. `None` means that it does not support the operation, and g3 performs it itself.
 pub trait ClientIo: Send + Sync {
-    /// The text of a file as it is shown there, saved or not.
+    /// Returns the text of a file as shown in the client, saved or not.
     fn read<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Option<String>>;
 
     /// Writes a file.
     fn write<'a>(&'a self, file: &'a Path, text: &'a str) -> BoxFuture<'a, Option<io::Result<()>>>;
 
-    /// Runs a command line to its end.
+    /// Runs a command line until it exits.
     fn run<'a>(
         &'a self,
         command: TerminalCommand<'a>,
     ) -> BoxFuture<'a, Option<io::Result<TerminalOutput>>>;
 }
 
-/// A command line for a terminal outside.
+/// A command line for a terminal of the client.
 #[derive(Clone, Debug)]
 pub struct TerminalCommand<'a> {
     /// The line for `sh -c`.
     pub line: &'a str,
-    /// Where.
+    /// The working directory.
     pub cwd: &'a Path,
-    /// For how long at most.
+    /// The timeout.
     pub time: Option<Duration>,
     /// Set when the user cancels.
     pub cancel: CancellationToken,
 }
 
-/// What a command in a terminal came to. Both streams are one there.
+/// The result of a command in a terminal. Both output streams are combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminalOutput {
-    /// What it wrote; its end, when it wrote much.
+    /// The output, truncated to its end if long.
     pub output: String,
-    /// As a shell gives it.
+    /// The exit code, as in a shell.
     pub code: i32,
-    /// The time was over.
+    /// Whether the command timed out.
     pub timed_out: bool,
-    /// The user cancelled.
+    /// Whether the user cancelled.
     pub cancelled: bool,
 }

@@ -1,4 +1,4 @@
-//! Where and for whom tools work.
+//! The context in which tools run.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,64 +17,66 @@ use gate::{Gate, Permit};
 use memory::Memory;
 use skills::SkillSet;
 
-/// Where and for whom a tool works. Cheap to clone: one per call.
+/// The context in which a tool runs. Cheap to clone: one per call.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// The tools that a call can mean.
+    /// The available tools.
     pub registry: &'static Registry,
-    /// Relative paths start here; the shell runs here.
+    /// The working directory: the base of relative paths and the directory of commands.
     pub cwd: PathBuf,
-    /// Writes stay below this directory unless the gate allows more.
+    /// Writes outside of this directory need permission.
     pub root: PathBuf,
-    /// State of this session: todo, long outputs, logs (`sessions/<id>` of the workspace's state).
+    /// The directory of the session's state: todo list, long outputs, logs (`sessions/<id>` of the
+    /// workspace's state).
     pub session_dir: PathBuf,
-    /// Hears output while a tool runs.
+    /// Receives output while a tool runs.
     pub hear: Arc<dyn Fn(&str) + Send + Sync>,
     /// Set when the user cancels.
     pub cancel: CancellationToken,
-    /// Plain short results for small models.
+    /// Whether results are short and plain, for small models.
     pub plain: bool,
-    /// Bytes of a result that the model reads at most.
+    /// Maximum size of a result in bytes.
     pub result_limit: usize,
-    /// Judges every call before it runs.
+    /// Checks every call before it runs.
     pub gate: Arc<Gate>,
-    /// Who holds files and terminals besides the machine, e.g. an editor.
+    /// The client that provides files and terminals, e.g. an editor.
     pub outside: Option<Arc<dyn ClientIo>>,
     /// The MCP servers of the session.
     pub mcp: Option<Arc<dyn McpServers>>,
-    /// The skills that can be loaded, and those that were.
+    /// The available and the active skills.
     pub skills: Arc<SkillSet>,
-    /// What outlives the session.
+    /// Data that outlives the session.
     pub memory: Arc<Memory>,
-    /// Who else can be asked.
+    /// The services.
     pub others: Services,
 }
 
-/// Who else can be asked: agents that work, servers that know code, the web as the user allows it.
+/// Services for tools: subagents, language servers, the web and others.
 #[derive(Clone, Default)]
 pub struct Services {
-    /// Our own provider, as `type.name`, and model, for those that shall ask the same.
+    /// The session's own provider, as `type.name`, and model, for subagents that use the same.
     pub asks: Option<(String, String)>,
-    /// Those that work within this session.
+    /// The subagents of this session.
     pub subagents: Option<Arc<dyn Subagents>>,
-    /// Which hosts may be fetched though they are private, and who searches the web.
+    /// The configuration of web tools: private hosts that may be fetched, and search services.
     pub web: Arc<ToolsConfig>,
     /// The language servers of the session.
     pub lsp: Option<Arc<dyn LanguageServers>>,
     /// The browser of the session.
     pub browser: Option<Arc<dyn BrowserService>>,
-    /// What controls the desktop.
+    /// The desktop helper.
     pub desktop: Option<Arc<dyn DesktopService>>,
     /// The screen, mouse and keyboard.
     pub screen: Arc<ScreenAccess>,
-    /// What the user opens for the box of commands, and whether there is one.
+    /// The configuration of the command sandbox.
     pub sandbox: Arc<SandboxConfig>,
-    /// The box that the last command ran in.
+    /// The sandbox of the last command.
     pub recent_box: Arc<RecentBox>,
 }
 
 impl ToolContext {
-    /// A workplace in a directory that hears nothing, with the default gate and nobody to ask.
+    /// Creates a context for a directory without listeners, with the default gate and without a
+    /// user to ask.
     pub fn quiet(
         registry: &'static Registry,
         cwd: impl Into<PathBuf>,
@@ -99,14 +101,15 @@ impl ToolContext {
         }
     }
 
-    /// The box of programs that are started for this session.
+    /// Returns the sandbox of programs that are started for this session.
     pub fn command_box(&self) -> CommandBox {
         let (sandbox, recent) = (self.others.sandbox.clone(), self.others.recent_box.clone());
         CommandBox::of_session(sandbox, &self.root, &self.session_dir, recent)
     }
 
-    /// What holds a command that the gate let pass. Nothing holds a free one, unless we are in
-    /// studio's box, which opens our configuration and logins for us and not for it.
+    /// Returns the restrictions of a command that the gate permitted. A `Free` command has none,
+    /// unless g3 runs in studio's sandbox, which gives g3, but not the command, access to its
+    /// configuration and logins.
     pub fn hold(&self, pass: Permit) -> io::Result<Option<Containment>> {
         match pass {
             Permit::Free if !confinement::in_studio() => Ok(None),

@@ -1,6 +1,6 @@
-//! The way of a call through the layers around its tool, in this order: the restriction of active
-//! skills, the gate, the files that an editor has open, the tool itself, the errors that language
-//! servers find after an edit, the limit and wording of the result, the history.
+//! Runs a call through the layers around its tool, in this order: the restrictions of active
+//! skills, the gate, the editor buffers, the tool itself, the errors that language servers report
+//! after an edit, the limit and format of the result, the history.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use super::tool::ToolSpec;
 use super::{history, result_limit, skill_permissions};
 use gate::{Access, AccessDenied, AccessRequest, Permit, Preview};
 
-/// Runs one call. Never fails otherwise than by a [`ToolOutput`] that says so.
+/// Runs a call. All errors are reported in the [`ToolOutput`].
 pub async fn run(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {
     if let Some(external) = at.mcp.as_ref().filter(|external| external.owns(name)) {
         let mut outcome = external.run(name, args, at).await;
@@ -41,12 +41,12 @@ pub async fn run(profile: Profile, name: &str, args: &Value, at: &ToolContext) -
     outcome
 }
 
-/// Asks the active skills and the gate; the error is what the model reads.
+/// Checks the call against the active skills and the gate. The error is the result for the model.
 async fn admitted(call: &mut Invocation<'_>) -> Result<(), ToolOutput> {
     if let Some(why) = skill_permissions::refusal(call) {
         return Err(ToolOutput::failed(ToolErrorKind::Denied, why));
     }
-    // A gate that breaks down lets nothing through.
+    // A gate that panics denies the call.
     let asked = AssertUnwindSafe(call.at.cancel.run_until_cancelled(admit(call)));
     let asked = asked.catch_unwind().await;
     match asked {
@@ -79,13 +79,13 @@ async fn admit(call: &Invocation<'_>) -> Result<Permit, AccessDenied> {
             access,
             preview: writes.then_some(Preview(&preview)),
         };
-        // The strictest of them holds for all.
+        // The strictest permission applies to all.
         pass = pass.max(call.at.gate.admit(&visitor).await?);
     }
     Ok(pass)
 }
 
-/// Runs the tool. A panic inside it is a failure of the tool.
+/// Runs the tool. A panic in the tool is reported as its failure.
 async fn caught(call: &Invocation<'_>) -> ToolOutput {
     match AssertUnwindSafe(through_editor(call)).catch_unwind().await {
         Ok(Ok(outcome)) => {
@@ -101,7 +101,7 @@ async fn caught(call: &Invocation<'_>) -> ToolOutput {
     }
 }
 
-/// Runs the tool with the files as an editor has them open.
+/// Runs the tool on the files as open in an editor.
 async fn through_editor(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Some(outside) = &call.at.outside else { return call.start().await };
     let files = &call.scope().files;
@@ -116,7 +116,7 @@ async fn through_editor(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> 
     Ok(outcome)
 }
 
-/// Adds the errors that language servers find in the files that were written.
+/// Adds the errors that language servers report in the written files.
 async fn with_diagnostics(call: &Invocation<'_>, outcome: ToolOutput) -> ToolOutput {
     let written = outcome.ok && call.spec().effect == Effect::Writes;
     match &call.at.others.lsp {
@@ -125,7 +125,7 @@ async fn with_diagnostics(call: &Invocation<'_>, outcome: ToolOutput) -> ToolOut
     }
 }
 
-/// Words the outcome for the profile and adds what was passed over.
+/// Formats the outcome for the profile and adds the notes.
 fn finish(call: &Invocation<'_>, mut outcome: ToolOutput) -> ToolOutput {
     if call.face.style == OutputStyle::Core {
         match outcome.metadata {
@@ -145,7 +145,7 @@ fn finish(call: &Invocation<'_>, mut outcome: ToolOutput) -> ToolOutput {
     outcome
 }
 
-/// The core tools answer with a JSON object that has a `status`.
+/// Formats the outcome for the core tools: a JSON object with a `status`.
 fn finish_core(call: &Invocation<'_>, mut outcome: ToolOutput) -> ToolOutput {
     if !outcome.metadata.is_object() && !outcome.metadata.is_array() {
         let status = match outcome.error_kind {
@@ -168,7 +168,7 @@ fn finish_core(call: &Invocation<'_>, mut outcome: ToolOutput) -> ToolOutput {
         object.insert("ignored".to_owned(), json!(call.notes()));
     }
     outcome.text = match outcome.metadata.as_object() {
-        // Pictures are for people who look on.
+        // The image is only for people.
         Some(object) if object.contains_key("image_b64") => {
             let mut object = object.clone();
             object.remove("image_b64");
@@ -179,10 +179,10 @@ fn finish_core(call: &Invocation<'_>, mut outcome: ToolOutput) -> ToolOutput {
     outcome
 }
 
-/// Bytes of a diff that are told.
+/// Maximum size in bytes of a diff in the metadata.
 const DIFF_BYTES: usize = 32 << 10;
 
-/// A diff cut at the end of a line, with a word that it was.
+/// Truncates a diff at the end of a line and marks the truncation.
 fn at_most(diff: String, most: usize) -> String {
     if diff.len() <= most {
         return diff;
@@ -198,7 +198,7 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
 }
 
-/// The kind of the tool that a call means; `None` where no tool is meant.
+/// Returns the kind of the tool that a call refers to, or `None` if there is none.
 pub fn kind(profile: Profile, name: &str, args: &Value) -> Option<ToolKind> {
     match lookup::find(profile, name, args) {
         NamedTool::One(face) => Some(face.engine),
@@ -206,7 +206,7 @@ pub fn kind(profile: Profile, name: &str, args: &Value) -> Option<ToolKind> {
     }
 }
 
-/// The facts of the tool that a call means: its name and its arguments.
+/// Returns the specification of the tool that a call (name and arguments) refers to.
 pub fn spec(
     profile: Profile,
     (name, args): (&str, &Value),
@@ -215,12 +215,13 @@ pub fn spec(
     Some(registry.tool(kind(profile, name, args)?)?.spec())
 }
 
-/// What a call would find out, by a name that tells it from others: a file, a command.
+/// Returns what a call would discover, as a unique name: a file, a command.
 pub fn finds_out(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> Option<String> {
     call::prepare(profile, name, args, at).ok()?.finds_out()
 }
 
-/// Keys of what a call touches (files, shell sessions): calls with a common key keep their order.
+/// Returns the keys of the resources that a call uses (files, shell sessions). Calls with a common
+/// key run in order.
 pub fn touches(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> Vec<String> {
     call::prepare(profile, name, args, at).map(|call| call.scope().keys.clone()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What the tools of this session did, newest last.
+//! The tool actions of this session, newest last.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,12 +15,12 @@ use super::kind::{Effect, ToolKind};
 use super::output::{ToolError, ToolOutput};
 use super::tool::{Tool, ToolFuture, ToolSpec};
 
-/// How many actions are told at most.
+/// Maximum number of actions returned.
 const RING: usize = 50;
-/// How much of a result or of a text argument is kept, in bytes.
+/// Maximum number of bytes kept of a result or of a text argument.
 const SUMMARY: usize = 500;
 
-/// One completed call.
+/// A completed call.
 #[derive(Debug, Serialize, Deserialize)]
 struct Action {
     tool: String,
@@ -35,12 +35,12 @@ struct Action {
 #[derive(Deserialize)]
 struct Args {
     last_n: Option<usize>,
-    /// The seed's shape: the bare array.
+    /// Return a bare array, as documented for the core tools.
     #[serde(default)]
     bare: bool,
 }
 
-/// Shows the completed calls of the session.
+/// The tool that shows the completed calls of the session.
 pub struct HistoryTool;
 
 impl Tool for HistoryTool {
@@ -53,7 +53,7 @@ impl Tool for HistoryTool {
     }
 }
 
-/// Tells the last actions, oldest first.
+/// Returns the last actions, oldest first.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { last_n, bare } = call.decode()?;
     let file = file(&call.at.session_dir);
@@ -88,7 +88,7 @@ fn file(session_dir: &Path) -> PathBuf {
     session_dir.join("tools/history.jsonl")
 }
 
-/// Keeps one completed call. A history that cannot be written is no reason to fail the call.
+/// Records a completed call. Write errors are ignored.
 pub(crate) fn record(
     at: &ToolContext,
     spec: ToolSpec,
@@ -102,7 +102,7 @@ pub(crate) fn record(
     }
 }
 
-/// Keeps a call that was made otherwise than through the table of tools.
+/// Records an action that did not go through the table of tools.
 pub fn keep(
     at: &ToolContext,
     tool: &str,
@@ -130,7 +130,7 @@ pub fn keep(
     }
 }
 
-/// The arguments with long texts cut.
+/// Truncates the long texts in the arguments.
 fn shortened(args: &Value) -> Value {
     match args {
         Value::String(text) => Value::from(head(text, SUMMARY)),

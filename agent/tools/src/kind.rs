@@ -1,17 +1,17 @@
-//! The kinds of tools, and what their calls do to the world.
+//! The kinds of tools and the effects of their calls.
 
 use serde::{Deserialize, Deserializer};
 
-/// What a call does to the world.
+/// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Starts processes.
     Runs,
     /// Writes a file.
     Writes,
-    /// Moves the mouse, types, changes windows.
+    /// Moves the mouse, types, or changes windows.
     Acts,
-    /// Nothing outside of the session.
+    /// Has no effect outside of the session.
     Looks,
 }
 
@@ -28,9 +28,9 @@ impl ToolKind {
     pub const IMAGE: ToolKind = ToolKind("image.read");
     /// Writes a file.
     pub const WRITE: ToolKind = ToolKind("fs.write");
-    /// Replaces a text in a file.
+    /// Replaces a string in a file.
     pub(crate) const REPLACE: ToolKind = ToolKind("edit.replace");
-    /// Replaces several texts.
+    /// Makes several replacements.
     pub const MULTI_EDIT: ToolKind = ToolKind("edit.multi");
     /// Searches the contents of files.
     pub const GREP: ToolKind = ToolKind("search.text");
@@ -46,7 +46,7 @@ impl ToolKind {
     pub(crate) const HISTORY: ToolKind = ToolKind("history");
     /// Loads a skill.
     pub const SKILL: ToolKind = ToolKind("skill");
-    /// Delegates a part of the work to another agent.
+    /// Starts a subagent.
     pub const TASK: ToolKind = ToolKind("agent.task");
     /// Writes notes about the workspace.
     pub const REMEMBER: ToolKind = ToolKind("memory.notes");
@@ -65,17 +65,17 @@ impl ToolKind {
     /// Acts on a control by its name.
     pub const CONTROL_ACTION: ToolKind = ToolKind("a11y.act");
 
-    /// The kind of this name.
+    /// Creates a kind with this name.
     pub(crate) const fn new(name: &'static str) -> ToolKind {
         ToolKind(name)
     }
 
-    /// The name in the profiles.
+    /// Returns the name used in profiles.
     pub fn name(self) -> &'static str {
         self.0
     }
 
-    /// What kind of work it does, in a word; kinds that only differ in their form share it.
+    /// Returns the family of the tool in one word. Kinds that differ only in form share it.
     pub fn family(self) -> &'static str {
         let shared = ["exec", "edit", "todo", "memory", "browser"];
         let family = self.0.split_once('.').map(|(family, _)| family);

@@ -1,4 +1,4 @@
-//! What a tool is, and the way of a call through the layers around it.
+//! The tool interface and the layers that a call passes through.
 //!
 //! A tool implements [`tool::Tool`]; [`dispatch`] runs its calls. A profile is a table of names,
 //! parameters and defaults, kept as data in `profile/*.json`. A failure is text for the model,

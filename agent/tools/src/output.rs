@@ -1,82 +1,82 @@
-//! What a call gives back: an output, or an error that the model reads.
+//! The result of a call: an output, or an error that the model reads.
 
 use serde_json::Value;
 
 use provider::message::{Image, SideUsage};
 
-/// What a tool gives back.
+/// The output of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
-    /// Whether it did what was asked.
+    /// Whether the tool succeeded.
     pub ok: bool,
-    /// What the model reads.
+    /// The text for the model.
     pub text: String,
-    /// A line for people.
+    /// A one-line title for people.
     pub title: Option<String>,
-    /// Numbers and names for programs.
+    /// Structured data for programs.
     pub metadata: Value,
-    /// Pictures.
+    /// Attached images.
     pub images: Vec<Image>,
-    /// What to do next, for a model that needs to be told; not for people.
+    /// The suggested next step, for a small model; not shown to people.
     pub next: Option<String>,
     /// Why a stronger model should continue.
     pub escalate: Option<String>,
-    /// What it cost, when it asked a model.
+    /// The cost of model requests that it made.
     pub bill: Option<SideUsage>,
-    /// What kind of failure, when it failed.
+    /// The kind of failure, if it failed.
     pub error_kind: Option<ToolErrorKind>,
-    /// Whether the call was refused before it did anything.
+    /// Whether the call was rejected before it ran.
     pub not_run: bool,
-    /// What it wrote, as a unified diff for people.
+    /// The changes that it made, as a unified diff for people.
     pub diff: Option<String>,
 }
 
-/// What kind of failure a tool met.
+/// The kind of a tool failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolErrorKind {
-    /// A parameter is missing or makes no sense; exit code 2 of `tool exec`.
+    /// A parameter is missing or invalid; exit code 2 of `tool exec`.
     Validation,
-    /// The gate said no.
+    /// The gate denied the call.
     Denied,
     /// No such file.
     NotFound,
-    /// It took too long.
+    /// The call timed out.
     Timeout,
     /// The user cancelled.
     Cancelled,
     /// There is no such tool.
     UnknownTool,
-    /// It ran and failed.
+    /// The tool ran and failed.
     Failed,
 }
 
-/// Why an engine gave up, in a sentence for the model.
+/// An error of a tool, as a sentence for the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: ToolErrorKind,
-    /// What happened, and what to try.
+    /// The message, with a hint.
     pub text: String,
 }
 
 impl ToolError {
-    /// A trouble of this kind.
+    /// Creates an error of this kind.
     pub fn new(kind: ToolErrorKind, text: impl Into<String>) -> ToolError {
         ToolError { kind, text: text.into() }
     }
 
-    /// A parameter is missing or makes no sense.
+    /// Creates an error for a missing or invalid parameter.
     pub fn invalid(text: impl Into<String>) -> ToolError {
         ToolError::new(ToolErrorKind::Validation, text)
     }
 
-    /// It ran and failed.
+    /// Creates an error for a failed tool.
     pub fn failed(text: impl Into<String>) -> ToolError {
         ToolError::new(ToolErrorKind::Failed, text)
     }
 
-    /// A file could not be read or written.
+    /// Creates an error for a file that cannot be read or written.
     pub fn io(what: &str, error: &std::io::Error) -> ToolError {
         let kind = match error.kind() {
             std::io::ErrorKind::NotFound => ToolErrorKind::NotFound,
@@ -94,7 +94,7 @@ impl From<ToolError> for ToolOutput {
 }
 
 impl ToolErrorKind {
-    /// The word for it in JSON.
+    /// Returns the identifier used in JSON.
     pub(crate) fn word(self) -> &'static str {
         match self {
             ToolErrorKind::Validation => "validation",
@@ -109,35 +109,35 @@ impl ToolErrorKind {
 }
 
 impl ToolOutput {
-    /// It worked.
+    /// Creates a successful output.
     pub fn done(text: impl Into<String>) -> ToolOutput {
         ToolOutput { ok: true, text: text.into(), ..ToolOutput::default() }
     }
 
-    /// It failed.
+    /// Creates a failed output.
     pub fn failed(kind: ToolErrorKind, text: impl Into<String>) -> ToolOutput {
         let error_kind = Some(kind);
         ToolOutput { ok: false, text: text.into(), error_kind, ..ToolOutput::default() }
     }
 
-    /// It was refused before it did anything.
+    /// Creates the output of a call that was rejected before it ran.
     pub fn not_run(kind: ToolErrorKind, text: impl Into<String>) -> ToolOutput {
         ToolOutput { not_run: true, ..ToolOutput::failed(kind, text) }
     }
 
-    /// A parameter is missing or makes no sense.
+    /// Creates a failed output for a missing or invalid parameter.
     pub fn invalid(text: impl Into<String>) -> ToolOutput {
         ToolOutput::failed(ToolErrorKind::Validation, text)
     }
 
-    /// Adds metadata.
+    /// Sets the metadata.
     #[must_use]
     pub fn with(mut self, metadata: Value) -> ToolOutput {
         self.metadata = metadata;
         self
     }
 
-    /// Adds a line for people.
+    /// Sets the title.
     #[must_use]
     pub fn titled(mut self, title: impl Into<String>) -> ToolOutput {
         self.title = Some(title.into());

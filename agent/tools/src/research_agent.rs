@@ -1,15 +1,15 @@
-//! How a research agent that another g3 started is told what it may read: by its environment.
+//! Permissions of a research agent that another g3 process started, passed in its environment.
 
 use base::config::agent::{GateAction, GateRule};
 
-/// The hosts that the user allowed a scout to read, as a glob.
+/// A glob over the hosts that the user allowed the research agent to read.
 pub const HOSTS: &str = "G3_RESEARCH_HOSTS";
-/// The tools that read the web, as a glob.
+/// A glob over the tools that read the web.
 pub const WEB_TOOLS: &str = "{codesearch,webfetch,websearch}";
-/// Set for a scout and all that it starts.
+/// Set for a research agent and all processes that it starts.
 pub const SCOUT: &str = "RESEARCH_OF_G3";
 
-/// The rule that a scout works under when the user allowed it to read the whole web.
+/// Returns the rule for a research agent that may read the whole web.
 pub fn scouts_rule() -> Option<GateRule> {
     std::env::var_os(SCOUT)?;
     let host = std::env::var(HOSTS).ok()?;

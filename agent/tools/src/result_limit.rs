@@ -1,5 +1,5 @@
-//! How much of a result the model reads: what fits its window. The rest goes into a file of the
-//! session, and the result says where.
+//! Limits the size of results to the model's context window. The complete result is saved to a file
+//! of the session, which the result names.
 
 use serde_json::Value;
 
@@ -8,27 +8,27 @@ use super::exec::output;
 use super::exec::output::{OutputBudget, StreamCapture};
 use super::output::ToolOutput;
 
-/// Bytes of a result at most, whatever the window: a range of a file that was asked for fits.
+/// Maximum size of a result in bytes for any window; a requested range of a file fits.
 pub(crate) const MOST: usize = 208 << 10;
-/// Bytes of a result that even the smallest window gets.
+/// Minimum limit in bytes, even for the smallest window.
 const LEAST: usize = 4 << 10;
 
-/// Bytes of a result for a window of so many tokens: about a fifth of it, as a token of text or
-/// code has three to four bytes.
+/// Returns the limit in bytes for a window of this many tokens: about a fifth of it, at three to
+/// four bytes per token of text or code.
 pub fn for_window(tokens: u64) -> usize {
     usize::try_from(tokens / 4 * 3).unwrap_or(MOST).clamp(LEAST, MOST)
 }
 
-/// Shortens the text of a result.
+/// Truncates the text of a result.
 pub(crate) fn shorten(outcome: &mut ToolOutput, at: &ToolContext) {
     outcome.text = fitting(&outcome.text, at.result_limit, at);
 }
 
-/// Shortens the texts in the fields of a result that is a JSON object or array. Where that is not
-/// enough, only the fields that are short stay.
+/// Truncates the texts in the fields of a result that is a JSON object or array. If that is not
+/// enough, keeps only the short fields.
 pub(crate) fn shorten_fields(outcome: &mut ToolOutput, at: &ToolContext) {
     let size = |value: &Value| value.to_string().len();
-    // The model does not read the picture.
+    // The model does not read the image.
     let picture = outcome.metadata.as_object_mut().and_then(|object| object.remove("image_b64"));
     if size(&outcome.metadata) > at.result_limit {
         let whole = outcome.metadata.to_string();
@@ -54,7 +54,7 @@ pub(crate) fn shorten_fields(outcome: &mut ToolOutput, at: &ToolContext) {
     }
 }
 
-/// The long texts of a value.
+/// Returns the long texts of a value.
 fn texts(value: &mut Value) -> Vec<&mut String> {
     match value {
         Value::String(text) if text.len() >= LEAST => vec![text],
@@ -64,7 +64,7 @@ fn texts(value: &mut Value) -> Vec<&mut String> {
     }
 }
 
-/// A text, or its two ends and where all of it is.
+/// Truncates a text in the middle and names the file with the complete text.
 fn fitting(text: &str, limit: usize, at: &ToolContext) -> String {
     if text.len() <= limit {
         return text.to_owned();
@@ -91,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_follows_the_window() {
+    fn the_limit_depends_on_the_window() {
         assert_eq!(for_window(32_000), 24_000);
         assert_eq!(for_window(100), LEAST);
         assert_eq!(for_window(1_000_000), MOST);
     }
 
     #[test]
-    fn a_long_result_is_cut_and_kept_whole() {
+    fn a_long_result_is_truncated_and_saved_in_full() {
         let (at, dir) = place(5_000);
         let long: String = (0..5_000).map(|n| format!("line {n} é\n")).collect();
         let mut outcome = ToolOutput::done(long.clone());
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_of_fields_stays_one_and_keeps_its_status() {
+    fn a_truncated_json_result_stays_valid_and_keeps_its_status() {
         let (at, _dir) = place(20_000);
         let long = "x\n".repeat(50_000);
         let of = |metadata: Value| {

@@ -1,4 +1,4 @@
-//! The screen as a session may use it.
+//! The access of a session to the screen.
 
 use std::sync::Arc;
 
@@ -7,44 +7,44 @@ use base::config::agent::ComputerControlConfig;
 
 use gate::Access;
 
-/// The screen as a session may use it.
+/// The access of a session to the screen.
 #[derive(Default)]
 pub struct ScreenAccess {
     config: Arc<Config>,
-    /// A person types the calls: they need no switch.
+    /// The calls are typed by a person, so they need no enabled feature.
     typed: bool,
 }
 
 impl ScreenAccess {
-    /// As the configuration has it.
+    /// Creates the access according to the configuration.
     pub fn new(config: &Config) -> ScreenAccess {
         ScreenAccess { config: Arc::new(config.clone()), typed: false }
     }
 
-    /// For calls that a person types.
+    /// Creates the access for calls that a person types.
     pub fn of_a_person(config: &Config) -> ScreenAccess {
         ScreenAccess { typed: true, ..ScreenAccess::new(config) }
     }
 
-    /// What a call reaches that looks or acts.
+    /// Returns what a call accesses that reads or controls the screen.
     pub fn access(&self, acts: bool) -> Access {
         let control = self.control();
         let free = (control.enabled || self.typed) && !(acts && control.require_confirmation);
         Access::Screen { acts, free }
     }
 
-    /// What is configured for it.
+    /// Returns the computer control configuration.
     pub fn control(&self) -> &ComputerControlConfig {
         &self.config.computer_control
     }
 
-    /// The whole configuration: models may be asked.
+    /// Returns the whole configuration, since models may be used.
     pub fn config(&self) -> &Config {
         &self.config
     }
 }
 
-/// Whether the bus of the user's session can be found, on which programs tell of their controls.
+/// Whether the session bus can be found, on which programs expose their controls.
 pub fn has_session_bus() -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let runtime = set("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);

@@ -1,5 +1,5 @@
-//! What tools can ask for besides files and programs: other agents, language servers, a browser,
-//! MCP servers.
+//! Services of tools other than files and processes: subagents, language servers, a browser, MCP
+//! servers.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -17,30 +17,31 @@ use super::registry::Registry;
 use super::tool::ToolFuture;
 use provider::ToolDefinition;
 
-/// What another agent is to do.
+/// A task for a subagent.
 pub struct SubagentRequest {
-    /// All that it is told.
+    /// The complete prompt.
     pub prompt: String,
-    /// The persona that works; the same role as ours when none is named.
+    /// The persona; the parent's role if absent.
     pub agent: Option<String>,
-    /// Whether it may only look at files.
+    /// Whether it may only read files.
     pub reads_only: bool,
-    /// Hears what it does.
+    /// Receives its actions.
     pub hear: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Agents that work within a session. They share its gate and its limits.
+/// The subagents of a session. They share its gate and its limits.
 pub trait Subagents: Send + Sync {
-    /// Lets one work to its end, and gives its report.
+    /// Runs a subagent until it finishes and returns its report.
     fn work(&self, order: SubagentRequest) -> BoxFuture<'_, ToolOutput>;
 }
 
 /// The language servers of a session.
 pub trait LanguageServers: Send + Sync {
-    /// Answers a question about code.
+    /// Answers a query about code.
     fn query<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a>;
 
-    /// The output of a call that wrote these files, with the errors that servers find in them.
+    /// Returns the output of a call that wrote these files, with the errors that the servers report
+    /// in them.
     fn after_edit<'a>(
         &'a self,
         call: &'a Invocation<'_>,
@@ -48,22 +49,22 @@ pub trait LanguageServers: Send + Sync {
         output: ToolOutput,
     ) -> BoxFuture<'a, ToolOutput>;
 
-    /// Ends all servers.
+    /// Stops all servers.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
 /// The browser of a session.
 pub trait BrowserService: Send + Sync {
-    /// Does one thing with the browser.
+    /// Performs one browser action.
     fn run<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a>;
 }
 
 /// Tools that are not in the profiles.
 pub trait ExternalTools: Send + Sync {
-    /// Whether a name means one of these tools.
+    /// Whether a name refers to one of these tools.
     fn owns(&self, name: &str) -> bool;
 
-    /// The result of a call whose arguments are not a JSON object.
+    /// Returns the result of a call whose arguments are not a JSON object.
     fn malformed(&self, name: &str, sent: &str) -> ToolOutput;
 
     /// Runs a call.
@@ -77,38 +78,38 @@ pub trait ExternalTools: Send + Sync {
 
 /// The MCP servers of a session.
 pub trait McpServers: ExternalTools {
-    /// The tools to offer; the same until [`McpServers::news`] gives a sentence.
+    /// Returns the tools to offer; unchanged until [`McpServers::news`] returns a sentence.
     fn offered(&self) -> Vec<ToolDefinition>;
 
-    /// Takes over what servers changed about their tools: a sentence for the user when others are
-    /// offered now.
+    /// Applies tool changes of the servers. Returns a sentence for the user if the offered tools
+    /// changed.
     fn news(&self) -> Option<String>;
 
-    /// Ends all servers.
+    /// Stops all servers.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
-/// What controls the desktop.
+/// The desktop helper.
 pub trait DesktopService: Send + Sync {
-    /// Ends the desktop helper, if it runs.
+    /// Stops the desktop helper, if it runs.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Who shares a browser.
+/// The owner of a browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrowserOwner {
-    /// A session: its browser ends with it.
+    /// A session: the browser stops with it.
     Session,
-    /// Calls in processes of their own: their browser ends when none came for a while.
+    /// Calls from separate processes: the browser stops after a period without calls.
     Calls,
 }
 
-/// The tools of a program, and how the services behind them are started.
+/// The tools of a program, and how their services are started.
 pub trait Toolset: Debug + Sync {
-    /// Every tool.
+    /// Returns all tools.
     fn registry(&self) -> &'static Registry;
 
-    /// The services, as the configuration has them.
+    /// Creates the services according to the configuration.
     fn services(&self, config: &Config, owner: BrowserOwner) -> Result<Services>;
 
     /// Runs the process that keeps a shared browser. Calls `say` once, with a line for the process

@@ -1,4 +1,4 @@
-//! Which calls run while a skill is active that names its tools.
+//! Restricts the calls that run while a skill with `allowed-tools` is active.
 
 use super::call::Invocation;
 use super::kind::ToolKind;
@@ -7,7 +7,7 @@ use gate::{Access, shell_parse};
 use skills::SkillSet;
 use skills::allowed::AllowedTool;
 
-/// What other agents call tools that ours do.
+/// Names that other agents use for our tools.
 const OTHERS: &[(&str, ToolKind)] = &[
     ("Bash", ToolKind::RUN),
     ("Read", ToolKind::READ),
@@ -22,14 +22,14 @@ const OTHERS: &[(&str, ToolKind)] = &[
     ("WebSearch", ToolKind::WEB_SEARCH),
 ];
 
-/// Why a call may not run while skills are active that name their tools: none of them names it.
-/// What a skill allows passes the gate as ever.
+/// Returns why a call may not run while skills with allowed tools are active and none of them
+/// allows it. Calls that a skill allows still pass through the gate.
 pub(crate) fn refusal(call: &Invocation<'_>) -> Option<String> {
     let is_named = |entry: &AllowedTool| speaks_of(entry, call);
     (call.face.engine != ToolKind::SKILL).then(|| refused_by(&call.at.skills, is_named)).flatten()
 }
 
-/// As [`refusal`], for a tool that is none of g3's own.
+/// Like [`refusal`], for an external tool.
 pub fn refusal_of(name: &str, shelf: &SkillSet) -> Option<String> {
     refused_by(shelf, |entry| !entry.has_pattern() && is_named(&entry.name, name))
 }
@@ -74,15 +74,15 @@ fn speaks_of(entry: &AllowedTool, call: &Invocation<'_>) -> bool {
             let below = below.is_some_and(|below| entry.fits_path(&below.to_string_lossy()));
             below || entry.fits_path(&path.to_string_lossy())
         }
-        // The hosts of a command are part of its line, which is judged above.
+        // The hosts of a command are part of its command line, which is checked above.
         Access::Fetch { host, .. } => runs || entry.fits_host(host),
         Access::Foreign { .. } | Access::Act(_) | Access::Screen { .. } => false,
     };
     !reached.is_empty() && reached.iter().all(fits)
 }
 
-/// Whether a name means a tool: its own, that of any profile or other agent for the same kind of
-/// work, or a glob over names.
+/// Whether a name refers to a tool: its own name, that of any profile or other agent for the same
+/// kind, or a glob over names.
 fn is_called(name: &str, face: &ProfileTool) -> bool {
     if name == face.name || name.contains('*') {
         return is_named(name, &face.name);
@@ -93,7 +93,7 @@ fn is_called(name: &str, face: &ProfileTool) -> bool {
     others.chain(ours).any(|engine| engine.family() == face.engine.family())
 }
 
-/// Whether a name, or a glob over names, means this tool.
+/// Whether a name or a glob over names matches this tool.
 fn is_named(name: &str, tool: &str) -> bool {
     let glob = || globset::Glob::new(name).map(|glob| glob.compile_matcher());
     name == tool || name.contains('*') && glob().is_ok_and(|glob| glob.is_match(tool))

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-/// How one text became another.
+/// The difference between two texts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// As a unified diff with three lines of context, without file names.
+    /// A unified diff with three lines of context, without file names.
     pub unified: String,
-    /// Lines that came.
+    /// Number of added lines.
     pub additions: usize,
-    /// Lines that went.
+    /// Number of removed lines.
     pub deletions: usize,
 }
 
-/// How long is looked for the shortest diff; then a longer one will do.
+/// Time limit for finding the shortest diff; after that a longer one is accepted.
 const DIFF_TIME: Duration = Duration::from_secs(1);
 
 /// Compares two texts.
 pub fn difference(old: &str, new: &str) -> Difference {
-    // A carriage return alone is content, as it is for the edits.
+    // A lone carriage return is content, as in the edit tools.
     let lines = |text| str::split_inclusive(text, '\n').collect::<Vec<_>>();
     let (old, new) = (lines(old), lines(new));
     let mut config = similar::TextDiff::configure();
@@ -31,11 +31,11 @@ pub fn difference(old: &str, new: &str) -> Difference {
     }
 }
 
-/// The largest file of which a diff is made for people, in bytes.
+/// Maximum size in bytes of a file for which a diff is made for people.
 const DIFF_BYTES: usize = 1 << 20;
 
-/// The change of a file as a unified diff with its name. What is no text, or very large, is named
-/// only.
+/// Returns the change of a file as a unified diff with its name. For binary or very large files,
+/// only names the file.
 pub(crate) fn unified(shown: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> String {
     let from = before.map_or("/dev/null".to_owned(), |_| format!("a/{shown}"));
     let to = after.map_or("/dev/null".to_owned(), |_| format!("b/{shown}"));

@@ -1,35 +1,35 @@
-//! Which tools are offered to a model.
+//! Selects the tools that are offered to a model.
 
 use super::kind::ToolKind;
 use super::profile::{self, Profile, ProfileTool};
 use provider::ToolDefinition;
 
-/// What a model that plans on the screen does instead of ours.
+/// The tools that a screen planner uses itself, and that are not offered then.
 const PLANNED_KINDS: [ToolKind; 4] =
     [ToolKind::OBSERVE, ToolKind::GUI, ToolKind::CONTROLS, ToolKind::CONTROL_ACTION];
 
-/// What is switched on; decides what is offered to a model, not what runs.
+/// The enabled features. They determine which tools are offered, not which can run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolSwitches {
-    /// The model is small: it gets few tools.
+    /// The model is small and gets few tools.
     pub small: bool,
     /// Finished turns are moved into files: `--acd`.
     pub acd: bool,
-    /// The model plans and the user approves.
+    /// Plan mode: the model plans and the user approves.
     pub plan: bool,
-    /// What the configuration switches on, as in [`ProfileTool::enabled_by`].
+    /// The features enabled by the configuration, as in [`ProfileTool::enabled_by`].
     pub configured: [Option<&'static str>; 4],
 }
 
 impl ToolSwitches {
-    /// What `enabled_by` says of the tools that are on now.
+    /// Returns the `enabled_by` values of the tools that are enabled now.
     fn on(self) -> impl Iterator<Item = &'static str> {
         let acd = self.acd.then_some("--acd");
         acd.into_iter().chain(self.plan.then_some("plan mode"))
     }
 
-    /// Whether the configuration switches a tool on. A model that plans on the screen has some of
-    /// its tools to itself.
+    /// Whether the configuration enables a tool. With a screen planner, some screen tools are
+    /// reserved for it.
     fn configured(self, face: &ProfileTool) -> bool {
         let on = |switch: &str| self.configured.contains(&Some(switch));
         let by = face.enabled_by.as_str();
@@ -37,18 +37,18 @@ impl ToolSwitches {
     }
 }
 
-/// What switches the tool `skill` on.
+/// Enables the tool `skill`.
 pub const SKILLS: &str = "skills.enabled";
-/// What switches the tools of the user's memories on.
+/// Enables the tools for the user's memories.
 pub const MEMORY: &str = "memory.enabled";
-/// What switches the tools of the browser on.
+/// Enables the browser tools.
 pub const BROWSER: &str = "--webdriver, --chrome-headless or webdriver.enabled";
-/// What switches the tools of the screen on.
+/// Enables the screen tools.
 pub const SCREEN: &str = "computer_control.enabled";
-/// What switches a model on that plans on the screen.
+/// Enables a screen planner.
 pub const PLANNED: &str = "computer_control.computer_use_provider";
 
-/// The tools to offer to a model, in a fixed order.
+/// Returns the tools to offer to a model, in a fixed order.
 pub fn offered(profile: Profile, switches: ToolSwitches) -> Vec<ToolDefinition> {
     let mut faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
     faces.retain(|face| face.enabled_by == profile::ALWAYS);
@@ -57,7 +57,7 @@ pub fn offered(profile: Profile, switches: ToolSwitches) -> Vec<ToolDefinition> 
     faces.extend(switches.on().filter_map(profile::switched));
     let mut specs: Vec<ToolDefinition> = faces.into_iter().map(ProfileTool::spec).collect();
     if switches.small {
-        // Small models lose their way in quotes within quotes, so JSON may stand there as it is.
+        // Small models fail at nested quotes, so the content may be given as JSON.
         for spec in &mut specs {
             if let Some(content) = spec.parameters.pointer_mut("/properties/content/type") {
                 *content = serde_json::json!(["string", "object", "array"]);

@@ -1,14 +1,14 @@
-//! What is traced of a call: its name, how long it took, how it ended; never its arguments or its
-//! result.
+//! Trace spans of calls: name, duration and outcome, never arguments or results.
 
 use tracing::{Instrument, field};
 
 use super::output::ToolOutput;
 
-/// The longest id of a call that is kept.
+/// Maximum length of a call id that is recorded.
 const LONGEST: usize = 128;
 
-/// Carries a call out within its span. A name that nobody offered is the model's own words.
+/// Runs a call within its span. A name that was not offered is not recorded, since it is text of
+/// the model.
 pub async fn call(
     (name, offered): (&str, bool),
     id: &str,

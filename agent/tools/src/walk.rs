@@ -1,4 +1,5 @@
-//! Walks a directory as ripgrep does: several threads, `.gitignore` heeded, no links followed.
+//! Walks a directory like ripgrep: on several threads, respecting `.gitignore`, without following
+//! links.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -7,30 +8,30 @@ use std::time::SystemTime;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use tokio_util::sync::CancellationToken;
 
-/// What a walk passes over.
+/// What a walk skips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// Hidden files and what `.gitignore` names.
+    /// Hidden files and files ignored by `.gitignore`.
     IgnoredAndHidden,
-    /// What `.gitignore` names.
+    /// Files ignored by `.gitignore`.
     Ignored,
     /// Hidden files.
     Hidden,
 }
 
-/// A file that was found.
+/// A file found by a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkedFile<T> {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// When it was changed.
+    /// Its modification time.
     pub changed: SystemTime,
-    /// What was found in it.
+    /// The result of the visitor.
     pub what: T,
 }
 
-/// Looks at every file below a directory (or at the one file), on several threads. Each thread has
-/// a `look` of its own, which says what is worth keeping.
+/// Visits all files below a directory (or a single file) on several threads. Each thread has its
+/// own `look` function, which returns what to keep.
 pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
     root: &Path,
     skip: Skip,
@@ -72,7 +73,7 @@ pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
     found.into_inner().unwrap_or_else(|e| e.into_inner())
 }
 
-/// The newest first; of the same age by path.
+/// Sorts by modification time, newest first, then by path.
 pub fn newest_first<T>(found: &mut [WalkedFile<T>]) {
     found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.path.cmp(&b.path)));
 }

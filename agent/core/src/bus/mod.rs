@@ -1,4 +1,4 @@
-//! Events on their way: whatever happens in a session is told once and reaches every sink.
+//! The event bus: distributes the events of a session to all sinks.
 
 mod trace_events;
 
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::clock::Clock;
 use base::event::{Event, EventKind};
 
-/// Somebody who hears events.
+/// A receiver of events.
 pub trait EventSink: Send {
-    /// Hears one event. A sink that cannot write stays silent: the work goes on.
+    /// Receives one event. Write errors of a sink are ignored so that the work continues.
     fn hear(&mut self, event: &Event);
 
-    /// A question was answered: the terminal may be drawn on again.
+    /// Called after a question was answered: the terminal may be redrawn.
     fn answered(&mut self) {}
 }
 
-/// Numbers and dates events, and hands them to every sink.
+/// Numbers and timestamps events and sends them to all sinks.
 pub struct Bus {
     clock: Clock,
     inner: Mutex<Inner>,
@@ -28,12 +28,12 @@ struct Inner {
 }
 
 impl Bus {
-    /// A bus with these sinks.
+    /// Creates a bus with these sinks.
     pub fn new(clock: Clock, sinks: Vec<Box<dyn EventSink>>) -> Arc<Bus> {
         Arc::new(Bus { clock, inner: Mutex::new(Inner { seq: 0, sinks }) })
     }
 
-    /// Something happened.
+    /// Sends an event to all sinks.
     pub fn emit(&self, what: EventKind) {
         trace_events::event(&what);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +42,7 @@ impl Bus {
         inner.sinks.iter_mut().for_each(|sink| sink.hear(&event));
     }
 
-    /// A question was answered.
+    /// Notifies all sinks that a question was answered.
     pub fn answered(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.sinks.iter_mut().for_each(|sink| sink.answered());

@@ -1,9 +1,9 @@
-//! What is traced of the events of a session: what happened, without anybody's words.
+//! Trace events for the events of a session, without any text of users or models.
 
 use base::event::{EventKind, NoticeLevel};
 use serde_json::Value;
 
-/// Traces an event. What stands in spans and events of its own is left out: questions, calls.
+/// Traces an event. Questions and calls are omitted, since they have their own spans and events.
 pub(crate) fn event(what: &EventKind) {
     match what {
         EventKind::Start { session, provider, model, cwd } => tracing::info!(

@@ -1,4 +1,4 @@
-//! Makes room by replacing the conversation with a summary that the model writes.
+//! Frees context by replacing the conversation with a summary that the model writes.
 
 use base::event::Usage;
 use base::failure::Result;
@@ -8,39 +8,40 @@ use super::window::{self, ContextWindow};
 use super::{Conversation, ConversationEntry};
 use provider::message::{ContentPart, HarnessNote, Message, MessageRole};
 
-/// What is asked for a summary.
+/// The prompt that asks for a summary.
 const QUESTION: &str = "The conversation no longer fits. Do not call tools. Write a summary from \
 which you could go on without seeing anything above: 1. what the user wants, word for word where \
 it matters; 2. decisions and why; 3. what was done: files changed, commands and their results; \
 4. what is true now: failing tests, open errors, names and line numbers that matter; 5. what is \
 still to do, next step first.";
 
-/// What the model reads in place of the conversation.
+/// The text that introduces the summary to the model.
 const PREFACE: &str = "The conversation so far was replaced by this summary of it:";
 
-/// A summary, and what it cost.
+/// A summary and its cost.
 #[derive(Clone, Debug)]
 pub(crate) struct Summary {
-    /// The model's words.
+    /// The model's text.
     pub text: String,
-    /// Tokens and money.
+    /// Tokens and cost.
     pub usage: Usage,
 }
 
 impl Conversation {
-    /// Whether the next request would fill the window too far.
+    /// Whether the next request would exceed the compaction threshold.
     pub(crate) fn is_full(&self) -> bool {
         let at = self.window.policy().compact_at;
         at.is_some_and(|at| self.window.percent() >= at) && self.messages.len() > 1
     }
 
-    /// The conversation in parts of at most `room` tokens. One part, unchanged so that the
-    /// provider's cache serves it, while all of it fits; a call never parts from its result.
+    /// Splits the conversation into parts of at most `room` tokens. Returns it as one unchanged
+    /// part while it fits, so that the provider's cache is used. A call is never separated from its
+    /// result.
     pub(crate) fn parts_that_fit(&self, room: u64) -> Vec<Vec<Message>> {
         if self.window.used() <= room {
             return vec![self.messages.clone()];
         }
-        // The question and the summary so far go along with each part.
+        // The prompt and the summary so far are sent with each part.
         let room = (room * 3 / 4).max(1);
         let mut parts: Vec<Vec<Message>> = Vec::new();
         let mut left = 0;
@@ -59,7 +60,8 @@ impl Conversation {
         parts
     }
 
-    /// The pictures that the user showed last, where they leave room for the work.
+    /// Returns the images of the user's last message with images, if they leave enough context
+    /// free.
     fn pictures(&self) -> Vec<ContentPart> {
         let shown =
             |message: &&Message| message.role == MessageRole::User && images(message).count() > 0;
@@ -69,8 +71,8 @@ impl Conversation {
         if size <= self.window.limit() / 4 { all } else { Vec::new() }
     }
 
-    /// Replaces the conversation by a summary, the user's last request with its pictures, and what
-    /// `keep` says (the todo list). Gives the detail of the event.
+    /// Replaces the conversation by a summary, the user's last request with its images, and the
+    /// text of `keep` (the todo list). Returns the detail of the event.
     pub(crate) fn compact(&mut self, summary: &Summary, keep: Option<String>) -> Result<Value> {
         let before = self.window.percent();
         let count = self.messages.len();
@@ -96,7 +98,7 @@ fn images(message: &Message) -> impl Iterator<Item = &ContentPart> {
     message.parts.iter().filter(|part| matches!(part, ContentPart::Image(_)))
 }
 
-/// The question for a summary of one part, after what the parts before it came to.
+/// Builds the messages that ask for a summary of one part, given the summary of the earlier parts.
 pub(crate) fn question(part: Vec<Message>, summary: &str) -> Vec<Message> {
     let mut messages = part;
     if !summary.is_empty() {
@@ -112,7 +114,7 @@ pub(crate) fn question(part: Vec<Message>, summary: &str) -> Vec<Message> {
     messages
 }
 
-/// Messages that may not be parted: a reply with calls and the results of these.
+/// Groups messages that must stay together: a reply with calls and their results.
 fn groups(messages: &[Message]) -> Vec<&[Message]> {
     let mut groups = Vec::new();
     let mut rest = messages;
@@ -133,7 +135,7 @@ fn tokens(messages: &[Message], window: &ContextWindow) -> u64 {
     messages.iter().map(|message| window.tokens(message)).sum()
 }
 
-/// A group that would not fit by itself, its long texts cut to their beginnings.
+/// Shortens a group that is too large by itself: truncates its long texts.
 fn shortened(group: &[Message], room: u64, window: &ContextWindow) -> Vec<Message> {
     let mut group = group.to_vec();
     let mut most = 8_000;
@@ -144,7 +146,8 @@ fn shortened(group: &[Message], room: u64, window: &ContextWindow) -> Vec<Messag
     group
 }
 
-/// Cuts the text of one part to so many bytes. Pictures and thoughts go: neither is summarised.
+/// Truncates the text of a part to `most` bytes. Removes images and reasoning, which are not
+/// summarized.
 fn cut(part: &mut ContentPart, most: usize) {
     let to_fit = |text: &mut String| {
         if text.len() > most + 16 {

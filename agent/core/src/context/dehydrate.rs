@@ -8,20 +8,21 @@ use super::{Conversation, ConversationEntry};
 use crate::fragment::{self, Fragment};
 use provider::message::{Message, MessageRole};
 
-/// A turn is moved only when that frees so many tokens: a receipt costs about 60 itself.
+/// Minimum number of tokens that moving a turn must free; its placeholder takes about 60 tokens.
 const WORTH: u64 = 150;
 
-/// Where a turn was that lies in a file now.
+/// The placeholder of a turn that was moved into a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stub {
-    /// The index of its first message; its last words are the next.
+    /// The index of its first message; the model's last message is the next one.
     at: usize,
     id: String,
 }
 
 impl Conversation {
-    /// Moves what was said since the last time into a file, once the model has had its last word.
-    /// Gives the detail of the event; `None` when it would not be worth it.
+    /// Moves the finished turn since the last call into a file. Requires that the model's final
+    /// message has arrived. Returns the detail of the event, or `None` if moving the turn does not
+    /// free enough tokens.
     pub(crate) fn dehydrate(&mut self, now: String) -> Result<Option<Value>> {
         let turn = &self.messages[self.settled.min(self.messages.len())..];
         if turn.len() < 3 || turn.last().is_none_or(|last| last.role != MessageRole::Assistant) {
@@ -46,7 +47,7 @@ impl Conversation {
         Ok(Some(json!({"fragment": id, "before": before, "after": after, "messages": count})))
     }
 
-    /// Puts a turn back in the place of what stands for it.
+    /// Replaces the placeholder of a turn by the turn.
     pub fn rehydrate(&mut self, fragment: Fragment) -> Result<()> {
         let id = &fragment.fragment_id;
         if !self.stubs.iter().any(|stub| stub.id == *id) {
@@ -70,7 +71,7 @@ impl Conversation {
         self.swap(from..self.messages.len(), stub);
         self.stubs.push(Stub { at: from, id });
         self.settled = self.messages.len();
-        // What frees room makes it possible to cross a mark anew.
+        // Freed context allows a threshold to be crossed again.
         self.thinned_at = self.thinned_at.min(self.window.percent() / 10 * 10);
     }
 
@@ -84,7 +85,7 @@ impl Conversation {
         self.settled += grown;
     }
 
-    /// Replaces messages by others and corrects the account of the window.
+    /// Replaces messages and updates the token count of the window.
     fn swap(&mut self, range: std::ops::Range<usize>, by: Vec<Message>) {
         let out: u64 = self.messages[range.clone()].iter().map(estimate).sum();
         self.window.remove(out);

@@ -1,4 +1,4 @@
-//! The conversation: the one thing that changes while an agent works.
+//! The conversation: the only state that changes during a turn.
 
 pub mod compact;
 pub mod dehydrate;
@@ -19,74 +19,74 @@ use provider::message::{
 };
 use window::ContextWindow;
 
-/// Where a conversation is written down. A line is on disk before its effect is shown.
+/// The log of a conversation. An entry is on disk before its effect is shown.
 pub(crate) trait ConversationLog: Send {
-    /// Appends one entry.
+    /// Appends an entry.
     fn note(&mut self, entry: &ConversationEntry) -> std::io::Result<()>;
-    /// Makes all entries durable; called once a turn.
+    /// Flushes all entries to disk; called once per turn.
     fn sync(&mut self) -> std::io::Result<()>;
-    /// Writes a text into a file of its own, for the model to read again, and says where.
+    /// Writes a text to a separate file that the model can read later. Returns its path.
     fn set_aside(&mut self, folder: &str, name: &str, text: &str) -> std::io::Result<PathBuf>;
 }
 
-/// Words that reach the agent while it works.
+/// Messages of the user that arrive during a turn.
 pub(crate) trait Inbox: Send + Sync {
-    /// Those that wait: a name and the words, in the order in which they are to be heard.
+    /// Returns the queued messages in order, as name and text.
     fn waiting(&self) -> Vec<(String, String)>;
-    /// These were heard.
+    /// Removes a message that was delivered.
     fn heard(&self, name: &str);
 }
 
-/// One line of a session's journal.
+/// An entry of a session's journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum ConversationEntry {
-    /// The session was begun or taken up again.
+    /// The session was started or resumed.
     Opened {
         /// RFC 3339.
         time: String,
-        /// Its working directory.
+        /// The working directory.
         cwd: PathBuf,
         /// `type.name`.
         provider: String,
-        /// As sent.
+        /// The model's name as sent.
         model: String,
-        /// The persona that works, if any.
+        /// The active persona, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<String>,
     },
-    /// What the user asked.
+    /// A request of the user.
     Request {
         /// The message.
         message: Message,
     },
-    /// What g3 itself put in, e.g. "go on".
+    /// A message that g3 added, e.g. "go on".
     Prompt {
         /// The message.
         message: Message,
     },
-    /// What the user said while the agent worked.
+    /// A message that the user sent during a turn.
     Steered {
-        /// Its name in the inbox; it is heard once.
+        /// Its name in the inbox; each name is delivered once.
         letter: String,
         /// The message.
         message: Message,
     },
-    /// What the model replied.
+    /// A reply of the model.
     Reply {
         /// The message.
         message: Message,
-        /// Tokens and money.
+        /// Tokens and cost.
         usage: Usage,
-        /// Why it stopped.
+        /// Why the model stopped.
         stop: StopReason,
     },
-    /// What came of one call; in the order in which the calls ended.
+    /// The result of a call, in the order in which the calls finished.
     Result {
         /// The result.
         result: ToolResult,
     },
-    /// What old calls said and got was replaced by pointers to files.
+    /// Large arguments and results of old calls were replaced by references to files.
     Thinned {
         /// Call id and new text.
         results: Vec<(String, String)>,
@@ -96,9 +96,9 @@ pub enum ConversationEntry {
     },
     /// The conversation was replaced by a summary.
     Compacted {
-        /// The whole new conversation.
+        /// The complete new conversation.
         messages: Vec<Message>,
-        /// What the summary cost.
+        /// The cost of the summary.
         usage: Usage,
     },
     /// A finished turn was moved into a file.
@@ -107,37 +107,37 @@ pub enum ConversationEntry {
         from: usize,
         /// The file's id.
         fragment: String,
-        /// What stands in its place.
+        /// The placeholder messages.
         messages: Vec<Message>,
     },
-    /// A turn was put back in its place.
+    /// A turn was restored from its file.
     Rehydrated {
         /// The file's id.
         fragment: String,
-        /// The turn.
+        /// The messages of the turn.
         messages: Vec<Message>,
     },
-    /// The user went back to before a turn, counted from 1; see [`turns::effective`].
+    /// The user rewound to before a turn, counted from 1; see [`turns::effective`].
     Rewound {
-        /// The first turn that is gone.
+        /// The first turn that was dropped.
         before: usize,
     },
-    /// A model was asked beside the conversation: for notes, or for a part of the work.
+    /// A model request outside the conversation: for notes, or by a subagent.
     Noted {
-        /// What that cost.
+        /// Its cost.
         #[serde(flatten)]
         bill: SideUsage,
     },
-    /// The user dropped the conversation.
+    /// The user cleared the conversation.
     Cleared,
     /// A run ended.
     Ended {
-        /// As in the event `end`.
+        /// The status, as in the event `end`.
         status: String,
     },
 }
 
-/// The day on which a session began, as its journal has it.
+/// Returns the day on which a session was started, from its journal.
 pub(crate) fn begun_on(entries: &[ConversationEntry]) -> Option<String> {
     let opened = entries.iter().filter_map(|entry| {
         let ConversationEntry::Opened { time, .. } = entry else { return None };
@@ -146,7 +146,7 @@ pub(crate) fn begun_on(entries: &[ConversationEntry]) -> Option<String> {
     opened.map(str::to_owned).next()
 }
 
-/// The conversation so far, and what it cost.
+/// The conversation so far, and its cost.
 pub struct Conversation {
     messages: Vec<Message>,
     results: Vec<ToolResult>,
@@ -154,19 +154,19 @@ pub struct Conversation {
     requests: usize,
     turns: u32,
     usage: Usage,
-    /// How full the model's context is.
+    /// The usage of the model's context window.
     pub window: ContextWindow,
     thinned_at: u64,
-    /// How many messages lie before the turn that may be moved into a file next.
+    /// Number of messages before the turn that may be moved into a file next.
     settled: usize,
     stubs: Vec<Stub>,
-    /// Names of letters that were heard.
+    /// Names of the delivered inbox messages.
     letters: Vec<String>,
     record: Box<dyn ConversationLog>,
 }
 
 impl Conversation {
-    /// An empty conversation.
+    /// Creates an empty conversation.
     pub(crate) fn new(window: ContextWindow, record: Box<dyn ConversationLog>) -> Conversation {
         Conversation {
             messages: Vec::new(),
@@ -184,8 +184,8 @@ impl Conversation {
         }
     }
 
-    /// Plays back what a journal holds, so that a conversation goes on where it was left. Calls
-    /// that were not answered when the process ended are answered as interrupted.
+    /// Replays the entries of a journal to restore the conversation. Calls without a result get the
+    /// result that they were interrupted.
     pub(crate) fn replay(&mut self, entries: Vec<ConversationEntry>) -> Result<()> {
         let kept = turns::effective(entries);
         for entry in kept.entries {
@@ -216,7 +216,7 @@ impl Conversation {
             self.close_results();
         }
         match entry {
-            // Going back takes effect when the journal is played back.
+            // A rewind takes effect when the journal is replayed.
             ConversationEntry::Opened { .. }
             | ConversationEntry::Rewound { .. }
             | ConversationEntry::Ended { .. } => {}
@@ -257,24 +257,24 @@ impl Conversation {
         }
     }
 
-    /// The user asks something.
+    /// Adds a request of the user.
     pub(crate) fn ask(&mut self, message: Message) -> Result<()> {
         self.note(ConversationEntry::Request { message })
     }
 
-    /// g3 itself says something to the model.
+    /// Adds a message of g3 for the model.
     pub fn prompt(&mut self, text: impl Into<String>) -> Result<()> {
         let message = Message::note(NotePurpose::Context, text);
         self.note(ConversationEntry::Prompt { message })
     }
 
-    /// g3 tells a small model that its task is not done.
+    /// Adds a reminder to a small model that its task is not done.
     pub(crate) fn remind(&mut self, text: impl Into<String>) -> Result<()> {
         let message = Message::note(NotePurpose::Reminder, text);
         self.note(ConversationEntry::Prompt { message })
     }
 
-    /// The user says something while the agent works; false when it was heard before.
+    /// Adds a message that the user sent during a turn. Returns false if it was already delivered.
     pub(crate) fn steer(&mut self, letter: &str, text: &str) -> Result<bool> {
         if self.letters.iter().any(|heard| heard == letter) {
             return Ok(false);
@@ -284,42 +284,43 @@ impl Conversation {
         Ok(true)
     }
 
-    /// Takes back every turn from this one on, counted from 1, at the next opening.
+    /// Rewinds to before this turn, counted from 1. Takes effect the next time the session is
+    /// opened.
     pub fn rewind(&mut self, before: usize) -> Result<()> {
         self.note(ConversationEntry::Rewound { before })?;
         self.record.sync().or_fail(|| "cannot write the session's journal")
     }
 
-    /// The model replied. Made durable, since what follows acts on it.
+    /// Adds a reply of the model. Flushes it to disk, since tools act on it next.
     pub(crate) fn hear(&mut self, reply: &Reply) -> Result<()> {
         let Reply { message, usage, stop } = reply.clone();
         self.note(ConversationEntry::Reply { message, usage, stop })?;
         self.record.sync().or_fail(|| "cannot write the session's journal")
     }
 
-    /// The session was begun or taken up again.
+    /// Adds an entry for the start or resumption of the session.
     pub(crate) fn opened(&mut self, entry: ConversationEntry) -> Result<()> {
         self.note(entry)
     }
 
-    /// A model was asked something beside the conversation.
+    /// Adds the cost of a model request outside the conversation.
     pub(crate) fn noted(&mut self, bill: SideUsage) -> Result<()> {
         self.note(ConversationEntry::Noted { bill })
     }
 
-    /// A run ended.
+    /// Adds the end of a run.
     pub(crate) fn ended(&mut self, status: &str) -> Result<()> {
         self.note(ConversationEntry::Ended { status: status.to_owned() })?;
         self.record.sync().or_fail(|| "cannot write the session's journal")
     }
 
-    /// A call was answered.
+    /// Adds the result of a call.
     pub(crate) fn answer(&mut self, result: ToolResult) -> Result<()> {
         self.note(ConversationEntry::Result { result })
     }
 
-    /// All calls of the last reply were answered: their results become one message, in the order
-    /// of the calls.
+    /// Collects the results of the last reply into one message, in the order of the calls. Called
+    /// when all calls have results.
     pub(crate) fn close_results(&mut self) {
         if self.results.is_empty() {
             return;
@@ -337,7 +338,7 @@ impl Conversation {
         });
     }
 
-    /// Writes one entry down, then lets it take effect.
+    /// Writes an entry to the log, then applies it.
     fn note(&mut self, entry: ConversationEntry) -> Result<()> {
         self.record.note(&entry).or_fail(|| "cannot write the session's journal")?;
         self.apply(entry);
@@ -356,7 +357,7 @@ impl Conversation {
         self.messages.push(message);
     }
 
-    /// Calls of the last reply that have no result yet: id and name.
+    /// Returns the id and name of the calls of the last reply that have no result yet.
     fn unanswered(&self) -> Vec<(String, String)> {
         let Some(last) = self.messages.last().filter(|m| m.role == MessageRole::Assistant) else {
             return Vec::new();
@@ -373,32 +374,32 @@ impl Conversation {
         self.stubs.clear();
     }
 
-    /// Drops the conversation; its cost still counts towards the session total.
+    /// Clears the conversation; its cost still counts towards the session total.
     pub fn clear(&mut self) -> Result<()> {
         self.note(ConversationEntry::Cleared)
     }
 
-    /// Oldest first.
+    /// Returns the messages, oldest first.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// What the user asked last.
+    /// Returns the user's last request.
     pub fn request(&self) -> &str {
         &self.request
     }
 
-    /// Turns of the user so far.
+    /// Returns the number of user turns so far.
     pub fn requests(&self) -> usize {
         self.requests
     }
 
-    /// Replies so far.
+    /// Returns the number of replies so far.
     pub fn turns(&self) -> u32 {
         self.turns
     }
 
-    /// Tokens and money so far.
+    /// Returns the tokens and cost so far.
     pub fn usage(&self) -> Usage {
         self.usage
     }

@@ -1,4 +1,4 @@
-//! Makes room by moving what large old calls said and got into files.
+//! Frees context by moving large arguments and results of old calls into files.
 
 use std::collections::HashSet;
 
@@ -9,18 +9,19 @@ use super::window::estimate_text;
 use super::{Conversation, ConversationEntry, ConversationLog};
 use provider::message::{ContentPart, Message, ToolCall};
 
-/// Percentages at which results are moved away, once each.
+/// Percentages of the window at which texts are moved, once each.
 const MARKS: [u64; 4] = [50, 60, 70, 80];
-/// Smaller texts stay.
+/// Minimum size in bytes of a text that is moved.
 const LARGE: usize = 1_000;
-/// The last messages stay: the model is working with them.
+/// Number of recent messages that are kept, since the model is working with them.
 const FRESH: usize = 4;
 
 impl Conversation {
-    /// Thins when a mark was crossed since the last time; gives the detail of the event.
+    /// Thins the conversation if a threshold was crossed since the last time. Returns the detail of
+    /// the event.
     ///
-    /// Everything behind the first changed message must be sent anew, so the walk goes backwards
-    /// from the newest result that may go, and ends as soon as a sixth of the window is free.
+    /// Everything after the first changed message must be sent again, so the walk goes backwards
+    /// from the newest result that may be moved, and ends as soon as a sixth of the window is free.
     pub(crate) fn thin(&mut self) -> Result<Option<Value>> {
         let before = self.window.percent();
         let floor = self.window.policy().thin_from;
@@ -39,15 +40,15 @@ impl Conversation {
         Ok(Some(json!({"mark": mark, "before": before, "after": after, "results": count})))
     }
 
-    /// Thins at once, whatever the window: the first part of so many, or all but the last
-    /// messages. Gives of how many calls something went.
+    /// Thins immediately, regardless of the window: the first of `part` equal parts, without the
+    /// most recent messages. Returns the number of calls that were thinned.
     pub fn thin_now(&mut self, part: usize) -> Result<usize> {
         let upto = (self.messages.len() / part).min(self.messages.len().saturating_sub(FRESH));
         self.move_aside(upto, u64::MAX)
     }
 
-    /// Moves large texts of the first messages into files, the newest first, until so many tokens
-    /// are free; gives of how many calls.
+    /// Moves large texts of the first `old` messages into files, newest first, until the wanted
+    /// number of tokens is free. Returns the number of calls that were thinned.
     fn move_aside(&mut self, old: usize, wanted: u64) -> Result<usize> {
         let (mut results, mut args, mut freed) = (Vec::new(), Vec::new(), 0);
         for message in self.messages[..old].iter().rev() {
@@ -85,7 +86,8 @@ impl Conversation {
     }
 }
 
-/// The arguments of a call with pointers in the place of large texts, where there are such.
+/// Returns the arguments of a call with large texts replaced by references, or `None` if there are
+/// none.
 fn lighter(record: &mut dyn ConversationLog, call: &ToolCall) -> Result<Option<Value>> {
     let mut args = call.args.clone();
     let mut is_lighter = false;
@@ -99,7 +101,7 @@ fn lighter(record: &mut dyn ConversationLog, call: &ToolCall) -> Result<Option<V
     Ok(is_lighter.then_some(args))
 }
 
-/// Writes a text into a file; gives what stands in its place.
+/// Writes a text to a file and returns the reference that replaces it.
 fn pointer(record: &mut dyn ConversationLog, name: &str, what: &str, text: &str) -> Result<String> {
     let file = record.set_aside("thinned", name, text);
     let file = file.or_fail(|| format!("cannot move an old {what} into a file"))?;
@@ -113,7 +115,7 @@ fn saved(before: &str, after: &str) -> u64 {
     estimate_text(before).saturating_sub(estimate_text(after))
 }
 
-/// Puts the new texts in the place of the old; gives the estimated tokens that are free now.
+/// Replaces the old texts by the new ones. Returns the estimated number of freed tokens.
 pub(super) fn apply(
     messages: &mut [Message],
     results: &[(String, String)],

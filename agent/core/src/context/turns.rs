@@ -1,20 +1,20 @@
-//! The turns of the user in a journal, and going back to one of them.
+//! User turns in a journal, and rewinding to one of them.
 
 use base::event::Usage;
 
 use super::ConversationEntry;
 use provider::message::SideUsage;
 
-/// One turn of the user.
+/// A turn of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserTurn {
     /// The index of its request among the entries.
     pub at: usize,
-    /// What the user said.
+    /// The user's text.
     pub words: String,
 }
 
-/// The turns that these entries hold, the oldest first.
+/// Returns the turns in these entries, oldest first.
 pub fn list(entries: &[ConversationEntry]) -> Vec<UserTurn> {
     let turn = |(at, entry): (usize, &ConversationEntry)| {
         let ConversationEntry::Request { message } = entry else { return None };
@@ -23,18 +23,18 @@ pub fn list(entries: &[ConversationEntry]) -> Vec<UserTurn> {
     entries.iter().enumerate().filter_map(turn).collect()
 }
 
-/// What of a journal still holds.
+/// The part of a journal that is in effect.
 #[derive(Clone, Debug, Default)]
 pub struct EffectiveHistory {
-    /// The entries without what was taken back.
+    /// The entries without the rewound turns.
     pub entries: Vec<ConversationEntry>,
-    /// What the replies cost that were taken back.
+    /// The cost of the rewound replies.
     pub usage: Usage,
-    /// How many replies were taken back.
+    /// The number of rewound replies.
     pub replies: u32,
 }
 
-/// Leaves out the turns that the user went back behind.
+/// Removes the turns that the user rewound.
 pub fn effective(entries: Vec<ConversationEntry>) -> EffectiveHistory {
     let mut all = EffectiveHistory::default();
     for entry in entries {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_is_gone_and_its_cost_stays() {
+    fn rewound_turns_are_removed_and_their_cost_remains() {
         let mut entries: Vec<ConversationEntry> = (1..=3).flat_map(turn).collect();
         entries.push(ConversationEntry::Rewound { before: 2 });
         entries.extend(turn(9));
@@ -82,7 +82,7 @@ mod tests {
         let words: Vec<String> = list(&kept.entries).into_iter().map(|turn| turn.words).collect();
         assert_eq!(words, ["ask 1", "ask 9"]);
         assert_eq!((kept.usage.input, kept.replies), (5, 2));
-        // A turn that is not there takes nothing back.
+        // A turn that does not exist rewinds nothing.
         entries.push(ConversationEntry::Rewound { before: 7 });
         assert_eq!(list(&effective(entries).entries).len(), 2);
     }

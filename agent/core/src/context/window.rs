@@ -1,30 +1,31 @@
-//! How full the model's context is: what the provider reported, plus an estimate of what is new.
+//! The usage of the model's context window: the tokens that the provider reported, plus an estimate
+//! for new messages.
 
 use base::event::Usage;
 
 use provider::message::{ContentPart, HarnessNote, Message};
 
-/// Tokens of a picture, as far as anybody can say beforehand.
+/// Estimated number of tokens of an image.
 const IMAGE_TOKENS: u64 = 1_500;
 
-/// The account of one context window, in tokens.
+/// The token count of a context window.
 #[derive(Clone, Copy, Debug)]
 pub struct ContextWindow {
     limit: u64,
     overhead: u64,
     known: u64,
     new: u64,
-    /// Reported tokens for 1,000 estimated ones.
+    /// Reported tokens per 1,000 estimated ones.
     scale: u64,
     policy: CompactionPolicy,
 }
 
-/// When room is made.
+/// The thresholds for freeing context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompactionPolicy {
-    /// Percent of the window below which nothing is thinned.
+    /// Percentage of the window below which nothing is thinned.
     pub thin_from: u64,
-    /// Percent of the window at which the conversation is replaced by a summary.
+    /// Percentage of the window at which the conversation is replaced by a summary.
     pub compact_at: Option<u64>,
 }
 
@@ -35,7 +36,7 @@ impl Default for CompactionPolicy {
 }
 
 impl ContextWindow {
-    /// An account that starts with what every request carries (system prompt and tools).
+    /// Creates a window that starts with the tokens of every request (system prompt and tools).
     pub(crate) fn new(limit: u64, overhead: u64) -> ContextWindow {
         let policy = CompactionPolicy::default();
         ContextWindow {
@@ -48,29 +49,29 @@ impl ContextWindow {
         }
     }
 
-    /// Makes room at other points.
+    /// Sets the thresholds.
     #[must_use]
     pub(crate) fn with(mut self, policy: CompactionPolicy) -> ContextWindow {
         self.policy = policy;
         self
     }
 
-    /// When room is made.
+    /// Returns the thresholds.
     pub(crate) fn policy(&self) -> CompactionPolicy {
         self.policy
     }
 
-    /// Tokens of a message, as this provider counts.
+    /// Returns the tokens of a message, scaled to the provider's counts.
     pub(crate) fn tokens(&self, message: &Message) -> u64 {
         estimate(message) * self.scale / 1_000
     }
 
-    /// Something was added that the provider has not counted yet.
+    /// Adds a message that the provider has not counted yet.
     pub(crate) fn add(&mut self, message: &Message) {
         self.new += self.tokens(message);
     }
 
-    /// Something was taken away, so many estimated tokens.
+    /// Subtracts an estimated number of tokens.
     pub(crate) fn remove(&mut self, estimated: u64) {
         let tokens = estimated * self.scale / 1_000;
         let from_new = tokens.min(self.new);
@@ -78,7 +79,8 @@ impl ContextWindow {
         self.known = self.known.saturating_sub(tokens - from_new);
     }
 
-    /// The provider counted a request and its reply. Without a report the estimate stays.
+    /// Takes over the provider's count of a request and its reply. Keeps the estimate if there is
+    /// no count.
     pub(crate) fn report(&mut self, usage: Usage, reply: &Message) {
         let sent = usage.sent();
         if sent == 0 {
@@ -91,46 +93,47 @@ impl ContextWindow {
         self.new = 0;
     }
 
-    /// The provider says that the request did not fit, whatever we thought.
+    /// Marks the window as full after the provider rejected a request as too long.
     pub(crate) fn overflowed(&mut self) {
         self.known = self.known.max(self.limit);
     }
 
-    /// Starts again with this conversation.
+    /// Restarts the count with this conversation.
     pub(crate) fn restart(&mut self, messages: &[Message]) {
         self.known = self.overhead * self.scale / 1_000;
         self.new = 0;
         messages.iter().for_each(|message| self.add(message));
     }
 
-    /// Tokens in use.
+    /// Returns the number of tokens in use.
     pub fn used(&self) -> u64 {
         self.known.saturating_add(self.new)
     }
 
-    /// Tokens there are.
+    /// Returns the size of the window in tokens.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// How full it is, in percent.
+    /// Returns the usage in percent.
     pub fn percent(&self) -> u64 {
         self.used().saturating_mul(100) / self.limit
     }
 }
 
-/// An estimate of a message's tokens.
+/// Estimates the tokens of a message.
 pub(crate) fn estimate(message: &Message) -> u64 {
     message.parts.iter().map(estimate_part).sum::<u64>() + 4
 }
 
-/// An estimate of a text's tokens.
+/// Estimates the tokens of a text.
 pub(crate) fn estimate_text(text: &str) -> u64 {
-    // English and code are 3 to 4 bytes a token; the provider's own counts correct this soon.
+    // English and code have 3 to 4 bytes per token; the provider's counts soon correct the
+    // estimate.
     (text.len() as u64 * 2).div_ceil(7)
 }
 
-/// An estimate of a part's tokens.
+/// Estimates the tokens of a part.
 pub(crate) fn estimate_part(part: &ContentPart) -> u64 {
     match part {
         ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
@@ -155,20 +158,20 @@ mod tests {
     use provider::message::MessageRole;
 
     #[test]
-    fn what_the_provider_reports_beats_the_estimate() {
+    fn reported_tokens_replace_the_estimate() {
         let mut window = ContextWindow::new(1_000, 100);
         window.add(&Message::text(MessageRole::User, "x".repeat(350)));
         assert!((200..=220).contains(&window.used()), "{}", window.used());
         let usage = Usage { input: 300, cache_read: 100, output: 50, ..Usage::default() };
         window.report(usage, &Message::text(MessageRole::Assistant, "y"));
         assert_eq!(window.used(), 450);
-        // The estimate was about half of the truth, so what is new counts about twice.
+        // The estimate was about half of the real count, so new messages count about twice.
         window.add(&Message::text(MessageRole::User, "x".repeat(350)));
         assert!(window.used() > 600, "{}", window.used());
     }
 
     #[test]
-    fn a_provider_that_reports_nothing_leaves_the_estimate() {
+    fn the_estimate_remains_without_a_report() {
         let mut window = ContextWindow::new(1_000, 100);
         window.report(Usage::default(), &Message::text(MessageRole::Assistant, "y".repeat(35)));
         assert!(window.used() > 100);

@@ -1,4 +1,4 @@
-//! Commands of the user that run when something happens in a session, and may have a word in it.
+//! Hooks: user commands that run on session events and may influence the session.
 
 pub mod process;
 pub mod toolbox;
@@ -19,10 +19,10 @@ use provider::message::{ContentPart, Message};
 use tools::exec::confinement::CommandBox;
 use tools::output::ToolOutput;
 
-/// Hears what the user should know.
+/// Receives notices for the user.
 pub(crate) type OnHookNotice = Arc<dyn Fn(String) + Send + Sync>;
 
-/// How much of what a hook says reaches the model, in bytes.
+/// Maximum number of bytes of a hook's output that reach the model.
 const MOST: usize = 16_000;
 
 /// The hooks of a session.
@@ -40,30 +40,30 @@ struct CompiledHook {
     tools: Option<GlobMatcher>,
 }
 
-/// What the hooks say about a call before it runs.
+/// The outcome of the hooks before a call.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct PreCallOutcome {
-    /// The verdict of all of them.
+    /// The combined decision.
     pub word: HookDecision,
-    /// The arguments, where a hook changed them.
+    /// The arguments, if a hook changed them.
     pub args: Option<Value>,
 }
 
-/// A verdict.
+/// The decision of a hook.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum HookDecision {
-    /// The gate decides, as ever.
+    /// The gate decides as usual.
     #[default]
     Go,
-    /// What the gate would ask about runs.
+    /// The call runs without a question, even if the gate would ask.
     Allow,
     /// The user is asked, for this reason.
     Ask(String),
-    /// It does not run, for this reason.
+    /// The call is denied, for this reason.
     Deny(String),
 }
 
-/// What a hook before a call may print.
+/// The JSON object that a hook before a call may print.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HookStdout {
@@ -82,7 +82,7 @@ enum Decision {
 }
 
 impl Hooks {
-    /// The hooks of a configuration. The error names a pattern that is none.
+    /// Creates the hooks of a configuration. The error names an invalid pattern.
     pub(crate) fn new(
         hooks: &[Hook],
         session: &str,
@@ -101,12 +101,12 @@ impl Hooks {
         Ok(Hooks { all, session, cwd, around, tell, begun: AtomicBool::new(false) })
     }
 
-    /// Whether there are none.
+    /// Whether there are no hooks.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether there is one for this event.
+    /// Whether there is a hook for this event.
     pub(crate) fn has(&self, event: HookEvent) -> bool {
         self.all.iter().any(|ready| ready.hook.event == event)
     }
@@ -134,14 +134,14 @@ impl Hooks {
         said
     }
 
-    /// Tells the user that a hook had no say.
+    /// Warns the user that a hook had no effect.
     fn warn(&self, hook: &Hook, why: &str) {
         let event = serde_json::to_value(hook.event).unwrap_or_default();
         let event = event.as_str().unwrap_or_default().to_owned();
         (self.tell)(format!("the {event} hook `{}` {why}", hook.command.join(" ")));
     }
 
-    /// What the hooks of an event print, where nothing can be refused.
+    /// Runs the hooks of an event that cannot be denied and returns their output.
     async fn words(&self, event: HookEvent, tool: Option<&str>, more: Value) -> Vec<String> {
         let mut words = Vec::new();
         for hook in self.of(event, tool) {
@@ -154,8 +154,9 @@ impl Hooks {
         words
     }
 
-    /// The user said something, and with that the session begins, if it has not: the message with
-    /// what the hooks add for the model. The failure is why the model does not get to hear it.
+    /// Runs the hooks for a user message, and those for the session start before the first one.
+    /// Returns the message with the text that the hooks add for the model. Fails if a hook rejects
+    /// the message.
     pub(crate) async fn heard(
         &self,
         resumed: bool,
@@ -182,15 +183,15 @@ impl Hooks {
         Ok(message)
     }
 
-    /// The session ends, if it began.
+    /// Runs the hooks for the session end, if the session started.
     pub(crate) async fn end(&self) {
         if self.begun.swap(false, Ordering::Relaxed) {
             self.words(HookEvent::SessionEnd, None, json!({})).await;
         }
     }
 
-    /// A call is about to run. The first hook that denies has the last word; arguments that one
-    /// changed are what the next one sees.
+    /// Runs the hooks before a call. The first denial is final; later hooks see arguments changed
+    /// by earlier ones.
     pub(crate) async fn before(&self, tool: &str, args: &Value) -> PreCallOutcome {
         let mut before = PreCallOutcome::default();
         for hook in self.of(HookEvent::BeforeTool, Some(tool)) {
@@ -226,7 +227,7 @@ impl Hooks {
         before
     }
 
-    /// A call ran: what the hooks print is a note to its result.
+    /// Runs the hooks after a call; their output becomes a note in its result.
     pub(crate) async fn after(
         &self,
         tool: &str,
@@ -237,7 +238,7 @@ impl Hooks {
         self.words(HookEvent::AfterTool, Some(tool), told).await
     }
 
-    /// The agent says that it is done: why it is not, if a hook says so.
+    /// Runs the hooks when the agent stops. Returns why it must continue, if a hook says so.
     pub(crate) async fn stop(&self, again: u32) -> Option<String> {
         for hook in self.of(HookEvent::Stop, None) {
             match self.say(hook, json!({ "again": again })).await {
@@ -250,8 +251,8 @@ impl Hooks {
     }
 }
 
-/// What a hook's stdout says about a call; the error is a clause. Text that is no object is none
-/// of our business.
+/// Parses a hook's stdout for a call; the error is a clause. Text that does not start with `{` is
+/// ignored.
 fn printed(text: &str) -> std::result::Result<(HookDecision, Option<Value>), String> {
     if !text.starts_with('{') {
         return Ok((HookDecision::Go, None));
@@ -268,7 +269,7 @@ fn printed(text: &str) -> std::result::Result<(HookDecision, Option<Value>), Str
     Ok((word, printed.args.map(Value::Object)))
 }
 
-/// Traces that a hook ran: its event, its program, what it said in a word.
+/// Traces that a hook ran: its event, its program and the kind of its output.
 fn traced(hook: &Hook, said: &HookOutput, since: Instant) {
     let event = serde_json::to_value(hook.event).unwrap_or_default();
     let program = hook.command.first().map(Path::new).and_then(Path::file_name);
@@ -294,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_hook_prints_is_read_strictly() {
+    fn hook_output_is_parsed_strictly() {
         assert_eq!(printed("some log").unwrap(), (HookDecision::Go, None));
         assert_eq!(printed("{}").unwrap(), (HookDecision::Go, None));
         let (word, args) = printed(r#"{"decision": "allow", "args": {"a": 1}}"#).unwrap();

@@ -1,4 +1,4 @@
-//! One hook as a process: a JSON object on stdin, an exit code, and words on stdout or stderr.
+//! Runs a hook as a process: a JSON object on stdin, an exit code, and text on stdout or stderr.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use serde_json::Value;
 use tools::exec::confinement::{CommandBox, Containment};
 use tools::exec::environment::{Environment, apply};
 
-/// How much of each stream is read, in bytes.
+/// Maximum number of bytes read from each stream.
 const MOST: usize = 1 << 20;
-/// The exit code that says no.
+/// The exit code that rejects.
 const NO: i32 = 2;
 
-/// What a hook said.
+/// The output of a hook.
 #[derive(Debug, PartialEq)]
 pub(crate) enum HookOutput {
-    /// Go on; its stdout.
+    /// The hook accepts; its stdout.
     Go(String),
-    /// No; its stderr.
+    /// The hook rejects; its stderr.
     No(String),
-    /// It could not say anything; why, in a clause.
+    /// The hook failed to run; the reason, as a clause.
     Nothing(String),
 }
 
-/// Runs a hook to its end or to its time limit, which ends all that it started.
+/// Runs a hook until it exits or reaches its time limit, which kills it and its child processes.
 pub(crate) async fn run(
     hook: &Hook,
     (cwd, around): (&Path, &CommandBox),

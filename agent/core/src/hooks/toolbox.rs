@@ -1,4 +1,4 @@
-//! A toolbox whose calls the hooks see first and last, and whose end they may put off.
+//! A toolbox that runs hooks before and after each call and before the agent stops.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,10 +13,10 @@ use provider::ToolDefinition;
 use provider::message::ToolCall;
 use tools::output::{ToolErrorKind, ToolOutput};
 
-/// How often hooks may send the agent on in one turn of the user.
+/// Maximum number of times that hooks may make the agent continue in one user turn.
 const AGAIN: u32 = 3;
 
-/// A toolbox and the hooks around it.
+/// A toolbox wrapped by hooks.
 pub(crate) struct HookedToolbox<'a> {
     inner: &'a dyn Toolbox,
     hooks: &'a Hooks,
@@ -25,7 +25,7 @@ pub(crate) struct HookedToolbox<'a> {
 }
 
 impl<'a> HookedToolbox<'a> {
-    /// Puts hooks around a toolbox.
+    /// Wraps a toolbox.
     pub(crate) fn new(
         inner: &'a dyn Toolbox,
         hooks: &'a Hooks,
@@ -69,7 +69,7 @@ fn question(call: &ToolCall, why: &str) -> PermissionQuestion {
         tool: call.name.clone(),
         what: format!("run with {}", call.args),
         why: format!("a hook requires confirmation: {why}"),
-        // No rule answers for a hook.
+        // A hook's decision has no rule.
         rule: String::new(),
         host: None,
         writes: None,
@@ -98,7 +98,7 @@ impl Toolbox for HookedToolbox<'_> {
     }
 
     fn is_done(&self) -> bool {
-        // Who may be sent on has to say that it is done.
+        // A stop hook requires that the model itself declares that it is done.
         self.inner.is_done() && !self.hooks.has(HookEvent::Stop)
     }
 

@@ -1,10 +1,10 @@
-//! Which languages a workspace is written in, told by the names of its files.
+//! Detects the languages of a workspace from its file names.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// A file's ending and its language.
+/// File extensions and their languages.
 const ENDINGS: &[(&str, &str)] = &[
     ("c", "c"),
     ("cc", "cpp"),
@@ -31,10 +31,10 @@ const ENDINGS: &[(&str, &str)] = &[
     ("zig", "zig"),
 ];
 
-/// Directories with other people's code, or with what was built.
+/// Directories with third-party code or build output.
 const SKIPPED: &[&str] = &["node_modules", "target", "vendor"];
 
-/// The languages of the files in a directory and in its directories, in order.
+/// Returns the languages of the files in a directory and its subdirectories (one level), in order.
 pub(crate) fn found(cwd: &Path) -> BTreeSet<&'static str> {
     let mut languages = BTreeSet::new();
     look(cwd, &mut languages);
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_levels_are_looked_at_and_foreign_code_is_not() {
+    fn two_levels_are_searched_without_third_party_code() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["a.rs", "src/b.py", "src/deep/c.go", "vendor/d.java", ".x/e.rb", ".f.js"] {
             let path = dir.path().join(name);

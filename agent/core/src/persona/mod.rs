@@ -1,5 +1,5 @@
-//! Personas: a text that says who works, and where that one may write. The workspace's own come
-//! before the user's, those before the ones that are compiled in.
+//! Personas: a text that defines the agent's role, and the files that it may write. The workspace's
+//! personas take precedence over the user's, and those over the built-in ones.
 
 pub mod language;
 mod parse;
@@ -18,7 +18,7 @@ use base::workspace;
 use gate::write_scope::WriteScope;
 use parse::{FrontMatter, parse};
 
-/// A file of `agents/` that is compiled in, by its name without `.md`.
+/// Embeds files of `agents/`, by their names without `.md`.
 macro_rules! compiled_in {
     ($($name:literal),* $(,)?) => {
         &[$(($name, include_str!(concat!("../../../../agents/", $name, ".md")))),*]
@@ -40,17 +40,17 @@ const EMBEDDED: &[(&str, &str)] = compiled_in![
     "solon",
 ];
 
-/// Bytes of a file at most.
+/// Maximum size of a file in bytes.
 const MOST: u64 = 64 << 10;
 
-/// Where a persona comes from.
+/// The origin of a persona.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PersonaOrigin {
-    /// `agents/` of the working directory, or of one above it up to the workspace's root.
+    /// `agents/` of the working directory, or of one of its parents up to the workspace root.
     Workspace(PathBuf),
     /// `~/.g3/agents/`.
     User(PathBuf),
-    /// Compiled in.
+    /// Built in.
     Embedded,
 }
 
@@ -69,34 +69,34 @@ impl fmt::Display for PersonaOrigin {
 pub struct Persona {
     /// Its name.
     pub name: String,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: PersonaOrigin,
-    /// What it is for, in a line.
+    /// Its purpose, in one line.
     pub description: String,
-    /// Lists of globs over the workspace; what it writes must fit each list.
+    /// Lists of globs over the workspace. A path must match every list to be writable.
     pub may_write: Vec<Vec<String>>,
-    /// Whether it only reads.
+    /// Whether it may only read.
     pub reads_only: bool,
     text: String,
 }
 
-/// Where personas are looked for.
+/// The directories that are searched for personas.
 #[derive(Clone, Debug)]
 pub struct PersonaDirs {
     cwd: PathBuf,
     home: Option<PathBuf>,
-    /// Which contents of the workspace the user accepted.
+    /// The file that records which workspace contents the user trusts.
     trust: Option<PathBuf>,
 }
 
 impl PersonaDirs {
-    /// The places for a working directory.
+    /// Returns the directories for a working directory.
     pub fn new(cwd: &Path, trust: Option<PathBuf>) -> PersonaDirs {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         PersonaDirs { cwd: cwd.to_owned(), home: home.map(|home| home.join(".g3/agents")), trust }
     }
 
-    /// The persona of a name, and what the user should know about it.
+    /// Finds a persona by name. Returns it with notices for the user.
     pub fn find(&self, name: &str) -> Result<(Persona, Vec<String>)> {
         if !is_name(name) {
             return Err(Failure::usage(format!("invalid agent name `{name}`"))
@@ -114,7 +114,8 @@ impl PersonaDirs {
         if trusted {
             return Ok((first, Vec::new()));
         }
-        // The repository's own may say other words, but not open what is closed without it.
+        // The repository's own file may change the text, but not grant more permissions than the
+        // persona has without it.
         let is_repositorys = |it: &Persona| matches!(it.origin, PersonaOrigin::Workspace(_));
         let Some(base) = found.find(|it| !is_repositorys(it)) else {
             return Ok((first, Vec::new()));
@@ -131,7 +132,7 @@ impl PersonaDirs {
         Ok((Persona { may_write, reads_only, ..first }, notices))
     }
 
-    /// Every persona that can be found, by name.
+    /// Returns all personas, by name.
     pub fn list(&self) -> Result<Vec<Persona>> {
         let embedded = EMBEDDED.iter().map(|(name, _)| (*name).to_owned());
         let mut names: Vec<String> =
@@ -143,13 +144,13 @@ impl PersonaDirs {
         names.iter().filter_map(first).collect()
     }
 
-    /// All that a name means, the one that counts first.
+    /// Returns all personas of a name, in order of precedence.
     fn each(&self, name: &str) -> Result<Vec<Persona>> {
         let texts = self.texts(name)?.into_iter();
         texts.map(|(origin, text)| made(name, origin, &text)).collect()
     }
 
-    /// The texts of a file of this name, in every place.
+    /// Returns the texts of all files of this name.
     fn texts(&self, stem: &str) -> Result<Vec<(PersonaOrigin, String)>> {
         let mut texts = Vec::new();
         for (dir, origin) in self.dirs() {
@@ -187,8 +188,8 @@ impl PersonaDirs {
         failure.hint("g3 --list-agents")
     }
 
-    /// The role that a persona plays here: its words, with those for the languages that it finds,
-    /// and its fence.
+    /// Returns the role of a persona: its text with the additions for the detected languages, and
+    /// its write scope.
     pub fn role(&self, persona: &Persona) -> Result<AgentRole> {
         let mut text = persona.text.trim().to_owned();
         for language in language::found(&self.cwd) {
@@ -210,7 +211,7 @@ impl PersonaDirs {
     }
 }
 
-/// What every persona is told about commits.
+/// Returns the instructions about commits for every persona.
 fn commits(name: &str) -> String {
     format!(
         "\n\nIf you commit: one commit for one thing, only when you are sure of it; leave the author \
@@ -247,7 +248,8 @@ fn made(name: &str, origin: PersonaOrigin, text: &str) -> Result<Persona> {
     Ok(Persona { name: name.to_owned(), origin, description, may_write, reads_only, text: body })
 }
 
-/// A text of a place; nothing where there is none, and where a link leads out of the place.
+/// Reads a file. Returns `None` if it does not exist or if a symbolic link leads out of the
+/// directory.
 fn read(dir: &Path, file: &Path) -> Result<Option<String>> {
     let (Ok(dir), Ok(path)) = (dir.canonicalize(), file.canonicalize()) else { return Ok(None) };
     if !path.starts_with(&dir) {
@@ -260,7 +262,7 @@ fn read(dir: &Path, file: &Path) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Personas by name, for programs.
+/// Returns the personas as JSON.
 pub fn json(all: &[Persona]) -> serde_json::Value {
     let one = |it: &Persona| {
         let mut fields = BTreeMap::from([
@@ -283,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_persona_that_is_compiled_in_can_be_played() {
+    fn every_built_in_persona_is_valid() {
         let dir = tempfile::tempdir().unwrap();
         let places = PersonaDirs { cwd: dir.path().to_owned(), home: None, trust: None };
         let all = places.list().unwrap();

@@ -1,6 +1,6 @@
-//! The front matter of a persona: what may stand there, and nothing else.
+//! Parses the front matter of a persona. Unknown keys are rejected.
 
-/// What stands above a persona's text.
+/// The front matter of a persona.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrontMatter {
     /// `name`.
@@ -13,8 +13,8 @@ pub(crate) struct FrontMatter {
     pub reads_only: bool,
 }
 
-/// Reads a file: its front matter, when there is one between two lines `---`, and its text. The
-/// error says which line is wrong.
+/// Parses a file into its front matter, if there is one between two `---` lines, and its text. The
+/// error names the invalid line.
 pub(crate) fn parse(text: &str) -> Result<(FrontMatter, String), String> {
     let Some(rest) = text.strip_prefix("---\n") else {
         return Ok((FrontMatter::default(), text.to_owned()));
@@ -64,7 +64,7 @@ pub(crate) fn parse(text: &str) -> Result<(FrontMatter, String), String> {
     Ok((front, body.to_owned()))
 }
 
-/// A value without the quotes around it.
+/// Returns a value without surrounding quotes.
 fn bare(value: &str) -> String {
     let quoted = |quote| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
     quoted('"').or_else(|| quoted('\'')).unwrap_or(value).to_owned()
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn front_matter_is_read_in_both_forms_of_lists() {
+    fn both_list_forms_of_front_matter_are_parsed() {
         let text =
             "---\nname: ada\ndescription: \"counts\"\nmay_write:\n  - a/*\n  - 'b'\n---\nHi.\n";
         let (front, body) = parse(text).unwrap();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_invalid_line() {
         for (text, words) in [
             ("---\nname: a\n", "no end"),
             ("---\nmay_read: x\n---\n", "may_read"),

@@ -1,5 +1,5 @@
-//! The system prompt: who the model is, where it works, and what the project says about itself.
-//! It is made once for a session and never changes in it, so that providers' caches hit.
+//! The system prompt: the model's identity, its environment and the project's instructions. It is
+//! built once per session and never changes, so that provider caches hit.
 
 pub mod project;
 pub mod small_model;
@@ -9,40 +9,40 @@ use std::path::Path;
 use provider::ProviderFacts;
 use provider::message::{ContentPart, Message};
 
-/// Who the model is told to be.
+/// The identity given to the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Identity {
     /// g3 itself.
     #[default]
     G3,
-    /// Somebody else, who works as g3 does.
+    /// A persona that works like g3.
     Persona(String),
-    /// Somebody else, with all that is to be said on how to work. What the project says about
-    /// itself is left out: who judges work takes no orders from it.
+    /// A persona with complete instructions. The project's instructions are omitted: a reviewer
+    /// must not take instructions from the work under review.
     Whole(String),
 }
 
 impl Identity {
-    /// g3 itself, which knows something more.
+    /// Returns the identity of g3 with additional information.
     pub fn knowing(heading: &str, text: &str) -> Identity {
         Identity::Persona(format!("{IDENTITY}\n\n{heading}\n\n{}", text.trim()))
     }
 }
 
-/// What the prompt says about the place.
+/// The environment described in the prompt.
 #[derive(Clone, Debug)]
 pub(crate) struct PromptContext<'a> {
     /// The working directory.
     pub cwd: &'a Path,
-    /// The day on which the session began, `YYYY-MM-DD`.
+    /// The day on which the session started, `YYYY-MM-DD`.
     pub date: &'a str,
-    /// Whether tools are offered at all.
+    /// Whether tools are offered.
     pub tools: bool,
-    /// The list of skills, where the model is to know of them.
+    /// The list of skills, if the model may use them.
     pub skills: Option<&'a str>,
-    /// The notes of the workspace, where they are not in their usual place.
+    /// The workspace's notes file, if it is not in the default location.
     pub notes: Option<&'a Path>,
-    /// Who the model is told to be.
+    /// The identity of the model.
     pub identity: &'a Identity,
 }
 
@@ -73,8 +73,8 @@ How to speak
 - End with a report of a few lines: what you changed, in which files, how you checked it, what is \
 left or doubtful. If the task was a question, the answer comes first.";
 
-/// Bytes of files at most in the first message of a small model: reading them takes it a second
-/// for each 250.
+/// Maximum number of bytes of files in the first message of a small model, which reads about 250
+/// bytes per second.
 const MOST_SHOWN: usize = 6_000;
 
 const CHAT_IDENTITY: &str =
@@ -85,7 +85,7 @@ You have no tools \
 here: answer from what you know and from what the user shows you, say when you are not sure, and \
 be short.";
 
-/// The system prompt for a session.
+/// Builds the system prompt of a session.
 pub(crate) fn system(facts: &ProviderFacts, place: &PromptContext<'_>) -> String {
     let (own, how, gap) = match place.tools {
         true => (IDENTITY, AGENT, "\n\n"),
@@ -109,14 +109,14 @@ pub(crate) fn system(facts: &ProviderFacts, place: &PromptContext<'_>) -> String
     };
     let mut parts = vec![role, workplace(place)];
     parts.extend(list.map(str::to_owned));
-    // A small context is for the task: what the project says about itself gets a fifth of it.
+    // A small context is for the task: the project's instructions get a fifth of it.
     let room = (facts.context as usize).saturating_mul(3) / 5;
     parts.extend(project::instructions(place.cwd, room.min(project::MOST)));
     parts.extend(project::memory(place.cwd, place.notes, room.min(project::MOST)));
     parts.join("\n\n")
 }
 
-/// The first message of a session. A small model is shown the files that it is about.
+/// Builds the first message of a session. For a small model, adds the files that it mentions.
 pub(crate) fn first(facts: &ProviderFacts, place: &PromptContext<'_>, message: Message) -> Message {
     let [ContentPart::Text { text }] = message.parts.as_slice() else { return message };
     let judges = matches!(place.identity, Identity::Whole(_));
@@ -128,8 +128,8 @@ pub(crate) fn first(facts: &ProviderFacts, place: &PromptContext<'_>, message: M
     Message::text(message.role, small_model::relevant::with_files(text, place.cwd, room))
 }
 
-/// A text of the user with its variables filled in: `{{today}}` is the day, as
-/// `2026-01-02 (Friday)`. Services stay as they are.
+/// Expands the variables in a user's text: `{{today}}` becomes the day, as `2026-01-02 (Friday)`.
+/// Other text, including other placeholders, is unchanged.
 pub fn template(text: &str) -> String {
     if !text.contains("{{today}}") {
         return text.to_owned();
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_prompt_is_the_same_every_time_and_has_the_date_of_the_sessions_beginning() {
+    fn the_prompt_is_deterministic_and_has_the_start_date_of_the_session() {
         let dir = tempfile::tempdir().unwrap();
         let facts = ProviderFacts {
             provider: "p.n".into(),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_persona_stands_in_for_the_identity_and_nothing_else() {
+    fn a_persona_replaces_only_the_identity() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("AGENTS.md"), "Use tabs.").unwrap();
         let facts = |small| ProviderFacts {

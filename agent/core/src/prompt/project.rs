@@ -1,14 +1,15 @@
-//! What a project says about itself: AGENTS.md from the root down, and the workspace memory.
+//! The project's own instructions: AGENTS.md files from the root down, and the workspace memory.
 
 use std::path::{Path, PathBuf};
 
 use base::workspace;
 
-/// Bytes of instructions at most, and of memory at most.
+/// Maximum number of bytes of instructions and of memory, each.
 pub(crate) const MOST: usize = 64 << 10;
 
-/// The texts of every AGENTS.md from the repository's root down to the working directory, the
-/// nearest last, since it has the last word. What does not fit is cut from the far end.
+/// Returns the texts of all AGENTS.md files from the repository root down to the working directory.
+/// The nearest comes last because it takes precedence. What exceeds `most` bytes is cut from the
+/// start.
 pub(crate) fn instructions(cwd: &Path, most: usize) -> Option<String> {
     let mut found: Vec<(PathBuf, String)> = Vec::new();
     for dir in workspace::upward(cwd).into_iter().rev() {
@@ -33,7 +34,7 @@ pub(crate) fn instructions(cwd: &Path, most: usize) -> Option<String> {
     (!text.is_empty()).then(|| format!("What the project asks of agents\n\n{text}"))
 }
 
-/// The notes that earlier sessions left in `analysis/memory.md`, or in the file that the user names.
+/// Returns the notes of earlier sessions in `analysis/memory.md` or in the named file.
 pub(crate) fn memory(cwd: &Path, named: Option<&Path>, most: usize) -> Option<String> {
     let (text, shown) = match named {
         Some(file) => (bounded(file)?, file.display().to_string()),
@@ -49,14 +50,14 @@ pub(crate) fn memory(cwd: &Path, named: Option<&Path>, most: usize) -> Option<St
     })
 }
 
-/// A bounded part of a text file; `None` when there is none, and when a symbolic link leads out of
-/// the repository: whoever wrote that link does not decide what a provider gets to read.
+/// Reads a bounded part of a text file. Returns `None` if it does not exist or if a symbolic link
+/// leads out of the repository: the author of a link must not decide what a provider reads.
 fn read(cwd: &Path, path: &Path) -> Option<String> {
     let root = workspace::root(cwd).canonicalize().ok()?;
     bounded(&path.canonicalize().ok().filter(|path| path.starts_with(root))?)
 }
 
-/// At most so much of a text file.
+/// Reads a bounded part of a text file.
 fn bounded(path: &Path) -> Option<String> {
     let bytes = workspace::read_regular(path, 2 * MOST as u64).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_instructions_come_last_and_survive_the_cut() {
+    fn the_nearest_instructions_come_last_and_survive_truncation() {
         let dir = tempfile::tempdir().unwrap();
         let deep = dir.path().join("a/b");
         fs::create_dir_all(&deep).unwrap();
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_a_repository_only_the_directory_itself_speaks() {
+    fn outside_a_repository_only_the_working_directory_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let deep = dir.path().join("a");
         fs::create_dir_all(&deep).unwrap();
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!(instructions(&deep, 1_000), None);
     }
     #[test]
-    fn a_link_that_leads_out_of_the_repository_is_not_read() {
+    fn a_link_out_of_the_repository_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let repo = dir.path().join("repo");
         fs::create_dir_all(repo.join(".git")).unwrap();

@@ -1,4 +1,4 @@
-//! One run of the loop: the model, its toolbox with all that stands around it, and what is kept.
+//! Runs the turn loop with the session's model and toolbox.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tools::context::{Services, ToolContext};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AgentAction {
     Drive,
-    /// Goes on with a stronger model.
+    /// Continues with a stronger model.
     GoOn,
     Compact,
 }
@@ -98,7 +98,7 @@ impl AgentSession {
     }
 }
 
-/// What outlives a summary, word for word.
+/// Returns the texts that are kept verbatim through a summary.
 fn kept_texts(files: &[PathBuf]) -> Option<String> {
     let texts: Vec<String> =
         files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();

@@ -1,5 +1,5 @@
-//! Help for a local model: when it asks for that, the configured remote model answers for the rest
-//! of the user's turn, with the conversation so far.
+//! Escalation from a local model: when it asks for help, the configured remote model answers for
+//! the rest of the user turn, with the conversation so far.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -15,10 +15,10 @@ use provider::{self, ProviderChoice, ProviderFacts, off_loop};
 use skills::SkillSet;
 use tools::output::{ToolErrorKind, ToolOutput};
 
-/// What switches the tool on by which a model asks for help.
+/// The setting that enables the tool with which a model asks for help.
 pub(crate) const SWITCH: &str = "providers.escalation";
 
-/// A stronger model that waits to be asked for.
+/// A stronger model that can be asked for.
 pub(crate) struct Escalation {
     settings: AgentSettings,
     choice: ProviderChoice,
@@ -28,8 +28,8 @@ pub(crate) struct Escalation {
     wanted: Mutex<Option<String>>,
 }
 
-/// Who helps a model: the configured provider, when the model is local or small and not that
-/// provider itself.
+/// Returns the configured escalation provider, if the model is local or small and not that provider
+/// itself.
 pub(crate) fn reference<'s>(settings: &'s AgentSettings, facts: &ProviderFacts) -> Option<&'s str> {
     let reference = settings.config.providers.escalation.as_deref()?;
     let is_local = facts.provider.split('.').next() == Some("embedded");
@@ -38,12 +38,12 @@ pub(crate) fn reference<'s>(settings: &'s AgentSettings, facts: &ProviderFacts) 
 }
 
 impl AgentSession {
-    /// Answers the user; a model that asks for help is replaced for the rest of the turn.
+    /// Answers the user. A model that asks for help is replaced for the rest of the turn.
     pub(super) async fn answer(&mut self, cancel: CancellationToken) -> TurnResult<TurnEnd> {
         let account = self.options.account.as_ref();
         let mut spent = account.map_or_else(UsageMeter::default, UsageMeter::shared);
         let finish = self.act(AgentAction::Drive, &mut spent, cancel.clone()).await;
-        // Taken whatever the end is: what was asked for in this turn does not hold in the next.
+        // Taken in any case: a request made in this turn does not apply to the next one.
         let stronger = self
             .escalation
             .as_ref()
@@ -66,7 +66,8 @@ impl AgentSession {
 }
 
 impl Escalation {
-    /// The help for a model in a session that began on this day; it is opened when it is needed.
+    /// Creates the escalation for a model in a session that started on this day. The stronger model
+    /// is opened on first use.
     pub(crate) fn of(
         settings: &AgentSettings,
         facts: &ProviderFacts,
@@ -88,8 +89,8 @@ impl Escalation {
         })
     }
 
-    /// What came of a call: one that suggests a stronger model is remembered where there is one,
-    /// and the model is told where there is none.
+    /// Handles the outcome of a call that may suggest escalation: records the request if there is a
+    /// stronger model, otherwise tells the model that there is none.
     pub(crate) async fn heard(escalation: Option<&Escalation>, outcome: ToolOutput) -> ToolOutput {
         let Some(reason) = outcome.escalate.clone() else { return outcome };
         let opened = match escalation {
@@ -99,13 +100,13 @@ impl Escalation {
         let no = match opened {
             Some((escalation, Ok(_))) => {
                 *escalation.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
-                // What a small model is told to do next is not for the strong one.
+                // The next step is advice for a small model, not for the stronger one.
                 return ToolOutput { next: None, ..outcome };
             }
             Some((_, Err(failure))) => failure.sentence(),
             None => "no other model is configured".to_owned(),
         };
-        // A tool that failed has said so already.
+        // A failed tool already has an error message.
         match outcome.ok {
             true => ToolOutput::failed(
                 ToolErrorKind::Failed,
@@ -130,12 +131,12 @@ impl Escalation {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// The stronger model, once it was asked for.
+    /// Returns the stronger model once it is open.
     pub(crate) fn model(&self) -> Option<&BoundModel> {
         self.model.get()
     }
 
-    /// Takes the reason for which it was asked for.
+    /// Takes the reason of the request.
     fn take(&self) -> Option<String> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

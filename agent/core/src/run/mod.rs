@@ -1,4 +1,4 @@
-//! Puts the parts together: the only place where concrete parts of more than one seam meet.
+//! Assembles a session from its parts: model, tools, gate, conversation and journal.
 
 mod actions;
 pub mod escalation;
@@ -50,7 +50,7 @@ use tools::exec::confinement::CommandBox;
 use tools::profile::Profile;
 use tools::services::Toolset;
 
-/// What was typed and configured, for one session.
+/// The settings of a session, from the command line and the configuration.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
     /// The tools of this program.
@@ -59,38 +59,38 @@ pub struct AgentSettings {
     pub cwd: PathBuf,
     /// The configuration for it.
     pub config: Config,
-    /// What the user should know about the configuration.
+    /// Notices about the configuration for the user.
     pub notices: Vec<String>,
     /// `--provider TYPE[.NAME]`, `--model NAME`, `--fallback-model NAME`.
     pub choice: ProviderChoice,
-    /// Which names tools have.
+    /// The tool profile.
     pub profile: Profile,
-    /// When to stop, as typed.
+    /// The limits given on the command line.
     pub limits: UsageLimits,
     /// Whether tools are offered.
     pub tools: bool,
     /// Whether finished turns are moved into files.
     pub acd: bool,
-    /// Where the notes of the workspace are, and who takes them.
+    /// The workspace notes: their file and whether they are taken automatically.
     pub notes: notes::Notes,
-    /// Who works.
+    /// The agent's role.
     pub role: AgentRole,
-    /// Where others who can work are found.
+    /// Where the personas of subagents are found.
     pub personas: PersonaDirs,
-    /// What the model is told with the first words of a new session.
+    /// A note for the model, added to the first message of a new session.
     pub first_note: Option<String>,
 }
 
-/// Which session to work in.
+/// Selects the session to work in.
 #[derive(Clone, Debug)]
 pub enum SessionSelector {
-    /// A new one, named after this task.
+    /// A new session for this task.
     New(String),
-    /// One that exists: by id or beginning of an id, or the latest.
+    /// An existing session: by id or id prefix, or the latest one.
     Resume(Option<String>),
 }
 
-/// A session at work.
+/// A running session.
 pub struct AgentSession {
     /// The session.
     pub session: Arc<Session>,
@@ -100,30 +100,31 @@ pub struct AgentSession {
     escalation: Option<Escalation>,
     hooks: Arc<Hooks>,
     place: ToolContext,
-    /// When to stop.
+    /// The limits.
     pub limits: UsageLimits,
     bus: Arc<Bus>,
     coach: Option<Arc<TurnGuide>>,
     options: SessionOptions,
     parent: Option<Arc<Parent>>,
-    /// What the model is told with the user's next words.
+    /// A note for the model, added to the next user message.
     note: Option<String>,
 }
 
-/// What holds for all turns of a session.
+/// Options that apply to all turns of a session.
 struct SessionOptions {
     role: AgentRole,
     /// Whether finished turns are moved into files.
     acd: bool,
-    /// Whose account it uses up, when it works for another session.
+    /// The usage meter of the parent session, for a subagent.
     account: Option<UsageMeter>,
 }
 
-/// Turns of one run when nothing else is said: far more than a task needs, far less than a night.
+/// Default limit of turns in a run: far more than a task needs, but not enough to run unattended
+/// all night.
 const TURNS: u32 = 400;
 
 impl AgentSession {
-    /// Opens the session, its journal and its model; a failure is told to the bus as well.
+    /// Opens the session, its journal and its model. Also reports a failure on the bus.
     pub fn begin(
         settings: &AgentSettings,
         which: &SessionSelector,
@@ -140,7 +141,7 @@ impl AgentSession {
             .inspect_err(|failure| tell_failure(&bus, failure))
     }
 
-    /// Opens a conversation that is part of a session's run, beside the session's own.
+    /// Opens a child conversation in the directory of a session.
     pub fn child_session(
         settings: &AgentSettings,
         (session, name): (&Session, &str),
@@ -169,7 +170,8 @@ impl AgentSession {
         let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
         let mut bound = BoundModel::of(settings, provider, &date, &place.skills);
         let warn = warner(&bus);
-        // Few and plain tools for a small model: those of servers would leave no room for the task.
+        // A small model gets few and simple tools: those of servers would leave no context for the
+        // task.
         let wanted = settings.tools && !facts.small && !role.reads_only;
         let around = CommandBox::of(&config.sandbox, &place.root);
         let hooks_box = around.clone();
@@ -220,14 +222,14 @@ impl AgentSession {
         Ok(work)
     }
 
-    /// A new session tells the model what there is to know first, as far as there is room for it.
+    /// Adds the first note to a new session, as far as the context allows.
     fn with_first_note(
         mut self,
         settings: &AgentSettings,
         which: &SessionSelector,
     ) -> AgentSession {
         if let (Some(note), SessionSelector::New(_)) = (&settings.first_note, which) {
-            // Half a byte for each token leaves most of the context free.
+            // Half a byte per token leaves most of the context free.
             let room = usize::try_from(self.facts().context / 2).unwrap_or(usize::MAX);
             let note = base::text::head(note, room).trim_end();
             self.tell_with_next(format!("[{note}]"));
@@ -247,22 +249,22 @@ impl AgentSession {
         notices.chain(setup::notices(settings)).for_each(|text| self.warn(text));
     }
 
-    /// Something that the user should know.
+    /// Emits a warning for the user.
     pub fn warn(&self, text: String) {
         self.bus.emit(EventKind::Notice { level: NoticeLevel::Warning, text });
     }
 
-    /// Files and terminals are held by somebody outside as well.
+    /// Lets a client (an editor) provide files and terminals.
     pub fn use_outside(&mut self, outside: Arc<dyn ClientIo>) {
         self.place.outside = Some(outside);
     }
 
-    /// Where writes need no question.
+    /// Returns the directory in which writes need no permission.
     pub fn root(&self) -> &Path {
         &self.place.root
     }
 
-    /// What the model was told about a project, kept through summaries.
+    /// Returns the file with the project description that is kept through summaries.
     pub fn project_file(&self) -> PathBuf {
         self.session.dir.join("project.md")
     }
@@ -278,19 +280,19 @@ impl AgentSession {
         }
     }
 
-    /// The model's facts.
+    /// Returns the model's facts.
     pub fn facts(&self) -> &ProviderFacts {
         self.model.facts()
     }
 
-    /// One turn of the user: the message, and all that the agent does about it.
+    /// Runs one user turn: the message and everything that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
         let ended = self.part(message, cancel).await;
         self.tell_end(ended)
     }
 
-    /// Asks the model again after a turn that did not come to its end, with all that was done in
-    /// it so far. Nothing is added to the conversation unless the model had the last word.
+    /// Retries after a turn that did not finish, with everything that was done in it so far. Adds
+    /// nothing to the conversation unless the last message is the model's.
     pub async fn retry(&mut self, cancel: CancellationToken) -> RunOutcome {
         self.model.provider.turn_begins();
         let goes_on = match self.talk.messages().last().map(|message| message.role) {
@@ -315,7 +317,7 @@ impl AgentSession {
         ended
     }
 
-    /// As [`AgentSession::turn`], within a run that has more parts and tells its end by itself.
+    /// Like [`AgentSession::turn`], for one part of a run that reports its own end.
     pub async fn part(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
         let (span, before) = (trace_events::turn(self), (self.talk.turns(), self.talk.usage()));
         let ended = self.untraced(message, cancel).instrument(span.clone()).await;
@@ -351,7 +353,7 @@ impl AgentSession {
         }
     }
 
-    /// Lets the model answer what stands in the conversation, and writes down how that ended.
+    /// Lets the model answer the conversation, and records the outcome.
     async fn finish(&mut self, cancel: CancellationToken) -> RunOutcome {
         let finish = self.answer(cancel.clone()).await;
         if matches!(finish, Ok(TurnEnd::Done)) {
@@ -376,7 +378,7 @@ impl AgentSession {
         self.write_end(ended)
     }
 
-    /// Replaces the conversation by a summary now.
+    /// Replaces the conversation by a summary.
     pub async fn compact(&mut self, cancel: CancellationToken) -> Result<()> {
         if self.talk.messages().len() < 2 {
             return Err(Failure::failed("nothing to compact yet"));
@@ -385,7 +387,7 @@ impl AgentSession {
         ended.map(drop).map_err(|error| error.failure)
     }
 
-    /// Moves the turn that is over into a file.
+    /// Moves the finished turn into a file, if enabled.
     fn dehydrate(&mut self) -> Result<()> {
         if self.options.acd
             && let Some(detail) = self.talk.dehydrate(Clock::from_env().stamp())?
@@ -395,7 +397,7 @@ impl AgentSession {
         Ok(())
     }
 
-    /// What can be said of this session when it fails.
+    /// Returns the error record of this session.
     fn error_record(&self) -> errors::ErrorRecord {
         let (facts, window) = (self.facts(), &self.talk.window);
         errors::ErrorRecord {
@@ -414,7 +416,7 @@ impl AgentSession {
         }
     }
 
-    /// Writes down how it ended.
+    /// Records the outcome in the journal.
     fn write_end(&mut self, ended: RunOutcome) -> RunOutcome {
         let word = serde_json::to_value(ended.status).unwrap_or_default();
         let written = self.talk.ended(word.as_str().unwrap_or_default());
@@ -429,13 +431,14 @@ impl AgentSession {
     }
 }
 
-/// Tells the user what they should know.
+/// Returns a callback that emits warnings for the user.
 fn warner(bus: &Arc<Bus>) -> Arc<dyn Fn(String) + Send + Sync> {
     let bus = bus.clone();
     Arc::new(move |text| bus.emit(EventKind::Notice { level: NoticeLevel::Warning, text }))
 }
 
-/// Where writes need no question: the git work tree around the working directory, or only that.
+/// Returns the directory in which writes need no permission: the git work tree around the working
+/// directory, or the working directory itself.
 pub fn root_of(cwd: &Path) -> PathBuf {
     base::workspace::root(cwd)
 }

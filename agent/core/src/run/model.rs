@@ -1,4 +1,4 @@
-//! Who answers in a session, and what it is told and given.
+//! The model of a session with its system prompt and tools.
 
 use super::AgentSettings;
 use super::{escalation, setup};
@@ -12,22 +12,22 @@ use tools::profile::Profile;
 use tools::profile::{self, ProfileTool};
 use tools::tool_switches;
 
-/// A model with its prompt and its tools; they stay the same as long as it answers.
+/// A model with its prompt and tools, which do not change while it answers.
 pub(crate) struct BoundModel {
     /// The model.
     pub provider: Box<dyn Provider>,
-    /// Which names its tools have.
+    /// The profile of its tools.
     pub profile: Profile,
-    /// What it may do.
+    /// The tools it is offered.
     pub offered: Vec<ToolDefinition>,
-    /// What it is told.
+    /// The system prompt.
     pub system: String,
-    /// Its context window while nothing is said.
+    /// Its context window with an empty conversation.
     room: ContextWindow,
 }
 
 impl BoundModel {
-    /// A model that is open, for a session that began on this day.
+    /// Binds an open model, for a session that started on this day.
     pub(crate) fn of(
         settings: &AgentSettings,
         provider: Box<dyn Provider>,
@@ -55,14 +55,14 @@ impl BoundModel {
         BoundModel { provider, profile: settings.profile, offered, system, room }
     }
 
-    /// Offers more tools, to the end of the session.
+    /// Offers more tools, for the rest of the session.
     pub(crate) fn give(&mut self, settings: &AgentSettings, more: Vec<ToolDefinition>) {
         self.offered.extend(more);
         let overhead = turn::overhead(&self.system, &self.offered);
         self.room = setup::window(&settings.config, self.facts(), overhead);
     }
 
-    /// Offers these instead of all tools that `theirs` picks.
+    /// Replaces all tools for which `theirs` is true.
     pub(crate) fn offer_instead(
         &mut self,
         theirs: impl Fn(&str) -> bool,
@@ -72,12 +72,12 @@ impl BoundModel {
         self.offered.extend(more);
     }
 
-    /// The model's facts.
+    /// Returns the model's facts.
     pub(crate) fn facts(&self) -> &ProviderFacts {
         self.provider.facts()
     }
 
-    /// The account of its context with this conversation in it.
+    /// Returns its context window with this conversation.
     pub(crate) fn window(&self, messages: &[Message]) -> ContextWindow {
         let mut window = self.room;
         if !messages.is_empty() {

@@ -1,4 +1,4 @@
-//! Auto-memory: after a turn that found something out, one short question for notes.
+//! Automatic memory: after a turn that discovered something, asks the model for notes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use tools::dispatch;
 use tools::kind::ToolKind;
 use tools::profile::Profile;
 
-/// The notes of the workspace.
+/// The settings of the workspace notes.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
-    /// Another file than `analysis/memory.md`.
+    /// A file other than `analysis/memory.md`.
     pub file: Option<PathBuf>,
-    /// Whether notes are asked for after a turn that found something out; the mode decides when
-    /// nobody says.
+    /// Whether to ask for notes after a turn that discovered something; if absent, the mode
+    /// decides.
     pub auto: Option<bool>,
 }
 
-/// What the model is asked.
+/// The prompt that asks for notes.
 const QUESTION: &str = "The task is done; this is about the next one. What did you find out about \
 this workspace just now that a later session would have to find out again: where things are, how \
 to build and test, what is not as one would expect? Call no tools. Answer with notes in Markdown \
@@ -34,29 +34,29 @@ and nothing else: `### Topic` headings, below them short bullets, places as `fil
 without line numbers, which change. Nothing about what you did, nothing that AGENTS.md or the \
 notes say already, no secrets. If there is nothing worth a note, answer with the word NOTHING.";
 
-/// Tokens of notes.
+/// Maximum number of tokens of the notes.
 const MOST: u64 = 4_000;
-/// How long the model may think about it.
+/// Timeout of the request.
 const TIME: Duration = Duration::from_secs(120);
 
 impl AgentSession {
-    /// Asks for notes and keeps them, when they are wanted and the turn found something out. It is
-    /// no turn: the conversation stays as it is, only its cost is written down. What goes wrong is
-    /// told and stops nothing.
+    /// Asks for notes and stores them, if they are enabled and the turn discovered something. This
+    /// is not a turn: the conversation does not change, only the cost is recorded. Errors are
+    /// reported and ignored.
     pub(super) async fn take_notes(&mut self, cancel: CancellationToken) {
         let memory = &self.place.memory;
         let may_write = self.permission_mode() != PermissionMode::Plan;
         if !(memory.takes_notes && may_write && memory.learnt.wants_a_note()) {
             return;
         }
-        // What a skill asked for ends with the turn.
+        // A skill's requirements end with the turn.
         self.place.skills.begin_turn();
         let mut messages = self.talk.messages().to_vec();
         messages.push(Message::text(MessageRole::User, QUESTION));
         let request = ChatRequest {
             system: &self.model.system,
             messages: &messages,
-            // The same as ever, so that the provider's cache serves the conversation.
+            // The same tools as in other requests, so that the provider's cache is used.
             tools: &self.model.offered,
             max_output: self.model.facts().max_output.min(MOST),
             session: self.session.id.as_str(),
@@ -89,7 +89,7 @@ impl AgentSession {
         self.bus.emit(EventKind::Notice { level, text: outcome.text });
     }
 
-    /// The notes of a reply: its words, or what it wanted to note with the tool after all.
+    /// Returns the notes in a reply: its text, or the argument of a call of the notes tool.
     fn notes_in(&self, reply: &Reply) -> Option<String> {
         let called = reply.message.calls().find(|call| {
             dispatch::kind(self.model.profile, &call.name, &call.args) == Some(ToolKind::REMEMBER)
@@ -99,7 +99,7 @@ impl AgentSession {
             None if reply.message.calls().next().is_some() => return None,
             None => reply.message.words(),
         };
-        // A reply that was cut off ends within a line.
+        // A truncated reply ends within a line.
         let whole = match reply.stop {
             StopReason::Length => notes.rsplit_once('\n').map_or("", |(whole, _)| whole),
             StopReason::Done | StopReason::Calls | StopReason::Refused => &notes,

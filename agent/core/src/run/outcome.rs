@@ -1,40 +1,40 @@
-//! How a run ended, and how that is told.
+//! The outcome of a run, and how it is reported.
 
 use base::event::{EventKind, RunStatus, Usage};
 use base::failure::{Failure, FailureKind};
 
 use crate::bus::Bus;
 
-/// How a turn of the user ended.
+/// The outcome of a user turn.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// As in the event `end`.
+    /// The status, as in the event `end`.
     pub status: RunStatus,
-    /// Why, unless all is done.
+    /// The failure, unless the turn succeeded.
     pub failure: Option<Failure>,
-    /// How the session goes on from a shell; at g3's own prompt it goes on by itself.
+    /// Commands that resume the session from a shell; not needed at g3's own prompt.
     pub resume: Vec<String>,
 }
 
 impl RunOutcome {
-    /// An end without a hint how the session goes on.
+    /// Creates an outcome without resume hints.
     pub fn new(status: RunStatus, failure: Option<Failure>) -> RunOutcome {
         RunOutcome { status, failure, resume: Vec::new() }
     }
 
-    /// The failure as it is shown where g3 ends with it: with how the session goes on.
+    /// Returns the failure with the resume hints, for when g3 exits with it.
     pub fn into_failure(self) -> Option<Failure> {
         self.failure.map(|failure| self.resume.into_iter().fold(failure, Failure::hint))
     }
 
-    /// The failure as an event.
+    /// Returns the failure as an event.
     pub fn error(&self) -> Option<EventKind> {
         let resume = self.resume.iter().cloned();
         self.failure.as_ref().map(|failure| error(failure, resume))
     }
 }
 
-/// Tells a run that failed before it began.
+/// Reports a run that failed before it started.
 pub fn tell_failure(bus: &Bus, failure: &Failure) {
     bus.emit(error(failure, std::iter::empty()));
     let (exit, usage) = (failure.exit_code(), Usage::default());

@@ -1,4 +1,4 @@
-//! How much a session may do by itself: kept over starts, told to the model once.
+//! The permission mode of a session: persisted across restarts, and announced to the model once.
 
 use crate::session_tools::plan;
 use gate::permission_mode::PermissionMode;
@@ -9,20 +9,20 @@ use tools::profile;
 use super::AgentSession;
 use super::model::BoundModel;
 
-/// What the model is told when planning begins.
+/// The note for the model when plan mode starts.
 const PLANNING: &str = "[Plan mode: look around with the tools that read, ask what you must know, \
 then call propose_plan. Nothing can be written or run before I approve the plan.]";
 
-/// What the model is told when planning ends without a plan.
+/// The note for the model when plan mode ends without a plan.
 const FREE: &str = "[Plan mode is over: you may write and run again.]";
 
 impl AgentSession {
-    /// The mode in which this session works now.
+    /// Returns the current permission mode.
     pub fn permission_mode(&self) -> PermissionMode {
         self.place.gate.permission_mode()
     }
 
-    /// From now on the session works in this mode.
+    /// Sets the permission mode.
     pub fn set_permission_mode(&mut self, mode: PermissionMode) -> std::io::Result<()> {
         let before = self.permission_mode();
         base::files::replace(&self.permission_mode_file(), mode.id().as_bytes())?;
@@ -44,7 +44,7 @@ impl AgentSession {
         Ok(())
     }
 
-    /// The mode in which the session was left; planning is over once the plan was approved.
+    /// Restores the stored mode. Plan mode ends once the plan was approved.
     pub(super) fn restore_permission_mode(&mut self) {
         let text = std::fs::read_to_string(self.permission_mode_file()).unwrap_or_default();
         let Some(mode) = PermissionMode::parse(text.trim()) else { return };
@@ -60,7 +60,7 @@ impl AgentSession {
         self.session.dir.join("stance")
     }
 
-    /// The tool for plans is offered from now on, to the end of the session.
+    /// Offers the plan tool for the rest of the session.
     fn offer_plan(&mut self) {
         let Some(face) = profile::switched("plan mode") else { return };
         let offered = &mut self.model.offered;
@@ -69,7 +69,8 @@ impl AgentSession {
         }
     }
 
-    /// What a model is offered here: its tools, and the one for plans where this session has it.
+    /// Returns the tools offered to a model here: its own, and the plan tool if this session has
+    /// it.
     pub(super) fn offered_to(&self, bound: &BoundModel) -> Vec<ToolDefinition> {
         let mut offered = bound.offered.clone();
         let plan = profile::switched("plan mode").map(|face| face.name.as_str());
@@ -79,7 +80,7 @@ impl AgentSession {
         offered
     }
 
-    /// Tells the model something with the user's next words.
+    /// Adds a note for the model to the next user message.
     pub fn tell_with_next(&mut self, note: String) {
         self.note = Some(match self.note.take() {
             Some(before) => format!("{before}\n{note}"),

@@ -1,12 +1,12 @@
-//! MCP servers that have other tools than when the session began.
+//! Tool changes of MCP servers during a session.
 
 use base::event::{EventKind, NoticeLevel};
 
 use super::AgentSession;
 
 impl AgentSession {
-    /// Offers what the servers have now. Between two turns of the user only: within one, each
-    /// request begins with the bytes of the one before it.
+    /// Offers the current tools of the servers. Runs only between user turns: within a turn, each
+    /// request starts with the bytes of the previous one.
     pub(super) fn hear_servers(&mut self) {
         let Some(hub) = self.place.mcp.clone() else { return };
         if let Some(text) = hub.news() {

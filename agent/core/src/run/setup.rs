@@ -1,4 +1,4 @@
-//! What a session's tools work with, and which of them its model is offered.
+//! Sets up the tools of a session and selects which ones the model is offered.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use tools::screen_access::{self, ScreenAccess};
 use tools::services::BrowserOwner;
 use tools::tool_switches::{BROWSER, MEMORY, PLANNED, SCREEN, SKILLS, ToolSwitches};
 
-/// Where and for whom the tools of a session work.
+/// Creates the context in which the tools of a session run.
 pub(crate) fn workplace(
     settings: &AgentSettings,
     session: &Session,
@@ -50,8 +50,8 @@ pub(crate) fn workplace(
     Ok(ToolContext { root, plain, result_limit, gate, skills, memory, others, ..quiet })
 }
 
-/// What is switched on for a model, and the list of skills that it is shown, where it has the tool
-/// to load one. A small one hears of skills only when the user wants that.
+/// Returns the tool switches for a model, and the list of skills if it has the tool to load them. A
+/// small model gets skills only if the user enables them for it.
 pub(crate) fn switches(
     settings: &AgentSettings,
     facts: &ProviderFacts,
@@ -72,15 +72,15 @@ pub(crate) fn switches(
     (ToolSwitches { small: facts.small, acd: settings.acd, plan: false, configured }, list)
 }
 
-/// Whether a tool of a profile works here. Without the bus of the user's session no program tells
-/// of its controls.
+/// Whether a tool of a profile works here. Without a session bus, programs do not expose their
+/// controls.
 pub(crate) fn works_here(profile: Profile, name: &str) -> bool {
     let needs_bus = [ToolKind::CONTROLS, ToolKind::CONTROL_ACTION];
     let engine = dispatch::kind(profile, name, &serde_json::Value::Null);
     screen_access::has_session_bus() || !engine.is_some_and(|engine| needs_bus.contains(&engine))
 }
 
-/// What the user should know about tools that are not offered here.
+/// Returns a notice about tools that are not offered here.
 pub(crate) fn notices(settings: &AgentSettings) -> Option<String> {
     let missing = settings.config.computer_control.enabled && !screen_access::has_session_bus();
     missing.then(|| {
@@ -90,20 +90,20 @@ pub(crate) fn notices(settings: &AgentSettings) -> Option<String> {
     })
 }
 
-/// Who acts on the screen: nobody, the model itself, or one that plans there.
+/// Returns the switch of the screen tools: none, those of the model itself, or those of a planner.
 fn screen(control: &ComputerControlConfig) -> Option<&'static str> {
     let switch = if control.computer_use_provider.is_some() { PLANNED } else { SCREEN };
     control.enabled.then_some(switch)
 }
 
-/// What a session that goes on has found out before is no news.
+/// Marks what a resumed session has already discovered as known.
 pub(crate) fn recall(talk: &Conversation, profile: Profile, place: &ToolContext) {
     for call in talk.messages().iter().flat_map(Message::calls) {
         place.memory.learnt.saw(dispatch::finds_out(profile, &call.name, &call.args, place));
     }
 }
 
-/// The window of a model, as the configuration narrows it.
+/// Returns the context window of a model, limited by the configuration.
 pub(crate) fn window(config: &Config, facts: &ProviderFacts, overhead: u64) -> ContextWindow {
     let agent = &config.agent;
     let most = agent.max_context_length.map_or(facts.context, u64::from);

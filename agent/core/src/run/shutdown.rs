@@ -1,4 +1,4 @@
-//! What outlives a session for a moment: hooks that want to hear of its end, servers to be ended.
+//! Shuts down a session: runs the hooks for its end and stops its servers.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::AgentSession;
 use crate::hooks::Hooks;
 use tools::services::{LanguageServers, McpServers};
 
-/// What is to be ended after a session was left.
+/// What must be shut down after a session.
 pub struct ShutdownHandle {
     hooks: Arc<Hooks>,
     servers: Option<Arc<dyn McpServers>>,
@@ -14,7 +14,7 @@ pub struct ShutdownHandle {
 }
 
 impl AgentSession {
-    /// Leaves the session. What this gives back is to be closed; the rest may go at once.
+    /// Ends the session. The returned handle must be finished; everything else may be dropped.
     pub fn shutdown(&mut self) -> ShutdownHandle {
         let (hooks, lsp) = (self.hooks.clone(), self.place.others.lsp.clone());
         ShutdownHandle { hooks, servers: self.place.mcp.take(), lsp }
@@ -22,7 +22,7 @@ impl AgentSession {
 }
 
 impl ShutdownHandle {
-    /// Tells the hooks, and ends the servers.
+    /// Runs the hooks and stops the servers.
     pub async fn finish(self) {
         self.hooks.end().await;
         if let Some(servers) = self.lsp {

@@ -1,5 +1,5 @@
-//! Agents that work for a session: each has a conversation, a todo list and a place in the
-//! session's directory of its own, and shares the gate, the limits and the servers.
+//! Subagents of a session: each has its own conversation, todo list and subdirectory of the
+//! session's directory, and shares the gate, the limits and the servers.
 
 use std::sync::Arc;
 
@@ -32,52 +32,52 @@ use tools::profile::Profile;
 use tools::services::Subagents;
 use tools::services::{LanguageServers, McpServers, SubagentRequest};
 
-/// What stands below every order.
+/// The text appended to every task.
 const REPORT: &str = "\n\n[You do this for another agent. It reads only your last message: say there \
 what you found or did, with file names, and what is left. Nobody answers questions.]";
 
-/// What a session lends to whoever works for it.
+/// The resources that a session shares with its subagents.
 pub(crate) struct SharedResources {
-    /// Its gate: what the user answered holds for both.
+    /// The gate: the user's answers apply to both.
     pub gate: Gate,
-    /// Its servers.
+    /// The MCP servers.
     pub mcp: Option<Arc<dyn McpServers>>,
-    /// Its language servers.
+    /// The language servers.
     pub lsp: Option<Arc<dyn LanguageServers>>,
-    /// Its editor.
+    /// The editor.
     pub outside: Option<Arc<dyn ClientIo>>,
-    /// Its account.
+    /// The usage meter.
     pub account: UsageMeter,
 }
 
-/// A session that can let others work.
+/// A session that can start subagents.
 pub(crate) struct Parent {
     pub(super) settings: AgentSettings,
     pub(super) session: Arc<Session>,
 }
 
-/// Whoever works for a session during one turn of the user.
+/// The subagents of a session during one user turn.
 pub(crate) struct SubagentPool {
     parent: Arc<Parent>,
     resources: SharedResources,
     cancel: CancellationToken,
 }
 
-/// For whom a session works.
+/// The owner of a session.
 pub(crate) enum Ownership {
-    /// For the user, who may be asked.
+    /// The user, who may be asked for permission.
     User(Option<Arc<dyn Asker>>),
-    /// For another session.
+    /// Another session.
     Agent(Box<SharedResources>),
 }
 
 impl Ownership {
-    /// Whether it works for another session.
+    /// Whether the owner is another session.
     pub(crate) fn is_agent(&self) -> bool {
         matches!(self, Ownership::Agent(_))
     }
 
-    /// The gate for its calls.
+    /// Returns the gate for its calls.
     pub(crate) fn gate(&self, config: &Config) -> Result<Gate> {
         match self {
             Ownership::User(asker) => {
@@ -88,8 +88,8 @@ impl Ownership {
         }
     }
 
-    /// The user's hooks that it has: those around a session and its prompts are not for a part of
-    /// it, and whoever only judges works for the harness.
+    /// Returns the hooks that apply to it. A subagent has no hooks for sessions and prompts, and a
+    /// reviewer works for the harness and has none.
     pub(crate) fn hooks(&self, settings: &AgentSettings) -> Vec<Hook> {
         let around_calls =
             |it: &Hook| matches!(it.event, HookEvent::BeforeTool | HookEvent::AfterTool);
@@ -99,7 +99,7 @@ impl Ownership {
         hooks
     }
 
-    /// Its servers.
+    /// Returns the MCP servers.
     pub(crate) fn servers(
         &self,
         start: impl FnOnce() -> Option<Arc<dyn McpServers>>,
@@ -110,7 +110,7 @@ impl Ownership {
         }
     }
 
-    /// The language servers: one set for all who work in a session.
+    /// Returns the language servers, which all agents of a session share.
     pub(crate) fn language_servers(
         &self,
         own: Option<Arc<dyn LanguageServers>>,
@@ -121,7 +121,7 @@ impl Ownership {
         }
     }
 
-    /// Its editor, where that is known from the beginning.
+    /// Returns the editor, if it is known from the start.
     pub(crate) fn outside(&self) -> Option<Arc<dyn ClientIo>> {
         match self {
             Ownership::User(_) => None,
@@ -129,7 +129,7 @@ impl Ownership {
         }
     }
 
-    /// The account that it uses up, where that is another's.
+    /// Returns the usage meter of the parent, for a subagent.
     pub(crate) fn account(&self) -> Option<UsageMeter> {
         match self {
             Ownership::User(_) => None,
@@ -138,7 +138,7 @@ impl Ownership {
     }
 }
 
-/// Whether this is the tool by which agents are asked to work.
+/// Whether this is the tool that starts subagents.
 pub(crate) fn is_task(profile: Profile, name: &str) -> bool {
     dispatch::kind(profile, name, &Value::Null) == Some(ToolKind::TASK)
 }
@@ -152,7 +152,7 @@ impl SharedResources {
 }
 
 impl Parent {
-    /// Those who work for it until the turn ends or the user cancels.
+    /// Creates a pool that lives until the turn ends or the user cancels.
     pub(crate) fn pool(
         self: &Arc<Parent>,
         resources: SharedResources,
@@ -161,7 +161,7 @@ impl Parent {
         Arc::new(SubagentPool { parent: self.clone(), resources, cancel })
     }
 
-    /// Who is to work, and what the user should know of that.
+    /// Returns the role of the subagent, with notices for the user.
     fn role(&self, order: &SubagentRequest) -> Result<(AgentRole, Vec<String>)> {
         let own = &self.settings.role;
         let (role, notices) = match (&order.agent, &own.name) {
@@ -204,7 +204,7 @@ impl SubagentPool {
         let open =
             move || AgentSession::open(&settings, || parent.session.one_more("task"), bus, under);
         let mut work = off_loop(open).await?;
-        // The time of the turn is over when the turn is cancelled.
+        // The time limit of the turn applies through its cancellation.
         work.limits.time = None;
         let message = Message::text(Speaker::User, format!("{}{REPORT}", order.prompt));
         let ended = work.part(message, self.cancel.clone()).await;
@@ -213,7 +213,7 @@ impl SubagentPool {
 }
 
 impl AgentSession {
-    /// What came of its work, for whoever asked for it.
+    /// Returns the report on its work for the calling agent.
     fn report(&self, ended: RunOutcome) -> ToolOutput {
         let last = self.talk.messages().iter().rev().find(|it| it.role == Speaker::Assistant);
         let words = last.map(Message::words).unwrap_or_default();
@@ -238,7 +238,7 @@ impl AgentSession {
     }
 }
 
-/// Shows what an agent does as the output of the call that it works for.
+/// Shows the actions of a subagent as output of the call that started it.
 struct Echo(Arc<dyn Fn(&str) + Send + Sync>);
 
 impl EventSink for Echo {

@@ -1,4 +1,5 @@
-//! The tools of a session as the loop uses them: what a small model is led to, the todo list told.
+//! The tools of a session as the turn loop uses them. Adds guidance for small models and reports
+//! the todo list.
 
 use std::sync::Arc;
 
@@ -18,19 +19,19 @@ use tools::dispatch;
 use tools::output::ToolOutput;
 use tools::profile::Profile;
 
-/// The tools of a profile at a workplace, as the loop uses them.
+/// The tools of a profile in a tool context, as the turn loop uses them.
 pub(crate) struct SessionToolbox<'a> {
-    /// Offered to the model.
+    /// The tools offered to the model.
     pub offered: &'a [ToolDefinition],
-    /// Which names they have.
+    /// The profile of the tools.
     pub profile: Profile,
-    /// Where they work.
+    /// The context in which they run.
     pub place: ToolContext,
-    /// Hears of the todo list.
+    /// Receives events about the todo list.
     pub tell: OnEvent,
-    /// Only for a small model.
+    /// The guide, only for a small model.
     pub coach: Option<Arc<TurnGuide>>,
-    /// Who goes on when the model asks for that.
+    /// The stronger model that the model may ask for.
     pub escalation: Option<&'a Escalation>,
 }
 
@@ -97,7 +98,7 @@ impl Toolbox for SessionToolbox<'_> {
     }
 }
 
-/// The todo list that a tool left, as its metadata has it.
+/// Parses the todo list in a tool's metadata.
 fn todo_items(metadata: &Value) -> Option<Vec<TodoItem>> {
     serde_json::from_value(metadata.get("todos")?.clone()).ok()
 }

@@ -1,4 +1,4 @@
-//! What is traced of a turn: who works for whom, and how it ended.
+//! Trace spans of turns: the agent, its owner and the outcome.
 
 use base::event::{RunStatus, Usage};
 use tracing::{Span, field};
@@ -7,7 +7,7 @@ use super::AgentSession;
 use super::outcome::RunOutcome;
 use crate::limits::Limit;
 
-/// The span of a turn of the user, or of a part of a run.
+/// Creates the span of a user turn, or of a part of a run.
 pub(crate) fn turn(work: &AgentSession) -> Span {
     let (facts, role) = (work.facts(), &work.options.role);
     let name = role.name.as_deref().unwrap_or(if role.own.is_some() { "coach" } else { "g3" });
@@ -29,7 +29,7 @@ pub(crate) fn turn(work: &AgentSession) -> Span {
     )
 }
 
-/// The turn is over; `before` is what the conversation had used when it began.
+/// Records the end of a turn; `before` is the usage of the conversation at its start.
 pub(crate) fn over(span: &Span, work: &AgentSession, ended: &RunOutcome, before: (u32, Usage)) {
     let (turns, usage) = (work.talk.turns(), work.talk.usage());
     span.record("g3.questions", turns.saturating_sub(before.0));
@@ -42,7 +42,7 @@ pub(crate) fn over(span: &Span, work: &AgentSession, ended: &RunOutcome, before:
     }
 }
 
-/// A limit ends the turn.
+/// Traces that a limit ended the turn.
 pub(crate) fn limit(limit: Limit) {
     tracing::warn!(target: "g3::session", limit = %limit, "limit reached");
 }

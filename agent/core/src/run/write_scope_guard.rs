@@ -1,4 +1,4 @@
-//! Looks at what a command did to files beyond a role's fence: its words do not tell that.
+//! Detects writes of commands outside a role's write scope, which the command line does not reveal.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use tools::output::{ToolErrorKind, ToolOutput};
 use tools::profile::Profile;
 use tools::registry::Registry;
 
-/// A toolbox whose commands are looked after. Nothing is put back: somebody else may have changed
-/// the file meanwhile.
+/// A toolbox that checks the effects of commands. Files are not restored, since another process may
+/// have changed them in the meantime.
 pub(crate) struct WriteScopeGuard<'a> {
     inner: &'a dyn Toolbox,
     profile: Profile,
@@ -26,12 +26,12 @@ pub(crate) struct WriteScopeGuard<'a> {
     fence: Option<&'a WriteScope>,
     session_dir: PathBuf,
     root: PathBuf,
-    /// The first picture of this turn. Pictures are taken one at a time.
+    /// The first snapshot of this turn. Snapshots are taken one at a time.
     first: Mutex<Option<String>>,
 }
 
 impl<'a> WriteScopeGuard<'a> {
-    /// Looks after the commands of a session, when there is a fence that holds something back.
+    /// Wraps the toolbox of a session, if there is a write scope with restrictions.
     pub(crate) fn new(
         inner: &'a dyn Toolbox,
         (profile, registry): (Profile, &'static Registry),
@@ -51,7 +51,7 @@ impl<'a> WriteScopeGuard<'a> {
         }
     }
 
-    /// The files as they are now; `None` where they cannot be looked at.
+    /// Takes a snapshot of the files; `None` if that is not possible.
     async fn picture(&self) -> Option<(Checkpoints, String)> {
         let mut first = self.first.lock().await;
         let (dir, root) = (self.session_dir.clone(), self.root.clone());
@@ -65,8 +65,8 @@ impl<'a> WriteScopeGuard<'a> {
         Some(taken)
     }
 
-    /// What a command changed beyond the fence, in sentences. What it put back as it was in the
-    /// beginning is no change.
+    /// Describes what a command changed outside the write scope, in sentences. A file restored to
+    /// its state at the start of the turn is not a change.
     async fn beyond(&self, fence: &WriteScope, before: &str) -> Vec<String> {
         let Some((trees, after)) = self.picture().await.filter(|(_, after)| after != before) else {
             return Vec::new();

@@ -1,8 +1,8 @@
-//! What the files of the working directory were before and after each turn, as trees in a git
-//! repository of the session's own: nothing of it shows in the user's repository.
+//! Checkpoints: the files of the working directory before and after each turn, as trees in a
+//! separate git repository of the session. The user's repository is not affected.
 //!
-//! `.gitignore` holds as ever; ignored files are not kept and not touched. In a git repository the
-//! user's objects and index are borrowed, so that only what changed is read and stored.
+//! `.gitignore` applies; ignored files are neither stored nor changed. In a git repository, the
+//! user's objects and index are reused, so that only changed files are read and stored.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,10 +14,10 @@ use base::git::{self, Git, checked};
 use base::process::OutputLimits;
 use serde::{Deserialize, Serialize};
 
-/// What one turn did to files.
+/// The file changes of one turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnChanges {
-    /// The turn of the user, counted from 1.
+    /// The user turn, counted from 1.
     pub turn: usize,
     /// The tree before it.
     pub before: String,
@@ -25,7 +25,7 @@ pub struct TurnChanges {
     pub after: String,
 }
 
-/// One line of `checkpoints.jsonl`.
+/// A line of `checkpoints.jsonl`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 enum CheckpointLine {
@@ -41,14 +41,14 @@ pub struct Checkpoints {
     root: PathBuf,
 }
 
-/// A path, and its mode and object before and after; none where there was no file.
+/// A path, and its mode and object before and after; `None` if there was no file.
 pub(crate) type PathDifference = (Vec<u8>, Option<(String, String)>, Option<(String, String)>);
 
-/// Seconds that one call of git may take.
+/// Timeout of a git command in seconds.
 const PATIENCE: u64 = 120;
 
 impl Checkpoints {
-    /// Opens, or makes, the checkpoints of a session for the files below `root`.
+    /// Opens or creates the checkpoints of a session for the files below `root`.
     pub fn open(session_dir: &Path, root: &Path) -> Result<Checkpoints> {
         git::version()?;
         let dir = session_dir.join("checkpoints.git");
@@ -81,8 +81,8 @@ impl Checkpoints {
         fs::write(dir.join("info/exclude"), excluded).or_fail(failed)
     }
 
-    /// Lets the repository read the user's objects, and start with their index, when both are of
-    /// the plain kind. Without them everything is read once.
+    /// Lets the repository use the user's objects as alternates and start with a copy of their
+    /// index, if both have a plain format. Otherwise everything is read once.
     fn borrow(&self, dir: &Path, common: &Path, git_dir: &Path) -> std::io::Result<()> {
         let config = fs::read_to_string(common.join("config")).unwrap_or_default();
         let top = self.root.join(".git").exists();
@@ -93,7 +93,7 @@ impl Checkpoints {
         fs::create_dir_all(dir.join("objects/info"))?;
         fs::write(dir.join("objects/info/alternates"), format!("{}\n", objects.display()))?;
         let index = fs::read(git_dir.join("index")).unwrap_or_default();
-        // A split or sparse index points to things that are not here.
+        // A split or sparse index refers to objects that are not available here.
         let plain = !index.windows(4).any(|at| at == b"link" || at == b"sdir");
         if plain && !index.is_empty() {
             fs::write(dir.join("index"), index)?;
@@ -101,11 +101,11 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// The tree of the files as they are now.
+    /// Writes the current files as a tree and returns its id.
     pub fn take(&self) -> Result<String> {
         let changed = self.paths(&["diff-files", "-z", "--name-only"])?;
         let new = self.paths(&["ls-files", "-z", "--others", "--exclude-standard"])?;
-        // A directory with a repository of its own is somebody else's.
+        // A directory with its own repository belongs to that repository.
         let all = changed.into_iter().chain(new).filter(|path| !path.ends_with(b"/"));
         let input: Vec<u8> = all.flat_map(|path| [path, vec![0]].concat()).collect();
         if !input.is_empty() {
@@ -114,7 +114,7 @@ impl Checkpoints {
         self.git.run(&["write-tree"]).or_fail(|| "cannot keep a picture of the files")
     }
 
-    /// Notes what a turn did, when it did something.
+    /// Records the changes of a turn, if there are any.
     pub fn note(&self, turn: usize, before: String, after: String) -> Result<()> {
         if before == after {
             return Ok(());
@@ -128,7 +128,7 @@ impl Checkpoints {
         journal.append(line).and_then(|()| journal.sync()).or_fail(failed)
     }
 
-    /// What turns did to files and was not taken back, the newest last.
+    /// Returns the changes of turns that were not undone, newest last.
     pub fn changes(&self) -> Result<Vec<TurnChanges>> {
         let lines: Vec<CheckpointLine> =
             read_journal(&self.log).or_fail(|| format!("cannot read {}", self.log.display()))?;
@@ -142,8 +142,8 @@ impl Checkpoints {
         Ok(changes)
     }
 
-    /// Takes back what turns from this one on did to files; gives the paths. A file that was
-    /// changed since by somebody else stands in the way of all: nothing is touched then.
+    /// Undoes the file changes of this turn and all later ones. Returns the paths. Fails without
+    /// any change if one of the files was changed since by something else.
     pub fn undo(&self, turn: usize) -> Result<Vec<PathBuf>> {
         let changes = self.changes()?;
         let undone: Vec<&TurnChanges> =
@@ -169,14 +169,14 @@ impl Checkpoints {
         Ok(ours.iter().map(|path| PathBuf::from(shown(path))).collect())
     }
 
-    /// Brings these paths to what a tree has of them.
+    /// Restores these paths from a tree.
     fn restore(&self, tree: &str, paths: &BTreeSet<Vec<u8>>) -> Result<()> {
         self.git
             .run(&["read-tree", "-m", tree])
             .or_fail(|| "cannot read the picture of the files")?;
         let known: BTreeSet<Vec<u8>> =
             self.paths(&["ls-files", "-z"])?.into_iter().filter(|p| paths.contains(p)).collect();
-        // Removed first: a directory may have taken the place of a file.
+        // Removed first, since a directory may have replaced a file.
         for path in paths.difference(&known) {
             remove(&self.root, path).or_fail(|| format!("cannot remove {}", shown(path)))?;
         }
@@ -184,8 +184,8 @@ impl Checkpoints {
         self.feed(&["checkout-index", "--force", "-z", "--stdin"], input)
     }
 
-    /// What is different between two trees: a line for each file (`A`, `M` or `D`, and its path),
-    /// and the patch.
+    /// Compares two trees. Returns a line for each file (`A`, `M` or `D`, and its path), and the
+    /// patch.
     pub fn difference(&self, from: &str, to: &str) -> Result<(Vec<String>, String)> {
         let args = ["diff-tree", "-r", "-z", "--name-status", "--no-renames", from, to];
         let words = self.paths(&args)?;
@@ -198,7 +198,7 @@ impl Checkpoints {
         Ok((lines, shown(&patch)))
     }
 
-    /// What is different between two trees: path, mode and object before and after.
+    /// Compares two trees. Returns path, mode and object before and after.
     pub fn changed(&self, from: &str, to: &str) -> Result<Vec<PathDifference>> {
         let words = self.paths(&["diff-tree", "-r", "-z", "--raw", "--no-renames", from, to])?;
         let one = |pair: &[Vec<u8>]| {
@@ -212,7 +212,7 @@ impl Checkpoints {
         Ok(words.chunks_exact(2).filter_map(one).collect())
     }
 
-    /// The content of a file in a tree.
+    /// Returns the content of a file in a tree.
     pub fn blob(&self, object: &str) -> Result<Vec<u8>> {
         let args = ["cat-file", "blob", object];
         let output = self.git.job(args).output(OutputLimits::seconds(PATIENCE));
@@ -224,7 +224,7 @@ impl Checkpoints {
         self.paths(&["diff-tree", "-r", "-z", "--name-only", "--no-renames", from, to])
     }
 
-    /// Paths that a call lists, each ended by a zero byte.
+    /// Returns the NUL-terminated paths that a git command lists.
     fn paths(&self, args: &[&str]) -> Result<Vec<Vec<u8>>> {
         let output = self.git.job(args).output(OutputLimits::seconds(PATIENCE));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(args, out));
@@ -240,8 +240,8 @@ impl Checkpoints {
     }
 }
 
-/// Removes a file below a directory, and directories that are empty then. A symbolic link on the
-/// way leads out and is refused.
+/// Removes a file below a directory, and parent directories that become empty. Fails if a symbolic
+/// link in the path leads out of the directory.
 fn remove(root: &Path, path: &[u8]) -> std::io::Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let file = root.join(std::ffi::OsStr::from_bytes(path));

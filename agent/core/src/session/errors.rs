@@ -1,5 +1,5 @@
-//! What is left of a run that failed: `.g3/errors/error_<time>_<session>.json`, for whoever looks
-//! into it later. Without keys, and without the conversation: the session's journal has that.
+//! Error records of failed runs: `.g3/errors/error_<time>_<session>.json`, for later diagnosis.
+//! They contain no keys and no conversation, which is in the session's journal.
 
 use std::fs;
 use std::io;
@@ -10,12 +10,12 @@ use base::failure::Failure;
 use base::sandbox::redact::Redactor;
 use serde::Serialize;
 
-/// How many records are kept.
+/// Maximum number of records that are kept.
 const KEPT: usize = 50;
-/// Bytes of the task and of each reason that are kept.
+/// Maximum number of bytes kept of the task and of each reason.
 const LONGEST: usize = 5_000;
 
-/// What a record says.
+/// An error record.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ErrorRecord {
     /// RFC 3339.
@@ -24,29 +24,29 @@ pub(crate) struct ErrorRecord {
     pub session: String,
     /// `type.name`.
     pub provider: String,
-    /// As sent.
+    /// The model's name as sent.
     pub model: String,
-    /// What the user asked last.
+    /// The user's last request.
     pub task: String,
-    /// Questions to the model in this session.
+    /// Number of model requests in this session.
     pub turns: u32,
-    /// Tokens and money of this session.
+    /// Tokens and cost of this session.
     pub usage: Usage,
-    /// Tokens in the model's context.
+    /// Tokens used in the model's context.
     pub context_used: u64,
-    /// Tokens that it has.
+    /// Size of the context in tokens.
     pub context_limit: u64,
-    /// What happened.
+    /// The error.
     pub what: String,
-    /// Why, as far as it is known.
+    /// The cause, if known.
     pub why: Option<String>,
-    /// What to try.
+    /// Hints.
     #[serde(rename = "try")]
     pub next: Vec<String>,
 }
 
 impl ErrorRecord {
-    /// Takes in a failure, and how the session goes on; secrets of the environment are left out.
+    /// Adds a failure and the resume commands. Secrets from the environment are redacted.
     #[must_use]
     pub(crate) fn of(mut self, failure: &Failure, resume: &[String]) -> ErrorRecord {
         let redactor = Redactor::from_env();
@@ -58,7 +58,8 @@ impl ErrorRecord {
         self
     }
 
-    /// Writes it into the state of a working directory; gives the file. The oldest records go.
+    /// Writes the record to the state directory of a working directory and returns its path.
+    /// Deletes the oldest records.
     pub(crate) fn keep(&self, cwd: &Path) -> io::Result<PathBuf> {
         let folder = super::workspace(cwd).join("errors");
         fs::create_dir_all(&folder)?;

@@ -1,4 +1,4 @@
-//! A session as a document: everything that was said, called and answered.
+//! Exports a session as a document: all messages, calls and results.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::snapshot::SessionSnapshot;
 use crate::context::{ConversationEntry, turns};
 use provider::message::{ContentPart, HarnessNote, Message};
 
-/// As Markdown, for people. Turns that were taken back are left out.
+/// Exports as Markdown, for people. Rewound turns are omitted.
 pub fn markdown(seen: &SessionSnapshot, entries: Vec<ConversationEntry>) -> String {
     let mut text = format!("# Session {}\n", seen.id);
     let _ = writeln!(text, "\n{} on {}, started {}", seen.model, seen.provider, seen.created_at);
@@ -41,7 +41,7 @@ pub fn markdown(seen: &SessionSnapshot, entries: Vec<ConversationEntry>) -> Stri
     text
 }
 
-/// As one JSON object: the picture of the session, and `messages` in g3's own form.
+/// Exports as one JSON object: the session's snapshot, and `messages` in g3's own format.
 pub fn object(seen: &SessionSnapshot, entries: Vec<ConversationEntry>) -> Value {
     let mut messages: Vec<Value> = Vec::new();
     for entry in turns::effective(entries).entries {
@@ -89,7 +89,7 @@ fn section(text: &mut String, who: &str, message: &Message) {
     }
 }
 
-/// A code block whose fence is longer than any run of backticks in it.
+/// Appends a code block whose fence is longer than any run of backticks in it.
 pub fn fenced(text: &mut String, language: &str, content: &str) {
     let longest = content.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_is_longer_than_what_it_holds() {
+    fn a_fence_is_longer_than_any_backticks_inside() {
         let mut text = String::new();
         fenced(&mut text, "md", "```\ncode\n```\n");
         assert_eq!(text, "\n````md\n```\ncode\n```\n````\n");

@@ -1,4 +1,4 @@
-//! A session that begins as a copy of another, whole or up to one of its turns.
+//! Forks a session: copies it as a whole or up to one of its turns.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use base::files::{Journal, read_journal};
 use super::Session;
 use crate::context::{ConversationEntry, turns};
 
-/// Copies a session of a working directory. `before` is the turn that the copy does not have any
-/// more, counted from 1; the original stays as it is.
+/// Copies a session of a working directory. `before` is the first turn that the copy omits, counted
+/// from 1. The original does not change.
 pub fn fork(cwd: &Path, from: &Path, before: Option<usize>) -> Result<Session> {
     let path = from.join("session.jsonl");
     let cannot = || format!("cannot read {}", path.display());
@@ -35,7 +35,7 @@ pub fn fork(cwd: &Path, from: &Path, before: Option<usize>) -> Result<Session> {
     Ok(session)
 }
 
-/// What the conversation points to by the session's own directory.
+/// Copies the files that the conversation refers to in the session's directory.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     for name in ["todo.g3.md"] {
         if from.join(name).is_file() {

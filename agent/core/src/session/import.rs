@@ -1,5 +1,5 @@
-//! Takes over sessions that an earlier g3 kept in `.g3/sessions` of the working directory. Only when
-//! the user says so: a repository may have brought such files.
+//! Imports sessions that an earlier version of g3 kept in `.g3/sessions` of the working directory.
+//! Runs only on the user's request, since such files may come from a repository.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,7 @@ use base::id::Id;
 
 use super::{make_dir, refuse_links, sessions_dir};
 
-/// What is taken over of a session; nothing that g3 runs or obeys.
+/// The files that are imported; none of them contains commands or permissions.
 const TAKEN: [&str; 5] = ["session.jsonl", "session.json", "todo.g3.md", "todo.json", "project.md"];
 
 /// Whether a working directory has such sessions.
@@ -19,8 +19,8 @@ pub(crate) fn can_be_imported(cwd: &Path) -> bool {
     !found(cwd).is_empty()
 }
 
-/// Copies every session of `.g3/sessions` that is not known yet; gives their ids. Refused where git
-/// tracks any of them, or somebody else owns them.
+/// Copies every unknown session of `.g3/sessions` and returns their ids. Fails if git tracks any of
+/// them or another user owns them.
 pub fn import(cwd: &Path) -> Result<Vec<Id>> {
     refuse_links(cwd)?;
     let old = cwd.join(".g3/sessions");
@@ -60,7 +60,7 @@ fn found(cwd: &Path) -> Vec<(Id, PathBuf)> {
     entries.filter_map(session).collect()
 }
 
-/// Whether git tracks anything of it. Where git cannot tell, it does not track it.
+/// Whether git tracks any of the files. False if git cannot tell.
 fn is_tracked(cwd: &Path) -> bool {
     let Ok((_, git_dir)) = base::git::discover(cwd) else { return false };
     let top = cwd.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(cwd);

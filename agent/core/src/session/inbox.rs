@@ -1,9 +1,9 @@
-//! Words that reach a session while it works: files in `inbox/`, put there by any process and
-//! read before the next question to the model.
+//! Messages to a running session: files in `inbox/`, which any process may write and which are read
+//! before the next model request.
 //!
-//! A letter is `<milliseconds since 1970, 13 digits>_<number, 6 digits>.msg`, UTF-8, at most
-//! 64 KB, written beside and renamed, so that it is whole or not there. Letters are heard in the
-//! order of their names, each once: the journal names those that were heard.
+//! A message is `<milliseconds since 1970, 13 digits>_<number, 6 digits>.msg`, UTF-8, at most 64
+//! KB. It is written to a temporary file and renamed, so that it is complete or absent. Messages
+//! are delivered in the order of their names, each once: the journal records the delivered names.
 
 use std::fs;
 use std::io;
@@ -14,19 +14,19 @@ use base::failure::{Failure, OrFail, Result};
 
 use crate::context::Inbox;
 
-/// Bytes of the longest letter.
+/// Maximum size of a message in bytes.
 const LONGEST: u64 = 64 * 1024;
 
-/// Words that wait.
+/// A queued message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueuedMessage {
     /// The name of its file.
     pub name: String,
-    /// What it says.
+    /// The text.
     pub text: String,
 }
 
-/// Puts words into a session's inbox.
+/// Adds a message to a session's inbox.
 pub fn post(session_dir: &Path, text: &str) -> Result<()> {
     if text.trim().is_empty() {
         return Err(Failure::usage("the message is empty"));
@@ -43,7 +43,7 @@ pub fn post(session_dir: &Path, text: &str) -> Result<()> {
         .or_fail(|| format!("cannot write {}", file.display()))
 }
 
-/// A name that sorts behind every letter that waits.
+/// Returns a name that sorts after all queued messages.
 fn free_name(folder: &Path, now: u128) -> io::Result<PathBuf> {
     let last = names(folder)?.into_iter().next_back().unwrap_or_default();
     let (time, number) = last.trim_end_matches(".msg").split_once('_').unwrap_or_default();
@@ -53,8 +53,7 @@ fn free_name(folder: &Path, now: u128) -> io::Result<PathBuf> {
     Ok(folder.join(format!("{time:013}_{number:06}.msg")))
 }
 
-/// The letters that wait, in the order in which they are to be heard. What is no letter is left
-/// where it is.
+/// Returns the queued messages in order. Other files are ignored and not removed.
 fn waiting(session_dir: &Path) -> Vec<QueuedMessage> {
     let folder = folder(session_dir);
     let letters = names(&folder).unwrap_or_default().into_iter().filter_map(|name| {
@@ -69,7 +68,7 @@ fn waiting(session_dir: &Path) -> Vec<QueuedMessage> {
     letters.filter(|letter| !letter.text.trim().is_empty()).collect()
 }
 
-/// The inbox of a session's directory.
+/// The inbox in a session's directory.
 #[derive(Clone, Debug)]
 pub(crate) struct InboxDir(pub PathBuf);
 
@@ -79,7 +78,7 @@ impl Inbox for InboxDir {
     }
 
     fn heard(&self, name: &str) {
-        // One that cannot be removed is known by its name and not heard again.
+        // A file that cannot be removed is known by its name and not delivered again.
         let _ = fs::remove_file(folder(&self.0).join(name));
     }
 }
@@ -88,7 +87,7 @@ fn folder(session_dir: &Path) -> PathBuf {
     session_dir.join("inbox")
 }
 
-/// The names of letters, sorted.
+/// Returns the sorted names of the messages.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_heard_in_the_order_in_which_they_were_posted() {
+    fn messages_are_delivered_in_the_order_they_were_posted() {
         let dir = tempfile::tempdir().unwrap();
         for n in 0..5 {
             post(dir.path(), &format!("letter {n}")).unwrap();
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_letter_is_left_where_it_is() {
+    fn other_files_in_the_inbox_are_ignored_and_kept() {
         let dir = tempfile::tempdir().unwrap();
         post(dir.path(), "heard").unwrap();
         let folder = folder(dir.path());

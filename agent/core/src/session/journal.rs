@@ -1,4 +1,5 @@
-//! The journal of a session: `session.jsonl`, one entry a line, appended before anything is shown.
+//! The journal of a session: `session.jsonl`, one entry per line, appended before anything is
+//! shown.
 
 use std::fs;
 use std::io;
@@ -14,8 +15,8 @@ use super::Session;
 use super::snapshot::SessionSnapshot;
 use crate::context::{ConversationEntry, ConversationLog};
 
-/// Writes a session down. What must reach the disk platter goes there on a thread of its own, so
-/// that the next question to the model does not wait for it.
+/// Writes the journal. Flushing to disk happens on a separate thread, so that the next model
+/// request does not wait for it.
 pub(crate) struct SessionJournal {
     dir: PathBuf,
     journal: Journal,
@@ -27,7 +28,7 @@ pub(crate) struct SessionJournal {
 }
 
 impl SessionJournal {
-    /// Opens a session's journal; gives the entries that it holds so far.
+    /// Opens a session's journal and returns the existing entries.
     pub(crate) fn open(
         session: &Session,
         clock: Clock,
@@ -56,14 +57,14 @@ impl ConversationLog for SessionJournal {
     fn sync(&mut self) -> io::Result<()> {
         self.dirty = false;
         if let Some((send, _)) = &self.flusher {
-            // A flusher that is gone means a full disk; the next line that is written says so.
+            // A dead flusher means a full disk; the next write reports it.
             let _ = send.send(self.snapshot.clone());
         }
         Ok(())
     }
 
     fn set_aside(&mut self, folder: &str, name: &str, text: &str) -> io::Result<PathBuf> {
-        // Ids of calls come from providers.
+        // Call ids come from providers, so they are not safe as file names.
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let (stem, ending) = name.rsplit_once('.').unwrap_or((name, "txt"));
         let stem: String = stem.chars().map(safe).take(80).collect();

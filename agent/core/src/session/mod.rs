@@ -1,6 +1,6 @@
-//! Sessions of g3 on disk: `sessions/<id>/` in the state of the working directory, which is a
-//! directory of the user. What a working directory itself has of sessions is never taken for the
-//! user's own: a repository, or a command, could have put it there.
+//! Sessions on disk: `sessions/<id>/` in the state directory of the working directory, which
+//! belongs to the user. Sessions inside the working directory itself are never treated as the
+//! user's own, since a repository or a command could have put them there.
 
 pub mod checkpoint;
 pub mod errors;
@@ -28,7 +28,7 @@ use base::test_hooks::TestHook;
 
 use crate::context::ConversationEntry;
 
-/// A session that this process owns: no other g3 can write to it meanwhile.
+/// A session that this process owns. No other g3 process can write to it at the same time.
 #[derive(Debug)]
 pub struct Session {
     /// Its id.
@@ -39,7 +39,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Makes a session for a task in a working directory.
+    /// Creates a session for a task in a working directory.
     pub fn create(cwd: &Path, task: &str) -> Result<Session> {
         base::user_dirs::workspace_state(cwd)
             .or_fail(|| "cannot create the session")
@@ -48,7 +48,8 @@ impl Session {
         make_dir(&all).or_fail(|| format!("cannot make {}", all.display()))?;
         let random = random();
         for _ in 0..1_000 {
-            // Unique in this process as well, where sessions of several directories may live.
+            // Makes the id unique within this process too, which may have sessions of several
+            // directories.
             static MADE: AtomicU64 = AtomicU64::new(0);
             let nth = MADE.fetch_add(1, Ordering::Relaxed);
             let bytes = random.wrapping_add(nth).to_le_bytes();
@@ -64,15 +65,15 @@ impl Session {
         Err(Failure::failed("cannot find a free session id").because(all.display().to_string()))
     }
 
-    /// Takes up a session: the one with this id or unique beginning of an id, or the latest.
+    /// Opens an existing session: the one with this id or unique id prefix, or the latest.
     pub(crate) fn resume(cwd: &Path, wanted: Option<&str>) -> Result<Session> {
         let id = find(cwd, wanted)?;
         let dir = sessions_dir(cwd).join(id.as_str());
         Session::locked(id, dir)
     }
 
-    /// A conversation of its own within this session, which is not listed; the same again when it
-    /// was begun before.
+    /// Opens a child conversation in this session, which is not listed. Returns the existing one if
+    /// there is one.
     pub(crate) fn within(&self, name: &str) -> Result<Session> {
         let dir = self.dir.join(name);
         make_dir(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
@@ -80,7 +81,7 @@ impl Session {
         Session::locked(id, dir)
     }
 
-    /// As [`Session::within`], under a name that none had before: `stem-1`, `stem-2` and so on.
+    /// Like [`Session::within`], with an unused name: `stem-1`, `stem-2` and so on.
     pub(crate) fn one_more(&self, stem: &str) -> Result<Session> {
         for nth in 1..10_000 {
             let name = format!("{stem}-{nth}");
@@ -95,8 +96,8 @@ impl Session {
         Err(Failure::failed(format!("the session has too many parts named {stem}")))
     }
 
-    /// Refuses another persona than the one that the session was begun with: it would not know its
-    /// own words.
+    /// Fails if the session was started with another persona, since its messages would not match
+    /// this one.
     pub(crate) fn is_of(&self, agent: Option<&str>, entries: &[ConversationEntry]) -> Result<()> {
         let Some(begun) = agent_of(entries).filter(|begun| begun.as_deref() != agent) else {
             return Ok(());
@@ -118,29 +119,29 @@ impl Session {
         Ok(Session { id, dir, _lock: lock })
     }
 
-    /// Its journal.
+    /// Returns the path of its journal.
     pub fn journal_path(&self) -> PathBuf {
         self.dir.join("session.jsonl")
     }
 }
 
-/// How long the processes of a g3 that was killed may hold its session's lock.
+/// Maximum time that the processes of a killed g3 may hold the lock of its session.
 const LOCK_GRACE: Duration = Duration::from_secs(1);
 
-/// Takes the lock of a session; `None` where another g3 holds it. One that was just killed may hold
-/// it until the kernel has closed its files, so a held lock is waited for shortly.
+/// Takes the lock of a session. Returns `None` if another g3 process holds it. A killed process may
+/// hold it until the kernel has closed its files, so this waits briefly for a held lock.
 fn lock(path: &Path) -> io::Result<Option<Lock>> {
     if let Some(lock) = Lock::try_take(path)? {
         return Ok(Some(lock));
     }
     let (tx, rx) = mpsc::channel();
     let path = path.to_owned();
-    // A lock that comes too late is dropped with the message that nobody takes.
+    // If the lock is taken too late, it is dropped with the unreceived message.
     thread::spawn(move || tx.send(Lock::take(&path)));
     rx.recv_timeout(LOCK_GRACE).map_or(Ok(None), |taken| taken.map(Some))
 }
 
-/// The id that a text means in a working directory.
+/// Returns the id that a text refers to in a working directory.
 pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
     let known = list(cwd)?;
     let Some(wanted) = wanted else {
@@ -176,7 +177,8 @@ pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
     }
 }
 
-/// The persona that a session was begun with; `None` for a session without a beginning.
+/// Returns the persona that a session was started with; the outer `None` means that the session has
+/// no start entry.
 pub fn agent_of(entries: &[ConversationEntry]) -> Option<Option<String>> {
     entries.iter().find_map(|entry| {
         let ConversationEntry::Opened { agent, .. } = entry else { return None };
@@ -184,7 +186,7 @@ pub fn agent_of(entries: &[ConversationEntry]) -> Option<Option<String>> {
     })
 }
 
-/// The sessions of a working directory, the one written last first.
+/// Returns the sessions of a working directory, the most recently written first.
 pub fn list(cwd: &Path) -> Result<Vec<Id>> {
     let dir = sessions_dir(cwd);
     let entries = match fs::read_dir(&dir) {
@@ -204,26 +206,26 @@ pub fn list(cwd: &Path) -> Result<Vec<Id>> {
     Ok(found.into_iter().map(|(_, id)| id).collect())
 }
 
-/// Where the state of a working directory is kept. Without a home directory there is no such place,
-/// and nothing can be made there.
+/// Returns the state directory of a working directory. Without a home directory, returns a path
+/// that does not exist and cannot be created.
 #[cfg(not(test))]
 pub fn workspace(cwd: &Path) -> PathBuf {
     let nowhere = |_| PathBuf::from("/nonexistent/g3");
     base::user_dirs::workspace_state(cwd).unwrap_or_else(nowhere)
 }
 
-/// Unit tests leave the user's own state alone.
+/// Returns a directory outside of the user's state, for unit tests.
 #[cfg(test)]
 pub(crate) fn workspace(cwd: &Path) -> PathBuf {
     cwd.join(".state")
 }
 
-/// Where the sessions of a working directory are kept.
+/// Returns the directory of the sessions of a working directory.
 pub fn sessions_dir(cwd: &Path) -> PathBuf {
     workspace(cwd).join("sessions")
 }
 
-/// A repository may not send what g3 writes into `.g3` elsewhere.
+/// Fails if `.g3` is a symbolic link, so that a repository cannot redirect what g3 writes there.
 pub fn refuse_links(cwd: &Path) -> Result<()> {
     let dir = cwd.join(".g3");
     if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
@@ -242,9 +244,9 @@ fn first_line(task: &str) -> &str {
     task.trim().lines().next().unwrap_or_default()
 }
 
-/// A random number, or the seed that a test set.
+/// Returns a random number, or the seed set by a test.
 fn random() -> u64 {
-    // Two random keys of the standard library make the hash of nothing a random number.
+    // The standard library's random hash keys make the hash of no input a random number.
     TestHook::Seed.number().unwrap_or_else(|| RandomState::new().build_hasher().finish())
 }
 
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_found_by_the_beginning_of_its_id() {
+    fn a_session_is_found_by_its_id_prefix() {
         let dir = tempfile::tempdir().unwrap();
         let one = made(dir.path(), "fix login").id.clone();
         let two = made(dir.path(), "write docs").id.clone();
@@ -272,7 +274,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_session_whose_g3_was_just_killed_is_taken_up_when_its_lock_is_free() {
+    fn a_session_of_a_killed_process_opens_when_its_lock_is_free() {
         use std::os::unix::fs::MetadataExt;
 
         let dir = tempfile::tempdir().unwrap();
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn two_g3_cannot_write_one_session() {
+    fn two_processes_cannot_open_the_same_session() {
         let dir = tempfile::tempdir().unwrap();
         let session = made(dir.path(), "task");
         let refused = Session::resume(dir.path(), None).unwrap_err();

@@ -1,4 +1,4 @@
-//! `session.json`: a small readable picture of a session, for people and for `g3 sessions`.
+//! `session.json`: a small readable summary of a session, for people and for `g3 sessions`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,18 +10,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::ConversationEntry;
 
-/// Bytes of the task and of the last words that are kept.
+/// Maximum number of bytes kept of the task and of the last reply.
 const SHOWN: usize = 2_000;
 
-/// The picture; rebuilt from the journal when it is missing.
+/// The snapshot of a session; rebuilt from the journal if it is missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionSnapshot {
     /// The session's id.
     pub id: String,
-    /// What the user asked first.
+    /// The user's first request.
     pub task: String,
-    /// `running`, `interrupted` where it was and no g3 has the session, or how the last run ended.
+    /// `running`; `interrupted` if it was running and no g3 process owns the session; or the status
+    /// of the last run.
     pub status: String,
     /// RFC 3339.
     pub created_at: String,
@@ -31,40 +32,40 @@ pub struct SessionSnapshot {
     pub cwd: String,
     /// `type.name`.
     pub provider: String,
-    /// As sent.
+    /// The model's name as sent.
     pub model: String,
-    /// The persona that works, if any.
+    /// The active persona, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Replies so far.
+    /// Number of replies so far.
     pub turns: u32,
-    /// Tokens and money.
+    /// Tokens and cost.
     pub usage: Usage,
-    /// What each model cost, by its name.
+    /// Usage of each model, by name.
     pub by_model: BTreeMap<String, ModelUsage>,
-    /// The model's last words.
+    /// The model's last text.
     pub last_words: String,
 }
 
-/// What one model was asked and what that cost.
+/// The requests to one model and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelUsage {
-    /// Questions.
+    /// Number of requests.
     pub calls: u32,
-    /// Questions of which the provider's cache served a part.
+    /// Number of requests that were partly served from the provider's cache.
     pub calls_with_cache: u32,
-    /// Tokens and money.
+    /// Tokens and cost.
     pub usage: Usage,
 }
 
 impl SessionSnapshot {
-    /// An empty picture.
+    /// Creates an empty snapshot.
     pub fn new(id: &str) -> SessionSnapshot {
         SessionSnapshot { id: id.to_owned(), ..SessionSnapshot::default() }
     }
 
-    /// Takes in one entry of the journal, at a time when it is known.
+    /// Adds an entry of the journal, with its time if known.
     pub fn take(&mut self, entry: &ConversationEntry, time: Option<String>) {
         if let Some(time) = time {
             self.updated_at = time;
@@ -122,7 +123,7 @@ impl SessionSnapshot {
         line.usage = line.usage.plus(usage);
     }
 
-    /// The picture of a session's directory.
+    /// Reads the snapshot in a session's directory.
     pub fn read(dir: &Path, id: &str) -> SessionSnapshot {
         let file = fs::read(dir.join("session.json")).ok();
         let seen = file.and_then(|bytes| serde_json::from_slice::<SessionSnapshot>(&bytes).ok());

@@ -1,7 +1,7 @@
 //! A plan that the model proposes and only the user can approve.
 //!
-//! `plan.g3.md` holds the plan, `plan.json` what the user said to it. The approval is bound to the
-//! hash of the text: another text is another plan.
+//! `plan.g3.md` contains the plan, `plan.json` the user's approval. The approval is bound to the
+//! hash of the text: a changed text is a new plan.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ use tools::kind::Effect;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
-/// Bytes of the longest plan.
+/// Maximum size of a plan in bytes.
 const LONGEST: usize = 64 * 1024;
 
-/// What the user said to a plan.
+/// The user's approval of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanApproval {
-    /// SHA-256 of the text that was approved, in hexadecimal digits.
+    /// SHA-256 of the approved text, in hexadecimal.
     pub sha256: String,
     /// RFC 3339.
     pub approved_at: String,
@@ -35,7 +35,7 @@ struct Args {
     plan: String,
 }
 
-/// Proposes a plan to the user.
+/// The tool that proposes a plan to the user.
 pub(crate) struct PlanTool;
 
 impl Tool for PlanTool {
@@ -52,7 +52,7 @@ impl Tool for PlanTool {
     }
 }
 
-/// Keeps the plan and asks the user; approved, it may be carried out.
+/// Stores the plan and asks the user. An approved plan may be carried out.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { plan } = call.decode()?;
     if plan.trim().is_empty() || plan.len() > LONGEST {
@@ -94,7 +94,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     }
 }
 
-/// Where a session keeps its plan.
+/// Returns the path of a session's plan.
 pub fn file(session_dir: &Path) -> PathBuf {
     session_dir.join("plan.g3.md")
 }
@@ -103,8 +103,8 @@ fn approval_file(session_dir: &Path) -> PathBuf {
     session_dir.join("plan.json")
 }
 
-/// Approves the plan as it stands in the session; `None` when there is none. Only the user's own
-/// process calls this.
+/// Approves the current plan of the session. Returns `None` if there is none. Only called by the
+/// user's own process.
 pub fn approve(session_dir: &Path) -> io::Result<Option<PlanApproval>> {
     let text = match std::fs::read_to_string(file(session_dir)) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -115,7 +115,7 @@ pub fn approve(session_dir: &Path) -> io::Result<Option<PlanApproval>> {
     Ok(Some(approval))
 }
 
-/// Whether the user approved the plan exactly as it stands now.
+/// Whether the user approved the plan in its current form.
 pub fn is_approved(session_dir: &Path) -> bool {
     let approval = std::fs::read(approval_file(session_dir)).ok();
     let approval: Option<PlanApproval> = approval.and_then(|it| serde_json::from_slice(&it).ok());

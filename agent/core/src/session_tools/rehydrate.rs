@@ -1,4 +1,4 @@
-//! Brings back what was said in a turn that was set aside.
+//! Returns the content of a turn that was moved into a file.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -9,7 +9,7 @@ use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
 use tools::tool::{Tool, ToolFuture, ToolSpec};
 
-/// Bytes of one page; about 9,000 tokens.
+/// Size of a page in bytes; about 9,000 tokens.
 const PAGE: usize = 32_000;
 
 #[derive(Deserialize)]
@@ -18,7 +18,7 @@ struct Args {
     page: Option<usize>,
 }
 
-/// Brings back a turn that was moved into a file.
+/// The tool that returns a turn that was moved into a file.
 pub(crate) struct RehydrateTool;
 
 impl Tool for RehydrateTool {
@@ -31,7 +31,7 @@ impl Tool for RehydrateTool {
     }
 }
 
-/// Tells a page of the turn, word for word.
+/// Returns a page of the turn, verbatim.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { fragment_id, page } = call.decode()?;
     let fragment = Fragment::read(&call.at.session_dir, &fragment_id)
@@ -65,7 +65,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(outcome)
 }
 
-/// The text in pages that end with whole characters.
+/// Splits the text into pages at character boundaries.
 fn pages(text: &str) -> Vec<&str> {
     let mut pages = Vec::new();
     let mut rest = text;

@@ -1,4 +1,5 @@
-//! The loop: ask, act, observe. It knows no provider, no tool, no terminal and no file.
+//! The turn loop: send a request, run the tool calls, add the results. Independent of providers,
+//! tools, terminals and files.
 
 pub mod prepare;
 pub mod tool_calls;
@@ -18,26 +19,26 @@ use provider::{ChatRequest, Delta, Provider, ProviderError, ToolDefinition};
 
 use tool_calls::Toolbox;
 
-/// Who hears what happens.
+/// Receives the events of a turn.
 pub(crate) type OnEvent = Arc<dyn Fn(EventKind) + Send + Sync>;
 
-/// Who acts: collaborators that do not change during a turn, put together once, in `run`.
+/// The collaborators of the loop, which do not change during a turn. Assembled in `run`.
 pub(crate) struct Agent<'a> {
     /// The model.
     pub provider: &'a dyn Provider,
-    /// What it may do.
+    /// The tools.
     pub toolbox: &'a dyn Toolbox,
     /// The system prompt.
     pub system: &'a str,
     /// The session's id.
     pub session: &'a str,
-    /// When to stop.
+    /// The limits.
     pub limits: UsageLimits,
-    /// What the user says meanwhile.
+    /// Messages of the user during the turn.
     pub inbox: &'a dyn Inbox,
-    /// What must outlive a compaction (the todo list).
+    /// Returns the text that must survive a compaction (the todo list).
     pub keep: &'a (dyn Fn() -> Option<String> + Send + Sync),
-    /// Who hears what happens.
+    /// Receives events.
     pub on_event: OnEvent,
     /// Set when the user cancels.
     pub cancel: CancellationToken,
@@ -46,9 +47,9 @@ pub(crate) struct Agent<'a> {
 /// How the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TurnEnd {
-    /// The model had said all.
+    /// The model finished.
     Done,
-    /// Another model shall go on.
+    /// Another model continues.
     HandedOver,
     /// A limit was reached.
     Limit(Limit),
@@ -56,12 +57,12 @@ pub(crate) enum TurnEnd {
     Cancelled,
 }
 
-/// Why a turn failed.
+/// A failed turn.
 #[derive(Debug)]
 pub(crate) struct TurnError {
-    /// What a person reads.
+    /// The failure for the user.
     pub failure: Failure,
-    /// How the session goes on from a shell; at g3's own prompt it goes on by itself.
+    /// Commands that resume the session from a shell; not needed at g3's own prompt.
     pub resume: Vec<String>,
 }
 
@@ -71,15 +72,15 @@ impl From<Failure> for TurnError {
     }
 }
 
-/// The result of a turn, or of a part of one.
+/// The result of a turn or of a part of one.
 pub(crate) type TurnResult<T> = Result<T, TurnError>;
 
-/// How often in a row a reply may be cut off or empty.
+/// Maximum number of consecutive replies that are truncated or empty.
 const PATIENCE: u32 = 3;
 
-/// Asks, acts and observes until the model stops asking for tools or a limit is reached. The limit
-/// of time cuts into replies and tools, as the user's own cancelling does. `spent` is what the turn
-/// used up so far, and grows.
+/// Sends requests and runs tool calls until the model makes no more calls or a limit is reached.
+/// The time limit interrupts replies and tools, like a cancellation by the user. `spent` is the
+/// usage of the turn so far and is updated.
 pub(crate) async fn run_turn(
     talk: &mut Conversation,
     agent: &Agent<'_>,
@@ -159,7 +160,7 @@ async fn until_done(
     }
 }
 
-/// What follows a reply whose calls were carried out.
+/// What follows a reply whose calls have run.
 enum Next {
     Ask,
     Prompt(&'static str),
@@ -194,8 +195,8 @@ fn last_words(message: &Message) -> String {
     if words.trim().is_empty() { "it gave no reason".into() } else { words.trim().to_owned() }
 }
 
-/// Asks, after making room; a request that turns out too long is asked once more after a
-/// compaction. `None` when the user cancelled.
+/// Frees context if needed and sends a request. A request that turns out too long is sent again
+/// after a compaction. Returns `None` if the user cancelled.
 async fn ask_with_room(
     talk: &mut Conversation,
     agent: &Agent<'_>,
@@ -227,7 +228,7 @@ fn answered(asked: Result<Reply, ProviderError>) -> TurnResult<Option<Reply>> {
     }
 }
 
-/// Asks the model once. What was heard before the user cancelled stays in the conversation.
+/// Sends one request. Text streamed before the user cancelled stays in the conversation.
 async fn ask(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Reply, ProviderError> {
     (agent.on_event)(EventKind::Turn { n: talk.turns() + 1 });
     let heard = Mutex::new(String::new());
@@ -269,8 +270,8 @@ fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
     }
 }
 
-/// What is heard beside the model's words: that the question is asked again, or by another model.
-/// Who asks aside (for a summary, for notes) tells it as well.
+/// Returns the event for a delta other than text, such as a retry or a switch of models. Requests
+/// outside the conversation (for summaries and notes) report these too.
 pub fn beside_words(delta: Delta<'_>) -> Option<EventKind> {
     match delta {
         Delta::Retry { why, after, attempt } => {
@@ -283,7 +284,7 @@ pub fn beside_words(delta: Delta<'_>) -> Option<EventKind> {
     }
 }
 
-/// Tokens that every request carries: system prompt and tools.
+/// Returns the tokens of every request: system prompt and tools.
 pub(crate) fn overhead(system: &str, tools: &[ToolDefinition]) -> u64 {
     let tool = |spec: &ToolDefinition| {
         window::estimate_text(&spec.description)
@@ -297,7 +298,7 @@ fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
     (agent.on_event)(EventKind::Context { used: talk.window.used(), limit: talk.window.limit() });
 }
 
-/// The sentence and the way out for a provider's error.
+/// Converts a provider's error to a failure with hints.
 fn failure(error: &ProviderError) -> TurnError {
     let failure = error.failure_of("the model request failed");
     let (failure, resume) = match error {

@@ -1,5 +1,5 @@
-//! What happens to a conversation before the next question: it takes in what the user said
-//! meanwhile, and makes room by a summary, in parts where one question would not fit.
+//! Prepares the conversation for the next request: adds messages that the user sent during the
+//! turn, and frees context with a summary, in parts if one request would not fit.
 
 use base::event::{EventKind, NoticeLevel, Usage};
 use base::failure::Result;
@@ -10,7 +10,7 @@ use crate::context::compact::{self, Summary};
 use provider::message::{Message, MessageRole};
 use provider::{ChatRequest, Delta, ProviderError};
 
-/// Takes in what the user said meanwhile; true when there was something.
+/// Adds messages that the user sent during the turn. Returns whether there were any.
 pub(crate) fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
     let mut heard = false;
     for (name, text) in agent.inbox.waiting() {
@@ -26,10 +26,11 @@ pub(crate) fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool>
     Ok(heard)
 }
 
-/// How often the parts are made smaller when the provider says that they do not fit.
+/// Maximum number of times that the parts are made smaller after the provider rejects them as too
+/// long.
 const SMALLER: u32 = 3;
 
-/// Replaces the conversation by a summary and says what that cost; `None` when the user cancelled.
+/// Replaces the conversation by a summary and returns its cost, or `None` if the user cancelled.
 pub(crate) async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Option<Usage>> {
     let facts = agent.provider.facts();
     let overhead = overhead(agent.system, agent.toolbox.offered());
@@ -44,7 +45,7 @@ pub(crate) async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Resul
             }
             Err(ProviderError::Cancelled) => return Ok(None),
             Err(ProviderError::TooLong(_)) => room /= 2,
-            // A conversation that cannot be summarised still has its last words and the request.
+            // If no summary can be made, the last messages and the request remain.
             Err(_) => break,
         }
     }
@@ -57,13 +58,13 @@ pub(crate) async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Resul
     Ok(Some(usage))
 }
 
-/// Tokens that a summary may have.
+/// Returns the maximum number of tokens of a summary.
 fn summary_length(agent: &Agent<'_>) -> u64 {
     let facts = agent.provider.facts();
     facts.max_output.min(facts.context / 8)
 }
 
-/// The summary of all parts, each part read with the summary of those before it.
+/// Summarizes all parts, each together with the summary of the earlier parts.
 async fn summarise(
     parts: Vec<Vec<Message>>,
     agent: &Agent<'_>,
@@ -94,7 +95,7 @@ async fn summarise(
     Ok(summary)
 }
 
-/// The model's last words, for a conversation without a summary.
+/// Returns the model's last text, for a conversation without a summary.
 fn last_words(talk: &Conversation) -> String {
     let own = talk.messages().iter().rev().filter(|message| message.role == MessageRole::Assistant);
     let words: Vec<String> = own.map(Message::words).filter(|w| !w.trim().is_empty()).collect();

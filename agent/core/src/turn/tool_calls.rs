@@ -1,5 +1,5 @@
-//! Carries out the calls of one reply: at once where they do not meet, in order where they do, and
-//! with exactly one result for each.
+//! Runs the calls of one reply: concurrently if they are independent, in order if they share a
+//! resource, and with exactly one result for each.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,45 +19,45 @@ use provider::message::{ContentPart, Reply, StopReason, ToolCall, ToolResult};
 use tools::output::{ToolErrorKind, ToolOutput};
 use tools::trace_events;
 
-/// What the model may do, as the loop sees it.
+/// The tools as the turn loop uses them.
 pub(crate) trait Toolbox: Send + Sync {
-    /// The tools offered; the same in every request of a session.
+    /// Returns the offered tools; the same in every request of a session.
     fn offered(&self) -> &[ToolDefinition];
-    /// Keys of what a call touches: calls that share one are carried out in order.
+    /// Returns the keys of the resources that a call uses. Calls that share a key run in order.
     fn touches(&self, name: &str, args: &Value) -> Vec<String>;
-    /// Carries one call out; a malformed one by saying so.
+    /// Runs one call. A malformed call returns an error.
     fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, ToolOutput>;
-    /// Whether another model shall go on from here.
+    /// Whether another model continues from here.
     fn hands_over(&self) -> bool {
         false
     }
-    /// Whether all is done although the model makes another call.
+    /// Whether the work is finished although the model makes another call.
     fn is_done(&self) -> bool {
         false
     }
-    /// What is still to be done, when the model says that it is done.
+    /// Returns what remains to be done when the model declares that it is done.
     fn still_open(&self) -> BoxFuture<'_, Option<String>> {
         Box::pin(std::future::ready(None))
     }
 }
 
-/// One call to be carried out.
+/// A call to run.
 pub(crate) struct ToolJob<'a> {
-    /// The call; its arguments may be malformed, which the outcome then says.
+    /// The call. Its arguments may be malformed, which the outcome then reports.
     pub call: &'a ToolCall,
-    /// Hears output while it runs.
+    /// Receives output while the call runs.
     pub hear: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// How long tools may take to end themselves after the user cancelled.
+/// Time that tools have to stop by themselves after the user cancelled.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
-/// Calls of one reply that are run, at most.
+/// Maximum number of calls of one reply that are run.
 const MOST_RUN: usize = 128;
-/// Calls of one reply that the conversation keeps, at most.
+/// Maximum number of calls of one reply that the conversation keeps.
 const MOST_KEPT: usize = 1_024;
 
-/// The reply without the calls that are too many for a conversation, and those calls.
+/// Splits off the calls of a reply that exceed what the conversation keeps.
 pub(crate) fn without_excess(mut reply: Reply) -> (Reply, Vec<ToolCall>) {
     let parts = &reply.message.parts;
     let mut calls =
@@ -75,8 +75,8 @@ pub(crate) fn without_excess(mut reply: Reply) -> (Reply, Vec<ToolCall>) {
     (reply, calls.collect())
 }
 
-/// Carries out the calls of a reply, `excess` being those that the conversation does not keep; gives
-/// the limit that the guard saw reached, if any.
+/// Runs the calls of a reply; `excess` are the calls that the conversation does not keep. Returns
+/// the limit that the loop detector reached, if any.
 pub(crate) async fn run_tool_calls(
     talk: &mut Conversation,
     agent: &Agent<'_>,
@@ -128,7 +128,7 @@ pub(crate) async fn run_tool_calls(
             talk.noted(bill.clone())?;
         }
         let (next, diff) = (outcome.next.clone(), outcome.diff.clone());
-        // A repetition within one reply is not a loop: the model has not read a result yet.
+        // A repetition within one reply is not a loop, since the model has not read a result yet.
         let (mut result, reached) = judge(is_watched.then_some(&mut *detector), call, outcome);
         limit = limit.or(reached);
         let ToolResult { call_id: id, name, ok, text, .. } = result.clone();
@@ -159,7 +159,7 @@ pub(crate) async fn run_tool_calls(
     Ok(limit)
 }
 
-/// Why a call is not run, as its outcome.
+/// Returns the outcome of a call that is not run.
 fn refusal(reply: &Reply, call: &ToolCall, is_last: bool) -> Option<ToolOutput> {
     if reply.stop == StopReason::Length && is_last && ends_with_call(reply) {
         return Some(invalid(
@@ -184,7 +184,7 @@ fn ends_with_call(reply: &Reply) -> bool {
     matches!(reply.message.parts.last(), Some(ContentPart::Call(_)))
 }
 
-/// Whether the part before this call (thoughts aside) is the same call.
+/// Whether the part before this call (ignoring reasoning) is the same call.
 fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
     let mut before = None;
     for part in &reply.message.parts {
@@ -208,8 +208,8 @@ fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
     false
 }
 
-/// Runs one call. When the user cancels, the tool has a moment to end its processes itself; then
-/// its future is dropped, which kills what is left.
+/// Runs one call. After a cancellation, the tool has a moment to end its processes itself; then its
+/// future is dropped, which kills the rest.
 async fn run_one(agent: &Agent<'_>, call: &ToolCall) -> ToolOutput {
     if agent.cancel.is_cancelled() {
         return ToolOutput::failed(
@@ -232,7 +232,7 @@ async fn run_one(agent: &Agent<'_>, call: &ToolCall) -> ToolOutput {
     }
 }
 
-/// Makes the result of an outcome; the guard may add a word, or say that it is enough.
+/// Converts an outcome to a result. The loop detector may add a note or end the run.
 fn judge(
     detector: Option<&mut LoopDetector>,
     call: &ToolCall,
@@ -249,7 +249,7 @@ fn judge(
     let verdict = detector.map_or(LoopVerdict::Fine, |detector| detector.watch(call, &result));
     let limit = match verdict {
         LoopVerdict::Fine => None,
-        // Who is told the next step has no use for another one.
+        // A result with a next step needs no further note.
         LoopVerdict::Nudge(_) if outcome.next.is_some() => None,
         LoopVerdict::Nudge(n) => {
             result.text.push_str(&format!(

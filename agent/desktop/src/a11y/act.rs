@@ -1,4 +1,4 @@
-//! Acting on a control by what it offers, and waiting until it shows.
+//! Acts on a control through its interfaces, and waits until it shows the effect.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::node::{
 use super::tree::{self, ControlTree};
 use crate::cancel::pause;
 
-/// How many controls are named when none was found.
+/// Maximum number of controls named when none was found.
 const NAMED: usize = 15;
-/// How often, and after what time each, a control is looked at until it shows what was done.
+/// Number and interval of checks whether a control shows the effect.
 const LOOKS: usize = 25;
 const LOOK: Duration = Duration::from_millis(20);
 
-/// One control and the tree that it is in.
+/// A control and its tree.
 struct Target<'a> {
     bus: &'a A11yBus,
     tree: &'a ControlTree,
@@ -44,15 +44,15 @@ pub(crate) fn act(bus: &A11yBus, act: &ControlAction) -> Result<ControlResult> {
         return Err(failure.because("its program does not take anything there now"));
     }
     let target = Target { bus, tree: &tree, node, interfaces: node.interfaces(bus) };
-    // What was done may end its window, and the program with it.
+    // The action may close the window, and the program with it.
     let before = node.told(bus);
     target.take(act.action, act.value.as_deref())?;
     let after = node.again(bus).unwrap_or_else(|| node.clone());
     Ok(ControlResult { control: after.told(bus).or(before), available: Vec::new() })
 }
 
-/// The control that fits best: one to be acted on before a label, the whole name before a part,
-/// what is shown and can be used before what is not.
+/// Returns the best match: interactive controls before labels, full names before partial ones,
+/// visible and enabled controls before others.
 fn found<'a>(bus: &A11yBus, tree: &'a ControlTree, act: &ControlAction) -> Option<&'a Node> {
     let words = act.name.as_ref().map(|name| name.trim().to_lowercase());
     let fits = |node: &&Node| {
@@ -66,7 +66,7 @@ fn found<'a>(bus: &A11yBus, tree: &'a ControlTree, act: &ControlAction) -> Optio
     })
 }
 
-/// What could have been meant: what can be acted on, then the rest that has a name.
+/// Lists possible alternatives: interactive controls first, then others with a name.
 fn available(tree: &ControlTree) -> Vec<String> {
     let (first, rest): (Vec<&Node>, Vec<&Node>) = tree
         .nodes
@@ -158,7 +158,7 @@ impl Target<'_> {
         self.shows(|target| target.value().is_none_or(|now| now == number.to_string()))
     }
 
-    /// Selects an entry of it by name, or itself in what it is in.
+    /// Selects one of its entries by name, or itself in its container.
     fn select(&self, value: Option<&str>) -> Result<()> {
         let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
             if self.parent_selects() {
@@ -202,7 +202,8 @@ impl Target<'_> {
         self.shows(|target| target.node.again(target.bus).is_none_or(|now| is(&now)))
     }
 
-    /// Does the first of its actions whose name holds one of these words, the words in order.
+    /// Performs the first of its actions whose name contains one of these words, in order of the
+    /// words.
     fn do_named(&self, words: &[&str]) -> Result<()> {
         let actions = self.node.actions(self.bus);
         let position =
@@ -219,7 +220,7 @@ impl Target<'_> {
         self.bus.call(&self.node.place, interface, method, &())
     }
 
-    /// What a program answered: it did it, it did not, or nothing.
+    /// Interprets the answer of a program: success, failure, or none.
     fn said(&self, answer: Option<bool>) -> Result<()> {
         let failed = Failure::failed(format!("{} did not do it", called(self.node)));
         match answer {
@@ -229,7 +230,7 @@ impl Target<'_> {
         }
     }
 
-    /// Waits a moment until the control shows what was done; a slow program is no failure.
+    /// Waits briefly until the control shows the effect; a slow program is not an error.
     fn shows(&self, done: impl Fn(&Self) -> bool) -> Result<()> {
         for _ in 0..LOOKS {
             if done(self) {
@@ -259,7 +260,7 @@ impl Target<'_> {
         })
     }
 
-    /// What is in it.
+    /// Returns its descendants.
     fn below(&self) -> impl Iterator<Item = &Node> {
         let inside = |node: &&Node| {
             let mut at = node.parent;
@@ -275,7 +276,7 @@ impl Target<'_> {
         self.tree.nodes.iter().filter(inside)
     }
 
-    /// The entry that is called so, else one whose name holds the words.
+    /// Returns the entry with this name, else one whose name contains the words.
     fn entry(&self, value: &str) -> Option<&Node> {
         let words = value.trim().to_lowercase();
         let called = |node: &&Node| node.name.to_lowercase() == words;
@@ -283,7 +284,7 @@ impl Target<'_> {
         self.below().find(called).or_else(|| self.below().find(holds))
     }
 
-    /// What is said of an action that it does not offer.
+    /// Returns the error for an action that it does not offer.
     fn cannot(&self, action: ControlVerb) -> Failure {
         let offers = [
             (self.has(ACTION) || self.parent_selects(), "click"),

@@ -1,4 +1,4 @@
-//! The accessibility bus: every call is bounded, and a program that hangs is left alone after.
+//! The accessibility bus. Every call has a timeout, and programs that hang are not called again.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 use zbus::connection::Builder;
 use zbus::{Connection, DynamicType, Message, OwnedObjectPath, OwnedVariant, Type};
 
-/// The longest time for one call.
+/// Timeout of a call.
 const CALL: Duration = Duration::from_secs(2);
-/// The longest time for all calls of one question.
+/// Timeout of all calls of a request.
 const ALL: Duration = Duration::from_secs(9);
 
 /// An object of a program: its name on the bus, and its path.
@@ -29,7 +29,7 @@ pub(crate) struct A11yBus {
 }
 
 impl A11yBus {
-    /// Finds the bus by way of the session's.
+    /// Finds the accessibility bus through the session bus.
     pub(crate) fn open() -> Result<A11yBus> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(none)?;
@@ -42,7 +42,8 @@ impl A11yBus {
         Ok(A11yBus { runtime, connection, end, silent: RefCell::default() })
     }
 
-    /// Calls a method of an object; nothing when it has none, is gone or does not answer.
+    /// Calls a method of an object. Returns `None` if it has no such method, is gone or does not
+    /// answer.
     pub(crate) fn call<B, R>(
         &self,
         at: &ObjectRef,
@@ -57,7 +58,7 @@ impl A11yBus {
         self.reply(at, interface, method, body)?.body().deserialize_ignore_signature().ok()
     }
 
-    /// A property of an object.
+    /// Returns a property of an object.
     pub(crate) fn property(
         &self,
         at: &ObjectRef,
@@ -96,12 +97,12 @@ impl A11yBus {
         answered.ok()?.ok()
     }
 
-    /// Whether the time for this question is over.
+    /// Whether the time for this request is over.
     pub(crate) fn is_late(&self) -> bool {
         Instant::now() >= self.end
     }
 
-    /// What is to be said of programs that did not answer.
+    /// Describes the programs that did not answer.
     pub(crate) fn silence(&self) -> Option<String> {
         let silent = self.silent.borrow();
         let many = silent.len();

@@ -1,11 +1,11 @@
-//! One control: its role, its states, and what it says of itself when asked.
+//! A control: its role, its states and its properties.
 
 use base::desktop_protocol::{Area, Control};
 use base::text;
 
 use super::bus::{A11yBus, ObjectRef};
 
-/// Numbers of states, as AT-SPI counts their bits.
+/// State bits of AT-SPI.
 pub(crate) const ACTIVE: u32 = 1;
 const CHECKED: u32 = 4;
 const ENABLED: u32 = 8;
@@ -18,7 +18,7 @@ const SENSITIVE: u32 = 24;
 const SHOWING: u32 = 25;
 const VISIBLE: u32 = 30;
 
-/// The interfaces of AT-SPI that we call.
+/// The interfaces of AT-SPI that are used.
 pub(crate) const ACCESSIBLE: &str = "org.a11y.atspi.Accessible";
 pub(crate) const ACTION: &str = "org.a11y.atspi.Action";
 pub(crate) const COMPONENT: &str = "org.a11y.atspi.Component";
@@ -27,7 +27,7 @@ pub(crate) const SELECTION: &str = "org.a11y.atspi.Selection";
 const TEXT: &str = "org.a11y.atspi.Text";
 pub(crate) const VALUE: &str = "org.a11y.atspi.Value";
 
-/// Roles of what can be acted on.
+/// Roles of interactive controls.
 const INTERACTIVE: &[&str] = &[
     "button",
     "check box",
@@ -51,33 +51,33 @@ const INTERACTIVE: &[&str] = &[
     "toggle button",
     "tree item",
 ];
-/// Roles of what is on or off.
+/// Roles of controls that can be on or off.
 const SWITCHED: &[&str] =
     &["check box", "check menu item", "radio button", "radio menu item", "switch", "toggle button"];
-/// The most bytes of a text that are told.
+/// Maximum number of bytes of a text.
 const MOST_TEXT: usize = 2000;
 
-/// A control as far as it is known from walking by.
+/// A control with the facts collected by a walk.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// Who to ask about it.
+    /// The object to query about it.
     pub place: ObjectRef,
     /// Its program.
     pub app: String,
-    /// What it is.
+    /// Its role.
     pub role: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Its states, a bit each.
+    /// Its state bits.
     states: u64,
-    /// The node that it is in, by its number in the tree.
+    /// The index of its parent in the tree.
     pub parent: Option<usize>,
-    /// Which child of that it is.
+    /// Its index among the parent's children.
     pub index: i32,
 }
 
 impl Node {
-    /// Asks for role, states and name; nothing when it is gone or its program hangs.
+    /// Reads role, states and name. Returns `None` if the control is gone or its program hangs.
     pub(crate) fn read(bus: &A11yBus, place: ObjectRef, app: &str) -> Option<Node> {
         let role: String = bus.call(&place, ACCESSIBLE, "GetRoleName", &())?;
         let states: Vec<u32> = bus.call(&place, ACCESSIBLE, "GetState", &())?;
@@ -87,7 +87,7 @@ impl Node {
         Some(Node { place, app: app.to_owned(), role, name, states, parent: None, index: 0 })
     }
 
-    /// The same control, asked again.
+    /// Reads the same control again.
     pub(crate) fn again(&self, bus: &A11yBus) -> Option<Node> {
         let (parent, index) = (self.parent, self.index);
         Some(Node { parent, index, ..Node::read(bus, self.place.clone(), &self.app)? })
@@ -98,44 +98,44 @@ impl Node {
         self.states & (1 << state) != 0
     }
 
-    /// Whether it can be used.
+    /// Whether it is enabled.
     pub(crate) fn is_enabled(&self) -> bool {
         self.has(ENABLED) || self.has(SENSITIVE)
     }
 
-    /// Whether it is on the screen.
+    /// Whether it is visible on the screen.
     pub(crate) fn is_visible(&self) -> bool {
         self.has(VISIBLE) && self.has(SHOWING)
     }
 
-    /// Whether it is there to be acted on.
+    /// Whether it is interactive.
     pub(crate) fn is_interactive(&self) -> bool {
         INTERACTIVE.contains(&self.role.as_str())
     }
 
-    /// Whether it is on or off.
+    /// Whether it can be on or off.
     pub(crate) fn is_switch(&self) -> bool {
         SWITCHED.contains(&self.role.as_str())
     }
 
-    /// The interfaces it has.
+    /// Returns its interfaces.
     pub(crate) fn interfaces(&self, bus: &A11yBus) -> Vec<String> {
         bus.call(&self.place, ACCESSIBLE, "GetInterfaces", &()).unwrap_or_default()
     }
 
-    /// Its automation id.
+    /// Returns its automation id.
     pub(crate) fn automation_id(&self, bus: &A11yBus) -> String {
         string(bus, &self.place, "AccessibleId")
     }
 
-    /// The names of its actions.
+    /// Returns the names of its actions.
     pub(crate) fn actions(&self, bus: &A11yBus) -> Vec<String> {
         let told: Option<Vec<(String, String, String)>> =
             bus.call(&self.place, ACTION, "GetActions", &());
         told.unwrap_or_default().into_iter().map(|(name, ..)| name).collect()
     }
 
-    /// All that is told of it; nothing when its program does not answer any more.
+    /// Returns all its properties, or `None` if its program no longer answers.
     pub(crate) fn told(&self, bus: &A11yBus) -> Option<Control> {
         let interfaces =
             bus.call::<_, Vec<String>>(&self.place, ACCESSIBLE, "GetInterfaces", &())?;
@@ -154,16 +154,16 @@ impl Node {
     }
 
     fn area(&self, bus: &A11yBus) -> Option<Area> {
-        // 0: measured from the corner of the screen.
+        // 0: relative to the corner of the screen.
         let told: ((i32, i32, i32, i32),) =
             bus.call(&self.place, COMPONENT, "GetExtents", &0u32)?;
         let (x, y, width, height) = told.0;
         let (width, height) = (u32::try_from(width).ok()?, u32::try_from(height).ok()?);
-        // What is not shown says that it is at the smallest of all numbers.
+        // Hidden controls report the smallest integer as position.
         (x > i32::MIN && width > 0 && height > 0).then_some(Area { x, y, width, height })
     }
 
-    /// What is in it. A password is nobody's business.
+    /// Returns its value. Passwords are omitted.
     fn value(&self, bus: &A11yBus, has: impl Fn(&str) -> bool) -> Option<String> {
         if self.role == "password text" {
             return None;
@@ -192,7 +192,7 @@ impl Node {
     }
 }
 
-/// A property that is text; empty when there is none.
+/// Returns a text property; empty if absent.
 pub(crate) fn string(bus: &A11yBus, place: &ObjectRef, name: &str) -> String {
     let told = bus.property(place, ACCESSIBLE, name);
     told.and_then(|told| String::try_from(told).ok()).unwrap_or_default()

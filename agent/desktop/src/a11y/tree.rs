@@ -1,4 +1,4 @@
-//! The windows that were meant, and everything in them.
+//! The selected windows and everything in them.
 
 use base::desktop_protocol::ControlQuery;
 use base::failure::{Failure, Result};
@@ -6,22 +6,23 @@ use base::failure::{Failure, Result};
 use super::bus::{A11yBus, ObjectRef};
 use super::node::{ACCESSIBLE, ACTIVE, Node, string};
 
-/// The most nodes that are visited, and how deep: a program may have a table of a million cells.
+/// Maximum number of visited nodes and maximum depth, since a program may have a table of a million
+/// cells.
 const MOST_NODES: usize = 4000;
 const DEEPEST: u32 = 64;
 
-/// What was found.
+/// The nodes that were found.
 pub(crate) struct ControlTree {
     /// The title of the active window.
     pub active: String,
-    /// Everything below the windows that were meant, from the top.
+    /// All nodes below the selected windows, from the top.
     pub nodes: Vec<Node>,
-    /// There was more than could be visited.
+    /// Whether there were more nodes than could be visited.
     pub cut: bool,
 }
 
 impl ControlTree {
-    /// Walks the windows that were meant.
+    /// Walks the selected windows.
     pub(crate) fn of(
         bus: &A11yBus,
         look: &ControlQuery,
@@ -40,7 +41,7 @@ impl ControlTree {
         Ok(tree)
     }
 
-    /// Everything below a window, each node before what is in it.
+    /// Walks everything below a window; each node comes before its children.
     fn walk(&mut self, bus: &A11yBus, window: &Node, depth: u32) {
         let mut ahead = PendingNode::below(bus, &window.place, None, 1);
         while let Some(PendingNode { place, parent, index, level }) = ahead.pop() {
@@ -59,7 +60,7 @@ impl ControlTree {
     }
 }
 
-/// A node that is still to be visited.
+/// A node to be visited.
 struct PendingNode {
     place: ObjectRef,
     parent: Option<usize>,
@@ -68,7 +69,7 @@ struct PendingNode {
 }
 
 impl PendingNode {
-    /// What is in a node, the last first, as a stack wants it.
+    /// Returns the children of a node in reverse order, for a stack.
     fn below(
         bus: &A11yBus,
         place: &ObjectRef,
@@ -84,14 +85,14 @@ impl PendingNode {
     }
 }
 
-/// The title of the active window as the window system knows it.
+/// Returns the title of the active window according to the window system.
 pub(crate) fn active_title() -> Option<String> {
     let desk = crate::x11::X11Display::open(None).ok()?;
     let windows = desk.windows().ok()?;
     windows.into_iter().find(|open| open.told.active).map(|open| open.told.title)
 }
 
-/// The windows of all programs.
+/// Returns the windows of all programs.
 fn windows(bus: &A11yBus) -> Vec<Node> {
     let root = "/org/a11y/atspi/accessible/root".try_into();
     let Ok(root) = root else { return Vec::new() };
@@ -108,7 +109,7 @@ fn children(bus: &A11yBus, place: &ObjectRef) -> Vec<ObjectRef> {
     bus.call(place, ACCESSIBLE, "GetChildren", &()).unwrap_or_default()
 }
 
-/// The windows that a question is about.
+/// Returns the windows that a request selects.
 fn meant<'a>(windows: &'a [Node], look: &ControlQuery, active: &str) -> Result<Vec<&'a Node>> {
     if look.everywhere {
         return Ok(windows.iter().collect());
@@ -122,7 +123,7 @@ fn meant<'a>(windows: &'a [Node], look: &ControlQuery, active: &str) -> Result<V
             windows.iter().filter(named).collect()
         }
         None => {
-            // Two programs may both believe that they have the focus; the window system decides.
+            // Two programs may both report the focus; the window system decides.
             let titled = |node: &&&Node| node.name == active;
             let by_state: Vec<&Node> = windows.iter().filter(|node| node.has(ACTIVE)).collect();
             let both: Vec<&Node> = by_state.iter().filter(titled).copied().collect();

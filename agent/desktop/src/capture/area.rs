@@ -1,9 +1,9 @@
-//! What of the screen a picture shows.
+//! Calculates the area of the screen to capture.
 
 use base::desktop_protocol::Area;
 use base::failure::{Failure, Result};
 
-/// The area of an output by its name.
+/// Returns the area of an output by its name.
 pub(crate) fn output(known: &[(String, Area)], name: &str) -> Result<Area> {
     let found = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, area)| *area).ok_or_else(|| {
@@ -14,8 +14,8 @@ pub(crate) fn output(known: &[(String, Area)], name: &str) -> Result<Area> {
     })
 }
 
-/// What of the screen is taken: a part is meant from the corner of the whole, and what lies
-/// outside of the screen shows nothing.
+/// Returns the area to capture. A part is relative to the corner of the whole, and is clipped to
+/// the screen.
 pub(crate) fn part(whole: Area, part: Option<Area>, screen: Area) -> Result<Area> {
     let meant = part.map_or(whole, |part| Area {
         x: whole.x.saturating_add(part.x),
@@ -30,7 +30,7 @@ pub(crate) fn part(whole: Area, part: Option<Area>, screen: Area) -> Result<Area
     })
 }
 
-/// What two areas share.
+/// Returns the intersection of two areas.
 fn within(one: Area, other: Area) -> Option<Area> {
     let span = |start: i32, length: u32, from: i32, most: u32| {
         let low = i64::from(start.max(from));
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_cut_at_the_edges_and_an_empty_one_is_refused() {
+    fn a_part_is_clipped_to_the_screen_and_an_empty_one_is_rejected() {
         let screen = area(0, 0, 800, 600);
         let of = |whole, wanted| part(whole, wanted, screen).ok();
         assert_eq!(of(screen, None), Some(screen));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_is_not_there_is_answered_with_those_that_are() {
+    fn an_unknown_output_is_answered_with_the_known_ones() {
         let known = [("HDMI-1".to_owned(), area(0, 0, 10, 10))];
         assert_eq!(output(&known, "hdmi-1").unwrap(), area(0, 0, 10, 10));
         let failure = output(&known, "DP-3").unwrap_err();

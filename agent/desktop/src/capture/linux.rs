@@ -1,4 +1,4 @@
-//! Pictures of an X server or of a Wayland compositor.
+//! Screenshots of an X server or a Wayland compositor.
 
 use base::desktop_protocol::{Area, CaptureTarget, Picture};
 use base::failure::{Failure, Result};
@@ -6,7 +6,7 @@ use base::failure::{Failure, Result};
 use super::area::{output, part};
 use crate::window_system::WindowSystem;
 
-/// Takes the picture.
+/// Takes a screenshot.
 pub(crate) fn capture(system: WindowSystem, wanted: &CaptureTarget) -> Result<Picture> {
     match system {
         WindowSystem::X11 => of_x11(wanted),
@@ -37,7 +37,7 @@ fn of_x11(wanted: &CaptureTarget) -> Result<Picture> {
     crate::picture::told(desk.grab(shows)?, shows, wanted, "x11")
 }
 
-/// By the portal.
+/// Takes a screenshot through the portal.
 fn of_wayland(wanted: &CaptureTarget) -> Result<Picture> {
     for (named, what) in [(&wanted.window, "a window"), (&wanted.display, "an output")] {
         if named.is_some() {

@@ -1,8 +1,8 @@
-//! Pictures and windows by the library `xcap`: on macOS, and in tests on an X server.
+//! Screenshots and windows with the `xcap` crate: on macOS, and in tests on an X server.
 //!
-//! Places are those of the system: points on macOS, where a picture may have more pixels than
-//! the area that it shows has points. On macOS a program sees the windows of others only with
-//! the permission "Screen Recording"; without it, it gets the background of the desktop.
+//! Positions are in the units of the system: points on macOS, where an image may have more pixels
+//! than its area has points. On macOS a program needs the permission "Screen Recording" to see the
+//! windows of others; without it, it gets the desktop background.
 
 use base::desktop_protocol::{Area, CaptureTarget, Picture, WindowInfo};
 use base::failure::{Failure, OrFail, Result};
@@ -13,16 +13,16 @@ use xcap::{Monitor, XCapResult};
 use super::area::{output, part};
 use crate::window_search::position;
 
-/// As it is told who took a picture.
+/// The reported backend.
 const BACKEND: &str = "xcap";
 
-/// Whether a test wants pictures and windows by this library on Linux.
+/// Whether a test requests this crate for screenshots and windows on Linux.
 #[cfg(target_os = "linux")]
 pub fn is_wanted() -> bool {
     base::test_hooks::TestHook::Xcap.value().is_some()
 }
 
-/// Takes the picture.
+/// Takes a screenshot.
 pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     let monitors = monitors()?;
     let screen = around(monitors.iter().map(|(_, _, area)| *area))?;
@@ -52,14 +52,14 @@ pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     crate::picture::told(cut(pixels, whole, shows), shows, wanted, BACKEND)
 }
 
-/// The open windows, topmost first.
+/// Returns the open windows, topmost first.
 pub fn windows() -> Result<Vec<WindowInfo>> {
     Ok(open_windows()?.into_iter().map(|(_, told)| told).collect())
 }
 
 fn open_windows() -> Result<Vec<(xcap::Window, WindowInfo)>> {
     let all = xcap::Window::all().or_fail(|| "cannot list the windows")?;
-    // A window that closes while it is asked is left out.
+    // A window that closes during the query is skipped.
     let mut known: Vec<(i32, xcap::Window, WindowInfo)> = all
         .into_iter()
         .filter_map(|window| {
@@ -91,7 +91,7 @@ fn find(wanted: &str) -> Result<(xcap::Window, WindowInfo)> {
     Ok(open.swap_remove(at))
 }
 
-/// The monitors with their names and areas.
+/// Returns the monitors with their names and areas.
 fn monitors() -> Result<Vec<(String, Monitor, Area)>> {
     let what = || "cannot list the monitors";
     let described = |monitor: Monitor| -> XCapResult<(String, Monitor, Area)> {
@@ -103,7 +103,7 @@ fn monitors() -> Result<Vec<(String, Monitor, Area)>> {
     all.into_iter().map(described).collect::<XCapResult<_>>().or_fail(what)
 }
 
-/// The area around several.
+/// Returns the bounding area of several areas.
 fn around(areas: impl Iterator<Item = Area>) -> Result<Area> {
     let end = |start: i32, length: u32| start.saturating_add_unsigned(length);
     let both = |one: Area, other: Area| {
@@ -117,7 +117,7 @@ fn around(areas: impl Iterator<Item = Area>) -> Result<Area> {
     })
 }
 
-/// All monitors in one picture; a single one keeps all its pixels.
+/// Captures all monitors in one image; a single one keeps its full resolution.
 fn of_all(monitors: &[(String, Monitor, Area)], screen: Area) -> Result<RgbImage> {
     if let [(_, monitor, _)] = monitors {
         return taken(monitor.capture_image());
@@ -132,7 +132,7 @@ fn of_all(monitors: &[(String, Monitor, Area)], screen: Area) -> Result<RgbImage
     Ok(whole)
 }
 
-/// The part of a picture of `whole` that shows `shows`.
+/// Crops an image of `whole` to the area `shows`.
 fn cut(pixels: RgbImage, whole: Area, shows: Area) -> RgbImage {
     if whole == shows {
         return pixels;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_cut_in_the_pixels_of_the_picture() {
+    fn a_part_is_cropped_in_pixels_of_the_image() {
         let pixels = RgbImage::from_fn(200, 100, |x, y| image::Rgb([x as u8, y as u8, 0]));
         let whole = area(10, 10, 100, 50);
         let part = cut(pixels.clone(), whole, area(20, 15, 30, 20));

@@ -1,4 +1,4 @@
-//! A picture of the screen that the portal takes.
+//! A screenshot through the portal.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -11,7 +11,7 @@ use zbus::Variant;
 use super::Portal;
 
 impl Portal {
-    /// The pixels of the whole desktop.
+    /// Returns the pixels of the whole desktop.
     pub(crate) fn picture(&self) -> Result<RgbImage> {
         let interface = "org.freedesktop.portal.Screenshot";
         let results = self.request(interface, "Screenshot", |mut options| {
@@ -22,13 +22,13 @@ impl Portal {
         let place = results.get("uri").and_then(|uri| <&str>::try_from(uri).ok());
         let file = place.and_then(file).ok_or_else(|| Failure::failed(what()))?;
         let picture = image::open(&file).or_fail(what);
-        // The portal puts it among the person's pictures, where it is nobody's.
+        // The portal saves the screenshot among the user's images, where it is not wanted.
         let _ = std::fs::remove_file(&file);
         Ok(picture?.to_rgb8())
     }
 }
 
-/// The path of a `file:` address.
+/// Returns the path of a `file:` URL.
 fn file(address: &str) -> Option<PathBuf> {
     let path = address.strip_prefix("file://")?;
     let mut bytes = Vec::new();
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_a_file_is_its_path() {
+    fn a_file_url_is_converted_to_its_path() {
         let of = |address| file(address).map(|path| path.display().to_string());
         assert_eq!(of("file:///tmp/a%20b%C5%BC.png").as_deref(), Some("/tmp/a bż.png"));
         assert_eq!(of("file:///tmp/100%").as_deref(), Some("/tmp/100%"));

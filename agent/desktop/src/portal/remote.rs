@@ -1,4 +1,4 @@
-//! Pointer and keyboard through the portal, in a session that a person agreed to.
+//! Pointer and keyboard through the portal, in a session to which the user agreed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,33 +16,33 @@ use crate::input_backend::{InputBackend, InputEvent, PointerPosition, PositionCh
 
 const REMOTE: &str = "org.freedesktop.portal.RemoteDesktop";
 const CAST: &str = "org.freedesktop.portal.ScreenCast";
-/// Bits of the devices that are asked for: keyboard and pointer.
+/// Bits of the requested devices: keyboard and pointer.
 const DEVICES: u32 = 1 | 2;
-/// The bit of whole monitors, among what can be shown.
+/// The bit for whole monitors among the source types.
 const MONITOR: u32 = 1;
-/// Numbers of the kernel for buttons.
+/// Kernel codes of buttons.
 const LEFT: i32 = 0x110;
 const RIGHT: i32 = 0x111;
 const MIDDLE: i32 = 0x112;
 
 thread_local! {
-    /// Lives on from question to question, so that the person is asked once.
+    /// Kept across requests, so that the user is asked only once.
     static SESSION: RefCell<Option<RemoteDesktop>> = const { RefCell::new(None) };
 }
 
-/// A session in which pointer and keyboard may be moved.
+/// A session with control over pointer and keyboard.
 pub(crate) struct RemoteDesktop {
     portal: Portal,
     session: OwnedObjectPath,
-    /// The number of the monitor's stream, which places are measured in.
+    /// The id of the monitor's stream, to which positions are relative.
     stream: u32,
-    /// What of the desktop that monitor shows.
+    /// The area of the desktop that the monitor shows.
     pub area: Area,
-    /// Where we put the pointer last; where a person puts it nobody tells.
+    /// The last pointer position that we set; positions set by the user are unknown.
     pub last: PointerPosition,
 }
 
-/// Works in the session; a session in which something failed is not used again.
+/// Works in the session. A session in which something failed is not reused.
 pub(crate) fn with<T>(work: impl FnOnce(&mut RemoteDesktop) -> Result<T>) -> Result<T> {
     let kept = SESSION.with_borrow_mut(Option::take);
     let mut remote = kept.map_or_else(RemoteDesktop::open, Ok)?;
@@ -52,7 +52,7 @@ pub(crate) fn with<T>(work: impl FnOnce(&mut RemoteDesktop) -> Result<T>) -> Res
 }
 
 impl RemoteDesktop {
-    /// Asks the person, who chooses a monitor.
+    /// Asks the user, who selects a monitor.
     fn open() -> Result<RemoteDesktop> {
         let portal = Portal::open()?;
         let made = portal.request(REMOTE, "CreateSession", |mut options| {
@@ -80,7 +80,7 @@ impl RemoteDesktop {
         Ok(RemoteDesktop { portal, session, stream, area, last: None })
     }
 
-    /// Tells the session that something happens.
+    /// Sends an event to the session.
     fn notify<B>(
         &self,
         method: &str,
@@ -111,7 +111,7 @@ impl RemoteDesktop {
         self.notify("NotifyKeyboardKeysym", |session, options| (session, options, symbol, state))
     }
 
-    /// Turns the wheel of an axis: 0 is the upright one.
+    /// Scrolls an axis; 0 is the vertical one.
     fn wheel(&self, axis: u32, notches: i32) -> Result<()> {
         if notches == 0 {
             return Ok(());
@@ -160,7 +160,7 @@ impl InputBackend for RemoteDesktop {
     }
 }
 
-/// Down, up, or both; up also where down failed.
+/// Presses, releases, or both; releases even if pressing failed.
 fn turns(way: Direction, mut turn: impl FnMut(bool) -> Result<()>) -> Result<()> {
     match way {
         Direction::Press => turn(true),
@@ -172,7 +172,7 @@ fn turns(way: Direction, mut turn: impl FnMut(bool) -> Result<()>) -> Result<()>
     }
 }
 
-/// The first monitor of a started session: its number and what it shows.
+/// Returns the first monitor of a started session: its stream id and its area.
 fn monitor(started: &Results) -> Option<(u32, Area)> {
     let Variant::Array(streams) = &**started.get("streams")? else { return None };
     let Variant::Structure(first) = streams.inner().first()? else { return None };
@@ -187,7 +187,7 @@ fn monitor(started: &Results) -> Option<(u32, Area)> {
     Some((*number, Area { x, y, width, height }))
 }
 
-/// Two numbers, as they are or in a value of any kind.
+/// Returns two numbers, plain or in a variant.
 fn numbers(value: &Variant<'_>) -> Option<(i32, i32)> {
     match value {
         Variant::Variant(inner) => numbers(inner),

@@ -1,4 +1,4 @@
-//! Pixels of the screen, and of a window that others cover.
+//! Captures pixels of the screen, and of windows that are covered by others.
 
 use std::time::Duration;
 
@@ -13,23 +13,24 @@ use x11rb::protocol::xproto::ConnectionExt as _;
 use super::{OpenWindow, X11Display};
 use crate::cancel::pause;
 
-/// How long a window that was covered may take to draw what nobody saw.
+/// Time for a covered window to draw its hidden parts.
 const DRAWS: Duration = Duration::from_millis(300);
-/// Red, green and blue as nearly every screen has them: in this order within 32 bits.
+/// The usual color masks: red, green and blue within 32 bits.
 const USUAL: [u32; 3] = [0xff_0000, 0xff00, 0xff];
 
 impl X11Display {
-    /// The pixels of a part of the screen; the part must lie within it.
+    /// Returns the pixels of an area, which must be within the screen.
     pub(crate) fn grab(&self, area: Area) -> Result<RgbImage> {
         self.pixels(self.screen.root, area, self.screen.root_visual)
     }
 
-    /// The pixels of a part of a window, also where others cover it.
+    /// Returns the pixels of a part of a window, even if others cover it.
     pub(crate) fn grab_window(&self, open: &OpenWindow, area: Area) -> Result<RgbImage> {
         if !self.is_covered(open)? {
             return self.grab(area);
         }
-        // Drawn aside for as long as we are connected, a window is whole whatever is above it.
+        // A redirected window is drawn completely, whatever is above it, as long as we are
+        // connected.
         let what = || format!("`{}` is covered, and cannot be drawn aside", open.told.title);
         let frame = self.outermost(open.id);
         self.conn.composite_query_version(0, 4).or_fail(what)?.reply().or_fail(what)?;
@@ -45,7 +46,7 @@ impl X11Display {
         self.pixels(pixmap, Area { x: area.x - x, y: area.y - y, ..area }, visual)
     }
 
-    /// Whether a window above it takes some of its place.
+    /// Whether a window above it overlaps it.
     fn is_covered(&self, open: &OpenWindow) -> Result<bool> {
         let windows = self.windows()?;
         let above = windows.iter().take_while(|other| other.id != open.id);
@@ -53,7 +54,7 @@ impl X11Display {
         Ok(above.any(|other| meet(other.told.area, open.told.area)))
     }
 
-    /// The window around a window that lies on the screen itself: its frame, or it.
+    /// Returns the top-level ancestor of a window: its frame, or the window itself.
     fn outermost(&self, id: u32) -> u32 {
         let mut outermost = id;
         while let Some(tree) = self.conn.query_tree(outermost).ok().and_then(|it| it.reply().ok())
@@ -77,7 +78,7 @@ impl X11Display {
         picture.ok_or_else(|| Failure::failed(what()))
     }
 
-    /// Red, green and blue of each pixel.
+    /// Returns red, green and blue of each pixel.
     fn colours(&self, image: &Image<'_>, visual: u32) -> Result<Vec<u8>> {
         let mut visuals = self.screen.allowed_depths.iter().flat_map(|depth| &depth.visuals);
         let found = visuals.find(|known| known.visual_id == visual).copied();
@@ -102,7 +103,7 @@ impl X11Display {
     }
 }
 
-/// Whether two areas share a pixel.
+/// Whether two areas overlap.
 fn meet(one: Area, other: Area) -> bool {
     let span = |start: i32, length: u32, from: i32, most: u32| {
         i64::from(start) < i64::from(from) + i64::from(most)

@@ -1,4 +1,4 @@
-//! Maximizing the active window by asking the window manager, and waiting until it did.
+//! Maximizes the active window through the window manager, and waits for the effect.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,16 @@ use x11rb::protocol::xproto::{ClientMessageEvent, ConnectionExt as _, EventMask}
 use super::X11Display;
 use crate::cancel::pause;
 
-/// How long a window manager may take.
+/// Timeout of the window manager.
 const LONGEST: Duration = Duration::from_secs(3);
-/// Between two looks.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_millis(20);
-/// `_NET_WM_STATE_ADD`, and that a pager asks, not the program itself.
+/// `_NET_WM_STATE_ADD`, and that the request comes from a pager, not from the program itself.
 const ADD: u32 = 1;
 const PAGER: u32 = 2;
 
 impl X11Display {
-    /// Maximizes the active window: its title, and whether it was maximized before.
+    /// Maximizes the active window. Returns its title, and whether it was already maximized.
     pub(crate) fn maximize(&self) -> Result<(String, bool)> {
         self.managed()?;
         let Some(id) = self.active() else {

@@ -1,4 +1,4 @@
-//! The open windows, as the window manager lists them.
+//! The open windows as listed by the window manager.
 
 use base::desktop_protocol::{Area, WindowInfo};
 use base::failure::Result;
@@ -7,20 +7,20 @@ use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, MapState};
 use super::X11Display;
 use crate::window_search::position;
 
-/// The value of `WM_STATE` for a window that is an icon.
+/// The value of `WM_STATE` for a minimized window.
 const ICONIC: u32 = 3;
 
 /// An open window.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenWindow {
-    /// Its number.
+    /// Its id.
     pub id: u32,
-    /// What is told of it.
+    /// Its description.
     pub told: WindowInfo,
 }
 
 impl X11Display {
-    /// The open windows, topmost first.
+    /// Returns the open windows, topmost first.
     pub(crate) fn windows(&self) -> Result<Vec<OpenWindow>> {
         let active = self.active();
         let ids = match self.managed() {
@@ -33,21 +33,21 @@ impl X11Display {
         Ok(ids.into_iter().rev().filter_map(|id| self.window(id, active)).collect())
     }
 
-    /// The window with the focus.
+    /// Returns the focused window.
     pub(super) fn active(&self) -> Option<u32> {
         let named = self.numbers(self.screen.root, self.atoms._NET_ACTIVE_WINDOW);
-        // A window manager may name one that has just gone.
+        // A window manager may name a window that has just closed.
         named.first().copied().filter(|id| *id != 0 && self.frame(*id).is_some())
     }
 
-    /// The window that has this number, or whose program or title contains these words.
+    /// Returns the window with this id, or whose program or title contains this text.
     pub(crate) fn find(&self, wanted: &str) -> Result<OpenWindow> {
         let mut windows = self.windows()?;
         let at = position(windows.iter().map(|open| &open.told), wanted)?;
         Ok(windows.swap_remove(at))
     }
 
-    /// Visible windows of a display without a window manager, bottom to top.
+    /// Returns the visible windows of a display without a window manager, bottom to top.
     fn unmanaged(&self) -> Vec<u32> {
         let tree = self.conn.query_tree(self.screen.root).ok().and_then(|tree| tree.reply().ok());
         let children = tree.map(|tree| tree.children).unwrap_or_default();
@@ -60,7 +60,7 @@ impl X11Display {
         children.into_iter().filter(shown).collect()
     }
 
-    /// What is known of a window; nothing when it has just gone.
+    /// Returns the description of a window, or `None` if it has just closed.
     fn window(&self, id: u32, active: Option<u32>) -> Option<OpenWindow> {
         let area = self.frame(id)?;
         let atoms = &self.atoms;
@@ -81,7 +81,7 @@ impl X11Display {
         Some(OpenWindow { id, told })
     }
 
-    /// Where a window is, with what the window manager put around it.
+    /// Returns the area of a window with its frame.
     fn frame(&self, id: u32) -> Option<Area> {
         let inner = self.conn.get_geometry(id).ok()?.reply().ok()?;
         let corner = self.conn.translate_coordinates(id, self.screen.root, 0, 0);
@@ -105,12 +105,12 @@ impl X11Display {
             return String::from_utf8_lossy(&modern).into_owned();
         }
         let old = self.bytes(id, AtomEnum::WM_NAME.into());
-        // The old property is Latin-1, but many write UTF-8 into it.
+        // The old property is Latin-1, but many programs write UTF-8 into it.
         String::from_utf8(old)
             .unwrap_or_else(|not| not.into_bytes().into_iter().map(char::from).collect())
     }
 
-    /// The class of a window, which is the name of its program for people; else its process's.
+    /// Returns the program name for people: the class of a window, or the name of its process.
     fn program(&self, id: u32, process: Option<u32>) -> String {
         let class = self.bytes(id, AtomEnum::WM_CLASS.into());
         let class = class.split(|byte| *byte == 0).nth(1).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Whether a command may destroy something, by its words alone: `git mv` and `grep kill` may, too.
+//! Detects destructive commands by their words alone; `git mv` and `grep kill` match as well.
 
 use std::sync::LazyLock;
 
@@ -7,23 +7,23 @@ use regex::Regex;
 
 use super::{pattern, rows};
 
-/// What a command is searched for.
+/// The words that are searched for.
 #[derive(Debug)]
 pub(crate) struct Destructive {
     verbs: Vec<String>,
     phrases: Vec<String>,
-    /// The verbs and the floor, each as a whole word.
+    /// The configured verbs and the fixed ones, each as a whole word.
     words: Regex,
 }
 
-/// A PowerShell command that cannot be read: it is coded.
+/// An encoded PowerShell command, which cannot be read.
 static CODED: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)\b(?:powershell|pwsh)(?:\.exe)?\b.*\s-(?:EncodedCommand|e|ec)\b")
         .expect("a constant; a test matches it")
 });
 
-/// What destroys besides the words of the lists: options of `find` and `git clean`, `unlink`, and a
-/// redirection without a command, which empties a file.
+/// Destructive constructs besides the listed words: options of `find` and `git clean`, `unlink`,
+/// and a redirection without a command, which empties a file.
 static MORE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?i)\bfind\b.*\s-delete\b|\bgit\b.*\bclean\b.*\s-\w*[fdx]|\bunlink\b|(?:^|[;&|])\s*>[^>&]",
@@ -31,13 +31,13 @@ static MORE: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a constant; a test matches it")
 });
 
-/// What a shell runs first and puts into the command.
+/// A command substitution.
 static WITHIN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\$\(([^)]+)\)|`([^`]+)`").expect("a constant; a test matches it")
 });
 
 impl Destructive {
-    /// By these words and phrases, and those that always count.
+    /// Compiles these words and phrases, and those that always count.
     pub(crate) fn new(listed: &[String]) -> Result<Destructive> {
         let lower = listed.iter().map(|text| text.to_lowercase());
         let (phrases, verbs): (Vec<String>, Vec<String>) = lower.partition(|it| it.contains(' '));
@@ -48,9 +48,9 @@ impl Destructive {
         Ok(Destructive { verbs, phrases, words })
     }
 
-    /// Whether the command, one that it is joined with, or one within it may destroy something.
+    /// Whether the command, or one joined with it or nested in it, may be destructive.
     pub(crate) fn is_in(&self, line: &str) -> bool {
-        // `r'm'` is `rm` to a shell.
+        // A shell reads `r'm'` as `rm`.
         let bare = line.replace(['\'', '"', '\\'], "");
         MORE.is_match(&bare) || self.is_in_plain(line) || bare != line && self.is_in_plain(&bare)
     }
@@ -69,7 +69,8 @@ impl Destructive {
     }
 }
 
-/// The command without its directory, behind what only starts it; a lone prefix is the command.
+/// Returns the command name without its directory, after prefixes such as `sudo`. A prefix alone is
+/// the command.
 fn verb(part: &str) -> Option<&str> {
     let base = |word: &'_ str| word.rfind(['/', '\\']).map_or(0, |at| at + 1);
     let mut words = part.split_whitespace().map(|word| &word[base(word)..]).peekable();

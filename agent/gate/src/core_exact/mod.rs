@@ -1,5 +1,5 @@
-//! The policy `core-exact`: which way a call goes, judged by its tool's name and the words of its
-//! command as the evaluator of the core tools does it, false alarms included. Pure: nothing runs.
+//! The policy `core-exact`: routes a call by its tool name and the words of its command, like the
+//! evaluator of the core tools, including its false positives. Pure: nothing is executed.
 
 use base::config::agent::GateConfig as Config;
 use base::failure::{Failure, Result};
@@ -20,36 +20,36 @@ pub(crate) const COMMAND: &str = "execute_cli";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Route {
-    /// On this machine, as ever.
+    /// On this machine, as usual.
     Host,
     /// In the sandbox.
     Sandbox,
 }
 
-/// What becomes of a call.
+/// The decision about a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Judgement {
     /// Where it runs.
     pub route: Route,
-    /// Why, for programs.
+    /// The reason, for programs.
     pub reason: String,
-    /// Why, to be spoken; empty where there is nothing to say.
+    /// The reason, to be spoken; empty if there is nothing to say.
     pub voice_message: String,
-    /// Whether the user is asked first. What goes to the sandbox is asked about in any case.
+    /// Whether the user is asked first. Calls routed to the sandbox always ask.
     pub require_confirmation: bool,
 }
 
 /// The evaluator with its lists.
 #[derive(Debug)]
 pub struct Evaluator {
-    /// As written, and how it is found in a command.
+    /// The text as written, and the pattern that finds it in a command.
     forbidden: Vec<(String, Regex)>,
     restricted: Vec<String>,
     destructive: Destructive,
 }
 
 impl Evaluator {
-    /// The evaluator with the user's lists, each of which stands for the one that is built in.
+    /// Creates an evaluator. Each list of the user replaces the built-in one.
     pub fn new(config: &Config) -> Result<Evaluator> {
         let forbidden = listed(config.forbidden.as_ref(), &rows::FORBIDDEN);
         let found = |text: String| Ok((text.clone(), pattern("forbidden", &beginning(&text))?));
@@ -63,7 +63,7 @@ impl Evaluator {
         })
     }
 
-    /// Judges a call. `forced` is the user's word that it runs on this machine.
+    /// Evaluates a call. `forced` means that the user decided that it runs on this machine.
     pub fn judge(&self, tool: &str, args: &Value, forced: bool) -> Judgement {
         if forced {
             return host(&rows::FORCED);
@@ -87,7 +87,7 @@ impl Evaluator {
         if line.is_empty() {
             return host(&rows::EMPTY);
         }
-        // What stands in quotes is a part of its word to a shell.
+        // For a shell, quoted text is part of its word.
         let bare = line.replace(['\'', '"'], "");
         let is_named = |found: &Regex| found.is_match(line) || found.is_match(&bare);
         if let Some((text, _)) = self.forbidden.iter().find(|(_, found)| is_named(found)) {
@@ -111,11 +111,11 @@ impl Evaluator {
 fn listed(own: Option<&Vec<String>>, built_in: &[&str]) -> Vec<String> {
     let built_in = || built_in.iter().map(|text| (*text).to_owned()).collect();
     let all: Vec<String> = own.cloned().unwrap_or_else(built_in);
-    // An empty text would be in every command.
+    // An empty text would match every command.
     all.into_iter().filter(|text| !text.is_empty()).collect()
 }
 
-/// A text that begins where a word does, wherever it ends.
+/// Returns a pattern for a text that starts at a word boundary.
 fn beginning(text: &str) -> String {
     format!(r"(?i)\b{}", regex::escape(text))
 }

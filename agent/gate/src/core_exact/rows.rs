@@ -1,25 +1,25 @@
-//! The tables of the policy `core-exact`: which tool goes which way, what is said, and the lists
-//! that a configuration may replace.
+//! The tables of the policy `core-exact`: the routes of tools, the messages, and the lists that a
+//! configuration may replace.
 
-/// What is said of a call.
+/// The messages about a call.
 #[derive(Debug)]
 pub(crate) struct Announcement {
-    /// For programs.
+    /// The reason, for programs.
     pub reason: &'static str,
-    /// To be spoken; empty where there is nothing to say.
+    /// The message to be spoken; empty if there is nothing to say.
     pub voice: &'static str,
     /// Whether the user is asked first.
     pub asks: bool,
 }
 
-/// Which way a tool goes.
+/// The route of a tool.
 #[derive(Debug)]
 pub(crate) enum ToolRoute {
-    /// To this machine, always.
+    /// Always on this machine.
     Host(Announcement),
-    /// To this machine, unless its path is restricted.
+    /// On this machine, unless its path is restricted.
     File,
-    /// As its command has it.
+    /// Determined by its command.
     Command,
 }
 
@@ -35,7 +35,7 @@ const fn asks(reason: &'static str, voice: &'static str) -> Announcement {
     Announcement { reason, voice, asks: true }
 }
 
-/// Every tool that the policy knows, g3's own or not. What stands nowhere is unknown.
+/// All tools that the policy knows, including ones that g3 does not have. Others are unknown.
 static TOOLS: &[(&[&str], ToolRoute)] = &[
     (&["execute_cli"], ToolRoute::Command),
     (&["read_file", "edit_file", "find_files"], ToolRoute::File),
@@ -103,46 +103,46 @@ static TOOLS: &[(&[&str], ToolRoute)] = &[
     ),
 ];
 
-/// The way of a tool; `None` when it is unknown.
+/// Returns the route of a tool, or `None` if it is unknown.
 pub(crate) fn way(tool: &str) -> Option<&'static ToolRoute> {
     TOOLS.iter().find(|(names, _)| names.contains(&tool)).map(|(_, way)| way)
 }
 
-/// Every name that the policy knows.
+/// Returns all tool names that the policy knows.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     TOOLS.iter().flat_map(|(names, _)| names.iter().copied())
 }
 
-/// The user's word.
+/// The user's decision.
 pub(crate) const FORCED: Announcement = says("user_override", "You allowed it, so it runs here.");
-/// A file that nobody restricted.
+/// A file that is not restricted.
 pub(crate) const FILE: Announcement = quiet("file_operation");
-/// A file that lies where nobody should look.
+/// A file in a restricted location.
 pub(crate) const RESTRICTED_FILE: Announcement =
     says("restricted_path", "That file lies in a restricted place.");
-/// A tool that stands nowhere.
+/// An unknown tool.
 pub(crate) const UNKNOWN: Announcement =
     says("unknown_tool", "I do not know that tool, so it is sandboxed.");
-/// A command without a word.
+/// An empty command.
 pub(crate) const EMPTY: Announcement = asks("empty_command", "");
-/// A command that is on the list.
+/// A forbidden command.
 pub(crate) const FORBIDDEN_COMMAND: Announcement =
     says("forbidden_command", "That command is forbidden here, so it goes to the sandbox.");
 /// A command that names a restricted path.
 pub(crate) const RESTRICTED_PATH: Announcement =
     says("restricted_path", "That command names a restricted path, so it goes to the sandbox.");
-/// A command that may destroy something.
+/// A destructive command.
 pub(crate) const DESTROYS: Announcement =
     asks("destructive_command", "That command may destroy something. Shall I go on?");
 /// Any other command.
 pub(crate) const SAFE: Announcement = says("safe", "That command is safe to run here.");
 
-/// Beginnings of what is forbidden, unless the configuration has its own.
+/// Forbidden command prefixes, unless configured otherwise.
 pub(crate) const FORBIDDEN: [&str; 5] =
     ["rm -rf /", "mkfs", "dd if=", "format C:", r"del /f /s /q C:\"];
 
-/// Paths that are restricted, unless the configuration has its own.
+/// Restricted paths, unless configured otherwise.
 pub(crate) const RESTRICTED: [&str; 6] = [
     "/root",
     "/etc/shadow",
@@ -152,7 +152,7 @@ pub(crate) const RESTRICTED: [&str; 6] = [
     r"C:\Windows\SysWOW64",
 ];
 
-/// Words and phrases that destroy, unless the configuration has its own.
+/// Destructive words and phrases, unless configured otherwise.
 pub(crate) const DESTRUCTIVE: [&str; 29] = [
     "rm",
     "rmdir",
@@ -185,7 +185,7 @@ pub(crate) const DESTRUCTIVE: [&str; 29] = [
     "clear-item",
 ];
 
-/// Words that destroy whatever the configuration says.
+/// Words that are always destructive, regardless of the configuration.
 pub(crate) const FLOOR: [&str; 14] = [
     "remove-item",
     "move-item",
@@ -203,5 +203,5 @@ pub(crate) const FLOOR: [&str; 14] = [
     "format-volume",
 ];
 
-/// Commands before a command.
+/// Prefixes of commands.
 pub(crate) const PREFIXES: [&str; 6] = ["sudo", "env", "nohup", "nice", "time", "doas"];

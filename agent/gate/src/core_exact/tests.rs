@@ -1,4 +1,4 @@
-//! The policy `core-exact`: its table of decisions, false alarms included.
+//! Tests of the policy `core-exact`: its decision table, including false positives.
 
 use std::sync::LazyLock;
 
@@ -24,7 +24,7 @@ fn goes(line: &str, route: Route, reason: &str, asks: bool) {
 }
 
 #[test]
-fn every_tool_goes_its_way() {
+fn every_tool_has_its_route() {
     for (tools, reason, asks) in [
         ("execute_gui", "gui_requires_host", false),
         ("execute_computer_use", "gemini_computer_use_native", false),
@@ -61,11 +61,11 @@ fn every_tool_goes_its_way() {
     assert_eq!((unknown.route, unknown.reason.as_str()), (Route::Sandbox, "unknown_tool"));
     assert!(!unknown.voice_message.is_empty() && !unknown.require_confirmation);
     let all: std::collections::BTreeSet<&str> = rows::names().collect();
-    assert_eq!(all.len(), rows::names().count(), "a name stands twice");
+    assert_eq!(all.len(), rows::names().count(), "duplicate tool name");
 }
 
 #[test]
-fn the_users_word_comes_first() {
+fn the_users_decision_takes_precedence() {
     for (tool, args) in [
         (COMMAND, json!({"command": "rm -rf /"})),
         ("read_file", json!({"file_path": "/etc/shadow"})),
@@ -86,7 +86,7 @@ fn a_restricted_path_sends_a_file_tool_to_the_sandbox() {
     }
     let both = json!({"file_path": "/home/a", "path": "/etc/shadow"});
     assert_eq!(evaluator().judge("edit_file", &both, false).reason, "file_operation");
-    // Only the three tools of files look at their path.
+    // Only the three file tools check their path.
     let image = evaluator().judge("read_image", &json!({"file_path": "/root/x.png"}), false);
     assert_eq!(image.reason, "file_operation");
 }
@@ -117,7 +117,7 @@ fn forbidden_comes_before_restricted_and_that_before_destructive() {
         goes(line, Route::Sandbox, &format!("restricted_path: {path}"), false);
     }
     goes("add if=x", Route::Host, "safe", false);
-    // One blank more is another text, and case counts in paths.
+    // An additional space makes a different text, and paths are case-sensitive.
     goes("rm  -rf  /x", Route::Host, "destructive_command", true);
     goes("cat /ETC/SHADOW", Route::Host, "safe", false);
     goes("", Route::Host, "empty_command", true);
@@ -126,7 +126,7 @@ fn forbidden_comes_before_restricted_and_that_before_destructive() {
 }
 
 #[test]
-fn what_destroys_is_asked_about() {
+fn destructive_commands_ask() {
     for line in [
         "rm file.txt",
         "r'm' file.txt",
@@ -155,7 +155,7 @@ fn what_destroys_is_asked_about() {
         "powershell -ec ZQBj",
         "iex (iwr x)",
         "Format-Volume D",
-        // The known false alarms.
+        // Known false positives.
         "docker run --rm alpine true",
         "cargo build --message-format=json",
         "docker ps --format x",
@@ -188,7 +188,7 @@ fn what_destroys_is_asked_about() {
 }
 
 #[test]
-fn the_users_lists_stand_for_the_built_in_ones_and_the_floor_stays() {
+fn the_users_lists_replace_the_built_in_ones_except_the_fixed_words() {
     let texts = |texts: &[&str]| Some(texts.iter().map(|it| (*it).to_owned()).collect());
     let config = Config {
         forbidden: texts(&["git push --force", ""]),
@@ -217,14 +217,14 @@ fn the_users_lists_stand_for_the_built_in_ones_and_the_floor_stays() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 
-    /// Every command gets one and the same answer, whatever it is, and it fits its route.
+    /// Every command always gets the same decision, and it is consistent with its route.
     #[test]
-    fn ten_thousand_commands_are_judged_alike_twice(
+    fn evaluation_is_deterministic(
         line in "(rm|dd|mkfs|sudo|echo|/etc/|/root|kill|if=|-rf| |;|&|\\||`|\\$\\(|\\)|/|é|[a-z]{1,3}|\\PC){0,10}"
     ) {
         static JUDGE: LazyLock<Evaluator> = LazyLock::new(evaluator);
         let judged = JUDGE.judge(COMMAND, &json!({ "command": line }), false);
-        // Judged by another that has judged other commands before: nothing is remembered.
+        // A second evaluator that has seen other commands before: there is no state.
         prop_assert_eq!(&judged, &another(&line));
         let asks = ["destructive_command", "empty_command"].contains(&judged.reason.as_str());
         prop_assert_eq!(judged.require_confirmation, asks);

@@ -1,27 +1,26 @@
-//! Markdown as far as notes need it: sections by heading, entries in them, and when two entries say
-//! the same.
+//! Parses Markdown notes: sections by heading, their entries, and duplicate entries.
 
-/// A heading and what stands below it, up to the next heading of any level.
+/// A heading and the text below it, up to the next heading of any level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Section {
-    /// The headings above it and its own; empty for what stands before the first.
+    /// The path of headings; empty for the text before the first one.
     pub path: Vec<String>,
-    /// How many `#`; 0 for what stands before the first heading.
+    /// The level of the heading; 0 for the text before the first one.
     pub level: usize,
-    /// Where it begins, in bytes.
+    /// Start offset in bytes.
     pub start: usize,
-    /// Where it ends.
+    /// End offset in bytes.
     pub end: usize,
 }
 
-/// A bullet with what is indented below it, or a paragraph.
+/// A bullet with the indented text below it, or a paragraph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoteEntry {
-    /// As it stands there, without the newline at its end.
+    /// The text, without the trailing newline.
     pub text: String,
 }
 
-/// The sections of a text, one after the other without gaps.
+/// Returns the contiguous sections of a text.
 pub(crate) fn sections(text: &str) -> Vec<Section> {
     let mut found = vec![Section { path: Vec::new(), level: 0, start: 0, end: 0 }];
     let mut open: Vec<(usize, String)> = Vec::new();
@@ -43,8 +42,8 @@ pub(crate) fn sections(text: &str) -> Vec<Section> {
     found
 }
 
-/// The section of a file that a section of notes belongs to: the one below the same headings, else
-/// the only one with the same heading.
+/// Returns the section of a file that corresponds to a section of notes: the one with the same path
+/// of headings, else the only one with the same heading.
 pub(crate) fn same<'a>(known: &'a [Section], wanted: &Section) -> Option<&'a Section> {
     let path = if wanted.level == 0 { super::loose() } else { wanted.path.clone() };
     let mut named = known.iter().filter(|section| section.level > 0);
@@ -56,13 +55,13 @@ pub(crate) fn same<'a>(known: &'a [Section], wanted: &Section) -> Option<&'a Sec
     })
 }
 
-/// The entries of a text, headings aside.
+/// Returns the entries of a text, without headings.
 pub(crate) fn entries(text: &str) -> Vec<NoteEntry> {
     sections(text).iter().flat_map(|section| section.entries(text)).collect()
 }
 
 impl Section {
-    /// Its entries.
+    /// Returns its entries.
     pub(crate) fn entries(&self, text: &str) -> Vec<NoteEntry> {
         let mut entries: Vec<NoteEntry> = Vec::new();
         let mut fence = Fence::default();
@@ -79,7 +78,7 @@ impl Section {
                     last.text.push('\n');
                     last.text.push_str(line);
                 }
-                // What is indented below nothing belongs to nothing.
+                // Indented text without a preceding entry is an entry of its own.
                 None if !blank => entries.push(NoteEntry { text: line.trim_start().to_owned() }),
                 None => {}
             }
@@ -91,7 +90,7 @@ impl Section {
         entries
     }
 
-    /// Where its last line with text ends.
+    /// Returns the end of its last non-empty line.
     pub(crate) fn end_of_text(&self, text: &str) -> usize {
         let content = text[self.start..self.end].trim_end();
         let rest = &text[self.start + content.len()..self.end];
@@ -100,13 +99,13 @@ impl Section {
 }
 
 impl NoteEntry {
-    /// Whether both are the same but for white space.
+    /// Whether both are equal except for whitespace.
     pub(crate) fn is_same(&self, other: &NoteEntry) -> bool {
         self.text.split_whitespace().eq(other.text.split_whitespace())
     }
 
-    /// Whether both say the same in nearly the same words: the words that carry meaning are equal,
-    /// or differ in a letter here and there while names, numbers and negations are equal.
+    /// Whether both say the same in nearly the same words: the significant words are equal, or
+    /// differ in a few letters while names, numbers and negations are equal.
     pub(crate) fn is_near(&self, other: &NoteEntry) -> bool {
         let (ours, theirs) = (self.words(), other.words());
         if ours.is_empty() || theirs.is_empty() {
@@ -120,12 +119,12 @@ impl NoteEntry {
             && strsim::normalized_levenshtein(&text(&ours), &text(&theirs)) >= 0.92
     }
 
-    /// Whether it is an item of a list.
+    /// Whether it is a list item.
     pub(crate) fn is_bullet(&self) -> bool {
         is_bullet(&self.text)
     }
 
-    /// Its words without filler and punctuation.
+    /// Returns its words without filler words and punctuation.
     fn words(&self) -> Vec<String> {
         let edges = |c: char| c.is_ascii_punctuation() && !"/_#@$".contains(c);
         let words = self.text.split_whitespace().map(|word| word.trim_matches(edges));
@@ -137,18 +136,18 @@ impl NoteEntry {
     }
 }
 
-/// Words without which a sentence says the same.
+/// Words that do not change the meaning of a sentence.
 const FILLER: &[&str] = &[
     "a", "an", "and", "are", "at", "be", "for", "in", "is", "it", "its", "of", "on", "that", "the",
     "there", "this", "to", "which", "with",
 ];
 
-/// Words that turn a sentence round.
+/// Words that negate a sentence.
 const NEGATIONS: &[&str] = &[
     "cannot", "except", "neither", "never", "no", "none", "nor", "not", "only", "unless", "without",
 ];
 
-/// The words of which none may differ: names, numbers, negations.
+/// Returns the words that must be equal: names, numbers and negations.
 fn telling(words: &[String]) -> Vec<&String> {
     let tells = |word: &&String| {
         word.chars().any(|c| !c.is_alphabetic())
@@ -159,13 +158,13 @@ fn telling(words: &[String]) -> Vec<&String> {
     words.iter().filter(tells).collect()
 }
 
-/// A heading without its marks: white space and case do not count.
+/// Normalizes a heading: without marks, ignoring whitespace and case.
 pub(crate) fn normal(heading: &str) -> String {
     let words: Vec<&str> = heading.trim().trim_end_matches('#').split_whitespace().collect();
     words.join(" ").to_lowercase()
 }
 
-/// The level and text of a heading.
+/// Returns the level and text of a heading.
 fn heading(line: &str) -> Option<(usize, &str)> {
     let level = line.chars().take_while(|c| *c == '#').count();
     let rest = &line[level..];
@@ -180,7 +179,7 @@ fn is_bullet(line: &str) -> bool {
             && (after_number.starts_with(". ") || after_number.starts_with(") "))
 }
 
-/// Whether a line stands between fences, where nothing is a heading.
+/// Tracks code fences, inside which nothing is a heading.
 #[derive(Default)]
 struct Fence {
     open: Option<String>,

@@ -1,4 +1,4 @@
-//! Merging notes: what comes in, what is dropped, and that nothing else changes.
+//! Tests of merging notes: additions, duplicates, and that nothing else changes.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 const NOW: &str = "2026-01-02T10:00:00Z";
 
 #[test]
-fn the_first_notes_make_the_file() {
+fn the_first_notes_create_the_file() {
     let made = merge("", "### Build\n- `./test` runs all\n", NOW);
     assert_eq!(
         made.text,
@@ -33,7 +33,7 @@ fn notes_go_below_their_heading_and_new_headings_to_the_end() {
 }
 
 #[test]
-fn what_stands_there_is_dropped_also_in_nearly_the_same_words() {
+fn duplicates_are_dropped_even_if_worded_slightly_differently() {
     let before = "### Loop\n- `turn.rs`: the loop asks, acts and observes\n- it waits 30 s\n- It never retries after a tool ran\n";
     let merged = |notes: &str| {
         let made = merge(before, &format!("### Loop\n{notes}\n"), NOW);
@@ -43,15 +43,15 @@ fn what_stands_there_is_dropped_also_in_nearly_the_same_words() {
     assert_eq!(merged("* turn.rs: Loop asks, acts, and observes."), (0, 1), "filler and marks");
     assert_eq!(merged("- `turn.rs`: the loop ask, acts and observes"), (0, 1), "a letter");
     assert_eq!(merged("- it waits 60 s"), (1, 0), "another number is another note");
-    assert_eq!(merged("- It retries after a tool ran"), (1, 0), "the opposite is no duplicate");
+    assert_eq!(merged("- It retries after a tool ran"), (1, 0), "the opposite is not a duplicate");
     assert_eq!(merged("- `act.rs`: the loop asks, acts and observes"), (1, 0), "another name");
-    assert_eq!(merged("- a\n- a"), (1, 1), "twice in one call");
+    assert_eq!(merged("- a\n- a"), (1, 1), "duplicate in one call");
     let elsewhere = merge(before, "### Other\n- it waits 30 s\n", NOW);
     assert_eq!((elsewhere.added, elsewhere.dropped), (0, 1));
 }
 
 #[test]
-fn what_a_person_wrote_stays_byte_for_byte() {
+fn handwritten_text_is_unchanged() {
     let before = "Our notes, by hand.\r\n\r\n```sh\n### not a heading\n```\n\n# Workspace memory of ours\n\
                   <!-- keep -->\n### Build \t\n-  odd   spaces  \n\n\n\ttail without newline";
     let made = merge(before, "### Build\n- new\n### not a heading\n- x\n", NOW);
@@ -68,7 +68,7 @@ fn what_a_person_wrote_stays_byte_for_byte() {
 }
 
 #[test]
-fn two_headers_of_a_merge_become_one() {
+fn two_headers_after_a_git_merge_become_one() {
     let before =
         "# Workspace Memory\n> Updated: a | Size: b\n> Updated: c | Size: d\n\n### A\n- x\n";
     let text = merge(before, "### A\n- y\n", NOW).text;
@@ -77,7 +77,7 @@ fn two_headers_of_a_merge_become_one() {
 }
 
 #[test]
-fn notes_without_a_heading_gather_below_one() {
+fn notes_without_a_heading_go_below_a_default_heading() {
     let once = merge("", "plain words\n", NOW).text;
     assert!(once.ends_with("### Notes\nplain words\n"), "{once}");
     let twice = merge(&once, "- more words\n", NOW).text;
@@ -86,7 +86,7 @@ fn notes_without_a_heading_gather_below_one() {
 
 proptest! {
     #[test]
-    fn every_line_that_was_there_is_there_afterwards_in_its_order(
+    fn existing_lines_are_kept_in_order(
         before in "((#{1,3} [abc]|- [abc]|  [xy]|```|[abc ]{0,4}|\u{e4})\r?\n){0,12}[ab]{0,2}",
         notes in "((#{1,3} [abc]|- [abc]|  [xy]|```|[abc ]{0,4})\n){0,8}",
     ) {
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn notes_that_are_there_change_nothing(
+    fn existing_notes_change_nothing(
         before in "((#{1,3} [abc]|- [abc]|  [xy]|[abc ]{0,4})\n){0,12}[ab]{0,2}",
         notes in "((#{1,3} [abc]|- [abc]|  [xy]|[abc ]{0,4})\n){0,8}",
     ) {

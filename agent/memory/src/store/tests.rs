@@ -1,4 +1,4 @@
-//! The file: what is kept, who may read it, and what becomes of a broken one.
+//! Tests of the file: contents, permissions and corruption.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn new(key: &str, value: &str) -> NewMemory {
 }
 
 #[test]
-fn a_memory_is_replaced_and_keeps_the_time_of_its_making() {
+fn a_replaced_memory_keeps_its_creation_time() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = MemoryStore::open(dir.path()).unwrap();
     assert!(store.set(&new("a/b c", "die größe ist rot")).unwrap());
@@ -34,7 +34,7 @@ fn a_memory_is_replaced_and_keeps_the_time_of_its_making() {
 }
 
 #[test]
-fn another_process_sees_it_and_nobody_else_may() {
+fn other_processes_see_changes_and_other_users_have_no_access() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("g3");
     let mut one = MemoryStore::open(&home).unwrap();
@@ -48,7 +48,7 @@ fn another_process_sees_it_and_nobody_else_may() {
 }
 
 #[test]
-fn many_at_once_lose_nothing() {
+fn concurrent_writers_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
     MemoryStore::open(dir.path()).unwrap();
     let write = |n: usize| {
@@ -67,7 +67,7 @@ fn many_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_broken_file_is_set_aside_once_and_a_whole_one_is_not() {
+fn only_a_corrupt_file_is_renamed() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::fixed("2026-01-02T10:00:00Z".parse().unwrap());
     let mut store = MemoryStore::open(dir.path()).unwrap();

@@ -1,9 +1,9 @@
-//! What is forgotten, and what a killed host leaves.
+//! Tests of eviction and of the files of killed hosts.
 
 use super::*;
 
 #[test]
-fn the_oldest_conversations_are_forgotten_past_a_number_of_bytes() {
+fn the_oldest_conversations_are_deleted_beyond_the_limit() {
     let spilled = |used_at: u64, length: usize| {
         let tokens = vec![LlamaToken(0); length];
         ((used_at, String::new()), Spilled { path: PathBuf::new(), tokens, used_at })
@@ -19,7 +19,7 @@ fn the_oldest_conversations_are_forgotten_past_a_number_of_bytes() {
 }
 
 #[test]
-fn what_killed_hosts_left_is_removed_and_what_others_use_stays() {
+fn files_of_killed_hosts_are_removed_and_those_in_use_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let own = std::process::id();
     for pid in [own, i32::MAX.cast_unsigned()] {

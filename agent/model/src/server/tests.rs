@@ -1,4 +1,4 @@
-//! How a host ends, as its clients hear it.
+//! Tests of how clients see the end of a host.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ fn asked(id: u64) -> HostRequestLine {
     HostRequestLine { id, what: HostRequest::Chat(chat) }
 }
 
-/// The last that a slow client hears of a host whose engine ends.
+/// Returns the last line that a slow client receives from a host whose engine ends.
 fn last_words(loaded: bool) -> HostResponseLine {
     let (events, happened) = channel();
     let hello = Hello {
@@ -49,7 +49,7 @@ fn last_words(loaded: bool) -> HostResponseLine {
 }
 
 #[test]
-fn everybody_who_waits_hears_why_the_host_ends() {
+fn all_waiting_clients_are_told_why_the_host_ends() {
     for (loaded, kind) in [(false, HostFaultKind::Rejected), (true, HostFaultKind::Broken)] {
         let fault = HostFault::new(kind, "it is over");
         assert_eq!(
@@ -60,7 +60,7 @@ fn everybody_who_waits_hears_why_the_host_ends() {
 }
 
 #[test]
-fn an_engine_that_panics_has_ended() {
+fn a_panicking_engine_ends_the_host() {
     let (events, happened) = channel();
     start_engine(|| panic!("on purpose"), events).unwrap();
     assert!(matches!(happened.recv().unwrap(), ServerEvent::Ended(Err(_))));

@@ -1,5 +1,5 @@
-//! The model host as its clients know it. The tests that need a real model use the default one in
-//! `$G3_MODELS` or `~/.g3/models` (`./scripts/fetch-model`).
+//! Tests of the model host through its protocol. Those that need a real model use the default one
+//! in `$G3_MODELS` or `~/.g3/models` (`./scripts/fetch-model`).
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -25,7 +25,7 @@ use testkit::env::{TestEnv, until};
 
 const FILE: &str = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf";
 
-/// The default model's file.
+/// Returns the path of the default model.
 pub fn model() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let home = variable("HOME").map(|home| home.join(".g3/models"));
@@ -34,26 +34,26 @@ pub fn model() -> PathBuf {
     files.find(|path| path.is_file()).expect("the model file is missing: ./scripts/fetch-model")
 }
 
-/// A host of our own, and a connection to it. Dropped, it ends.
+/// A separate host and a connection to it. Stopped on drop.
 pub struct Host {
     /// The process.
     pub running: Running,
     /// A connection to it.
     pub connection: Connection,
-    /// Where it listens.
+    /// Its socket.
     pub socket: PathBuf,
 }
 
-/// What a chat came to.
+/// The reply to a chat.
 #[derive(Debug, Default)]
 pub struct Heard {
-    /// The words.
+    /// The text.
     pub text: String,
-    /// Name, arguments, and whether the limit cut it.
+    /// Name, arguments, and whether the limit truncated it.
     pub calls: Vec<(String, Value, bool)>,
     /// Why it ended.
     pub stop: Option<HostStopReason>,
-    /// What it cost.
+    /// The usage.
     pub usage: ReplyUsage,
 }
 
@@ -83,17 +83,17 @@ impl Host {
         Host { running, connection, socket }
     }
 
-    /// Another connection.
+    /// Opens another connection.
     pub fn connect(&self) -> Connection {
         Connection::new(socket_path::connect(&self.socket).unwrap()).unwrap()
     }
 
-    /// Asks and hears the reply to its end.
+    /// Sends a chat and reads the reply to its end.
     pub fn hear(&self, chat: HostChat) -> Heard {
         hear(&self.connection, chat)
     }
 
-    /// What the host says about itself.
+    /// Returns the status of the host.
     pub fn status(&self) -> HostStatus {
         match self.connection.ask(HostRequest::Status).wait() {
             HostResponse::Status(status) => status,
@@ -101,7 +101,7 @@ impl Host {
         }
     }
 
-    /// Waits for its end.
+    /// Waits until the host exits.
     pub fn ends(mut self) {
         let until = std::time::Instant::now() + Duration::from_secs(60);
         let status = self.running.wait_until(Some(until)).unwrap();
@@ -109,7 +109,7 @@ impl Host {
     }
 }
 
-/// Asks and hears the reply to its end.
+/// Sends a chat and reads the reply to its end.
 pub fn hear(connection: &Connection, chat: HostChat) -> Heard {
     let mut answers = connection.chat(chat);
     let mut heard = Heard::default();
@@ -128,7 +128,7 @@ pub fn hear(connection: &Connection, chat: HostChat) -> Heard {
     }
 }
 
-/// A question of a conversation.
+/// Creates a chat request.
 pub fn chat(conversation: &str, text: &str) -> HostChat {
     HostChat {
         conversation: conversation.into(),
@@ -148,7 +148,7 @@ pub fn chat(conversation: &str, text: &str) -> HostChat {
     }
 }
 
-/// The same conversation, one reply further.
+/// Continues a conversation after a reply.
 pub fn then(mut chat: HostChat, heard: &Heard, text: &str) -> HostChat {
     let calls = heard
         .calls
@@ -159,7 +159,7 @@ pub fn then(mut chat: HostChat, heard: &Heard, text: &str) -> HostChat {
     chat
 }
 
-/// Two tools with a few kinds of parameters.
+/// Returns two tools with several types of parameters.
 pub fn tools() -> Vec<HostTool> {
     let tool = |name: &str, description: &str, parameters: Value| HostTool {
         name: name.into(),

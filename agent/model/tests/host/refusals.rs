@@ -1,11 +1,11 @@
-//! What cannot work is refused in a sentence before anything is loaded.
+//! Tests that unusable models are rejected with an error message before anything is loaded.
 
 use std::path::{Path, PathBuf};
 
 use base::model_host::wire::{HostFaultKind, HostResponse, HostResponseLine};
 use testkit::env::TestEnv;
 
-/// A model file with a good head and no weights.
+/// Returns a model file with a valid header and without weights.
 fn head() -> Vec<u8> {
     fn text(bytes: &mut Vec<u8>, text: &str) {
         bytes.extend((text.len() as u64).to_le_bytes());
@@ -36,7 +36,7 @@ fn file(env: &TestEnv, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// The host refuses the file with these words, on stderr and to whoever started it.
+/// Asserts that the host rejects the file with this message, on stderr and to its parent process.
 fn refuses(env: &TestEnv, model: &Path, more: &[&str], words: &str) {
     let socket = env.home().join("s");
     let job = env.command(env!("CARGO_BIN_EXE_g3-model"), env.home());
@@ -51,7 +51,7 @@ fn refuses(env: &TestEnv, model: &Path, more: &[&str], words: &str) {
 }
 
 #[test]
-fn what_is_no_model_is_refused() {
+fn files_that_are_not_models_are_rejected() {
     let env = TestEnv::new();
     refuses(&env, &file(&env, b"<html>not a model</html>"), &[], "does not begin with `GGUF`");
     refuses(&env, &file(&env, b""), &[], "does not begin with `GGUF`");
@@ -61,7 +61,7 @@ fn what_is_no_model_is_refused() {
 }
 
 #[test]
-fn a_file_that_was_cut_off_is_refused_wherever_it_was_cut() {
+fn a_truncated_file_is_rejected_wherever_it_was_truncated() {
     let env = TestEnv::new();
     let whole = head();
     refuses(&env, &file(&env, &whole[..60]), &[], "the file ends within it");

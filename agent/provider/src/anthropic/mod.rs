@@ -1,6 +1,6 @@
-//! Anthropic Messages, streamed (`POST /v1/messages`, version 2023-06-01).
+//! Anthropic Messages API, streamed (`POST /v1/messages`, version 2023-06-01).
 //!
-//! Format: <https://docs.anthropic.com/en/api/messages-streaming>; recorded replies lie in
+//! Format: <https://docs.anthropic.com/en/api/messages-streaming>; recorded replies are in
 //! `tests/fixtures/wire`.
 
 pub mod reply;
@@ -14,14 +14,14 @@ use crate::message::{ContentPart, Message, MessageRole};
 use crate::provider::{ChatRequest, ProviderFacts};
 use crate::tool_args::CallIds;
 
-/// The Messages wire.
+/// The Messages wire format.
 #[derive(Clone, Debug, Default)]
 pub struct MessagesWire {
-    /// How long cached prefixes live.
+    /// Time to live of cached prefixes.
     pub cache: CacheConfig,
-    /// Sampling temperature; not sent when absent, because newer models refuse it.
+    /// Sampling temperature. Not sent when absent, because newer models reject it.
     pub temperature: Option<f64>,
-    /// Tokens that the model may think.
+    /// Thinking budget in tokens.
     pub thinking: Option<u32>,
 }
 
@@ -39,12 +39,12 @@ impl WireFormat for MessagesWire {
     }
 }
 
-/// The least that must be left for the answer beside the thought.
+/// Minimum number of tokens that must remain for the answer next to the thinking budget.
 pub(crate) const BESIDE_THOUGHT: u64 = 1024;
 
-/// The words that ask a model of Anthropic to think, on whatever wire; `None` where that cannot
-/// be: there is no room for the budget, or the turn was begun without thought, by another model
-/// perhaps, and the service wants to see the thought that led to the calls.
+/// Returns the `thinking` parameter for an Anthropic model on any wire format. Returns `None` if
+/// thinking is not possible: the budget does not fit, or the turn was started without thinking
+/// (perhaps by another model) and the service requires the thinking blocks that led to the calls.
 pub(crate) fn thinking(
     budget: u32,
     request: &ChatRequest<'_>,

@@ -1,4 +1,4 @@
-//! A reply in the Messages format, read event by event.
+//! Decodes a reply in the Messages format, event by event.
 
 use base::event::Usage;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::provider::{Delta, OnDelta};
 use crate::tool_args::{self, CallIds};
 use crate::{http_error, sse};
 
-/// A reply on its way.
+/// A reply being decoded.
 #[derive(Debug)]
 pub(crate) struct MessagesDecoder {
     ids: CallIds,
@@ -21,7 +21,8 @@ pub(crate) struct MessagesDecoder {
     over: bool,
 }
 
-/// A block of the reply. A server that starts over may use an index twice; the newest counts.
+/// A content block of the reply. A server that starts over may reuse an index; the newest block
+/// wins.
 #[derive(Debug)]
 struct Open {
     index: u64,
@@ -56,7 +57,7 @@ impl ReplyDecoder for MessagesDecoder {
             }
             "message_stop" => self.over = true,
             "error" => return Err(http_error::in_stream(&data)),
-            // `ping` and whatever a newer version of the format adds.
+            // `ping`, and events that newer versions of the format add.
             _ => hear(Delta::Ping),
         }
         Ok(self.stage())
@@ -89,7 +90,7 @@ impl ReplyDecoder for MessagesDecoder {
             StopReason::Done | StopReason::Calls if message.calls().next().is_some() => {
                 StopReason::Calls
             }
-            // The service took a break; the model has more to say.
+            // The service paused the turn (`pause_turn`); the model has more to say.
             StopReason::Done | StopReason::Calls if self.paused => StopReason::Length,
             StopReason::Done | StopReason::Calls => StopReason::Done,
             StopReason::Length | StopReason::Refused => stop,
@@ -99,7 +100,7 @@ impl ReplyDecoder for MessagesDecoder {
 }
 
 impl MessagesDecoder {
-    /// A reader that gives ids to calls which have none of their own.
+    /// Creates a decoder that assigns ids to calls without one.
     pub(crate) fn new(ids: CallIds) -> MessagesDecoder {
         let (blocks, usage) = (Vec::new(), Usage::default());
         MessagesDecoder { ids, blocks, usage, stop: None, paused: false, over: false }
@@ -113,8 +114,8 @@ impl MessagesDecoder {
         }
     }
 
-    /// Counts are totals so far, which some servers send as 0 at the beginning and others at the
-    /// end: the highest of each kind holds.
+    /// Updates the usage. Counts are totals so far. Some servers send 0 at the start, others at the
+    /// end, so the maximum of each count is used.
     fn count(&mut self, usage: &Value) {
         let set = |total: &mut u64, key: &str| {
             *total = usage[key].as_u64().unwrap_or_default().max(*total);
@@ -132,7 +133,7 @@ impl MessagesDecoder {
             "tool_use" => StopReason::Calls,
             "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
             "refusal" => StopReason::Refused,
-            // `end_turn`, `stop_sequence` and what may come.
+            // `end_turn`, `stop_sequence` and future values.
             _ => StopReason::Done,
         });
     }
@@ -172,7 +173,7 @@ impl MessagesDecoder {
 
     fn delta(&mut self, data: &Value, hear: &mut OnDelta<'_>) {
         let (index, delta) = (data["index"].as_u64().unwrap_or_default(), &data["delta"]);
-        // Words and thought whose block was never begun count as well.
+        // Text and thinking deltas without a preceding block start are accepted too.
         let begun = self.blocks.iter().rev().any(|open| open.index == index);
         match delta["type"].as_str().filter(|_| !begun) {
             Some("text_delta") => self.begin(index, Block::Text(String::new())),

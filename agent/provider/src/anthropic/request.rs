@@ -1,5 +1,5 @@
-//! A question in the Messages format. Cache marks are made anew for each request: they stand on
-//! the system prompt, the last tool and the last two messages of the user, four at most.
+//! Builds a request in the Messages format. Cache markers are set for each request: on the system
+//! prompt, the last tool and the last two user messages, four at most.
 
 use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::tool_args::{plain_id, sendable};
 
 use super::{MessagesWire, thinking};
 
-/// The body of a request.
+/// Builds the body of a request.
 pub(crate) fn body(wire: &MessagesWire, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
     let mark = mark(wire.cache);
     let mut body = json!({"model": facts.model, "max_tokens": request.max_output});
@@ -29,7 +29,7 @@ pub(crate) fn body(wire: &MessagesWire, request: &ChatRequest<'_>, facts: &Provi
     body["messages"] = json!(messages);
     let asked = wire.thinking.and_then(|budget| thinking(budget, request, is_ours));
     match (asked, wire.temperature) {
-        // Thinking models take no other temperature than their own.
+        // Thinking models accept only their default temperature.
         (Some(asked), _) => body["thinking"] = asked,
         (None, Some(temperature)) => body["temperature"] = json!(temperature),
         (None, None) => {}
@@ -81,8 +81,8 @@ fn block(part: &ContentPart) -> Option<Value> {
     }
 }
 
-/// Thought of other providers stays away, and so does thought without the seal that the
-/// provider checks.
+/// Whether a reasoning block may be sent back. Blocks of other providers are not sent, nor are
+/// thinking blocks without the signature that the provider verifies.
 fn is_ours(sealed: &Value) -> bool {
     match sealed["type"].as_str() {
         Some("thinking") => sealed["signature"].as_str().is_some_and(|text| !text.is_empty()),
@@ -94,7 +94,7 @@ fn is_ours(sealed: &Value) -> bool {
 fn tool_result(result: &ToolResult) -> Value {
     let mut block = json!({"type": "tool_result", "tool_use_id": plain_id(&result.call_id)});
     if result.images.is_empty() {
-        // The format refuses empty text but takes a result without content.
+        // The format rejects empty text but accepts a result without content.
         if !result.text.is_empty() {
             block["content"] = json!(result.text);
         }

@@ -1,4 +1,4 @@
-//! The provider against a host that plays a script over a real socket.
+//! Tests the provider against a scripted host on a real socket.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,8 @@ use super::*;
 use crate::message::{NotePurpose, ToolResult};
 use crate::provider::ToolDefinition;
 
-/// A provider whose host answers every chat with the script; gives the chats it was asked.
+/// Creates a provider whose host answers every chat with the script, and a channel of the chats
+/// that the host received.
 fn provider(script: Vec<HostResponse>) -> (EmbeddedProvider, std::sync::mpsc::Receiver<HostChat>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (send, asked) = std::sync::mpsc::channel();
@@ -27,7 +28,7 @@ fn provider(script: Vec<HostResponse>) -> (EmbeddedProvider, std::sync::mpsc::Re
                 writeln!(writer, "{told}").unwrap();
             }
             if script.is_empty() {
-                return; // a host that dies
+                return; // simulates a host that dies
             }
         }
     });
@@ -70,7 +71,7 @@ fn done(stop: wire::HostStopReason) -> HostResponse {
 }
 
 #[tokio::test]
-async fn words_calls_and_costs_arrive() {
+async fn text_calls_and_usage_are_returned() {
     let text = |text: &str| HostResponse::Text { text: text.into() };
     let args = json!({"command": "ls"});
     let call = HostResponse::Call { name: "shell".into(), args, truncated_at_cap: false };
@@ -85,7 +86,7 @@ async fn words_calls_and_costs_arrive() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_limit_cut_is_malformed_and_kept_short() {
+async fn a_truncated_call_is_malformed_and_shortened() {
     let args = json!({"path": "a", "content": "x".repeat(5000)});
     let call = HostResponse::Call { name: "write_file".into(), args, truncated_at_cap: true };
     let (provider, asked) = provider(vec![call, done(wire::HostStopReason::Length)]);
@@ -114,7 +115,7 @@ async fn a_call_that_the_limit_cut_is_malformed_and_kept_short() {
 }
 
 #[tokio::test]
-async fn a_host_that_dies_is_a_broken_reply_and_a_refusal_says_what_to_try() {
+async fn a_host_crash_breaks_the_reply_and_a_refusal_has_hints() {
     let (dying, _asked) = provider(Vec::new());
     let (reply, _) = ask(&dying, &[Message::text(MessageRole::User, "hi")]).await;
     assert!(matches!(reply, Err(ProviderError::Broken(_))));
@@ -127,7 +128,7 @@ async fn a_host_that_dies_is_a_broken_reply_and_a_refusal_says_what_to_try() {
 }
 
 #[tokio::test]
-async fn a_model_that_repeats_itself_is_stirred_and_one_that_was_reminded_must_act() {
+async fn repetition_raises_the_temperature_and_a_reminder_requires_a_call() {
     let (provider, asked) = provider(vec![done(wire::HostStopReason::Done)]);
     let call = |id: &str| {
         let (id, name) = (id.to_owned(), "shell".to_owned());
@@ -161,7 +162,7 @@ async fn a_model_that_repeats_itself_is_stirred_and_one_that_was_reminded_must_a
 }
 
 #[test]
-fn calls_that_led_nowhere_are_forgotten_but_for_the_reason_of_the_last() {
+fn rejected_calls_are_removed_except_the_last_ones_reason() {
     let call = |id: &str| ToolCall {
         id: id.into(),
         name: "shell".into(),

@@ -1,4 +1,4 @@
-//! Opening a serving endpoint of Databricks: with a token, or with a login.
+//! Opens a serving endpoint of Databricks, with a token or a login.
 
 use base::config::Config;
 use base::config::base_url::BaseUrl;
@@ -52,8 +52,8 @@ pub(super) fn open(
     room_to_answer(HostedProvider { login, ..hosted }, thinking)
 }
 
-/// Whether a model of Anthropic is behind the endpoint, and how it is asked to think. A name of
-/// the user's own choice does not tell; a budget does, for others take none.
+/// Whether the endpoint serves an Anthropic model, and its reasoning setting. A custom endpoint
+/// name does not tell; a thinking budget does, since only Anthropic models accept one.
 fn manner(
     entry: &DatabricksConfig,
     model: &str,
@@ -75,8 +75,8 @@ fn manner(
     }
 }
 
-/// The workspace that a login is for, and whether its provider uses a login; `name` picks one of
-/// several entries.
+/// Returns the workspace that a login is for, and whether its provider uses a login. `name` selects
+/// one of several entries.
 pub fn workspace(config: &Config, name: Option<&str>) -> Result<(DatabricksWorkspace, bool)> {
     let (reference, name) = named(config, "databricks", name)?;
     let entry = config.providers.databricks.get(&name).cloned().unwrap_or_default();
@@ -89,7 +89,7 @@ fn of_host(reference: &str, host: String, entry: &DatabricksConfig) -> Databrick
     DatabricksWorkspace { reference: reference.to_owned(), host, allow_http: entry.allow_http }
 }
 
-/// The origin of the workspace, without a slash at its end.
+/// Returns the origin of the workspace, without a trailing slash.
 fn host(entry: &DatabricksConfig, reference: &str) -> Result<String> {
     let host = entry.host.clone().or_else(|| std::env::var("DATABRICKS_HOST").ok());
     let host = host.filter(|host| !host.trim().is_empty()).ok_or_else(|| {

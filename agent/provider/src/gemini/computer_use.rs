@@ -1,5 +1,5 @@
-//! Gemini's models that use a computer: they bring their functions along, and want pictures inside
-//! the answers to them.
+//! Gemini's computer use models. They have built-in functions and expect images inside the function
+//! responses.
 //!
 //! Format: <https://ai.google.dev/gemini-api/docs/computer-use>.
 
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::message::ToolResult;
 use crate::provider::{ProviderFacts, ToolDefinition};
 
-/// How such a model is told by its name, e.g. `gemini-2.5-computer-use-preview-10-2025`.
+/// Part of the name of such a model, e.g. `gemini-2.5-computer-use-preview-10-2025`.
 const MODEL: &str = "computer-use";
-/// The functions that it brings along.
+/// The built-in functions of the model.
 const OWN: [&str; 13] = [
     "click_at",
     "drag_and_drop",
@@ -27,22 +27,22 @@ const OWN: [&str; 13] = [
     "wait_5_seconds",
 ];
 
-/// Whether the model uses a computer, and is offered to.
+/// Whether the model is a computer use model and is offered one of its functions.
 pub(crate) fn is_meant(facts: &ProviderFacts, tools: &[ToolDefinition]) -> bool {
     facts.model.contains(MODEL) && tools.iter().any(|tool| is_own(&tool.name))
 }
 
-/// Whether it brings this function along.
+/// Whether a function is built into the model.
 pub(crate) fn is_own(name: &str) -> bool {
     OWN.contains(&name)
 }
 
-/// The tool that stands for all of its functions.
+/// Returns the tool declaration that enables all built-in functions.
 pub(crate) fn tool() -> Value {
     json!({ "computerUse": { "environment": "ENVIRONMENT_BROWSER" } })
 }
 
-/// An answer: an object, and the pictures inside it.
+/// Returns a function response: an object with the images inside it.
 pub(crate) fn response(result: &ToolResult) -> Value {
     let told: Value = serde_json::from_str(&result.text).unwrap_or_default();
     let told = if told.is_object() { told } else { json!({ "output": result.text }) };

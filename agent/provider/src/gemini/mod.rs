@@ -1,7 +1,7 @@
-//! Google Gemini, `streamGenerateContent`. Signatures of thought are echoed on the part that they
-//! came with.
+//! Google Gemini API, `streamGenerateContent`. Thought signatures are sent back on the part that
+//! they belong to.
 //!
-//! Format: <https://ai.google.dev/api/generate-content>; recorded replies lie in
+//! Format: <https://ai.google.dev/api/generate-content>; recorded replies are in
 //! `tests/fixtures/wire`.
 
 pub mod computer_use;
@@ -16,17 +16,17 @@ use crate::hosted::{ReplyDecoder, WireFormat};
 use crate::provider::{ChatRequest, ProviderFacts};
 use crate::tool_args::CallIds;
 
-/// The Gemini wire.
+/// The Gemini wire format.
 #[derive(Debug, Default)]
 pub struct GeminiWire {
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
-    /// Found out: the model does not show its thought.
+    /// Set after the server rejects the option: the model does not return its thoughts.
     no_thought: AtomicBool,
 }
 
 impl GeminiWire {
-    /// A wire with this temperature.
+    /// Creates the wire format with this temperature.
     pub fn new(temperature: Option<f64>) -> GeminiWire {
         GeminiWire { temperature, no_thought: AtomicBool::new(false) }
     }

@@ -1,4 +1,4 @@
-//! A reply in Gemini's format: chunks with parts; the last one says why the model stopped.
+//! Decodes a reply in Gemini's format: chunks with parts. The last chunk has the finish reason.
 
 use base::event::Usage;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::provider::{Delta, OnDelta};
 use crate::tool_args::{self, CallIds};
 use crate::{http_error, sse};
 
-/// A reply on its way.
+/// A reply being decoded.
 #[derive(Debug)]
 pub(crate) struct GeminiDecoder {
     ids: CallIds,
@@ -58,12 +58,12 @@ impl ReplyDecoder for GeminiDecoder {
 }
 
 impl GeminiDecoder {
-    /// A reader that gives ids to calls, which have none here.
+    /// Creates a decoder that assigns ids to calls, since Gemini has none.
     pub(crate) fn new(ids: CallIds) -> GeminiDecoder {
         GeminiDecoder { ids, parts: Vec::new(), usage: Usage::default(), finish: None }
     }
 
-    /// Behind the reason there may be one more chunk with counts.
+    /// Returns the progress. One more chunk with counts may follow the finish reason.
     fn stage(&self) -> ReplyProgress {
         if self.finish.is_some() { ReplyProgress::Complete } else { ReplyProgress::Open }
     }
@@ -76,7 +76,7 @@ impl GeminiDecoder {
         if let Some(reason) = chunk["promptFeedback"]["blockReason"].as_str() {
             return Err(ProviderError::rejected(format!("the prompt was blocked ({reason})")));
         }
-        // With several candidates in a stream, only the first one is the reply.
+        // If a stream has several candidates, only the first one is the reply.
         let mut candidates = chunk["candidates"].as_array().into_iter().flatten();
         let is_first = |one: &&Value| one["index"].as_u64().unwrap_or_default() == 0;
         let candidate = candidates.find(is_first).unwrap_or(&Value::Null);
@@ -94,7 +94,7 @@ impl GeminiDecoder {
         Ok(())
     }
 
-    /// Each chunk counts all that came before.
+    /// Updates the usage. The counts of each chunk are totals.
     fn count(&mut self, usage: &Value) {
         let count = |key: &str| usage[key].as_u64();
         if let Some(prompt) = count("promptTokenCount") {
@@ -113,7 +113,7 @@ impl GeminiDecoder {
         let text = part["text"].as_str().unwrap_or_default();
         let is_thought = part["thought"] == true;
         let ours = is_thought || part["functionCall"].is_object() || part["text"].is_string();
-        // Before the part that it signs.
+        // The signature precedes the part that it signs.
         if let Some(signature) = part["thoughtSignature"].as_str().filter(|_| ours) {
             let sealed = Some(json!({ "thoughtSignature": signature }));
             self.parts.push(ContentPart::Reasoning { text: String::new(), sealed });
@@ -121,7 +121,7 @@ impl GeminiDecoder {
         if part["functionCall"].is_object() {
             let call = &part["functionCall"];
             let name = call["name"].as_str().unwrap_or_default().to_owned();
-            // An object; some gateways send its text.
+            // An object; some gateways send it as a JSON string.
             let args = match &call["args"] {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),

@@ -1,4 +1,4 @@
-//! A question in Gemini's format.
+//! Builds a request in Gemini's format.
 
 use std::sync::atomic::Ordering;
 
@@ -11,8 +11,8 @@ use crate::tool_args::sendable;
 
 use super::{GeminiWire, computer_use};
 
-/// The body of a request; the model stands in the address.
-/// A model that uses a computer has functions of its own.
+/// Builds the body of a request. The model is part of the URL. A computer use model has built-in
+/// functions, which are not declared.
 pub(crate) fn body(wire: &GeminiWire, request: &ChatRequest<'_>, uses_computer: bool) -> Value {
     let sound = sound(request.messages);
     let contents: Vec<Value> = sound.iter().map(|it| content(it, uses_computer)).collect();
@@ -40,7 +40,7 @@ pub(crate) fn body(wire: &GeminiWire, request: &ChatRequest<'_>, uses_computer: 
     body
 }
 
-/// `parametersJsonSchema` takes any JSON Schema; `parameters` only a part of it.
+/// Declares a tool. `parametersJsonSchema` accepts any JSON Schema, `parameters` only a subset.
 fn declaration(spec: &ToolDefinition) -> Value {
     let mut declared = json!({"name": spec.name, "description": spec.description});
     let has_any = spec.parameters["properties"].as_object().is_some_and(|all| !all.is_empty());
@@ -56,7 +56,7 @@ fn content(message: &Message, uses_computer: bool) -> Value {
         MessageRole::Assistant => "model",
     };
     let mut parts: Vec<Value> = Vec::new();
-    // A signature belongs to the part behind it.
+    // A signature belongs to the part after it.
     let mut signature: Option<Value> = None;
     for part in &message.parts {
         let mut written = match part {

@@ -1,4 +1,4 @@
-//! Tests of what is known about models.
+//! Tests of the model table.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn own(text: &str) -> Vec<ModelConfig> {
 }
 
 #[test]
-fn the_longest_beginning_holds() {
+fn the_longest_matching_prefix_wins() {
     assert_eq!(named("gpt-4o-mini-2024-07-18").price.unwrap().input, 0.15);
     assert_eq!(named("openai/gpt-4o-2024-08-06").price.unwrap().input, 2.5);
     assert_eq!(named("claude-sonnet-4-5-20250929").price.unwrap().input, 3.0);
@@ -23,7 +23,7 @@ fn the_longest_beginning_holds() {
 }
 
 #[test]
-fn the_users_lines_come_before_ours_and_fill_up_from_them() {
+fn user_entries_override_the_table_and_inherit_missing_facts() {
     let own = own("[[models]]\nname = \"gpt-4o\"\nprice = { input = 9, output = 99 }\n\
                    [[models]]\nname = \"Mine-\"\ncontext = 1000\n\
                    [[models]]\nname = \"mine-large\"\ncontext = 5000\nmax_output = 70\n");
@@ -35,13 +35,13 @@ fn the_users_lines_come_before_ours_and_fill_up_from_them() {
 }
 
 #[test]
-fn a_price_of_ours_holds_at_the_maker_only() {
+fn built_in_prices_apply_only_at_the_maker() {
     assert!(known("gpt-4o", &[], true).price.is_some());
     assert!(known("gpt-4o", &[], false).price.is_none());
 }
 
 #[test]
-fn the_configuration_beats_the_table_and_the_loop_never_gets_more_than_fits() {
+fn the_configuration_overrides_the_table_and_output_fits_the_context() {
     let agent = AgentConfig::default();
     let said = ModelOverrides {
         context: Some(10_000),
@@ -53,7 +53,7 @@ fn the_configuration_beats_the_table_and_the_loop_never_gets_more_than_fits() {
 }
 
 #[test]
-fn small_models_are_told_by_their_name() {
+fn small_models_are_recognized_by_name() {
     assert_eq!(billions("Qwen2.5-Coder-1.5B-Instruct"), Some(1.5));
     assert_eq!(billions("qwen3-30b-a3b"), Some(30.0));
     assert_eq!(billions("gpt-4o"), None);

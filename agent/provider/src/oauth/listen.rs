@@ -1,4 +1,4 @@
-//! Waits on this machine for the browser that comes back from a sign-in.
+//! Listens on this machine for the browser redirect of a sign-in.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -9,37 +9,38 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// The longest head of a request that is read.
+/// Maximum size in bytes of a request head.
 const MOST: usize = 16 << 10;
-/// How long a connection may take to say what it wants; browsers open some in advance.
+/// Timeout of a connection that sends no request; browsers open some in advance.
 const PATIENCE: Duration = Duration::from_secs(130);
 
-/// A listener on loopback.
+/// A listener on the loopback addresses.
 pub struct Listener {
     sockets: Vec<TcpListener>,
     port: u16,
 }
 
-/// What the service sent back with the browser.
+/// The redirect of the service.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Callback {
-    /// A code to make tokens from.
+    /// An authorization code.
     Code(AuthorizationCode),
-    /// The user or the service said no.
+    /// The user or the service refused; the text says why.
     Refused(String),
 }
 
-/// The browser, back from the service.
+/// An authorization code from the redirect.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AuthorizationCode {
-    /// What tokens are made from.
+    /// The code to exchange for tokens.
     pub code: String,
-    /// The whole address with which it came.
+    /// The full URL of the redirect.
     pub url: String,
 }
 
 impl Listener {
-    /// Listens on a port of this machine; 0 takes any. `localhost` may mean either address.
+    /// Listens on a port of this machine; 0 picks a free one. Listens on IPv4 and IPv6, since
+    /// `localhost` may resolve to either.
     pub async fn open(port: u16) -> Result<Listener> {
         let taken = |why: std::io::Error| {
             Failure::failed(format!("cannot listen on port {port} of this machine"))
@@ -52,12 +53,12 @@ impl Listener {
         Ok(Listener { sockets: std::iter::once(first).chain(second).collect(), port })
     }
 
-    /// Where the browser shall come back to.
+    /// Returns the redirect URL.
     pub fn address(&self) -> String {
         format!("http://localhost:{}", self.port)
     }
 
-    /// Waits for the browser that carries this state; others are told that they are wrong.
+    /// Waits for the redirect with this state. Other requests get an error page.
     pub async fn answer(&self, state: &str) -> Callback {
         let mut visits: JoinSet<Option<Callback>> = JoinSet::new();
         loop {
@@ -85,7 +86,7 @@ async fn accept(sockets: &[TcpListener]) -> TcpStream {
                 if let Ok((stream, _)) = socket.accept().await {
                     return stream;
                 }
-                // Out of descriptors, for a moment.
+                // Probably out of file descriptors; retry shortly.
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         })
@@ -93,7 +94,7 @@ async fn accept(sockets: &[TcpListener]) -> TcpStream {
     futures_util::future::select_all(visitors).await.0
 }
 
-/// One request: answered, and heard when it is the one.
+/// Answers one request. Returns the callback if it carries the state.
 async fn visit(mut stream: TcpStream, state: &str) -> Option<Callback> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -117,18 +118,18 @@ async fn visit(mut stream: TcpStream, state: &str) -> Option<Callback> {
          cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{page}",
         page.len()
     );
-    // Whether the browser shows the page makes no difference to the sign-in.
+    // The sign-in does not depend on whether the browser shows the page.
     let _ = stream.write_all(reply.as_bytes()).await;
     let _ = stream.shutdown().await;
     answer
 }
 
-/// The address in the first line of a request.
+/// Returns the target in the first line of a request.
 fn target(head: &str) -> Option<&str> {
     head.strip_prefix("GET ")?.split(' ').next()
 }
 
-/// What an address with our state says.
+/// Parses a target that carries our state.
 fn read(target: &str, state: &str) -> Option<Callback> {
     let url = Url::parse("http://localhost").ok()?.join(target).ok()?;
     let value = |key: &str| url.query_pairs().find(|(k, _)| k == key).map(|(_, v)| v.into_owned());
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_answer_with_our_state_counts() {
+    fn a_redirect_with_another_state_is_ignored() {
         let url = "http://localhost/?code=a%2Fb&state=s".to_owned();
         let code = Some(Callback::Code(AuthorizationCode { code: "a/b".to_owned(), url }));
         assert!(read("/?code=a%2Fb&state=s", "s") == code);

@@ -1,5 +1,6 @@
-//! A login to a workspace instead of a key: made once through the browser (OAuth 2.0 with PKCE),
-//! kept below the user's own `~/.g3`, and renewed when it runs out or is refused.
+//! Logins to a workspace, used in place of a key. The user signs in once through the browser (OAuth
+//! 2.0 with PKCE). The login is stored below the user's own `~/.g3` and renewed when it expires or
+//! is rejected.
 
 pub mod listen;
 pub mod service;
@@ -20,39 +21,41 @@ use crate::error::{ProviderError, Refusal};
 use service::SignInService;
 use store::{OauthTokens, TokenStore};
 
-/// A token that lives no longer than this is renewed before it is used.
+/// A token that expires within this time is renewed before use.
 const MARGIN: Duration = Duration::from_secs(60);
-/// How long g3 stays for a renewal under way when it is told to end.
+/// Maximum time that g3 waits on exit for a renewal in progress.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Where a login holds.
+/// The workspace that a login is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabricksWorkspace {
     /// `type.name`, for messages.
     pub reference: String,
     /// The origin, e.g. `https://x.cloud.databricks.com`.
     pub host: String,
-    /// Whether plain `http` may leave this machine.
+    /// Whether plain `http` to other machines is allowed.
     pub allow_http: bool,
 }
 
 impl DatabricksWorkspace {
-    /// What makes a new login.
+    /// Returns the command that creates a new login.
     pub(crate) fn command(&self) -> String {
         let (kind, name) = self.reference.split_once('.').unwrap_or((&self.reference, ""));
         format!("g3 login {kind} {name}").trim_end().to_owned()
     }
 }
 
-/// A login in use. Dropping it waits for its renewals: g3 ends by dropping what it works with.
+/// A login in use. Dropping it waits for renewals in progress, because g3 exits by dropping its
+/// values.
 pub(crate) struct OauthLogin {
     inner: Arc<Inner>,
-    /// Each closes when its renewal is over.
+    /// One receiver per renewal; it closes when the renewal is over.
     under_way: Mutex<Vec<Receiver<()>>>,
 }
 
-/// What a renewal works with. Processes that share it renew it one after the other, and each takes over what
-/// another one got: a service may take back a token for renewal that was used twice.
+/// The state shared by renewals. Processes that share a login renew it one at a time, and each uses
+/// the tokens that another process received, because a service may revoke a refresh token that is
+/// used twice.
 struct Inner {
     workspace: DatabricksWorkspace,
     store: TokenStore,
@@ -61,7 +64,7 @@ struct Inner {
 }
 
 impl OauthLogin {
-    /// The login that was made for a workspace; none is a failure that says how to make one.
+    /// Opens the stored login of a workspace. Fails with a hint if there is none.
     pub(crate) fn of(workspace: DatabricksWorkspace) -> Result<OauthLogin, Failure> {
         let store = TokenStore::of(&workspace.host)?;
         let Some(tokens) = store.read()? else {
@@ -74,7 +77,7 @@ impl OauthLogin {
         Ok(OauthLogin { inner: Arc::new(inner), under_way: Mutex::default() })
     }
 
-    /// A token to ask with.
+    /// Returns a valid access token.
     pub(crate) async fn token(&self) -> Result<Secret, ProviderError> {
         let held = self.inner.held();
         if self.inner.lasts(&held) {
@@ -83,9 +86,9 @@ impl OauthLogin {
         self.renewed(&held.access).await
     }
 
-    /// Another token than the one that was refused or ran out. A renewal that has begun goes on
-    /// when the question is cancelled and when g3 ends, on a thread of its own: the service takes
-    /// the old token for renewal back, so what it gave for it must not be lost.
+    /// Returns a new token to replace `stale`, which was rejected or has expired. A renewal runs on
+    /// its own thread and continues if the request is cancelled or g3 exits: the service revokes
+    /// the old refresh token, so the new one must not be lost.
     pub(crate) async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
         let (inner, stale) = (Arc::clone(&self.inner), stale.clone());
         let (tell, told) = tokio::sync::oneshot::channel();
@@ -108,7 +111,7 @@ impl OauthLogin {
         under_way.push(renewal);
     }
 
-    /// Text without the tokens, for messages.
+    /// Removes the tokens from a text for messages.
     pub(crate) fn without_tokens(&self, text: &str) -> String {
         let held = self.inner.held();
         let secrets = [Some(&held.access), held.refresh.as_ref()];
@@ -121,7 +124,7 @@ impl Drop for OauthLogin {
     fn drop(&mut self) {
         let under_way = self.under_way.get_mut().unwrap_or_else(PoisonError::into_inner);
         for renewal in under_way {
-            // It never says anything; it closes.
+            // The channel carries no value; it closes.
             let _ = renewal.recv_timeout(LINGER);
         }
     }
@@ -183,7 +186,8 @@ impl Inner {
     }
 }
 
-/// A login that holds, whose renewal could not be written down here: nothing was asked for.
+/// Returns the error for a login whose renewal could not be saved on this machine. No tokens were
+/// requested.
 fn unusable(failure: &Failure) -> ProviderError {
     Refusal::new(format!("cannot renew the login: {}", failure.sentence()))
         .hint("free disk space, or check the permissions of that file")

@@ -1,5 +1,5 @@
-//! What a workspace's sign-in service does: tells its addresses, makes tokens from a code, and
-//! renews them. The protocol is the crate's, the requests go out through our own client.
+//! The sign-in service of a workspace: discovers its endpoints, exchanges a code for tokens, and
+//! renews them. The protocol comes from the `oauth2` crate; requests use our own client.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use super::store::OauthTokens;
 use crate::error::{ProviderError, Refusal};
 use crate::http;
 
-/// The public client that every workspace knows; it has no secret.
+/// The public client id that every workspace accepts; it has no secret.
 pub(crate) const CLIENT: &str = "databricks-cli";
 const SCOPES: [&str; 2] = ["all-apis", "offline_access"];
-/// Where a workspace tells its addresses (RFC 8414).
+/// Path of the workspace's endpoint metadata (RFC 8414).
 const ADDRESSES: &str = "/oidc/.well-known/oauth-authorization-server";
 
 type Client = BasicClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointSet>;
@@ -35,9 +35,9 @@ pub(crate) struct SignInService {
 
 /// A sign-in that waits for its code.
 pub(crate) struct PendingSignIn {
-    /// What the user opens.
+    /// The URL for the user to open.
     pub url: String,
-    /// What the answer must carry.
+    /// The state that the redirect must carry.
     pub state: String,
     verifier: PkceCodeVerifier,
 }
@@ -49,7 +49,7 @@ struct Addresses {
 }
 
 impl SignInService {
-    /// Asks a workspace for its sign-in service.
+    /// Discovers the sign-in service of a workspace.
     pub(crate) async fn of(host: &str, allow_http: bool) -> Result<SignInService, ProviderError> {
         let uri = format!("{host}{ADDRESSES}");
         let no = |why: String| -> ProviderError {
@@ -76,7 +76,7 @@ impl SignInService {
         Ok(SignInService { client, allow_http })
     }
 
-    /// Begins a sign-in whose answer comes to `redirect`.
+    /// Starts a sign-in that redirects to `redirect`.
     pub(crate) fn begin(&mut self, redirect: &str) -> Result<PendingSignIn, ProviderError> {
         let redirect = RedirectUrl::new(redirect.to_owned())
             .map_err(|why| ProviderError::rejected(why.to_string()))?;
@@ -91,7 +91,7 @@ impl SignInService {
         Ok(PendingSignIn { url: url.into(), state: state.into_secret(), verifier })
     }
 
-    /// The tokens for the code that a sign-in gave.
+    /// Exchanges the code of a sign-in for tokens.
     pub(crate) async fn finish(
         &self,
         begun: PendingSignIn,
@@ -109,7 +109,7 @@ impl SignInService {
         asked.map(|answer| tokens(&answer, now)).map_err(error)
     }
 
-    /// New tokens for the one that is there for it.
+    /// Exchanges a refresh token for new tokens.
     pub(crate) async fn renew(
         &self,
         refresh: &Secret,
@@ -123,7 +123,7 @@ impl SignInService {
     }
 }
 
-/// Sends a request; a service that has a bad moment is no refusal.
+/// Sends a request. An overload of the service is not reported as a refusal.
 async fn send(request: HttpRequest, allow_http: bool) -> Result<HttpResponse, ProviderError> {
     let answer = http::once(request, allow_http).await?;
     match answer.status().as_u16() {
@@ -146,7 +146,7 @@ fn tokens(answer: &BasicTokenResponse, now: Timestamp) -> OauthTokens {
 
 type OauthErrorBody = RequestTokenError<ProviderError, oauth2::basic::BasicErrorResponse>;
 
-/// Never with the body that could not be read: it may hold a token.
+/// Converts an error. Omits a body that could not be parsed, since it may contain a token.
 fn error(failed: OauthErrorBody) -> ProviderError {
     match failed {
         RequestTokenError::Request(error) => error,

@@ -1,4 +1,4 @@
-//! The whole sign-in: addresses, browser, code, tokens, file.
+//! Runs a sign-in: discovery, browser, code, tokens, file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::error::ProviderError;
 /// The port that the client is registered with.
 pub const PORT: u16 = 8020;
 
-/// How long the user may take in the browser.
+/// Returns the timeout for the user in the browser.
 fn patience() -> Duration {
     TestHook::LoginMs.number().map_or(Duration::from_secs(120), Duration::from_millis)
 }
 
-/// Signs in; `show` gets the address that the user opens. Gives where the login is kept.
+/// Signs in. `show` receives the URL for the user to open. Returns the path of the stored login.
 pub async fn sign_in(
     workspace: &DatabricksWorkspace,
     port: u16,

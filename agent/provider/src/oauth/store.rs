@@ -1,5 +1,5 @@
-//! Logins on disk: one file for each workspace and client in `~/.g3/oauth`, readable and writable
-//! by the user only.
+//! Stores logins on disk: one file per workspace and client in `~/.g3/oauth`, readable and writable
+//! only by the user.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -16,28 +16,28 @@ use sha2::{Digest, Sha256};
 
 use super::service::CLIENT;
 
-/// Bytes that a login has at most; tokens have a few kB.
+/// Size in bytes reserved for a login; tokens take a few kB.
 const ROOM: usize = 32 << 10;
 
-/// What a service gave us.
+/// The tokens that a service issued.
 #[derive(Clone, Debug)]
 pub(crate) struct OauthTokens {
-    /// Goes with every question.
+    /// The access token, sent with every request.
     pub access: Secret,
-    /// Gets the next one.
+    /// The refresh token, exchanged for the next tokens.
     pub refresh: Option<Secret>,
-    /// When `access` ends; `None` is not known.
+    /// When `access` expires; `None` if unknown.
     pub expires: Option<Timestamp>,
 }
 
-/// The place of one login.
+/// The file of one login.
 #[derive(Clone, Debug)]
 pub struct TokenStore {
     host: String,
     file: PathBuf,
 }
 
-/// The file's content. Has no `Debug`: it would show the tokens.
+/// The file's content. It has no `Debug`, which would print the tokens.
 #[derive(Serialize, Deserialize)]
 struct Content {
     schema: u32,
@@ -50,7 +50,8 @@ struct Content {
 }
 
 impl TokenStore {
-    /// The place for a workspace's login. Its name is a SHA-256, so a host cannot choose a path.
+    /// Returns the store for a workspace's login. The file name is a SHA-256, so that a host cannot
+    /// choose a path.
     pub fn of(host: &str) -> Result<TokenStore> {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let home =
@@ -58,7 +59,7 @@ impl TokenStore {
         Ok(TokenStore::below(&home.join(".g3/oauth"), host))
     }
 
-    /// As [`Store::of`], in this directory.
+    /// Like [`TokenStore::of`], in this directory.
     fn below(directory: &Path, host: &str) -> TokenStore {
         let mut name = String::with_capacity(64);
         for byte in Sha256::digest(format!("{host}\n{CLIENT}")) {
@@ -67,12 +68,12 @@ impl TokenStore {
         TokenStore { host: host.to_owned(), file: directory.join(format!("{name}.json")) }
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.file
     }
 
-    /// The login; `None` when there is none. One that others can read is refused.
+    /// Reads the login. Returns `None` if there is none. Fails if other users can read the file.
     pub(crate) fn read(&self) -> Result<Option<OauthTokens>> {
         let what = || format!("cannot read the login in {}", self.file.display());
         let meta = match fs::symlink_metadata(&self.file) {
@@ -95,12 +96,12 @@ impl TokenStore {
         }))
     }
 
-    /// Waits until nobody else changes the login.
+    /// Waits for the lock on the login.
     pub(crate) fn locked(&self) -> Result<Lock> {
         let what = || format!("cannot use {}", self.file.display());
         let directory = self.file.parent().unwrap_or(Path::new("/"));
         DirBuilder::new().recursive(true).mode(0o700).create(directory).or_fail(what)?;
-        // A home directory may be a repository of its own.
+        // The home directory may be a git repository.
         let ignored = directory.join(".gitignore");
         if !ignored.exists() {
             files::replace(&ignored, b"*\n").or_fail(what)?;
@@ -108,8 +109,8 @@ impl TokenStore {
         Lock::take(&self.file.with_extension("lock")).or_fail(what)
     }
 
-    /// Takes the place of the next login, before the service is asked for it: a token that was
-    /// used for a renewal is worth nothing any more, so what comes back must find room.
+    /// Reserves disk space for the next login before the service is asked for it. A refresh token
+    /// is invalid after use, so there must be space to save the new one.
     pub(crate) fn place(&self, _held: &Lock) -> Result<Reserved> {
         let place = Reserved::beside(&self.file, ROOM);
         place.or_fail(|| format!("cannot write the login to {}", self.file.display()))
@@ -120,7 +121,7 @@ impl TokenStore {
         self.fill(self.place(held)?, tokens)
     }
 
-    /// Replaces the login, in the place that was taken for it.
+    /// Replaces the login, using the reserved space.
     pub(crate) fn fill(&self, place: Reserved, tokens: &OauthTokens) -> Result<()> {
         let content = Content {
             schema: 1,
@@ -136,7 +137,7 @@ impl TokenStore {
         place.fill(&text).or_fail(what)
     }
 
-    /// Removes the login; whether there was one.
+    /// Removes the login. Returns whether there was one.
     pub fn remove(&self) -> Result<bool> {
         if !self.file.exists() {
             return Ok(false);
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_not_filled_leaves_the_login_as_it_was() {
+    fn an_unused_reservation_leaves_the_login_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let store = TokenStore::below(dir.path(), "https://one");
         let held = store.locked().unwrap();
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_that_others_can_read_is_refused() {
+    fn a_login_that_others_can_read_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let store = TokenStore::below(dir.path(), "https://one");
         store.write(&tokens("a"), &store.locked().unwrap()).unwrap();

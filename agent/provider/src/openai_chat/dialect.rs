@@ -1,48 +1,48 @@
-//! What services do in their own way on the chat completions wire, as data.
+//! Differences between services on the chat completions wire format, as data.
 
 use crate::tool_args::plain_id;
 
-/// Who is asked, where that makes a difference.
+/// A service, as far as it matters for the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChatService {
-    /// OpenAI itself, which knows keys that others refuse.
+    /// OpenAI itself, which accepts parameters that other servers reject.
     Openai,
     /// A serving endpoint of Databricks.
     Databricks,
-    /// A serving endpoint of Databricks with a model of Anthropic behind it.
+    /// A serving endpoint of Databricks that serves an Anthropic model.
     DatabricksClaude,
     /// Any other server.
     #[default]
     Other,
 }
 
-/// What a service does in its own way.
+/// The differences of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
-    /// The key that limits a reply.
+    /// The parameter that limits a reply.
     pub limit: &'static str,
-    /// Whether a key ties the requests of a conversation to one cache.
+    /// Whether the service accepts a cache key for the requests of a conversation.
     pub cache_key: bool,
-    /// Whether marks say what to cache, as Anthropic's format has them.
+    /// Whether cache markers are sent, as in Anthropic's format.
     pub cache_marks: bool,
-    /// Whether a tool without parameters has an empty list of them: Databricks refuses the empty
-    /// list, OpenAI its absence.
+    /// Whether a tool without parameters has an empty `properties` object. Databricks rejects the
+    /// empty object; OpenAI rejects its absence.
     pub empty_properties: bool,
-    /// Which ids of calls it takes.
+    /// The call ids that the service accepts.
     pub ids: CallIdFormat,
 }
 
-/// Which ids of calls a service takes.
+/// The call ids that a service accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallIdFormat {
-    /// Those it made itself, whatever they look like; it may want them back as they were.
+    /// Its own ids, in any form; it may require them unchanged.
     AsMade,
-    /// Short ones of letters and digits, whoever made them.
+    /// Short ids of letters and digits, from any service.
     Plain,
 }
 
 impl CallIdFormat {
-    /// The id as it is sent.
+    /// Returns the id to send.
     pub(crate) fn sent(self, id: &str) -> String {
         match self {
             CallIdFormat::AsMade => id.to_owned(),
@@ -64,7 +64,7 @@ const DATABRICKS: Dialect = Dialect { empty_properties: false, ids: CallIdFormat
 const DATABRICKS_CLAUDE: Dialect = Dialect { cache_marks: true, ..DATABRICKS };
 
 impl ChatService {
-    /// Its way.
+    /// Returns the dialect of the service.
     pub(crate) fn dialect(self) -> Dialect {
         match self {
             ChatService::Openai => OPENAI,

@@ -1,8 +1,8 @@
-//! OpenAI chat completions, streamed, for OpenAI and every server that speaks its format:
-//! llama.cpp, ollama, vLLM, OpenRouter, Groq and their kin, and Databricks' serving endpoints.
+//! OpenAI chat completions, streamed, for OpenAI and compatible servers: llama.cpp, ollama, vLLM,
+//! OpenRouter, Groq, Databricks serving endpoints and others.
 //!
-//! Format: <https://platform.openai.com/docs/api-reference/chat-streaming>; recorded replies lie
-//! in `tests/fixtures/wire`.
+//! Format: <https://platform.openai.com/docs/api-reference/chat-streaming>; recorded replies are in
+//! `tests/fixtures/wire`.
 
 pub mod dialect;
 pub mod reply;
@@ -17,32 +17,32 @@ use crate::hosted::{ReplyDecoder, WireFormat};
 use crate::provider::{ChatRequest, ProviderFacts};
 use crate::tool_args::CallIds;
 
-/// The host of OpenAI's own service, which knows keys that others refuse.
+/// The host of OpenAI's own service, which accepts parameters that other servers reject.
 pub(crate) const OPENAI_HOST: &str = "api.openai.com";
 
-/// The chat completions wire.
+/// The chat completions wire format.
 #[derive(Debug, Default)]
 pub struct ChatWire {
-    /// Who is asked.
+    /// The service.
     pub service: ChatService,
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
-    /// How much the model shall think; its own choice when absent.
+    /// Reasoning effort; the model's default if absent.
     pub thought: Option<ReasoningEffort>,
-    /// What this server was found not to take.
+    /// Parameters that this server was found to reject.
     pub quirks: ServerQuirks,
 }
 
-/// How much a model shall think.
+/// How much a model reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReasoningEffort {
-    /// A word that OpenAI's models know, e.g. `low`.
+    /// An effort level of OpenAI's models, e.g. `low`.
     Effort(String),
-    /// Tokens, which Anthropic's models count.
+    /// A token budget for Anthropic's models.
     Budget(u32),
 }
 
-/// Keys that servers and models refuse; learnt from their refusals.
+/// Parameters that the server or the model rejects, learned from its error messages.
 #[derive(Debug, Default)]
 pub struct ServerQuirks {
     no_stream_options: AtomicBool,
@@ -61,7 +61,7 @@ impl ServerQuirks {
         ]
     }
 
-    /// Whether a key may be sent.
+    /// Whether a parameter may be sent.
     pub(crate) fn takes(&self, key: &str) -> bool {
         let refused = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         !self.flags().iter().any(|(name, flag)| *name == key && refused(flag))
@@ -77,7 +77,8 @@ impl WireFormat for ChatWire {
         Box::new(reply::ChatDecoder::new(CallIds::after(request.messages)))
     }
 
-    /// A refusal that names one of these keys is about it: nobody sends them by hand.
+    /// An error message that names one of these parameters is about it, since users do not set
+    /// them.
     fn adapt(&self, refusal: &str) -> bool {
         let named = |key: &str| refusal.contains(key) && self.quirks.takes(key);
         let is_sent = |key: &str| match key {

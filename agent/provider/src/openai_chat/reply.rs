@@ -1,5 +1,5 @@
-//! A reply in the chat completions format, read chunk by chunk, with the habits of the many
-//! servers that speak it.
+//! Decodes a reply in the chat completions format, chunk by chunk, and tolerates the deviations of
+//! the many servers that use it.
 
 use base::event::Usage;
 use serde_json::{Value, json};
@@ -11,18 +11,17 @@ use crate::provider::{Delta, OnDelta};
 use crate::tool_args::{self, CallIds};
 use crate::{http_error, sse};
 
-/// The names under which servers send thought.
+/// The fields in which servers send reasoning.
 const THOUGHT: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
-/// Reasons by which servers say that the reply is not the model's own end: OpenRouter, DeepSeek,
-/// Z.ai, SGLang.
+/// Finish reasons of a reply that the model did not end itself: OpenRouter, DeepSeek, Z.ai, SGLang.
 const BROKEN: [&str; 4] = ["error", "insufficient_system_resource", "network_error", "abort"];
 
-/// A reply on its way.
+/// A reply being decoded.
 #[derive(Debug)]
 pub(crate) struct ChatDecoder {
     ids: CallIds,
     pieces: Vec<DeltaPart>,
-    /// The greatest index of a call so far.
+    /// The highest call index so far.
     last_index: Option<u64>,
     details: Vec<Value>,
     usage: Usage,
@@ -37,7 +36,7 @@ enum DeltaPart {
         field: String,
         text: String,
     },
-    /// Thought as a block of the content, with its signature.
+    /// Reasoning as a content block, with its signature.
     Block {
         text: String,
         block: Value,
@@ -45,7 +44,7 @@ enum DeltaPart {
     Call(Slot),
 }
 
-/// A call on its way. Its id and name come with its first piece, or with every piece.
+/// A call being decoded. Its id and name come with its first delta, or with every delta.
 #[derive(Debug)]
 struct Slot {
     index: Option<u64>,
@@ -79,7 +78,7 @@ impl ReplyDecoder for ChatDecoder {
 
     fn reply(self: Box<Self>) -> Option<Reply> {
         let ChatDecoder { mut ids, pieces, details, usage, finish, over, .. } = *self;
-        // A server that says `[DONE]` after words has finished, even when it gave no reason.
+        // A server that sends `[DONE]` after text has finished, even without a finish reason.
         let finish = finish.or_else(|| (over && !pieces.is_empty()).then(String::new))?;
         let is_cut = matches!(finish.as_str(), "length" | "max_tokens" | "model_length");
         let count = pieces.len();
@@ -125,7 +124,7 @@ impl DeltaPart {
 }
 
 impl ChatDecoder {
-    /// A reader that gives ids to calls which have none of their own.
+    /// Creates a decoder that assigns ids to calls without one.
     pub(crate) fn new(ids: CallIds) -> ChatDecoder {
         let (pieces, details) = (Vec::new(), Vec::new());
         let usage = Usage::default();
@@ -146,13 +145,13 @@ impl ChatDecoder {
         is_error: bool,
         hear: &mut OnDelta<'_>,
     ) -> Result<(), ProviderError> {
-        // vLLM and Databricks put the error into the chunk itself.
+        // vLLM and Databricks put the error in the chunk itself.
         let is_error = is_error || chunk["object"] == "error" || chunk["error_code"].is_string();
         if is_error || !chunk["error"].is_null() {
             return Err(http_error::in_stream(chunk));
         }
         self.count(&chunk["usage"]);
-        // With several choices in a stream, only the first one is the reply.
+        // If a stream has several choices, only the first one is the reply.
         let mut choices = chunk["choices"].as_array().into_iter().flatten();
         let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or_default() == 0;
         let Some(choice) = choices.find(is_first) else {
@@ -160,7 +159,7 @@ impl ChatDecoder {
             return Ok(());
         };
         self.count(&choice["usage"]);
-        // A whole reply has `message` where a chunk has `delta`.
+        // A complete reply has `message` where a chunk has `delta`.
         let delta = if choice["delta"].is_object() { &choice["delta"] } else { &choice["message"] };
         if self.finish.is_none() || choice["finish_reason"].is_null() {
             self.delta(delta, hear);
@@ -174,8 +173,8 @@ impl ChatDecoder {
         Ok(())
     }
 
-    /// Counts are totals; some servers send them with every chunk, with holes. The prompt counts
-    /// with what a cache held, wherever that fits.
+    /// Updates the usage. Counts are totals; some servers send them with every chunk, with gaps.
+    /// The prompt tokens include the cached ones, where that is consistent.
     fn count(&mut self, usage: &Value) {
         let number = |key: &str| usage[key].as_u64();
         let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64();
@@ -215,7 +214,7 @@ impl ChatDecoder {
         }
     }
 
-    /// A part of a content that is a list; blocks of thought come from Databricks and Mistral.
+    /// Decodes a part of a content list. Databricks and Mistral send reasoning blocks this way.
     fn content(&mut self, part: &Value, hear: &mut OnDelta<'_>) {
         let (kind, inside) = match part["type"].as_str() {
             Some("reasoning") => ("reasoning", "summary"),
@@ -227,7 +226,8 @@ impl ChatDecoder {
         }
     }
 
-    /// A piece of a block of thought: pieces of a kind are joined, a signature closes the block.
+    /// Decodes a piece of a reasoning block. Pieces of the same kind are joined; a signature closes
+    /// the block.
     fn block(&mut self, kind: &str, inside: &str, piece: &Value, hear: &mut OnDelta<'_>) {
         let more = piece["text"].as_str().unwrap_or_default();
         if !more.is_empty() {
@@ -274,7 +274,7 @@ impl ChatDecoder {
         hear(Delta::Reasoning(more));
     }
 
-    /// OpenRouter's blocks of thought: those with the same index are pieces of one.
+    /// Decodes OpenRouter's reasoning blocks. Those with the same index are pieces of one block.
     fn detail(&mut self, detail: &Value) {
         let same = |other: &&mut Value| {
             !detail["index"].is_null()
@@ -301,8 +301,8 @@ impl ChatDecoder {
             DeltaPart::Call(slot) => Some(slot),
             DeltaPart::Text(_) | DeltaPart::Thought { .. } | DeltaPart::Block { .. } => None,
         });
-        // An index beyond all others belongs to a new call: no search, which would take longer with
-        // each call of a reply.
+        // An index above all others belongs to a new call. This avoids a search, which would take
+        // longer with each call of a reply.
         let is_new = index.is_some() && index > self.last_index;
         self.last_index = self.last_index.max(index);
         let mut slots = slots.filter(|slot| index.is_none() || slot.index == index);
@@ -314,7 +314,7 @@ impl ChatDecoder {
     }
 }
 
-/// Joins a piece of a block to what came of it before: texts grow, the rest is replaced.
+/// Merges a piece into its block: strings are appended, other values are replaced.
 fn join(before: &mut Value, piece: &Value) {
     for (key, value) in piece.as_object().into_iter().flatten() {
         match (value, &before[key]) {
@@ -330,9 +330,9 @@ fn join(before: &mut Value, piece: &Value) {
 }
 
 impl Slot {
-    /// Whether a piece belongs to this call. Some servers give every call the index 0: a name
-    /// with another id begins another call, and so does a name after complete arguments. Services
-    /// make up a new id for every piece, without a name.
+    /// Whether a delta continues this call. Some servers give every call the index 0: a name with
+    /// another id starts another call, and so does a name after complete arguments. Other servers
+    /// send a new id with every delta, without a name.
     fn goes_on_with(&self, id: &str, name: &str) -> bool {
         if !id.is_empty() && !self.id.is_empty() && (id == self.id || !name.is_empty()) {
             return id == self.id;

@@ -1,4 +1,4 @@
-//! A question in the chat completions format.
+//! Builds a request in the chat completions format.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::tool_args::sendable;
 use super::dialect::{CallIdFormat, Dialect};
 use super::{ChatWire, ReasoningEffort};
 
-/// The body of a request.
+/// Builds the body of a request.
 pub(crate) fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
     let dialect = wire.service.dialect();
     let mut messages = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderF
     if dialect.cache_marks && wire.quirks.takes("cache_control") {
         mark(&mut body);
     }
-    // OpenAI's newer models refuse the old name; other servers know only that one.
+    // OpenAI's newer models reject the old name; other servers know only the old one.
     let is_old_refused = !wire.quirks.takes("max_tokens");
     let limit = if is_old_refused { "max_completion_tokens" } else { dialect.limit };
     body[limit] = json!(request.max_output);
@@ -50,7 +50,7 @@ pub(crate) fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderF
     body
 }
 
-/// Asks for thought; whether it is of the kind that takes no temperature.
+/// Sets the reasoning parameters. Returns whether they rule out a temperature.
 fn think(thought: Option<&ReasoningEffort>, request: &ChatRequest<'_>, body: &mut Value) -> bool {
     match thought {
         None => false,
@@ -69,8 +69,8 @@ fn think(thought: Option<&ReasoningEffort>, request: &ChatRequest<'_>, body: &mu
     }
 }
 
-/// Marks what is to be cached: the system prompt, the last tool, the last two messages of the
-/// user. Results of tools are messages that take no marks.
+/// Sets cache markers on the system prompt, the last tool and the last two user messages. Messages
+/// with tool results accept no markers.
 fn mark(body: &mut Value) {
     let ephemeral = json!({"type": "ephemeral"});
     let last = body["tools"].as_array_mut().and_then(|tools| tools.last_mut());
@@ -101,8 +101,8 @@ fn tool(spec: &ToolDefinition, dialect: Dialect) -> Value {
         {"name": spec.name, "description": spec.description, "parameters": parameters}})
 }
 
-/// A message of the user: each result is a message of its own; pictures of results, which a
-/// result cannot hold, follow in one message of the user.
+/// Appends a user message. Each result becomes its own message. Images of results, which a result
+/// cannot contain, follow in one user message.
 fn user(message: &Message, ids: CallIdFormat, messages: &mut Vec<Value>) {
     let mut content: Vec<Value> = Vec::new();
     for part in &message.parts {
@@ -126,8 +126,8 @@ fn user(message: &Message, ids: CallIdFormat, messages: &mut Vec<Value>) {
     if content.is_empty() {
         return;
     }
-    // A turn without a reply leaves two messages of the user in a row, which templates of many
-    // models refuse.
+    // A turn without a reply leaves two consecutive user messages, which the templates of many
+    // models reject.
     if let Some(last) = messages.pop_if(|last| last["role"] == "user") {
         let before = match last["content"].as_str() {
             Some(text) => vec![json!({"type": "text", "text": text})],
@@ -138,7 +138,7 @@ fn user(message: &Message, ids: CallIdFormat, messages: &mut Vec<Value>) {
     messages.push(json!({"role": "user", "content": plain(content)}));
 }
 
-/// Many servers take only a string where there is nothing but words.
+/// Collapses text-only content into a string, since many servers accept nothing else.
 fn plain(content: Vec<Value>) -> Value {
     if content.iter().any(|part| part["type"] != "text") {
         return Value::Array(content);
@@ -152,13 +152,14 @@ fn assistant(message: &Message, ids: CallIdFormat) -> Value {
     let calls: Vec<Value> = message.calls().map(|it| call(it, ids)).collect();
     let mut out = json!({"role": "assistant"});
     let mut blocks = Vec::new();
-    // `null` beside calls is what the format says; an empty text makes some templates speak.
+    // The format specifies `null` next to calls; an empty string makes some templates generate
+    // text.
     out["content"] = if words.is_empty() { Value::Null } else { json!(words) };
     if calls.is_empty() {
         return out;
     }
-    // Servers whose models think between calls want that thought back, under the name they gave
-    // it; a thought that led to plain words is never asked for again.
+    // Servers whose models reason between calls require that reasoning back, under the field name
+    // that they used. Reasoning that led to plain text is not needed.
     for part in &message.parts {
         if let ContentPart::Reasoning { sealed: Some(sealed), text } = part {
             if let Some(details) = sealed.get("reasoning_details") {

@@ -1,8 +1,8 @@
-//! OpenAI responses, streamed. Nothing is kept on the server: each request carries the whole
-//! conversation, and what the model thought goes back sealed as it came.
+//! OpenAI responses API, streamed. Nothing is stored on the server: each request carries the whole
+//! conversation, and reasoning is sent back encrypted as it came.
 //!
 //! Format: <https://platform.openai.com/docs/api-reference/responses-streaming>; recorded replies
-//! lie in `tests/fixtures/wire`.
+//! are in `tests/fixtures/wire`.
 
 pub mod reply;
 pub mod request;
@@ -15,26 +15,26 @@ use crate::hosted::{ReplyDecoder, WireFormat};
 use crate::provider::{ChatRequest, ProviderFacts};
 use crate::tool_args::CallIds;
 
-/// The responses wire.
+/// The responses wire format.
 #[derive(Debug, Default)]
 pub struct ResponsesWire {
     /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
-    /// How much the model thinks, in OpenAI's words; its own choice when absent.
+    /// Reasoning effort, as in OpenAI's API; the model's default if absent.
     pub effort: Option<String>,
-    /// Found out: the model has no thought that could be sealed.
+    /// Set after the server rejects the option: the model has no encrypted reasoning.
     no_sealed_thought: AtomicBool,
-    /// Found out: the model takes no temperature.
+    /// Set after the server rejects the parameter: the model accepts no temperature.
     no_temperature: AtomicBool,
 }
 
 impl ResponsesWire {
-    /// A wire with this temperature.
+    /// Creates the wire format with this temperature.
     pub fn new(temperature: Option<f64>) -> ResponsesWire {
         ResponsesWire { temperature, ..ResponsesWire::default() }
     }
 
-    /// Sets how much the model thinks.
+    /// Sets the reasoning effort.
     #[must_use]
     pub(crate) fn thinking(mut self, effort: Option<String>) -> ResponsesWire {
         self.effort = effort;

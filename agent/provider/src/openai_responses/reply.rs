@@ -1,4 +1,4 @@
-//! A reply in the responses format: items that grow by events and are sent once more when they
+//! Decodes a reply in the responses format: items that grow by events and are sent again when they
 //! are complete.
 
 use std::collections::BTreeMap;
@@ -13,24 +13,24 @@ use crate::provider::{Delta, OnDelta};
 use crate::tool_args::{self, CallIds};
 use crate::{http_error, sse};
 
-/// A reply on its way.
+/// A reply being decoded.
 #[derive(Debug)]
 pub(crate) struct ResponsesDecoder {
     ids: CallIds,
-    /// By their place in the reply.
+    /// Items by their output index.
     items: BTreeMap<u64, Item>,
     usage: Usage,
     end: Option<End>,
 }
 
-/// One item: words, thought or a call.
+/// An item: text, reasoning or a call.
 #[derive(Debug, Default)]
 struct Item {
-    /// As it was sent last: first with its head alone, in the end whole.
+    /// The item as last sent: first only its header, at the end complete.
     sent: Value,
-    /// Words, thought or arguments that came in pieces.
+    /// Text, reasoning or arguments that arrived in deltas.
     heard: String,
-    /// Whether it was sent whole.
+    /// Whether the complete item was sent.
     whole: bool,
 }
 
@@ -79,7 +79,7 @@ impl ReplyDecoder for ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
-    /// A reader that gives ids to calls which have none of their own.
+    /// Creates a decoder that assigns ids to calls without one.
     pub(crate) fn new(ids: CallIds) -> ResponsesDecoder {
         ResponsesDecoder { ids, items: BTreeMap::new(), usage: Usage::default(), end: None }
     }
@@ -115,7 +115,7 @@ impl ResponsesDecoder {
                 let more = self.item(event).more(event);
                 hear(Delta::Reasoning(more));
             }
-            // The parts of a thought are paragraphs.
+            // The parts of a reasoning summary are paragraphs.
             "response.reasoning_summary_part.added" => {
                 let item = self.item(event);
                 if !item.heard.is_empty() {
@@ -147,7 +147,7 @@ impl ResponsesDecoder {
         self.items.entry(event["output_index"].as_u64().unwrap_or_default()).or_default()
     }
 
-    /// The last event carries the whole reply, mostly.
+    /// Handles the final event, which usually carries the complete reply.
     fn ended(
         &mut self,
         kind: &str,
@@ -189,7 +189,7 @@ impl Item {
         more
     }
 
-    /// Takes the item as it is in the end; words that did not come before are heard now.
+    /// Stores the complete item. Text that did not arrive in deltas is passed on now.
     fn close(&mut self, item: &Value, hear: &mut OnDelta<'_>) {
         self.sent = item.clone();
         self.whole = true;
@@ -232,15 +232,15 @@ impl Item {
                     tool_args::call(id, word("name"), &self.heard)
                 }))
             }
-            // Words of a server that sends no items.
+            // Text of a server that sends no items.
             None if !self.heard.is_empty() => Some(ContentPart::Text { text: self.heard }),
-            // What we do not offer we are not asked for.
+            // Item types that g3 does not offer.
             Some(_) | None => None,
         }
     }
 }
 
-/// What goes back of a thought: nothing of one that only the server could look up.
+/// Returns the reasoning item to send back, or `None` if only the server could look it up.
 fn sealed(item: &Value) -> Option<Value> {
     item["encrypted_content"].as_str().filter(|text| !text.is_empty())?;
     let mut kept = json!({ "type": "reasoning" });

@@ -1,4 +1,4 @@
-//! A question in the responses format: a list of items.
+//! Builds a request in the responses format: a list of items.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::tool_args::{plain_id, sendable};
 
 use super::ResponsesWire;
 
-/// The body of a request.
+/// Builds the body of a request.
 pub(crate) fn body(
     wire: &ResponsesWire,
     request: &ChatRequest<'_>,
@@ -47,13 +47,13 @@ pub(crate) fn body(
     body
 }
 
-/// Without `strict`, which would make every parameter a required one.
+/// Declares a tool without `strict`, which would make every parameter required.
 fn tool(spec: &ToolDefinition) -> Value {
     json!({"type": "function", "name": spec.name, "description": spec.description,
         "parameters": spec.parameters, "strict": false})
 }
 
-/// A message of the user: its results are items of their own and come first.
+/// Appends a user message. Its results are separate items and come first.
 fn user(message: &Message, input: &mut Vec<Value>) {
     let mut content: Vec<Value> = Vec::new();
     for part in &message.parts {
@@ -90,7 +90,8 @@ fn assistant(message: &Message, input: &mut Vec<Value>) {
             ContentPart::Call(call) => input.push(json!({"type": "function_call",
                 "call_id": plain_id(&call.id), "name": call.name,
                 "arguments": sendable(call).to_string()})),
-            // What another wire sealed, or nobody, cannot be read here.
+            // Reasoning that is not encrypted, or that another wire format encrypted, cannot be
+            // sent.
             ContentPart::Reasoning { sealed, .. } => {
                 input.extend(sealed.as_ref().and_then(|sealed| sealed.get("item")).cloned());
             }

@@ -1,23 +1,24 @@
-//! What has been found, in order: words without the spaces that lead to a call, and fenced calls
-//! held back until it is known whether they count.
+//! Filters what the parser found, in order: drops whitespace before calls and holds fenced calls
+//! back until it is known whether they are real.
 //!
-//! A model also shows calls: it quotes a file, or explains. So fenced calls count only at the very
-//! end of a reply that has no others, and only where they are no quotation.
+//! A model also shows calls when it quotes a file or explains something. Fenced calls are therefore
+//! accepted only at the very end of a reply without other calls, and only if they are not
+//! quotations.
 
 use super::forms::FoundCall;
 
-/// A piece of what the model said.
+/// A piece of the model's output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TextPiece {
-    /// Words.
+    /// Text.
     Text(String),
-    /// Thought, from a `<think>` at the beginning.
+    /// Reasoning, from a `<think>` block at the start.
     Thought(String),
     /// A call.
     Call(FoundCall),
 }
 
-/// Takes what was found, gives pieces.
+/// Collects what was found and returns pieces.
 #[derive(Debug, Default)]
 pub(crate) struct CallFilter {
     spaces: String,
@@ -28,27 +29,27 @@ pub(crate) struct CallFilter {
     begun: bool,
 }
 
-/// A code fence with nothing but calls in it.
+/// A code fence that contains only calls.
 #[derive(Debug)]
 struct Fenced {
-    /// What stood between the words before it and the fence.
+    /// The whitespace between the preceding text and the fence.
     spaces: String,
     calls: Vec<FoundCall>,
     source: String,
 }
 
 impl CallFilter {
-    /// Whether anything but spaces and thought came.
+    /// Whether anything other than whitespace and reasoning was found.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// The pieces that are certain.
+    /// Returns the pieces that are certain.
     pub(crate) fn take(&mut self) -> Vec<TextPiece> {
         std::mem::take(&mut self.ready)
     }
 
-    /// Nothing more comes: fenced calls count now, unless they are quotations.
+    /// Ends the input. Fenced calls are accepted now, unless they are quotations.
     pub(crate) fn finish(&mut self, is_quotation: &dyn Fn(&FoundCall) -> bool) -> Vec<TextPiece> {
         for fenced in std::mem::take(&mut self.held) {
             if fenced.calls.iter().any(is_quotation) {
@@ -60,7 +61,7 @@ impl CallFilter {
         self.take()
     }
 
-    /// Words. Spaces wait until words follow them.
+    /// Adds text. Trailing whitespace is held back until more text follows.
     pub(crate) fn words(&mut self, text: &str) {
         self.spaces.push_str(text);
         let words = self.spaces.trim_end().len();
@@ -73,13 +74,13 @@ impl CallFilter {
         }
     }
 
-    /// Thought; it stands before everything else.
+    /// Adds reasoning, which precedes everything else.
     pub(crate) fn thought(&mut self, text: String) {
         self.begun = true;
         self.ready.push(TextPiece::Thought(text));
     }
 
-    /// A call outside of fences: those inside were examples.
+    /// Adds a call outside of fences. Fenced calls become examples.
     pub(crate) fn call(&mut self, call: FoundCall) {
         self.found_outside = true;
         self.begun = true;
@@ -88,7 +89,7 @@ impl CallFilter {
         self.ready.push(TextPiece::Call(call));
     }
 
-    /// Calls in a fence.
+    /// Adds fenced calls.
     pub(crate) fn fenced(&mut self, calls: Vec<FoundCall>, source: String) {
         if self.found_outside {
             return self.words(&source);
@@ -98,7 +99,7 @@ impl CallFilter {
         self.held.push(Fenced { spaces, calls, source });
     }
 
-    /// Something follows the fenced calls, so they are words.
+    /// Turns the held calls into text because something follows them.
     fn show_held(&mut self) {
         self.ready.extend(std::mem::take(&mut self.held).into_iter().map(Fenced::shown));
     }

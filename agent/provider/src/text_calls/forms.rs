@@ -1,35 +1,35 @@
-//! The forms that a call has in a model's words, as values: which objects are calls, and of what.
+//! The forms of a call in a model's text: decides which JSON objects are calls.
 
 use serde_json::{Map, Value};
 
 use super::lenient::{self, ObjectEnd};
 use crate::tool_args;
 
-/// What opens and closes a code block.
+/// The code fence marker.
 pub(crate) const FENCE: &str = "```";
 
-/// A call as found.
+/// A call found in text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FoundCall {
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// The arguments; `None` when they are broken.
+    /// The arguments; `None` if they are invalid.
     pub args: Option<Map<String, Value>>,
-    /// The text it was found in.
+    /// The source text of the call.
     pub source: String,
 }
 
-/// What a code fence holds.
+/// The content of a code fence.
 pub(crate) enum FenceContent {
-    /// More must come before it can be told.
+    /// Undecided: more input is needed.
     Wait,
-    /// Something else than calls.
+    /// Something other than calls.
     Other,
-    /// Nothing but calls; where the closing mark ends.
+    /// Only calls, and the end offset of the closing marker.
     Calls(Vec<FoundCall>, usize),
 }
 
-/// A call in a block: any name, so that a wrong one can be answered.
+/// Parses a call in a block. Accepts any name, so that an unknown one gets an error result.
 pub(crate) fn named_call(text: &str) -> Option<FoundCall> {
     let source = text.to_owned();
     match lenient::parse(text).and_then(|value| call_of(&value)) {
@@ -41,14 +41,14 @@ pub(crate) fn named_call(text: &str) -> Option<FoundCall> {
     }
 }
 
-/// A call of one of these tools, with its arguments given.
+/// Parses a call of one of these tools that has arguments.
 pub(crate) fn known_call(text: &str, tools: &[String]) -> Option<FoundCall> {
     let (name, args) = lenient::parse(text).and_then(|value| call_of(&value))?;
     let source = text.to_owned();
     tools.contains(&name).then_some(FoundCall { name, args: Some(args?), source })
 }
 
-/// What a fence holds whose content begins at `start`.
+/// Classifies the fence whose content begins at `start`.
 pub(crate) fn fenced_calls(
     text: &str,
     start: usize,
@@ -79,7 +79,7 @@ pub(crate) fn fenced_calls(
     }
 }
 
-/// Whether an object's first key is that of a call; `None` while it cannot be told.
+/// Whether an object's first key is that of a call; `None` if more input is needed.
 pub(crate) fn begins_like_a_call(text: &str) -> Option<bool> {
     let Some(inside) = text.strip_prefix('{') else { return Some(false) };
     let inside = inside.trim_start();
@@ -90,7 +90,7 @@ pub(crate) fn begins_like_a_call(text: &str) -> Option<bool> {
     if keys.iter().any(|key| key.starts_with(inside)) { None } else { Some(false) }
 }
 
-/// Name and arguments of an object that has the form of a call, g3's or Qwen's.
+/// Returns the name and arguments of an object in the form of a call, g3's or Qwen's.
 fn call_of(value: &Value) -> Option<(String, Option<Map<String, Value>>)> {
     let object = value.as_object()?;
     let name = object.get("tool").or_else(|| object.get("name"))?.as_str()?;

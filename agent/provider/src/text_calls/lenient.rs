@@ -1,18 +1,18 @@
-//! JSON as models write it: where an object ends, and what small slips can be mended without
+//! Lenient JSON: finds the end of an object and repairs small errors that models make, without
 //! guessing at content.
 
 use serde_json::Value;
 
-/// Where an object ends.
+/// The end of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectEnd {
-    /// After this many bytes.
+    /// The object is complete after this many bytes.
     Complete(usize),
-    /// The closing tag stands at this byte, outside every string, before the object is closed.
+    /// The closing tag is at this byte, outside of strings and before the object is closed.
     Tag(usize),
-    /// More must come; whether a string is open.
+    /// More input is needed.
     Open {
-        /// Inside a string.
+        /// Whether the input ends inside a string.
         in_string: bool,
     },
 }
@@ -42,7 +42,7 @@ pub(crate) fn scan(text: &str, tag: Option<&str>) -> ObjectEnd {
     ObjectEnd::Open { in_string }
 }
 
-/// Parses text; mends, in this order, raw control characters in strings, single quotes, and
+/// Parses text. Repairs, in this order, raw control characters in strings, single quotes, and
 /// missing brackets at the end.
 pub(crate) fn parse(text: &str) -> Option<Value> {
     let escaped = escape_controls(text);
@@ -53,7 +53,7 @@ pub(crate) fn parse(text: &str) -> Option<Value> {
     strict().or_else(with_escapes).or_else(with_quotes).or_else(closed)
 }
 
-/// The name in the head of a call whose JSON is broken.
+/// Returns the tool name at the start of a call with invalid JSON.
 pub(crate) fn name_in(text: &str) -> Option<&str> {
     ["\"name\"", "\"tool\""].iter().find_map(|key| {
         let after = text.split_once(key)?.1.trim_start().strip_prefix(':')?.trim_start();
@@ -90,8 +90,8 @@ fn escape_controls(text: &str) -> String {
     out
 }
 
-/// Single quotes that stand for double ones: those beside structure. An apostrophe inside a
-/// word stays. `None` when there is no single quote.
+/// Replaces single quotes used in place of double quotes: those next to structure. An apostrophe
+/// inside a word is kept. Returns `None` if there is no single quote.
 fn double_quotes(text: &str) -> Option<String> {
     let chars: Vec<char> = text.chars().collect();
     let beside = |at: usize, set: &str, step: isize| {
@@ -128,8 +128,8 @@ fn double_quotes(text: &str) -> Option<String> {
     found.then_some(out)
 }
 
-/// Adds the brackets that are missing at the end; `None` inside a string, whose rest nobody
-/// knows.
+/// Adds the brackets that are missing at the end. Returns `None` inside a string, whose rest is
+/// unknown.
 fn close(text: &str) -> Option<String> {
     let (mut stack, mut in_string, mut escaped) = (Vec::new(), false, false);
     for c in text.chars() {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_ends_where_its_braces_say() {
+    fn an_object_ends_at_its_closing_brace() {
         assert_eq!(scan(r#"{"a": "}"} x"#, None), ObjectEnd::Complete(10));
         assert_eq!(scan(r#"{"a": "\"}"}"#, None), ObjectEnd::Complete(12));
         assert_eq!(scan(r#"{"a": {"#, None), ObjectEnd::Open { in_string: false });
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn small_slips_are_mended_and_content_is_left_alone() {
+    fn small_errors_are_repaired_and_content_is_unchanged() {
         assert_eq!(parse("{\"a\": \"x\ny\"}"), Some(json!({"a": "x\ny"})));
         assert_eq!(parse("{'a': 'it is', 'b': [1]}"), Some(json!({"a": "it is", "b": [1]})));
         assert_eq!(parse("{'a': 'it's \"so\"'}"), Some(json!({"a": "it's \"so\""})));

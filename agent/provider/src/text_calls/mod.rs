@@ -1,7 +1,7 @@
-//! Tool calls for models without native ones: tools are written into the prompt, calls are found
-//! in the reply, results go back as text.
+//! Tool calls for models without native support: tools are described in the prompt, calls are
+//! parsed from the reply, and results are sent back as text.
 //!
-//! The prompt is that of the Qwen3 chat template (Apache-2.0), on which many models are trained.
+//! The prompt is the one of the Qwen3 chat template (Apache-2.0), on which many models are trained.
 
 pub mod call_filter;
 pub mod forms;
@@ -25,13 +25,13 @@ use call_filter::TextPiece;
 use forms::FoundCall;
 use parse::TextCallParser;
 
-/// A provider whose model gets its tools as text.
+/// A provider whose model receives tools as text.
 pub(crate) struct TextCalls {
     inner: Box<dyn Provider>,
 }
 
 impl TextCalls {
-    /// Puts text calls before a provider.
+    /// Wraps a provider.
     pub(crate) fn new(inner: Box<dyn Provider>) -> TextCalls {
         TextCalls { inner }
     }
@@ -69,7 +69,7 @@ impl Provider for TextCalls {
     }
 }
 
-/// Whether a text stands in what the user or a tool said, however it is spaced.
+/// Whether a text occurs in a message of the user or a tool, ignoring whitespace.
 fn is_quoted(text: &str, messages: &[Message]) -> bool {
     let plain = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
     let wanted = plain(text);
@@ -84,7 +84,7 @@ fn is_quoted(text: &str, messages: &[Message]) -> bool {
     others.flat_map(|message| &message.parts).any(said)
 }
 
-/// Lets new pieces be heard and keeps them.
+/// Streams new pieces and stores them.
 fn pass(new: Vec<TextPiece>, pieces: &mut Vec<TextPiece>, hear: &mut OnDelta<'_>) {
     for piece in new {
         match &piece {
@@ -100,7 +100,7 @@ fn pass(new: Vec<TextPiece>, pieces: &mut Vec<TextPiece>, hear: &mut OnDelta<'_>
     }
 }
 
-/// The reply with its words replaced by what was found in them.
+/// Replaces the text of a reply by the pieces found in it.
 fn with_calls(mut reply: Reply, pieces: Vec<TextPiece>, mut ids: CallIds) -> Reply {
     reply.message.parts.retain(|part| !matches!(part, ContentPart::Text { .. }));
     reply.message.parts.extend(pieces.into_iter().map(|piece| match piece {
@@ -122,7 +122,7 @@ fn tool_call(call: FoundCall, id: String) -> ToolCall {
     }
 }
 
-/// The system prompt with the tools.
+/// Returns the system prompt with the tools.
 fn system(prompt: &str, tools: &[ToolDefinition]) -> String {
     if tools.is_empty() {
         return prompt.to_owned();
@@ -145,7 +145,7 @@ fn system(prompt: &str, tools: &[ToolDefinition]) -> String {
     text
 }
 
-/// A message with calls and results as text.
+/// Converts the calls and results of a message to text.
 fn message(message: &Message) -> Message {
     let mut text = String::new();
     let mut images = Vec::new();

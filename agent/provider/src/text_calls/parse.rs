@@ -1,9 +1,10 @@
-//! Finds calls in the words of a model, as they stream in: `<tool_call>` blocks (Qwen), g3's
-//! `{"tool": …, "args": …}` on a line of its own, `to=functions.NAME {…}`, and either JSON form
-//! in a code fence. Only a model's own words come through here, never a tool's result.
+//! Parses calls from a model's streamed text: `<tool_call>` blocks (Qwen), g3's `{"tool": …,
+//! "args": …}` on a line of its own, `to=functions.NAME {…}`, and either JSON form in a code fence.
+//! Only the model's own text is parsed, never a tool's result.
 //!
-//! What may still become a call is held back; all else is passed on at once. Calls in fences
-//! count only at the end of a reply without others, because models also show calls as examples.
+//! Text that may still become a call is held back; all other text is passed on immediately. Fenced
+//! calls are accepted only at the end of a reply without other calls, because models also show
+//! calls as examples.
 
 use super::call_filter::{CallFilter, TextPiece};
 use super::forms::{
@@ -16,14 +17,14 @@ const CLOSE: &str = "</tool_call>";
 const FUNCTION: &str = "to=functions.";
 const THINK: &str = "<think>";
 const THOUGHT: &str = "</think>";
-/// Marks of templates that servers sometimes let through.
+/// Template tokens that servers sometimes let through.
 const NOISE: [&str; 3] = ["<|im_end|>", "<|endoftext|>", "<|call|>"];
-/// What may stand between a function's name and its arguments.
+/// Tokens that may appear between a function's name and its arguments.
 const FILLER: [&str; 6] =
     ["<|constrain|>", "<|message|>", "<|channel|>", "commentary", "json", "code"];
 const MOST_FILLER: usize = 80;
 
-/// Takes words, gives pieces.
+/// Parses text into pieces.
 #[derive(Debug)]
 pub(crate) struct TextCallParser {
     tools: Vec<String>,
@@ -41,18 +42,18 @@ enum ParseState {
     AfterThought,
 }
 
-/// What a look at the buffer came to.
+/// The result of a parsing step.
 enum Look {
-    /// More must come before it can be told.
+    /// More input is needed.
     Wait,
-    /// Something was taken.
+    /// Input was consumed.
     Done,
-    /// Nothing special stands here.
+    /// The input is plain text here.
     Plain,
 }
 
 impl TextCallParser {
-    /// A parser for a reply; the JSON forms count only for these tools.
+    /// Creates a parser for a reply. The JSON forms are accepted only for these tools.
     pub(crate) fn new(tools: impl IntoIterator<Item = String>) -> TextCallParser {
         TextCallParser {
             tools: tools.into_iter().collect(),
@@ -62,21 +63,21 @@ impl TextCallParser {
         }
     }
 
-    /// Takes the next words; gives the pieces that are certain.
+    /// Parses the next text and returns the pieces that are certain.
     pub(crate) fn push(&mut self, more: &str) -> Vec<TextPiece> {
         self.buffer.push_str(more);
         while self.step(false) {}
         self.out.take()
     }
 
-    /// The reply is over; gives the rest. Spaces before a call and at the end are left out. Fenced
-    /// calls that are quotations stay words.
+    /// Ends the reply and returns the remaining pieces. Whitespace before a call and at the end is
+    /// dropped. Fenced calls that are quotations stay text.
     pub(crate) fn end(&mut self, is_quotation: &dyn Fn(&FoundCall) -> bool) -> Vec<TextPiece> {
         while self.step(true) {}
         self.out.finish(is_quotation)
     }
 
-    /// Goes on by one decision; false when more must come.
+    /// Advances by one decision. Returns false if more input is needed.
     fn step(&mut self, ended: bool) -> bool {
         if self.buffer.is_empty() {
             return false;
@@ -126,7 +127,7 @@ impl TextCallParser {
         Look::Plain
     }
 
-    /// Words up to the end of the line or to something in angle brackets.
+    /// Consumes text up to the end of the line or to an angle bracket.
     fn in_line(&mut self, ended: bool) -> Look {
         match self.buffer.find(['\n', '<']) {
             None => self.say(self.buffer.len()),
@@ -159,7 +160,7 @@ impl TextCallParser {
         Look::Done
     }
 
-    /// `<tool_call>` and what follows it.
+    /// Parses `<tool_call>` and what follows it.
     fn block(&mut self, ended: bool) -> Look {
         let inside = self.buffer[OPEN.len()..].trim_start();
         let start = self.buffer.len() - inside.len();
@@ -183,7 +184,7 @@ impl TextCallParser {
             }
             ObjectEnd::Tag(at) => (at, at + CLOSE.len()),
             ObjectEnd::Open { .. } if !ended => return Look::Wait,
-            // A tag inside a string ends the block only when the string has no end.
+            // A tag inside a string ends the block only if the string is unterminated.
             ObjectEnd::Open { .. } => match inside.find(CLOSE) {
                 Some(at) => (at, at + CLOSE.len()),
                 None => (inside.len(), inside.len()),
@@ -198,8 +199,8 @@ impl TextCallParser {
         Look::Done
     }
 
-    /// An object at the beginning of a line: a call when it has the form of one, names a tool
-    /// and nothing but another object follows on its line.
+    /// Parses an object at the start of a line. It is a call if it has the form of one, names a
+    /// tool, and is followed only by other objects on its line.
     fn bare_object(&mut self, indent: usize, ended: bool) -> Look {
         let rest = &self.buffer[indent..];
         match begins_like_a_call(rest) {
@@ -233,7 +234,7 @@ impl TextCallParser {
         }
     }
 
-    /// `to=functions.NAME`, perhaps words of the template, and an object.
+    /// Parses `to=functions.NAME`, optional template tokens, and an object.
     fn function(&mut self, indent: usize, ended: bool) -> Look {
         let rest = &self.buffer[indent + FUNCTION.len()..];
         let start = self.buffer.len() - rest.len();
@@ -261,7 +262,7 @@ impl TextCallParser {
         Look::Done
     }
 
-    /// A code fence: calls when it holds nothing else, else words up to its end.
+    /// Parses a code fence: calls if it contains nothing else, otherwise text up to its end.
     fn fence(&mut self, indent: usize, ended: bool) -> Look {
         let Some(line) = self.buffer.find('\n') else {
             return if ended { Look::Plain } else { Look::Wait };
@@ -286,7 +287,7 @@ impl TextCallParser {
         Look::Done
     }
 
-    /// A line inside a fence.
+    /// Consumes a line inside a fence.
     fn fence_line(&mut self, ended: bool) -> Look {
         let end = match self.buffer.find('\n') {
             Some(at) => at + 1,
@@ -329,7 +330,7 @@ impl TextCallParser {
         std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// Passes on the first bytes as words.
+    /// Passes on the first bytes as text.
     fn say(&mut self, bytes: usize) {
         let text = self.drop_front(bytes);
         self.out.words(&text);

@@ -1,4 +1,4 @@
-//! Calls in the words of models: every dialect, every split, and what must stay words.
+//! Tests of calls in text: every dialect, every split, and text that must stay text.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::call_filter::TextPiece;
 use super::parse::TextCallParser;
 
-/// What is found: words joined as they stand between calls.
+/// Parses the chunks and describes the pieces; adjacent text is joined.
 fn found(chunks: &[&str]) -> Vec<String> {
     let mut parser = TextCallParser::new(["shell".to_owned(), "read_file".to_owned()]);
     let mut pieces: Vec<TextPiece> = chunks.iter().flat_map(|chunk| parser.push(chunk)).collect();
@@ -31,12 +31,12 @@ fn found(chunks: &[&str]) -> Vec<String> {
 }
 
 const REPLIES: &[(&str, &[&str])] = &[
-    // Qwen's blocks, several, in prose, with and without arguments.
+    // Qwen's blocks: several, in prose, with and without arguments.
     (
         "I look.\n<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}\n</tool_call>\n<tool_call>{\"name\": \"fly\"}</tool_call>\nThen more.",
         &["text I look.", "call shell {\"command\":\"ls\"}", "call fly {}", "text \nThen more."],
     ),
-    // The closing tag inside a string; arguments as a string; a missing brace.
+    // The closing tag inside a string, arguments as a string, a missing brace.
     (
         "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"echo '</tool_call>'\"}}</tool_call>",
         &["call shell {\"command\":\"echo '</tool_call>'\"}"],
@@ -49,7 +49,7 @@ const REPLIES: &[(&str, &[&str])] = &[
         "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}</tool_call> ok",
         &["call shell {\"command\":\"ls\"}", "text  ok"],
     ),
-    // Never closed; cut inside a string; no JSON; a mention.
+    // Unclosed, truncated inside a string, invalid JSON, a mention.
     (
         "<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}\n",
         &["call shell {\"command\":\"ls\"}"],
@@ -62,7 +62,7 @@ const REPLIES: &[(&str, &[&str])] = &[
     ),
     ("<tool_call>{oops}</tool_call>", &["text <tool_call>{oops}</tool_call>"]),
     ("Write <tool_call> to call, a < b.", &["text Write <tool_call> to call, a < b."]),
-    // g3's form: on its own line only, for offered tools only.
+    // g3's form: only on its own line and only for offered tools.
     (
         "Look:\n  {\"tool\": \"shell\", \"args\": {\"command\": \"a\nb\"}}\n{ \"tool\":\"read_file\",\"args\":{}}",
         &["text Look:", "call shell {\"command\":\"a\\nb\"}", "call read_file {}"],
@@ -78,14 +78,14 @@ const REPLIES: &[(&str, &[&str])] = &[
         "{\"tool\": \"shell\", \"args\": {\"command\": \"cut",
         &["call shell \"{\\\"tool\\\": \\\"shell\\\", \\\"args\\\": {\\\"command\\\": \\\"cut\""],
     ),
-    // The functions form, with and without words of the template.
+    // The functions form, with and without template tokens.
     (
         "to=functions.shell {\"command\": \"ls\"}\nto=functions.read_file <|constrain|>json<|message|>{\"a\": 1}<|call|>",
         &["call shell {\"command\":\"ls\"}", "call read_file {\"a\":1}"],
     ),
     ("to=functions.fly {}", &["text to=functions.fly {}"]),
     ("to=functions.shell is a name", &["text to=functions.shell is a name"]),
-    // Fences: calls at the end when there are no others, else examples; other code is left alone.
+    // Fences: calls at the end if there are no others, otherwise examples; other code is unchanged.
     (
         "So:\n```json\n{\"tool\": \"shell\", \"args\": {\"command\": \"ls\"}}\n```\n",
         &["text So:", "call shell {\"command\":\"ls\"}"],
@@ -112,7 +112,7 @@ const REPLIES: &[(&str, &[&str])] = &[
     ),
     ("```json\n{\"tool\": \"shell\", \"args\"", &["text ```json\n{\"tool\": \"shell\", \"args\""]),
     ("use ``` and ```x``` so\n```y``` z", &["text use ``` and ```x``` so\n```y``` z"]),
-    // Thought comes first or not at all; marks of templates vanish.
+    // Reasoning is accepted only at the start; template tokens are removed.
     (
         "<think>\n{\"tool\": \"shell\", \"args\": {}}\n</think>\n\nHello.<|im_end|>",
         &["thought \n{\"tool\": \"shell\", \"args\": {}}\n", "text Hello."],
@@ -122,14 +122,14 @@ const REPLIES: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn calls_are_found_in_every_dialect_and_words_stay_words() {
+fn calls_are_found_in_every_dialect_and_text_stays_text() {
     for (reply, expected) in REPLIES {
         assert_eq!(found(&[reply]), *expected, "{reply}");
     }
 }
 
 #[test]
-fn where_the_words_are_cut_makes_no_difference() {
+fn pieces_do_not_depend_on_chunk_boundaries() {
     for (reply, expected) in REPLIES {
         for (cut, _) in reply.char_indices() {
             let (before, after) = reply.split_at(cut);
@@ -142,7 +142,7 @@ fn where_the_words_are_cut_makes_no_difference() {
 }
 
 #[test]
-fn plain_words_are_passed_on_as_they_come() {
+fn plain_text_is_passed_on_immediately() {
     let mut parser = TextCallParser::new(["shell".to_owned()]);
     assert_eq!(parser.push("Hello"), [TextPiece::Text("Hello".into())]);
     assert_eq!(parser.push(" you, 1 <"), [TextPiece::Text(" you, 1".into())]);
@@ -152,7 +152,7 @@ fn plain_words_are_passed_on_as_they_come() {
 
 proptest! {
     #[test]
-    fn any_mixture_reads_the_same_however_it_is_cut(
+    fn any_mixture_parses_the_same_however_it_is_split(
         parts in proptest::collection::vec(prop_oneof![
             Just("<tool_call>"), Just("</tool_call>"), Just("{\"name\": \"shell\", \"arguments\": {}}"),
             Just("{\"tool\": \"shell\", \"args\": {\"command\": \"é\"}}"), Just("\n"), Just("```"),

@@ -1,10 +1,10 @@
-//! Front matter of all kinds: what is read, and what is told of what is wrong.
+//! Tests of front matter: fields and faults.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The rules that a text breaks, with their lines.
+/// Returns the violated rules of a text with their lines.
 fn broken(text: &str) -> Vec<(usize, &'static str)> {
     parse(text, "demo").1.into_iter().map(|fault| (fault.line, fault.rule)).collect()
 }
@@ -14,7 +14,7 @@ fn with(front: &str) -> String {
 }
 
 #[test]
-fn every_field_is_read() {
+fn every_field_is_parsed() {
     let text = "\u{feff}---\r\nname: demo\r\ndescription: >-\r\n  Makes \r\n  demos\r\nlicense: MIT\r\n\
                 compatibility: needs git\r\nmetadata:\r\n  author: us\r\n  version: 1.0\r\n\
                 allowed-tools: Read Bash(git add:*)\r\n---\r\n# Steps\r\n\r\n---\r\nend\r\n";
@@ -30,7 +30,7 @@ fn every_field_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_line_and_rule() {
+fn faults_are_reported_by_line_and_rule() {
     let long = |n| "x".repeat(n);
     let cases: &[(String, &[(usize, &str)])] = &[
         ("Do it.\n".into(), &[(1, "front-matter")]),
@@ -72,14 +72,14 @@ fn what_is_wrong_is_told_by_line_and_rule() {
 }
 
 #[test]
-fn an_unknown_key_is_told_and_the_skill_stays() {
+fn an_unknown_key_is_reported_and_the_skill_is_kept() {
     let (_, faults) = parse(&with("name: demo\ndescription: d\nversion: 3"), "demo");
     assert!(faults.iter().all(|fault| !fault.fatal), "{faults:?}");
 }
 
 proptest! {
     #[test]
-    fn no_text_breaks_the_reader(text in "(---\n)?[ -~\n\t\u{e4}]{0,200}(\n---\n)?.{0,20}") {
+    fn no_text_panics_the_parser(text in "(---\n)?[ -~\n\t\u{e4}]{0,200}(\n---\n)?.{0,20}") {
         let (parsed, faults) = parse(&text, "demo");
         let usable = !faults.iter().any(|fault| fault.fatal);
         prop_assert!(!usable || parsed.name == "demo" && !parsed.description.is_empty());

@@ -1,4 +1,4 @@
-//! `execute_accessible`: acts on a control by its name, its id or its role.
+//! `execute_accessible`: acts on a control by its name, id or role.
 
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ struct Args {
     value: Option<String>,
 }
 
-/// The actions by their names; `type` is another one of `set_value`.
+/// The actions by name; `type` is an alias of `set_value`.
 const ACTIONS: [(&str, ControlVerb); 7] = [
     ("click", ControlVerb::Click),
     ("set_value", ControlVerb::SetValue),
@@ -34,11 +34,11 @@ const ACTIONS: [(&str, ControlVerb); 7] = [
     ("collapse", ControlVerb::Collapse),
     ("focus", ControlVerb::Focus),
 ];
-/// How deep and how many controls are looked at.
+/// Maximum depth and number of controls searched.
 const DEPTH: u32 = 40;
 const MOST: u32 = 2_000;
 
-/// What of an answer is told on success and on failure alike.
+/// The fields of a result that are the same on success and on failure.
 struct Report<'a> {
     since: Instant,
     action: &'a str,
@@ -46,7 +46,7 @@ struct Report<'a> {
     kind: Value,
 }
 
-/// Acts on a control by its name.
+/// The tool that acts on a control by its name.
 pub(crate) struct ControlActionTool;
 
 impl Tool for ControlActionTool {
@@ -63,7 +63,7 @@ impl Tool for ControlActionTool {
     }
 }
 
-/// Acts, or says which controls there are.
+/// Acts on the control. If it is not found, lists the available ones.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let args: Args = call.decode()?;

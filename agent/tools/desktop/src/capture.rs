@@ -1,5 +1,5 @@
-//! Pictures of the screen. `take_screenshot` puts one into a file and knows windows; `screenshot`
-//! only shows one. Which of the two a call means is told by its parameters.
+//! Screenshots. `take_screenshot` writes a file and supports windows; `screenshot` only shows an
+//! image. The parameters distinguish the two.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ struct Args {
     region: Option<Value>,
 }
 
-/// What is to be in the picture.
+/// The subject of a screenshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CaptureRequest {
     /// A window, by id, program or title.
@@ -41,19 +41,19 @@ pub(crate) struct CaptureRequest {
     pub area: Option<Area>,
 }
 
-/// What a picture for a model may have, in bytes.
+/// Maximum size in bytes of an image for a model.
 const ROOM: usize = 3_000_000;
-/// What the user can do where no picture can be taken.
+/// Hint for users if no screenshot can be taken.
 const INSTALL: &str = "install grim (Wayland), scrot or maim (X11), or gnome-screenshot, or build \
                        g3-desktop (`cargo build --release -p desktop`)";
 
-/// Where pictures with a relative name go: `$TMPDIR`, else `~/tmp`.
+/// Returns the directory of images with a relative path: `$TMPDIR`, or `~/tmp`.
 fn folder() -> PathBuf {
     let named = std::env::var_os("TMPDIR").map(PathBuf::from);
     named.filter(|dir| dir.is_absolute()).unwrap_or_else(|| paths::expand_home("~/tmp"))
 }
 
-/// The screen, and the file where it lies somewhere else than in that folder.
+/// Returns the accesses: the screen, and the file if it is outside of that directory.
 fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let mut reached = vec![call.at.others.screen.access(false)];
     let folder = paths::follow(&folder()).ok();
@@ -64,7 +64,7 @@ fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     reached
 }
 
-/// Takes a picture of the screen.
+/// The tool that takes a screenshot.
 pub(crate) struct ScreenCaptureTool;
 
 impl Tool for ScreenCaptureTool {
@@ -81,7 +81,7 @@ impl Tool for ScreenCaptureTool {
     }
 }
 
-/// Takes a picture; with a path or a window, into a file.
+/// Takes a screenshot; with a path or a window, writes it to a file.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { path, window, display, region } = call.decode()?;
     let wrong = |why: String| ToolError::invalid(format!("{}: {why}", call.face.name));
@@ -99,7 +99,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     }
 }
 
-/// A region as models write it: four numbers, maybe as texts.
+/// Parses a region: four numbers, possibly as strings.
 fn area(region: &Value) -> Result<Area, String> {
     let number = |key: &str| {
         let value = &region[key];
@@ -116,8 +116,8 @@ fn area(region: &Value) -> Result<Area, String> {
     Ok(Area { x: x as i32, y: y as i32, width: width as u32, height: height as u32 })
 }
 
-/// Takes a picture with whatever can: the programs in their order, then ours. Only ours knows
-/// windows.
+/// Takes a screenshot with the first backend that works: external programs in order, then
+/// g3-desktop. Only g3-desktop supports windows.
 async fn shoot(call: &Invocation<'_>, wish: &CaptureRequest) -> Result<Shot, ToolError> {
     let mut tried = Vec::new();
     if wish.window.is_none() {
@@ -127,7 +127,7 @@ async fn shoot(call: &Invocation<'_>, wish: &CaptureRequest) -> Result<Shot, Too
         }
     }
     let failed = |why: ToolError| {
-        // Only ours knows windows, so no other program would help.
+        // Only g3-desktop supports windows, so no other program would help.
         if wish.window.is_some() {
             let hint = "list_windows shows the windows that are open";
             return ToolError::new(why.kind, format!("Screenshot failed: {}. {hint}", why.text));
@@ -163,7 +163,7 @@ async fn saved(call: &Invocation<'_>, shot: Shot) -> Result<ToolOutput, ToolErro
     shown(call, shot, said, json!({ "path": name })).await
 }
 
-/// Shows the picture to the model, made to fit.
+/// Scales the image to fit and attaches it for the model.
 async fn shown(
     call: &Invocation<'_>,
     shot: Shot,

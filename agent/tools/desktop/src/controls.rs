@@ -1,4 +1,4 @@
-//! `get_ui_context`: what a window's program says of its controls.
+//! `get_ui_context`: the controls of a window as reported by its program.
 
 use base::desktop_protocol::{Area, Control, ControlQuery, Controls};
 use serde::Deserialize;
@@ -14,16 +14,16 @@ use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 struct Args {
     max_depth: Option<u32>,
     window_title: Option<String>,
-    /// The bare array.
+    /// Return the bare array.
     #[serde(default)]
     bare: bool,
 }
 
-/// Levels that are looked at unless the call says it, and controls at most.
+/// Default depth, and maximum number of controls.
 const DEPTH: u32 = 8;
 const MOST: u32 = 200;
 
-/// Lists the controls of a window.
+/// The tool that lists the controls of a window.
 pub(crate) struct ControlsTool;
 
 impl Tool for ControlsTool {
@@ -40,7 +40,7 @@ impl Tool for ControlsTool {
     }
 }
 
-/// Tells the controls of the active window, or of the one that is named.
+/// Lists the controls of the active window, or of the named one.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { max_depth, window_title, bare } = call.decode()?;
     let window = window_title.filter(|title| !title.trim().is_empty());
@@ -67,7 +67,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(text).with(metadata).titled(format!("looked at {:?}", found.active)))
 }
 
-/// One control for programs.
+/// Formats a control as JSON.
 pub(crate) fn as_json(control: &Control) -> Value {
     let mut told = json!({
         "name": control.name, "type": control.role, "automation_id": control.automation_id,
@@ -82,7 +82,7 @@ pub(crate) fn as_json(control: &Control) -> Value {
     told
 }
 
-/// The controls as a model reads them, a line each.
+/// Formats the controls for a model, one per line.
 fn told(found: &Controls) -> String {
     let mut text = format!("Active window: {:?}\n", found.active);
     if let Some(focused) = &found.focused {
@@ -98,7 +98,7 @@ fn told(found: &Controls) -> String {
     text
 }
 
-/// One control in a line.
+/// Formats a control on one line.
 pub(crate) fn line(control: &Control) -> String {
     let mut line = format!("{} {:?}", control.role, control.name);
     if !control.automation_id.is_empty() {
@@ -119,7 +119,7 @@ pub(crate) fn line(control: &Control) -> String {
     line
 }
 
-/// An area as models need it: its middle, then all of it.
+/// Formats an area for a model: its center, then the area.
 pub(crate) fn place(area: Area) -> String {
     let middle = |from: i32, length: u32| i64::from(from) + i64::from(length / 2);
     format!(

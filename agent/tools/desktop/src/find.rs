@@ -1,5 +1,5 @@
-//! `find_element`: controls by their text, role or attributes; words of a picture where no program
-//! tells of its controls.
+//! `find_element`: finds controls by text, role or attributes, or words in a screenshot if no
+//! program exposes its controls.
 
 use base::desktop_protocol::{Area, Control, ControlQuery, OcrWord};
 use serde::Deserialize;
@@ -25,12 +25,12 @@ struct Args {
     app: String,
 }
 
-/// How deep and how many controls are looked at, and how many are told.
+/// Maximum depth and number of controls searched, and number reported.
 const DEPTH: u32 = 40;
 const MOST: u32 = 2_000;
 const TOLD: usize = 40;
 
-/// Finds a control by its text, role or attributes.
+/// The tool that finds controls.
 pub(crate) struct FindControlTool;
 
 impl Tool for FindControlTool {
@@ -47,7 +47,7 @@ impl Tool for FindControlTool {
     }
 }
 
-/// Finds what fits all that is given.
+/// Finds the controls that match all given conditions.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let Args { text, role, attributes, app } = &args;
@@ -61,7 +61,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let found = host::controls(call.at, look).await;
     let (controls, note) = match found {
         Ok(found) => (found.controls, found.note),
-        // A missing service of one kind is no reason not to try the other.
+        // If one kind of service is missing, the other is still tried.
         Err(why) if !text.trim().is_empty() && role.is_empty() => (Vec::new(), Some(why.text)),
         Err(why) => return Err(why),
     };
@@ -109,13 +109,13 @@ fn told_words(text: &str, places: &[Area]) -> ToolOutput {
     ToolOutput::done(lines).with(metadata).titled(format!("found {}", places.len()))
 }
 
-/// Where these words stand on the screen, as far as they can be read.
+/// Returns the positions of a text on the screen, as far as it can be recognized.
 async fn read(call: &Invocation<'_>, text: &str) -> Result<Vec<Area>, ToolError> {
     let (words, _) = screen_text::on_screen(call.at).await?;
     Ok(phrase(&words, text))
 }
 
-/// Where words stand one after the other that make up this phrase, no matter the case.
+/// Returns the areas of consecutive words that match this phrase, case-insensitively.
 fn phrase(words: &[OcrWord], text: &str) -> Vec<Area> {
     let wanted: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
     let plain = |text: &str| {
@@ -133,7 +133,7 @@ fn phrase(words: &[OcrWord], text: &str) -> Vec<Area> {
     runs.take(TOLD).filter_map(|run| run.iter().map(|word| word.area).reduce(around)).collect()
 }
 
-/// The smallest area around two.
+/// Returns the bounding area of two areas.
 pub(crate) fn around(one: Area, other: Area) -> Area {
     let end = |from: i32, length: u32| i64::from(from) + i64::from(length);
     let (x, y) = (one.x.min(other.x), one.y.min(other.y));
@@ -165,7 +165,7 @@ impl Args {
     }
 }
 
-/// Whether an attribute of a control is this; one that controls do not have is not.
+/// Whether an attribute of a control has this value; false for unknown attributes.
 fn holds(control: &Control, key: &str, wanted: &Value) -> bool {
     let text = |own: &str| wanted.as_str().is_some_and(|wanted| own.eq_ignore_ascii_case(wanted));
     let switch = |own: bool| match wanted {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_given_must_fit() {
+    fn all_given_conditions_must_match() {
         let button = Control {
             name: "Save as…".into(),
             role: "push button".into(),

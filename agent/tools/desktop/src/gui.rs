@@ -1,5 +1,5 @@
-//! `execute_gui`: nine actions of mouse and keyboard, in points of the picture that was seen last.
-//! What a call means is worked out here without touching anything; `g3-desktop` does it.
+//! `execute_gui`: nine actions of mouse and keyboard, in pixels of the last seen image. Interprets
+//! calls without side effects; `g3-desktop` executes them.
 
 use std::time::Instant;
 
@@ -26,25 +26,25 @@ pub(crate) const ACTIONS: [&str; 9] = [
     "move_mouse",
     "drag",
 ];
-/// How far is scrolled unless the call says it, and at most.
+/// Default and maximum number of notches to scroll.
 const NOTCHES: (i64, i64) = (5, 100);
 
-/// What a call means.
+/// The meaning of a call.
 #[derive(Debug, PartialEq)]
 struct GuiAction {
     steps: Vec<InputStep>,
-    /// Where on the screen.
+    /// The point on the screen.
     place: Option<(i32, i32)>,
     description: String,
 }
 
-/// A call's arguments: those in `coordinates`, and over them those beside it.
+/// The arguments of a call: those in `coordinates`, overridden by those next to it.
 struct GuiArgs<'a> {
     map: Map<String, Value>,
     seen: Option<&'a ShownScreen>,
 }
 
-/// Controls mouse and keyboard as the model sees the screen.
+/// The tool that controls mouse and keyboard.
 pub(crate) struct GuiTool;
 
 impl Tool for GuiTool {
@@ -61,7 +61,7 @@ impl Tool for GuiTool {
     }
 }
 
-/// Does one action.
+/// Executes one action.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let map: Map<String, Value> = call.decode()?;
@@ -81,9 +81,9 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(screen_call::action_output(description, since, more))
 }
 
-/// One shape of the two: what stands beside `coordinates` wins.
+/// Merges both argument forms: arguments next to `coordinates` take precedence.
 fn merged(mut map: Map<String, Value>) -> Map<String, Value> {
-    // Some models send the object as a text.
+    // Some models send the object as a string.
     let nested = match map.remove("coordinates") {
         Some(Value::Object(nested)) => nested,
         Some(_) | None => Map::new(),
@@ -113,7 +113,8 @@ impl GuiArgs<'_> {
         number.map(|number| Some(number as i64)).ok_or_else(|| format!("`{key}` must be a number"))
     }
 
-    /// A point of the screen, from two points of the picture; `None` when neither is given.
+    /// Converts a point of the image to a point of the screen. Returns `None` if neither coordinate
+    /// is given.
     fn pair(&self, x: &str, y: &str) -> Result<Option<(i32, i32)>, String> {
         let native = |x: i64, y: i64| match self.seen {
             Some(seen) => seen.native(x, y),
@@ -127,7 +128,8 @@ impl GuiArgs<'_> {
         }
     }
 
-    /// Where to act: the element that is named, if the last look found it, else the point.
+    /// Returns the point to act on: the named element, if the last observation found it, otherwise
+    /// the given point.
     fn point(&self) -> Result<Option<(i32, i32)>, String> {
         if let Some(id) = self.text("element_id").filter(|id| !id.trim().is_empty()) {
             let id = id.trim();

@@ -1,11 +1,11 @@
-//! What calls of `execute_gui` mean, in both of their shapes.
+//! Tests of calls of `execute_gui`, in both argument forms.
 
 use base::desktop_protocol::Area;
 
 use super::*;
 use crate::shown_screen::Element;
 
-/// The screen is twice as large as the picture; in the picture's middle there is element 3.
+/// A screen twice as large as the image, with element 3 in the center of the image.
 fn seen() -> ShownScreen {
     let element = Element { id: "3".into(), bbox: [0.4, 0.4, 0.6, 0.6], ..Element::default() };
     let shows = Area { x: 0, y: 0, width: 2560, height: 1600 };
@@ -28,7 +28,7 @@ fn why(args: Value) -> String {
 }
 
 #[test]
-fn divergence_4_both_shapes_mean_the_same_and_the_flat_one_wins() {
+fn divergence_4_both_argument_forms_are_equivalent_and_the_flat_one_wins() {
     let flat = steps(json!({"action": "click", "x": 10, "y": 20}));
     let nested = steps(json!({"action": "click", "coordinates": {"x": "10", "y": 20.0}}));
     let click = InputStep::Click { button: Button::Left, times: 1 };
@@ -67,7 +67,7 @@ fn each_action_has_its_steps() {
 }
 
 #[test]
-fn an_element_stands_for_its_middle_and_an_unknown_one_for_nothing() {
+fn an_element_means_its_center_and_an_unknown_one_falls_back_to_the_point() {
     let middle = steps(json!({"action": "click", "element_id": "3", "x": 1, "y": 1}));
     assert_eq!(middle[0], InputStep::Move { x: 1280, y: 800 });
     let unknown =
@@ -79,14 +79,14 @@ fn an_element_stands_for_its_middle_and_an_unknown_one_for_nothing() {
 }
 
 #[test]
-fn without_a_picture_points_are_those_of_the_screen() {
+fn without_an_image_points_are_screen_coordinates() {
     let map = json!({"x": 7, "y": 8}).as_object().unwrap().clone();
     let deed = GuiArgs { map, seen: None }.deed("click").unwrap();
     assert_eq!(deed.place, Some((7, 8)));
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_is_right() {
+fn invalid_calls_are_rejected_with_a_hint() {
     let unknown = why(json!({"action": "tap"}));
     assert!(ACTIONS.iter().all(|action| unknown.contains(action)), "{unknown}");
     assert!(why(json!({"action": "click"})).contains("`x` and `y`"));

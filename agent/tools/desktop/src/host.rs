@@ -1,5 +1,5 @@
-//! The running `g3-desktop`: started when it is first needed, one for the whole process, asked one
-//! thing after another. Whatever is given up ends it, so that nothing goes on unseen.
+//! The `g3-desktop` process: started on first use, one per g3 process, and sent one request at a
+//! time. A request that is given up ends the process, so that nothing continues unnoticed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,22 +20,23 @@ use tools::output::{ToolError, ToolErrorKind};
 
 /// The program.
 const NAME: &str = "g3-desktop";
-/// Where the user's session services listen: tools do not get these, a program of ours does.
+/// Variables with which programs find the user's session services. Commands do not receive them,
+/// but our own program does.
 const SERVICES: [&str; 4] =
     ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "AT_SPI_BUS_ADDRESS", "XDG_SESSION_TYPE"];
-/// How long an answer may take, besides what typing takes: a desktop may ask its user first.
+/// Timeout of a response, in addition to the time for typing; a desktop may ask its user first.
 const TIME: Duration = Duration::from_secs(60);
-/// How long reading a picture may take.
+/// Timeout of text recognition.
 const READING: Duration = Duration::from_secs(60);
-/// What one typed character may take.
+/// Maximum time per typed character.
 const CHARACTER: Duration = Duration::from_millis(100);
-/// The longest answer in bytes: a picture of eight screens.
+/// Maximum size of a response in bytes: an image of eight screens.
 const LONGEST: u64 = 256 << 20;
 
-/// The one that runs. Who holds it has the screen.
+/// The running process. The lock also serializes access to the screen.
 static HOST: Mutex<Option<Host>> = Mutex::const_new(None);
 
-/// A program that was started.
+/// A running process.
 struct Host {
     program: ServerProcess,
     stdin: ChildStdin,
@@ -44,7 +45,7 @@ struct Host {
     acted: Option<Instant>,
 }
 
-/// Asks, and waits for the answer. What it refuses is a trouble.
+/// Sends a request and waits for the response. A fault becomes an error.
 pub(crate) async fn ask(
     at: &ToolContext,
     what: DesktopRequest,
@@ -85,14 +86,14 @@ pub(crate) async fn ask(
     }
 }
 
-/// Ends the program, if it runs.
+/// Stops the process, if it runs.
 pub(crate) async fn close() {
     if let Some(host) = HOST.lock().await.take() {
         host.close().await;
     }
 }
 
-/// A picture.
+/// Takes a screenshot.
 pub(crate) async fn capture(at: &ToolContext, wish: CaptureTarget) -> Result<Picture, ToolError> {
     let DesktopResponse::Picture(picture) = ask(at, DesktopRequest::Capture(wish)).await? else {
         return Err(strange());
@@ -100,7 +101,7 @@ pub(crate) async fn capture(at: &ToolContext, wish: CaptureTarget) -> Result<Pic
     Ok(picture)
 }
 
-/// Mouse and keyboard, in this order.
+/// Executes input steps in order.
 pub(crate) async fn input(at: &ToolContext, steps: Vec<InputStep>) -> Result<(), ToolError> {
     let fail_safe = at.others.screen.control().fail_safe;
     let DesktopResponse::Done = ask(at, DesktopRequest::Input { steps, fail_safe }).await? else {
@@ -109,7 +110,7 @@ pub(crate) async fn input(at: &ToolContext, steps: Vec<InputStep>) -> Result<(),
     Ok(())
 }
 
-/// What programs say of their controls.
+/// Returns the controls that programs report.
 pub(crate) async fn controls(
     at: &ToolContext,
     look: base::desktop_protocol::ControlQuery,
@@ -120,7 +121,7 @@ pub(crate) async fn controls(
     Ok(found)
 }
 
-/// An answer to something else than what was asked.
+/// Returns the error for a response of the wrong kind.
 pub(crate) fn strange() -> ToolError {
     ToolError::failed(format!(
         "{NAME} answers something that was not asked: is it of this version?"
@@ -156,7 +157,7 @@ fn time_of(what: &DesktopRequest) -> Duration {
     }
 }
 
-/// The program: as configured, beside us, or on `PATH`.
+/// Returns the program: as configured, next to our own, or on `PATH`.
 fn find(at: &ToolContext) -> Result<PathBuf, ToolError> {
     if let Some(named) = &at.others.screen.control().program {
         return Ok(gate::paths::expand_home(&named.to_string_lossy()));
@@ -210,7 +211,7 @@ async fn listen(stdout: ChildStdout, lines: mpsc::Sender<Vec<u8>>) {
 }
 
 impl Host {
-    /// Waits until the next action may follow the last one.
+    /// Waits until the minimum delay after the last action has passed.
     async fn pause(&mut self, at: &ToolContext, what: &DesktopRequest) {
         let acts = matches!(
             what,

@@ -1,4 +1,4 @@
-//! A click and a text, as `mouse_click` and `type_text` have them: in pixels of the screen.
+//! The tools `mouse_click` and `type_text`, in screen pixels.
 
 use std::time::Instant;
 
@@ -25,12 +25,12 @@ struct Text {
     text: String,
 }
 
-/// How much of a typed text is repeated, in characters.
+/// Maximum number of characters of a typed text shown in the result.
 const ECHO: usize = 50;
-/// The longest text that is typed, in characters.
+/// Maximum number of characters to type.
 const LONGEST: usize = 10_000;
 
-/// Clicks a point of the screen.
+/// The tool that clicks a point of the screen.
 pub(crate) struct ClickTool;
 
 impl Tool for ClickTool {
@@ -47,7 +47,7 @@ impl Tool for ClickTool {
     }
 }
 
-/// Clicks on a point of the screen.
+/// Clicks a point of the screen.
 async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Point { x, y, button } = call.decode()?;
@@ -67,7 +67,7 @@ async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(screen_call::action_output(format!("clicked the {name} button at {x},{y}"), since, more))
 }
 
-/// Types text where the focus is.
+/// The tool that types text at the keyboard focus.
 pub(crate) struct TypeTextTool;
 
 impl Tool for TypeTextTool {
@@ -84,7 +84,7 @@ impl Tool for TypeTextTool {
     }
 }
 
-/// Types where the focus is.
+/// Types text at the keyboard focus.
 async fn type_text(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Text { text } = call.decode()?;
@@ -95,7 +95,7 @@ async fn type_text(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(screen_call::action_output(description, since, json!({ "characters": count })))
 }
 
-/// Whether a text can be typed.
+/// Checks whether a text can be typed.
 pub(crate) fn checked(text: &str, tool: &str) -> Result<(), ToolError> {
     match text.chars().count() {
         0 => Err(ToolError::invalid(format!("{tool}: `text` is empty"))),
@@ -106,7 +106,7 @@ pub(crate) fn checked(text: &str, tool: &str) -> Result<(), ToolError> {
     }
 }
 
-/// A typed text as it is told: its beginning in quotes.
+/// Formats a typed text for the result: its start in quotes.
 pub(crate) fn echo(text: &str) -> String {
     match text.char_indices().nth(ECHO) {
         None => format!("{text:?}"),
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_told_by_its_first_fifty_characters() {
+    fn a_long_text_is_shown_by_its_first_fifty_characters() {
         assert_eq!(echo("grün"), "\"grün\"");
         assert_eq!(echo(&"ä".repeat(50)), format!("{:?}", "ä".repeat(50)));
         let told = echo(&"ä".repeat(53));

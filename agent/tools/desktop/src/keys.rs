@@ -1,6 +1,6 @@
-//! Keys as models write them, and the combinations that are never pressed.
+//! Key names as models write them, and blocked combinations.
 
-/// Names that models use -> the name that `g3-desktop` knows.
+/// Names that models use, and the names that `g3-desktop` knows.
 const NAMES: &[(&str, &str)] = &[
     ("control", "ctrl"),
     ("ctl", "ctrl"),
@@ -34,14 +34,14 @@ const NAMES: &[(&str, &str)] = &[
     ("minus", "-"),
 ];
 
-/// Combinations that open a prompt for commands, end the session or close what is open.
+/// Combinations that open a command prompt, end the session or close windows.
 const BLOCKED: &[&[&str]] = &[&["r", "super"], &["alt", "ctrl", "delete"], &["alt", "f4"]];
 
-/// The keys of a combination like `Ctrl + S`, in their order; none in an empty text.
+/// Parses a combination such as `Ctrl + S` into keys, in order; empty for an empty text.
 pub(crate) fn parse(text: &str) -> Vec<String> {
     let text = text.trim();
     let (text, plus) = match text.strip_suffix('+') {
-        // The plus key itself: alone, or as the last one of a combination.
+        // The plus key itself: alone, or as the last key of a combination.
         Some("") => return vec!["+".to_owned()],
         Some(rest) if rest.trim_end().ends_with('+') => (rest.trim_end(), true),
         Some(_) | None => (text, false),
@@ -50,7 +50,7 @@ pub(crate) fn parse(text: &str) -> Vec<String> {
     pieces.map(name).chain(plus.then(|| "+".to_owned())).collect()
 }
 
-/// One key by the name that `g3-desktop` knows.
+/// Returns the name of a key that `g3-desktop` knows.
 pub(crate) fn name(key: &str) -> String {
     let plain = key.trim().to_lowercase().replace([' ', '-'], "_");
     let plain = if plain.chars().count() == 1 { key.trim().to_lowercase() } else { plain };
@@ -59,7 +59,7 @@ pub(crate) fn name(key: &str) -> String {
     known.map_or(plain, |(_, name)| (*name).to_owned())
 }
 
-/// Whether a combination that is never pressed is among these keys, whatever their order.
+/// Whether these keys include a blocked combination, in any order.
 pub(crate) fn is_blocked(keys: &[String]) -> bool {
     let keys: Vec<String> = keys.iter().map(|key| name(key)).collect();
     let has = |wanted: &&str| keys.iter().any(|key| key == wanted);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_have_one_name_each() {
+    fn keys_have_one_canonical_name() {
         assert_eq!(parse("Ctrl + Shift+T"), ["ctrl", "shift", "t"]);
         assert_eq!(parse("Control+PageDown"), ["ctrl", "page_down"]);
         assert_eq!(parse("Page Up"), ["page_up"]);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn blocked_combinations_are_known_in_every_spelling() {
+    fn blocked_combinations_are_recognized_in_every_spelling() {
         let blocked = |text: &str| is_blocked(&parse(text));
         for text in [
             "Win+R",

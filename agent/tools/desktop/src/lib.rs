@@ -1,5 +1,5 @@
-//! The tools of the screen: pictures, mouse and keyboard, controls by name, windows. What touches
-//! the screen is done by `g3-desktop`, one program for each g3.
+//! The screen tools: screenshots, mouse and keyboard, controls, windows. Screen access goes through
+//! `g3-desktop`, one process per g3 process.
 
 use futures_util::future::BoxFuture;
 use tools::services::DesktopService;
@@ -38,7 +38,7 @@ pub const TOOLS: &[&dyn Tool] = &[
     &computer_use::ComputerUseTool,
 ];
 
-/// The desktop helper that runs for this process.
+/// The desktop helper of this process.
 pub struct DesktopHelper;
 
 impl DesktopService for DesktopHelper {

@@ -1,4 +1,4 @@
-//! The programs that take pictures of a screen, in the order in which they are tried.
+//! External screenshot programs, in the order in which they are tried.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -14,33 +14,33 @@ use super::capture::CaptureRequest;
 use tools::context::ToolContext;
 use tools::output::{ToolError, ToolErrorKind};
 
-/// A picture as it was taken.
+/// A screenshot.
 #[derive(Debug)]
 pub(crate) struct Shot {
-    /// PNG.
+    /// The image as PNG.
     pub bytes: Vec<u8>,
-    /// What of the screen it shows.
+    /// The area of the screen that it shows.
     pub shows: Area,
-    /// What took it.
+    /// The program that took it.
     pub backend: String,
 }
 
-/// A program: how it is told of the file, the output and the region.
+/// A program and how its arguments are built.
 struct CaptureProgram {
     name: &'static str,
-    /// Asks Wayland, which has outputs; the others ask X, which has displays.
+    /// Whether it uses Wayland, which has outputs; the others use X, which has displays.
     wayland: bool,
-    /// Takes only the region; else we cut it out.
+    /// Whether it captures only the region; otherwise the image is cropped.
     cuts: bool,
     args: fn(&CaptureRequest, &str) -> Vec<String>,
 }
 
-/// How long one of them may take.
+/// Timeout of a program.
 const TIME: Duration = Duration::from_secs(15);
-/// The session's services, which a program of the user's desktop may ask.
+/// The session's services, which a program of the user's desktop may access.
 const SERVICES: [&str; 2] = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 
-/// In this order.
+/// The programs, in order.
 static PROGRAMS: [CaptureProgram; 4] = [
     CaptureProgram { name: "grim", wayland: true, cuts: true, args: grim },
     CaptureProgram { name: "scrot", wayland: false, cuts: true, args: scrot },
@@ -80,8 +80,8 @@ fn is_x(display: &str) -> bool {
     display.contains(':')
 }
 
-/// Takes a picture with the first program that can; `None` when none can. What was tried and
-/// failed is noted.
+/// Takes a screenshot with the first program that works. Returns `None` if none does, and notes the
+/// failures.
 pub(crate) async fn shoot(
     at: &ToolContext,
     wish: &CaptureRequest,
@@ -103,7 +103,7 @@ pub(crate) async fn shoot(
     Ok(None)
 }
 
-/// Lets one program write a file of its own directory, which goes away whatever happens.
+/// Lets one program write a file in a temporary directory.
 async fn one(
     at: &ToolContext,
     row: &CaptureProgram,
@@ -145,7 +145,7 @@ async fn run(
     let mut running = job.spawn_async().map_err(|why| why.to_string())?;
     let mut said = Vec::new();
     if let Some(stderr) = running.child.stderr.take() {
-        // A program that ended may leave its stderr to others: its end is what counts.
+        // The stderr of an exited program may be held open by others, so only the exit counts.
         let mut stderr = stderr.take(2_000);
         let read = stderr.read_to_end(&mut said);
         let status = tokio::select! {
@@ -161,7 +161,7 @@ async fn run(
     Ok(())
 }
 
-/// A picture that can be decoded, cut where that is still to be done.
+/// Checks that the image can be decoded, and crops it if necessary.
 fn checked(bytes: Vec<u8>, cut: Option<Area>) -> Result<(Vec<u8>, (u32, u32)), String> {
     let damaged = |why: image::ImageError| format!("its picture is damaged: {why}");
     let picture = image::load_from_memory_with_format(&bytes, ImageFormat::Png).map_err(damaged)?;
@@ -174,7 +174,7 @@ fn checked(bytes: Vec<u8>, cut: Option<Area>) -> Result<(Vec<u8>, (u32, u32)), S
     Ok((bytes, (picture.width(), picture.height())))
 }
 
-/// The part of an area that lies on a picture of this size.
+/// Returns the part of an area within an image of this size.
 fn inside(area: Area, (width, height): (u32, u32)) -> Option<(u32, u32, u32, u32)> {
     let along = |from: i32, length: u32, all: u32| {
         let first = i64::from(from).clamp(0, i64::from(all));
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_program_is_told_the_region_in_its_own_words() {
+    fn each_program_receives_the_region_in_its_own_format() {
         let area = Some(Area { x: 1, y: 2, width: 30, height: 40 });
         let wish = CaptureRequest { area, display: Some("HDMI-1".into()), window: None };
         let told = |row: &CaptureProgram| (row.args)(&wish, "f.png").join(" ");
@@ -209,12 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn displays_and_outputs_are_told_apart() {
+    fn displays_and_outputs_are_distinguished() {
         assert!(is_x(":1") && is_x("host:0.0") && !is_x("HDMI-1"));
     }
 
     #[test]
-    fn what_is_cut_lies_on_the_picture() {
+    fn cropping_stays_within_the_image() {
         let area = |x, y, width, height| Area { x, y, width, height };
         assert_eq!(inside(area(-5, 10, 20, 500), (100, 50)), Some((0, 10, 15, 40)));
         assert_eq!(inside(area(100, 0, 5, 5), (100, 50)), None);

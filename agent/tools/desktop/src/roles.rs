@@ -1,7 +1,8 @@
-//! Roles of controls under the names that other systems have for them: those of web pages (WAI-ARIA,
-//! <https://www.w3.org/TR/wai-aria-1.2/#role_definitions>) and of toolkits, beside AT-SPI's own.
+//! Names of control roles in other systems: those of web pages (WAI-ARIA,
+//! <https://www.w3.org/TR/wai-aria-1.2/#role_definitions>) and of toolkits, in addition to AT-SPI's
+//! own.
 
-/// A role of AT-SPI and its other names, written without spaces and hyphens.
+/// Roles of AT-SPI and their other names, written without spaces and hyphens.
 const NAMES: &[(&[&str], &[&str])] = &[
     (&["push button", "button", "toggle button", "push button menu"], &["button"]),
     (&["toggle button", "switch"], &["switch", "togglebutton"]),
@@ -37,7 +38,7 @@ const NAMES: &[(&[&str], &[&str])] = &[
     (&["heading"], &["header", "title"]),
 ];
 
-/// Whether a control of this role is meant by a name, or by a part of its own.
+/// Whether a name refers to this role, fully or by a part of its own name.
 pub(crate) fn fits(role: &str, wanted: &str) -> bool {
     plain(role).contains(&plain(wanted)) || is_named(role, wanted)
 }
@@ -50,7 +51,7 @@ pub(crate) fn is_named(role: &str, wanted: &str) -> bool {
         .any(|(roles, names)| names.contains(&wanted.as_str()) && roles.contains(&role.as_str()))
 }
 
-/// Without what is written differently.
+/// Normalizes a role name.
 fn plain(role: &str) -> String {
     role.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect()
 }
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_web_pages_and_toolkits_are_known() {
+    fn role_names_of_web_pages_and_toolkits_are_recognized() {
         for (role, wanted) in [
             ("text", "textbox"),
             ("entry", "TextBox"),
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_written_plainly_and_every_role_as_atspi_does() {
+    fn names_are_normalized_and_roles_are_written_as_in_atspi() {
         for (roles, names) in NAMES {
             assert!(names.iter().all(|name| plain(name) == *name), "{names:?}");
             assert!(roles.iter().all(|role| role.to_lowercase() == *role), "{roles:?}");

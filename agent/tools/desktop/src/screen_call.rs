@@ -1,5 +1,4 @@
-//! What all calls of these tools share: the screen as the scope of a call, and the metadata of an
-//! action.
+//! The scope and the result fields that the screen tools share.
 
 use std::time::Instant;
 
@@ -8,12 +7,12 @@ use tools::call::Invocation;
 use tools::output::ToolOutput;
 use tools::tool::CallScope;
 
-/// The scope of a call that reads the screen.
+/// Returns the scope of a call that reads the screen.
 pub(crate) fn reads_screen(call: &Invocation<'_>) -> CallScope {
     on_screen(call, false)
 }
 
-/// The scope of a call that controls the screen.
+/// Returns the scope of a call that controls the screen.
 pub(crate) fn controls_screen(call: &Invocation<'_>) -> CallScope {
     on_screen(call, true)
 }
@@ -23,7 +22,7 @@ fn on_screen(call: &Invocation<'_>, acts: bool) -> CallScope {
     CallScope { access, ..CallScope::keyed("screen") }
 }
 
-/// The metadata that the core tools give an action: its status, a sentence, how long it took.
+/// Returns the result fields of the core tools: status, description and duration.
 pub(crate) fn action_metadata(ok: bool, description: &str, since: Instant) -> Value {
     json!({
         "status": if ok { "success" } else { "error" },
@@ -33,7 +32,7 @@ pub(crate) fn action_metadata(ok: bool, description: &str, since: Instant) -> Va
     })
 }
 
-/// The output of a successful action, with more keys in its metadata.
+/// Creates the output of a successful action with additional metadata.
 pub(crate) fn action_output(description: String, since: Instant, more: Value) -> ToolOutput {
     let mut metadata = action_metadata(true, &description, since);
     if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), more) {

@@ -1,5 +1,5 @@
-//! The words on the screen. Text in a window is read from a picture of that window alone: beside a
-//! large dark ground, or other windows, the program that reads it misses small text.
+//! Recognizes the text on the screen. Each window is captured separately, because the recognition
+//! misses small text next to large dark areas or other windows.
 
 use base::desktop_protocol::{
     Area, CaptureTarget, DesktopRequest, DesktopResponse, OcrWord, Picture, WindowInfo,
@@ -9,20 +9,20 @@ use super::host;
 use tools::context::ToolContext;
 use tools::output::ToolError;
 
-/// Windows that are read by themselves, the topmost first; each takes about a second.
+/// Maximum number of windows that are read separately, topmost first; each takes about a second.
 const WINDOWS: usize = 8;
-/// The narrowest window that holds words, in pixels.
+/// Minimum width in pixels of a window with text.
 const NARROWEST: u32 = 16;
 
-/// The words that can be read, window by window and then beside them, and what the screen is. Their
-/// areas are places on the screen.
+/// Returns the words in the windows and outside of them, with their areas on the screen, and the
+/// area of the screen.
 pub(crate) async fn on_screen(at: &ToolContext) -> Result<(Vec<OcrWord>, Area), ToolError> {
     let whole = host::capture(at, CaptureTarget::default()).await?;
     let shows = whole.shows;
     let all = read(at, whole).await?;
     let mut words = Vec::new();
     let mut done: Vec<Area> = Vec::new();
-    // Where windows cannot be listed, the picture of all is what there is.
+    // If windows cannot be listed, the image of the whole screen is used.
     for window in windows(at).await.unwrap_or_default() {
         let Some(area) = shared(window.area, shows).filter(|area| *area != shows) else { continue };
         let wish = CaptureTarget { area: Some(area), ..CaptureTarget::default() };
@@ -31,14 +31,14 @@ pub(crate) async fn on_screen(at: &ToolContext) -> Result<(Vec<OcrWord>, Area), 
         words.extend(own.into_iter().filter(|word| !done.iter().any(|it| holds(*it, word.area))));
         done.push(area);
     }
-    // What was read in both is told once.
+    // Words found in both images are returned once.
     let beside = |word: &OcrWord| !words.iter().any(|own: &OcrWord| is_same(own, word));
     let more: Vec<OcrWord> = all.into_iter().filter(beside).collect();
     words.extend(more);
     Ok((words, shows))
 }
 
-/// The windows that show something, the topmost first.
+/// Returns the visible windows, topmost first.
 async fn windows(at: &ToolContext) -> Result<Vec<WindowInfo>, ToolError> {
     let DesktopResponse::Windows { windows } = host::ask(at, DesktopRequest::Windows).await? else {
         return Err(host::strange());
@@ -49,7 +49,7 @@ async fn windows(at: &ToolContext) -> Result<Vec<WindowInfo>, ToolError> {
     Ok(windows.into_iter().filter(shows).take(WINDOWS).collect())
 }
 
-/// The words of a picture, with their places on the screen.
+/// Returns the words in an image, with their positions on the screen.
 async fn read(at: &ToolContext, picture: Picture) -> Result<Vec<OcrWord>, ToolError> {
     let (width, height, shows) = (picture.width, picture.height, picture.shows);
     let told = host::ask(at, DesktopRequest::Read { picture: picture.data }).await?;
@@ -66,7 +66,7 @@ async fn read(at: &ToolContext, picture: Picture) -> Result<Vec<OcrWord>, ToolEr
     Ok(words.into_iter().map(|word| OcrWord { area: on_screen(word.area), ..word }).collect())
 }
 
-/// What two areas share.
+/// Returns the intersection of two areas.
 fn shared(one: Area, other: Area) -> Option<Area> {
     let end = |from: i32, length: u32| i64::from(from) + i64::from(length);
     let (x, y) = (one.x.max(other.x), one.y.max(other.y));
@@ -77,7 +77,7 @@ fn shared(one: Area, other: Area) -> Option<Area> {
     (width > 0 && height > 0).then_some(Area { x, y, width, height })
 }
 
-/// Whether the middle of an area is in another.
+/// Whether the center of an area is in another.
 fn holds(outer: Area, inner: Area) -> bool {
     let (x, y) = middle(inner);
     let along = |at: i64, from: i32, length: u32| {
@@ -90,7 +90,7 @@ fn middle(area: Area) -> (i64, i64) {
     (i64::from(area.x) + i64::from(area.width / 2), i64::from(area.y) + i64::from(area.height / 2))
 }
 
-/// Whether two readings are of one place: the one that is surer stays.
+/// Whether two words are at the same position.
 fn is_same(own: &OcrWord, other: &OcrWord) -> bool {
     holds(own.area, other.area) || holds(other.area, own.area)
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_is_read_as_far_as_it_is_on_the_screen() {
+    fn a_window_is_read_as_far_as_it_is_visible() {
         let area = |x, y, width, height| Area { x, y, width, height };
         let screen = area(0, 0, 1600, 900);
         assert_eq!(shared(area(-10, 20, 100, 50), screen), Some(area(0, 20, 90, 50)));

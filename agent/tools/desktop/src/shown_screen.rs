@@ -1,5 +1,5 @@
-//! What the model saw last of the screen: by it, points of a picture become points of the screen.
-//! It is kept with the session, so that calls of `tool exec` find it.
+//! The last screen image that the model saw, used to convert points of the image to points of the
+//! screen. Stored with the session, so that calls of `tool exec` find it.
 
 use std::path::PathBuf;
 
@@ -8,44 +8,44 @@ use serde::{Deserialize, Serialize};
 
 use tools::context::ToolContext;
 
-/// A picture of the screen that the model saw.
+/// A screen image that the model saw.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ShownScreen {
-    /// Points of the picture.
+    /// Width of the image in pixels.
     pub width: u32,
-    /// Points of the picture.
+    /// Height of the image in pixels.
     pub height: u32,
-    /// What of the screen it shows.
+    /// The area of the screen that it shows.
     pub shows: Area,
-    /// What was found in it.
+    /// The elements found in it.
     #[serde(default)]
     pub elements: Vec<Element>,
 }
 
-/// Something in a picture.
+/// An element of an image.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Element {
-    /// By which it is called; unique in its picture.
+    /// An id that is unique in the image.
     pub id: String,
-    /// What it is, e.g. `push button`, `text`.
+    /// Its kind, e.g. `push button`, `text`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What stands on it.
+    /// Its text.
     pub content: String,
-    /// Whether it can be acted on.
+    /// Whether it is interactive.
     pub interactive: bool,
-    /// Left, top, right, bottom as parts of the picture's sides, from 0 to 1.
+    /// Left, top, right, bottom as fractions of the image's sides, from 0 to 1.
     pub bbox: [f64; 4],
 }
 
 impl ShownScreen {
-    /// A picture in which nothing was found yet.
+    /// Creates an image without elements.
     pub(crate) fn of(picture: &Picture) -> ShownScreen {
         let (width, height) = (picture.width, picture.height);
         ShownScreen { width, height, shows: picture.shows, elements: Vec::new() }
     }
 
-    /// The point of the screen for a point of the picture.
+    /// Converts a point of the image to a point of the screen.
     pub(crate) fn native(&self, x: i64, y: i64) -> (i32, i32) {
         let along = |from: i32, at: i64, screen: u32, picture: u32| {
             let at = i128::from(at) * i128::from(screen) / i128::from(picture.max(1));
@@ -56,7 +56,7 @@ impl ShownScreen {
         (along(shows.x, x, shows.width, self.width), along(shows.y, y, shows.height, self.height))
     }
 
-    /// The middle of an element, as a point of the screen.
+    /// Returns the center of an element as a point of the screen.
     pub(crate) fn middle_of(&self, id: &str) -> Option<(i32, i32)> {
         let element = self.elements.iter().find(|element| element.id == id)?;
         let (x, y) = element.middle(1.0, 1.0);
@@ -66,7 +66,7 @@ impl ShownScreen {
         Some((along(self.shows.x, x, self.shows.width), along(self.shows.y, y, self.shows.height)))
     }
 
-    /// Keeps it as what was seen last. One that cannot be kept costs the scale, not the call.
+    /// Stores it as the last seen image. If that fails, only the scaling is lost.
     pub(crate) fn keep(&self, at: &ToolContext) {
         let file = file(at);
         let kept = file.parent().map_or(Ok(()), std::fs::create_dir_all);
@@ -75,14 +75,14 @@ impl ShownScreen {
         }
     }
 
-    /// What was seen last.
+    /// Returns the last seen image.
     pub(crate) fn last(at: &ToolContext) -> Option<ShownScreen> {
         serde_json::from_slice(&std::fs::read(file(at)).ok()?).ok()
     }
 }
 
 impl Element {
-    /// Its middle on a picture of this size.
+    /// Returns its center on an image of this size.
     pub(crate) fn middle(&self, width: f64, height: f64) -> (f64, f64) {
         let [left, top, right, bottom] = self.bbox;
         (f64::midpoint(left, right) * width, f64::midpoint(top, bottom) * height)
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_cut_and_begin_at_the_corner_of_what_is_shown() {
+    fn points_are_scaled_from_the_corner_of_the_shown_area() {
         let shows = Area { x: 0, y: 0, width: 1920, height: 1080 };
         let it = seen((1280, 720), shows);
         assert_eq!(it.native(100, 101), (150, 151), "trunc(101 * 1.5)");
@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_point_leaves_what_is_shown(
+        fn no_point_is_outside_the_shown_area(
             size in (1u32..4000, 1u32..4000), shown in (1u32..8000, 1u32..8000),
             part in (0.0..1.0f64, 0.0..1.0f64),
         ) {

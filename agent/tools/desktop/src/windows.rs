@@ -1,4 +1,4 @@
-//! The open windows: which there are, and the active one made as large as the screen.
+//! The window tools: listing windows and maximizing the active one.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use tools::kind::Effect;
 use tools::output::{ToolError, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
-/// Lists the open windows.
+/// The tool that lists the open windows.
 pub(crate) struct WindowListTool;
 
 impl Tool for WindowListTool {
@@ -59,7 +59,7 @@ fn line(window: &WindowInfo) -> String {
     line
 }
 
-/// Maximizes the active window.
+/// The tool that maximizes the active window.
 pub(crate) struct MaximizeTool;
 
 impl Tool for MaximizeTool {
@@ -76,7 +76,7 @@ impl Tool for MaximizeTool {
     }
 }
 
-/// Maximizes the active window; one that is so already stays as it is.
+/// Maximizes the active window, unless it already is maximized.
 async fn maximize(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let DesktopResponse::Maximized { title, already } =

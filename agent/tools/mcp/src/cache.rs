@@ -1,5 +1,5 @@
-//! What servers said about their tools in earlier sessions, by the hash of their definitions, so
-//! that a first request can offer tools of servers that are still starting.
+//! Caches the tool lists of servers across sessions, by the hash of their definitions, so that a
+//! first request can offer tools of servers that are still starting.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,12 @@ use base::config::mcp::McpServerConfig;
 
 use super::server::KnownTool;
 
-/// What the server of this definition said when it last ran.
+/// Returns the tools that the server of this definition reported when it last ran.
 pub(crate) fn read(definition: &McpServerConfig) -> Option<Vec<KnownTool>> {
     serde_json::from_slice(&std::fs::read(file(definition)?).ok()?).ok()
 }
 
-/// Remembers it. What cannot be remembered is asked again.
+/// Stores the tools. Errors are ignored; the server is queried again then.
 pub(crate) fn write(definition: &McpServerConfig, tools: &[KnownTool]) {
     let Some(file) = file(definition) else { return };
     if read(definition).as_deref() == Some(tools) {

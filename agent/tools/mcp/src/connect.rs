@@ -1,4 +1,4 @@
-//! An open line to a server: a program on two pipes, or an address; the handshake, and its end.
+//! A connection to a server: a child process with pipes, or a URL; the handshake, and shutdown.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use super::http;
 use tools::child_server::{self, ServerProcess, ServerStart};
 use tools::exec::confinement::CommandBox;
 
-/// The longest message of a server, in bytes.
+/// Maximum size of a message in bytes.
 const LONGEST: usize = 64 << 20;
 
-/// Where a server works and leaves what it says.
+/// The directories of a server.
 #[derive(Clone, Debug)]
 pub struct ServerPaths {
     /// The working directory.
     pub cwd: PathBuf,
-    /// Its stderr goes into a file here; nowhere when absent.
+    /// The directory of its stderr log; none if absent.
     pub logs: Option<PathBuf>,
-    /// What holds it, unless its configuration says that nothing does.
+    /// Its sandbox, unless its configuration disables it.
     pub around: CommandBox,
 }
 
-/// Learns the tools of a server that says that they are others now.
+/// Reads the tools of a server that reports that they changed.
 pub(crate) type OnToolsChanged =
     Arc<dyn Fn(Peer<RoleClient>) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// What g3 is for a server: somebody who calls tools and answers no questions.
+/// g3 as a client of a server: it calls tools and answers no requests.
 #[derive(Clone)]
 pub(crate) struct G3Client {
-    /// Called when the server has other tools.
+    /// Called when the server's tools changed.
     pub learn: OnToolsChanged,
 }
 
@@ -52,13 +52,13 @@ impl ClientHandler for G3Client {
     }
 }
 
-/// An open line. Dropped, the server's processes are gone.
+/// An open connection. Dropping it kills the server's processes.
 pub(crate) struct McpConnection {
     service: RunningService<RoleClient, G3Client>,
     program: Option<ServerProcess>,
 }
 
-/// Opens a line and shakes hands. `part` names the file of its stderr.
+/// Opens a connection and performs the handshake. `part` names the stderr log.
 pub(crate) async fn open(
     server: &McpServerConfig,
     part: &str,
@@ -89,7 +89,7 @@ fn start(
     let cwd = server.cwd.as_deref().map(|cwd| base::config::studio::expanded(cwd, &home));
     let cwd = cwd.map_or_else(|| place.cwd.clone(), |cwd| place.cwd.join(cwd));
     let log = place.logs.as_deref().map(|logs| (logs, part));
-    // A g3 that serves its tools boxes their commands by itself, and needs its configuration.
+    // A g3 that serves its tools sandboxes their commands itself, and needs its configuration.
     let wanted = server.sandbox && !is_g3(&server.command);
     let boxed = wanted.then(|| place.around.hold_where_possible()).transpose();
     let hold = boxed.map_err(|why| why.to_string())?.flatten();
@@ -112,22 +112,22 @@ fn is_g3(command: &[String]) -> bool {
 }
 
 impl McpConnection {
-    /// The other side.
+    /// Returns the server.
     pub(crate) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }
 
-    /// Whether it can still be asked.
+    /// Whether the connection is usable.
     pub(crate) fn is_open(&self) -> bool {
         !self.service.is_closed() && !self.service.peer().is_transport_closed()
     }
 
-    /// How the program ended and what it said last, after the line broke.
+    /// Describes how the program ended, with the end of its stderr, after the connection broke.
     pub(crate) async fn end_of_it(&mut self) -> Option<String> {
         Some(self.program.as_mut()?.end_of_it().await)
     }
 
-    /// Says goodbye: stdin ends, and what does not end by itself is ended.
+    /// Closes stdin, and kills the server if it does not exit.
     pub(crate) async fn close(mut self) {
         let _ = self.service.close_with_timeout(GRACE).await;
         if let Some(program) = &mut self.program {

@@ -1,4 +1,4 @@
-//! Servers at an address: the client, its headers, and what to try when one wants a login.
+//! Servers at a URL: the client, its headers, and hints if a login is required.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use super::connect::G3Client;
 use super::login;
 use provider::http as door;
 
-/// Opens the connection to a server at an address. The error says what is wrong, and what to try.
+/// Connects to a server at a URL. The error says what is wrong, with a hint.
 pub(crate) async fn open(
     server: &McpServerConfig,
     us: G3Client,
@@ -37,7 +37,7 @@ pub(crate) async fn open(
     opened.map_err(|why| explain(&why))
 }
 
-/// The address; plain `http` is refused where it would leave the machine.
+/// Returns the URL. Plain `http` to another machine is rejected.
 pub(crate) fn address(server: &McpServerConfig) -> Result<Url, String> {
     let text = server.url.as_deref().unwrap_or_default();
     let url = Url::parse(text).map_err(|why| format!("`{text}` is not an address: {why}"))?;
@@ -65,7 +65,7 @@ fn headers(server: &McpServerConfig) -> Result<HashMap<HeaderName, HeaderValue>,
     server.headers.iter().map(header).collect()
 }
 
-/// What `bearer_token_command` prints.
+/// Returns the output of `bearer_token_command`.
 async fn token(server: &McpServerConfig) -> Result<Option<String>, String> {
     let Some(command) = &server.bearer_token_command else { return Ok(None) };
     let failed = |why: String| format!("`bearer_token_command` failed: {why}");
@@ -82,7 +82,7 @@ async fn token(server: &McpServerConfig) -> Result<Option<String>, String> {
     }
 }
 
-/// Why there is no connection, and what to do about it.
+/// Explains why there is no connection, with a hint.
 fn explain(why: &ClientInitializeError) -> String {
     if why.is_authorization_required() || why.auth_challenge().is_some() {
         return "it requires a login: run `g3 mcp login NAME`; or let \

@@ -1,5 +1,5 @@
-//! Tools of MCP servers: started beside the first turn, offered under names of their own, judged
-//! by the gate like every other call.
+//! Tools of MCP servers. Servers start concurrently with the first turn; their tools are offered
+//! under prefixed names and pass through the gate like all calls.
 
 pub mod cache;
 pub mod connect;
@@ -32,10 +32,10 @@ use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::services::{ExternalTools, McpServers};
 use tools::{history, skill_permissions};
 
-/// Hears what the user should know.
+/// Receives notices for the user.
 pub(crate) type OnServerNotice = Arc<dyn Fn(String) + Send + Sync>;
 
-/// The servers of a session and what of them is offered.
+/// The servers of a session and their offered tools.
 pub struct McpHub {
     servers: Vec<Arc<ConfiguredServer>>,
     offer: Mutex<ToolSelection>,
@@ -43,7 +43,7 @@ pub struct McpHub {
     closed: Arc<AtomicBool>,
 }
 
-/// The servers of a configuration that are switched on, none of them started.
+/// Returns the enabled servers of a configuration, none of them started.
 pub fn servers(
     all: &BTreeMap<String, McpServerConfig>,
     place: &ServerPaths,
@@ -56,8 +56,8 @@ pub fn servers(
 }
 
 impl McpHub {
-    /// Starts the servers beside what else is done, and decides what is offered. `None` when
-    /// there are none.
+    /// Starts the servers in the background, and selects the offered tools. Returns `None` if there
+    /// are no servers.
     pub fn start(
         all: &BTreeMap<String, McpServerConfig>,
         (cwd, around): (&Path, CommandBox),
@@ -85,7 +85,7 @@ impl McpHub {
         Some(Arc::new(McpHub { servers, offer, session_dir: session_dir.to_owned(), closed }))
     }
 
-    /// Carries one call out.
+    /// Runs a call.
     async fn carried_out(&self, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {
         let started = Instant::now();
         let Some(given) = args.as_object() else {
@@ -109,7 +109,7 @@ impl McpHub {
         outcome
     }
 
-    /// The tool that `mcp_call` means.
+    /// Returns the tool that `mcp_call` refers to.
     async fn by_words(&self, server: &str, tool: &str) -> Result<Target, ToolError> {
         let Some(known) = self.servers.iter().find(|known| known.name == server) else {
             let names: Vec<&str> = self.servers.iter().map(|known| known.name.as_str()).collect();
@@ -120,7 +120,7 @@ impl McpHub {
         target(known, tool).await
     }
 
-    /// The tool that a whole name means.
+    /// Returns the tool that a full name refers to.
     async fn by_name(&self, name: &str) -> Result<Target, ToolError> {
         let part = name::part_of(name).unwrap_or_default();
         match self.servers.iter().find(|server| server.part == part) {
@@ -165,13 +165,13 @@ impl McpHub {
 }
 
 impl ExternalTools for McpHub {
-    /// Whether a name means one of these tools.
+    /// Whether a name refers to one of these tools.
     fn owns(&self, name: &str) -> bool {
         name.starts_with(name::BEGIN)
             || [tool_selection::SEARCH, tool_selection::CALL].contains(&name)
     }
 
-    /// What a call gets whose arguments were no JSON object.
+    /// Returns the result of a call whose arguments are not a JSON object.
     fn malformed(&self, name: &str, sent: &str) -> ToolOutput {
         let start = base::text::head(sent, 200);
         ToolOutput::invalid(format!(
@@ -190,14 +190,14 @@ impl ExternalTools for McpHub {
 }
 
 impl McpServers for McpHub {
-    /// The tools to offer; the same until [`McpServers::news`] says something.
+    /// Returns the tools to offer; unchanged until [`McpServers::news`] returns a sentence.
     fn offered(&self) -> Vec<ToolDefinition> {
         let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
         self.offer.lock().unwrap_or_else(PoisonError::into_inner).specs(&names)
     }
 
-    /// Takes over what servers said about their tools since the session, or its last turn, began:
-    /// a sentence for the user when others are offered now.
+    /// Applies tool changes that servers reported since the session or its last turn started.
+    /// Returns a sentence for the user if the offered tools changed.
     fn news(&self) -> Option<String> {
         let changed: Vec<&ConfiguredServer> =
             self.servers.iter().filter(|server| server.has_changed()).map(Arc::as_ref).collect();
@@ -224,7 +224,7 @@ impl McpServers for McpHub {
         ))
     }
 
-    /// Ends all servers; what does not start any more is nobody's concern.
+    /// Stops all servers; servers that are not started yet will not start.
     fn close(&self) -> BoxFuture<'_, ()> {
         self.closed.store(true, Ordering::Relaxed);
         let servers = self.servers.iter().map(|server| server.close());
@@ -234,14 +234,14 @@ impl McpServers for McpHub {
     }
 }
 
-/// The tool that a call means.
+/// The tool of a call.
 struct Target {
     server: Arc<ConfiguredServer>,
     name: String,
     tool: KnownTool,
 }
 
-/// A server's tool by its own or its whole name.
+/// Finds a server's tool by its own or its full name.
 async fn target(server: &Arc<ConfiguredServer>, wanted: &str) -> Result<Target, ToolError> {
     let tools = server.tools().await.map_err(|why| {
         ToolError::failed(format!("the MCP server `{}` cannot be used: {why}", server.name))

@@ -1,5 +1,5 @@
-//! Logins at servers that want OAuth: made once in a browser, kept in a file of the user's own, and
-//! renewed by themselves.
+//! OAuth logins to servers: created once in a browser, stored in a file of the user, and renewed
+//! automatically.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use super::http;
 use provider::http as door;
 use provider::oauth::listen::{Callback, Listener};
 
-/// How long a person may take in the browser.
+/// Timeout for the user in the browser.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A login that waits for its person.
+/// A login that waits for the user.
 pub struct PendingLogin {
     session: AuthorizationSession,
     listener: Listener,
 }
 
-/// Where the login at an address is kept: readable by its owner only.
+/// The stored login of a URL; the file is readable only by its owner.
 struct LoginStore(PathBuf);
 
-/// The file of a server's login; `None` without a home directory.
+/// Returns the file of a server's login, or `None` without a home directory.
 fn file(server: &McpServerConfig) -> Option<PathBuf> {
     let name = format!("{}.json", hash(server.url.as_deref()?.as_bytes()));
     Some(base::config::layers::directory()?.join("mcp-logins").join(name))
@@ -40,7 +40,7 @@ pub(crate) fn is_there(server: &McpServerConfig) -> bool {
     file(server).is_some_and(|file| file.exists())
 }
 
-/// Forgets a login; whether there was one.
+/// Deletes a login. Returns whether there was one.
 pub fn forget(server: &McpServerConfig) -> std::io::Result<bool> {
     match file(server).map(std::fs::remove_file) {
         Some(Ok(())) => Ok(true),
@@ -49,7 +49,7 @@ pub fn forget(server: &McpServerConfig) -> std::io::Result<bool> {
     }
 }
 
-/// The client of a server at which there is a login.
+/// Returns the client of a server with a login.
 pub(crate) async fn client(server: &McpServerConfig) -> Result<AuthClient<Client>, String> {
     let url = http::address(server)?;
     let mut manager = manager(server).await?;
@@ -63,7 +63,7 @@ pub(crate) async fn client(server: &McpServerConfig) -> Result<AuthClient<Client
 
 async fn manager(server: &McpServerConfig) -> Result<AuthorizationManager, String> {
     let url = http::address(server)?;
-    // The library's own client finds its TLS here.
+    // The library's own client uses this TLS provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut manager = AuthorizationManager::new(url).await.map_err(|why| lost(&why))?;
     let file = file(server).ok_or("no home directory for the login")?;
@@ -75,7 +75,7 @@ fn lost(why: &AuthError) -> String {
     format!("no login: {why}")
 }
 
-/// Begins a login: finds out whom to ask, and makes itself known there.
+/// Starts a login: discovers the authorization server and registers there.
 pub async fn begin(server: &McpServerConfig) -> Result<PendingLogin, String> {
     let mut manager = manager(server).await?;
     let found = manager.resolve_metadata().await.map_err(|why| lost(&why))?;
@@ -89,12 +89,12 @@ pub async fn begin(server: &McpServerConfig) -> Result<PendingLogin, String> {
 }
 
 impl PendingLogin {
-    /// The address to be opened in a browser.
+    /// Returns the URL to open in a browser.
     pub fn address(&self) -> &str {
         self.session.get_authorization_url()
     }
 
-    /// Waits for the browser to come back, and keeps the login.
+    /// Waits for the redirect of the browser, and stores the login.
     pub async fn finish(self) -> Result<(), String> {
         let state = state_of(self.address()).ok_or("the address of the login has no state")?;
         let waited = tokio::time::timeout(PATIENCE, self.listener.answer(&state)).await;
@@ -107,7 +107,7 @@ impl PendingLogin {
     }
 }
 
-/// What the browser carries there and back, so that nobody else can come in its place.
+/// Returns the `state` of a URL, which identifies the redirect that belongs to this login.
 fn state_of(address: &str) -> Option<String> {
     let url = reqwest::Url::parse(address).ok()?;
     let state = url.query_pairs().find(|(key, _)| key == "state")?.1.into_owned();

@@ -1,17 +1,18 @@
-//! Names that every wire takes for tools that somebody else named: `mcp__SERVER__TOOL`.
+//! Tool names for external tools that all wire formats accept: `mcp__SERVER__TOOL`.
 
 use std::collections::BTreeMap;
 
-/// How every such name begins.
+/// The prefix of all these names.
 pub(crate) const BEGIN: &str = "mcp__";
-/// The longest name that all wires take.
+/// Maximum length that all wire formats accept.
 const LONGEST: usize = 64;
-/// What a server's part may have of it.
+/// Maximum length of the server's part.
 const OF_SERVER: usize = 24;
-/// The length of the mark that tells equal parts apart, with its underscore.
+/// Length of the hash that distinguishes equal parts, with its underscore.
 const MARK: usize = 9;
 
-/// The parts of servers: no two are equal, and none holds the two underscores that end it.
+/// Returns the parts of servers. They are unique, and none contains the two underscores that
+/// terminate it.
 pub fn servers<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let single = |name: &str| {
         let mut part = plain(name);
@@ -23,7 +24,7 @@ pub fn servers<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     apart(names.into_iter().map(|name| (name, single(name))).collect(), OF_SERVER)
 }
 
-/// The whole names of a server's tools, in their order; no two are equal.
+/// Returns the full names of a server's tools, in order. They are unique.
 pub(crate) fn tools<'a>(server: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let begin = format!("{BEGIN}{server}__");
     let room = LONGEST - begin.len();
@@ -31,7 +32,7 @@ pub(crate) fn tools<'a>(server: &str, names: impl IntoIterator<Item = &'a str>) 
     parts.into_iter().map(|part| format!("{begin}{part}")).collect()
 }
 
-/// The server's part of a whole name.
+/// Returns the server's part of a full name.
 pub(crate) fn part_of(name: &str) -> Option<&str> {
     name.strip_prefix(BEGIN)?.split_once("__").map(|(part, _)| part)
 }
@@ -41,8 +42,8 @@ fn plain(name: &str) -> String {
     name.chars().map(safe).collect()
 }
 
-/// Those that are too long, empty, or equal to another get a mark made from the original, so that
-/// the result does not hang on their order.
+/// Adds a hash of the original name to parts that are too long, empty, or equal to another, so that
+/// the result does not depend on their order.
 fn apart(all: Vec<(&str, String)>, room: usize) -> Vec<String> {
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for (_, part) in &all {
@@ -68,13 +69,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_names_stay_and_others_become_safe() {
+    fn plain_names_are_unchanged_and_others_are_sanitized() {
         assert_eq!(servers(["git", "my server", "a__b"]), ["git", "my_server", "a_b"]);
         assert_eq!(tools("git", ["log", "do.it"]), ["mcp__git__log", "mcp__git__do_it"]);
     }
 
     #[test]
-    fn equal_names_are_told_apart_whatever_their_order() {
+    fn equal_names_are_distinguished_in_any_order() {
         let one = tools("s", ["a.b", "a/b", "c"]);
         let mut other = tools("s", ["c", "a/b", "a.b"]);
         other.reverse();
@@ -85,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_is_safe_short_and_its_own(
+        fn every_name_is_safe_short_and_unique(
             server in ".{0,40}",
             names in proptest::collection::btree_set(".{0,90}", 1..6),
         ) {

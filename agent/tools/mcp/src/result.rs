@@ -1,4 +1,4 @@
-//! What a server answered -> what the model reads: text, pictures, and files for the rest.
+//! Converts a server's result for the model: text, images, and files for other content.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use tools::exec::output;
 use tools::exec::output::{OutputBudget, StreamCapture};
 use tools::output::{ToolErrorKind, ToolOutput};
 
-/// How much of a long text is shown; all of it is kept in a file.
+/// How much of a long text is shown; the full text is saved to a file.
 const SHOW: OutputBudget = OutputBudget { head: 6_000, tail: 10_000 };
-/// The pictures that models read.
+/// The image formats that models accept.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-/// A larger picture (as base64) is kept in a file instead.
+/// Maximum size of an attached image in base64 bytes; larger ones are saved to a file.
 const LARGEST: usize = 5 << 20;
 
-/// The outcome of a call that was answered. What does not fit goes into files in `directory`.
+/// Returns the outcome of a call. Content that cannot be shown is saved to files in `directory`.
 pub(crate) fn outcome(answer: CallToolResult, directory: &Path) -> ToolOutput {
     let failed = answer.is_error == Some(true);
     let mut texts = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn outcome(answer: CallToolResult, directory: &Path) -> ToolOutput {
                 let about = link.description.map(|text| format!(": {text}")).unwrap_or_default();
                 texts.push(format!("[resource {} at {}{about}]", link.name, link.uri));
             }
-            // The enum of the protocol grows.
+            // The enum of the protocol is non-exhaustive.
             other => texts.push(serde_json::to_string(&other).unwrap_or_default()),
         }
     }
@@ -77,12 +77,12 @@ fn embedded(resource: ResourceContents, directory: &Path) -> String {
             let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
             kept(&uri, &kind, &blob, directory)
         }
-        // The enum of the protocol grows.
+        // The enum of the protocol is non-exhaustive.
         other => serde_json::to_string(&other).unwrap_or_default(),
     }
 }
 
-/// Keeps bytes in a file and says where.
+/// Saves bytes to a file and describes it.
 fn kept(what: &str, kind: &str, base64: &str, directory: &Path) -> String {
     match file(kind, base64, directory) {
         Ok(path) => format!("[{what} ({kind}) was written to {path}]"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_stands_in_for_missing_text_and_errors_are_failures() {
+    fn structured_content_replaces_missing_text_and_errors_are_failures() {
         let dir = tempfile::tempdir().unwrap();
         let told = outcome(CallToolResult::structured(json!({"n": 1})), dir.path());
         assert!(told.text.contains("\"n\"") && told.metadata["structured"]["n"] == 1);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_and_kept_whole() {
+    fn a_long_text_is_truncated_and_saved_in_full() {
         let long = "0123456789".repeat(10_000);
         let (told, dir) = of(vec![ContentBlock::text(long.clone())]);
         assert!(told.text.len() < 20_000 && told.text.contains("[truncated"));

@@ -1,18 +1,18 @@
-//! Finding tools among many by words.
+//! Searches many tools by words.
 
 use std::time::Duration;
 
 use super::server::{ConfiguredServer, KnownTool};
 use tools::output::ToolOutput;
 
-/// How many tools are told with their parameters.
+/// Maximum number of tools shown with their parameters.
 const FULL: usize = 8;
-/// How many more are told by name.
+/// Maximum number of further tools shown by name.
 const NAMED: usize = 100;
-/// How long a search waits for servers that are starting.
+/// Maximum time that a search waits for servers that are starting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The tools that fit best, and what is known about servers that have none to show.
+/// Returns the best matching tools, and notes about servers whose tools are unknown.
 pub(crate) async fn run(servers: &[&ConfiguredServer], query: &str) -> ToolOutput {
     let asked = servers.iter().map(|server| async move {
         (*server, tokio::time::timeout(PATIENCE, server.tools()).await)
@@ -32,7 +32,7 @@ pub(crate) async fn run(servers: &[&ConfiguredServer], query: &str) -> ToolOutpu
         .map(|(server, tool)| (score(&words, &server.name, &tool), server, tool))
         .filter(|(score, ..)| words.is_empty() || *score > 0)
         .collect();
-    // Equal ones keep the order of the servers.
+    // A stable sort keeps the order of the servers for equal scores.
     scored.sort_by_key(|(score, ..)| std::cmp::Reverse(*score));
     let mut text = String::new();
     for (at, (_, server, tool)) in scored.iter().take(FULL + NAMED).enumerate() {
@@ -47,7 +47,7 @@ pub(crate) async fn run(servers: &[&ConfiguredServer], query: &str) -> ToolOutpu
     ToolOutput::done(text)
 }
 
-/// How well a tool fits: a word of its name counts more than one of its description.
+/// Returns how well a tool matches: a word in its name counts more than one in its description.
 fn score(words: &[String], server: &str, tool: &KnownTool) -> usize {
     let (name, about) = (tool.name.to_lowercase(), tool.description.to_lowercase());
     let server = server.to_lowercase();

@@ -1,5 +1,5 @@
-//! One configured server: started when it is first needed or in the background, started anew once
-//! when it is found dead, and asked with a time limit that ends the call and nothing else.
+//! A configured server: started in the background or on first use, restarted once if it is found
+//! dead, and called with a timeout that ends only the call.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,26 +22,26 @@ use super::connect::{self, G3Client, McpConnection, OnToolsChanged, ServerPaths}
 use super::{cache, name};
 use tools::output::{ToolError, ToolErrorKind};
 
-/// What we know about a tool of a server.
+/// A known tool of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnownTool {
     /// The server's own name for it.
     pub name: String,
-    /// What the model reads about it.
+    /// The description for the model.
     pub description: String,
     /// The JSON Schema object of its parameters.
     pub parameters: Value,
-    /// Whether the server says that a second call does no harm.
+    /// Whether the server declares that repeated calls do no harm.
     pub repeatable: bool,
 }
 
 /// A configured server.
 pub struct ConfiguredServer {
-    /// As the configuration has it.
+    /// Its name in the configuration.
     pub name: String,
     /// Its part of the names of its tools.
     pub part: String,
-    /// What it is.
+    /// Its definition.
     pub definition: McpServerConfig,
     allowed: GlobSet,
     place: ServerPaths,
@@ -49,23 +49,23 @@ pub struct ConfiguredServer {
     known: Arc<ToolList>,
 }
 
-/// What is known of a server's tools.
+/// The known tools of a server.
 #[derive(Default)]
 struct ToolList {
     tools: Mutex<Option<Arc<Vec<KnownTool>>>>,
-    /// How often the server said that they changed: the answer to the last question counts.
+    /// Number of change notifications of the server; only the answer to the last request counts.
     changes: AtomicU64,
-    /// Whether a task asks for them.
+    /// Whether a task is requesting the tools.
     learning: AtomicBool,
-    /// Whether a list came in after such a word that nobody took over.
+    /// Whether a changed list has arrived that was not applied yet.
     news: AtomicBool,
 }
 
-/// The one task that asks a server for its changed tools, as long as it runs.
+/// The single task that requests a server's changed tools, while it runs.
 struct Learning(Arc<ToolList>);
 
 impl Learning {
-    /// `None` when such a task runs.
+    /// Returns `None` if such a task is running.
     fn begin(list: &Arc<ToolList>) -> Option<Learning> {
         let runs = list.learning.swap(true, Ordering::SeqCst);
         (!runs).then(|| Learning(list.clone()))
@@ -89,28 +89,28 @@ impl ToolList {
     }
 }
 
-/// A call that was sent and has no answer.
+/// A call that was sent and not answered yet.
 type Sent = RequestHandle<RoleClient>;
 
 /// Why a call has no answer.
 enum CallLost {
-    /// The server is gone, or the way to it; why, where that is known.
+    /// The server or the connection died; the reason, if known.
     Died(Option<String>),
     /// The server was gone before the call reached it.
     Unsent(String),
-    /// Anything else; another try would change nothing.
+    /// Any other error; retrying does not help.
     ToolError(ToolError),
 }
 
-/// The longest description that the model is shown.
+/// Maximum length in bytes of a description shown to the model.
 const DESCRIPTION: usize = 2_000;
-/// How long a server that goes on changing its tools is left alone before it is asked again.
+/// Delay before a server that keeps changing its tools is queried again.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long the word that a call is cancelled may take.
+/// Timeout for sending a cancellation.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 impl ConfiguredServer {
-    /// A server that was not started yet. What it said in an earlier session is known.
+    /// Creates a server that is not started, with its cached tools.
     pub fn new(
         name: &str,
         part: &str,
@@ -131,17 +131,17 @@ impl ConfiguredServer {
         }
     }
 
-    /// The tools that are known already and may be used.
+    /// Returns the permitted tools, if the tools are known.
     pub fn known(&self) -> Option<Vec<KnownTool>> {
         Some(self.permitted(&self.known.now()?))
     }
 
-    /// Whether it said, since this was last asked, that its tools are others.
+    /// Whether its tools changed since the last call of this function.
     pub(crate) fn has_changed(&self) -> bool {
         self.known.news.swap(false, Ordering::SeqCst)
     }
 
-    /// The tools that may be used; starts the server when they are not known.
+    /// Returns the permitted tools; starts the server if they are not known.
     pub(crate) async fn tools(&self) -> Result<Vec<KnownTool>, String> {
         match self.known() {
             Some(known) => Ok(known),
@@ -149,7 +149,7 @@ impl ConfiguredServer {
         }
     }
 
-    /// The whole name of each of its tools.
+    /// Returns its tools by their full names.
     pub fn named(&self, tools: &[KnownTool]) -> BTreeMap<String, KnownTool> {
         let names = name::tools(&self.part, tools.iter().map(|tool| tool.name.as_str()));
         names.into_iter().zip(tools.iter().cloned()).collect()
@@ -162,18 +162,18 @@ impl ConfiguredServer {
         all.iter().filter(fits).cloned().collect()
     }
 
-    /// Starts the server unless it runs, and learns its tools.
+    /// Starts the server unless it runs, and reads its tools.
     pub async fn start(&self) -> Result<(), String> {
         let mut line = self.line.lock().await;
         self.revived(&mut line).await
     }
 
-    /// Sees to it that the line is open.
+    /// Opens the connection if it is not open.
     async fn revived(&self, line: &mut Option<McpConnection>) -> Result<(), String> {
         if line.as_ref().is_some_and(McpConnection::is_open) {
             return Ok(());
         }
-        // The group of a dead one goes first.
+        // The process group of a dead server is killed first.
         *line = None;
         let opened = async {
             let us = G3Client { learn: self.learn() };
@@ -195,13 +195,14 @@ impl ConfiguredServer {
         Ok(())
     }
 
-    /// Asks a server for its tools when it says that they changed. A list that cannot be had
-    /// leaves what was known.
+    /// Requests the tools of a server that reports a change. If that fails, the known tools are
+    /// kept.
     fn learn(&self) -> OnToolsChanged {
         let (list, definition, limit) = (self.known.clone(), self.definition.clone(), self.limit());
         Arc::new(move |peer| {
             list.changes.fetch_add(1, Ordering::SeqCst);
-            // However often a server says so, it is asked by one task, which then asks again.
+            // Regardless of the number of notifications, one task requests the tools, again if
+            // necessary.
             let Some(learning) = Learning::begin(&list) else {
                 return Box::pin(std::future::ready(()));
             };
@@ -221,7 +222,7 @@ impl ConfiguredServer {
                     }
                     let list = list.clone();
                     drop(learning.take());
-                    // One may have come in before the end was noted.
+                    // A notification may have arrived before the end was recorded.
                     if list.changes.load(Ordering::SeqCst) != change {
                         learning = Learning::begin(&list);
                     }
@@ -234,8 +235,8 @@ impl ConfiguredServer {
         Duration::from_secs(self.definition.timeout_seconds)
     }
 
-    /// Calls a tool. A server that is found dead is started once more; one that dies during the
-    /// call is as well, but only a call that may be repeated is made again.
+    /// Calls a tool. Restarts a server that is found dead or that dies during the call, but repeats
+    /// only calls that are marked as repeatable.
     pub(crate) async fn call(
         &self,
         tool: &KnownTool,
@@ -336,8 +337,8 @@ impl ConfiguredServer {
         }
     }
 
-    /// Forgets a line that broke, or that did not carry a message: a new one may (with a fresh
-    /// token, say). Says how it ended.
+    /// Drops a connection that broke or did not carry a message, since a new one may work (with a
+    /// fresh token, for example). Returns how it ended.
     async fn bury(&self, why: Option<String>) -> String {
         let mut line = self.line.lock().await;
         let how = match line.take() {
@@ -352,9 +353,9 @@ impl ConfiguredServer {
         how.or(why).unwrap_or_else(|| "the connection broke".to_owned())
     }
 
-    /// Ends it, if it runs.
+    /// Stops it, if it runs.
     pub async fn close(&self) {
-        // One that is still starting is ended by its handle.
+        // A server that is still starting is stopped through its handle.
         let open = self.line.try_lock().ok().and_then(|mut line| line.take());
         if let Some(open) = open {
             open.close().await;
@@ -370,7 +371,7 @@ fn cancelled() -> ToolError {
 fn globs(patterns: &[String]) -> GlobSet {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
-        // What is no glob can still be a name.
+        // An invalid glob may still be a name.
         if let Ok(glob) = Glob::new(pattern).or_else(|_| Glob::new(&globset::escape(pattern))) {
             set.add(glob);
         }
@@ -380,7 +381,7 @@ fn globs(patterns: &[String]) -> GlobSet {
 
 fn known(tool: Tool) -> KnownTool {
     let mut parameters = Value::Object(tool.input_schema.as_ref().clone());
-    // What every wire wants of a schema, also where a server leaves it out.
+    // Required by all wire formats, even if a server omits it.
     parameters["type"] = json!("object");
     if !parameters["properties"].is_object() {
         parameters["properties"] = json!({});

@@ -1,6 +1,6 @@
-//! What of the servers' tools a session offers to its model: decided once and kept with the
-//! session, so that every request begins with the same bytes; decided anew between two turns of
-//! the user where a server said that its tools are others.
+//! Selects the server tools that a session offers to its model. The selection is made once and
+//! stored with the session, so that every request starts with the same bytes; it is updated between
+//! user turns if a server's tools changed.
 
 use std::path::Path;
 
@@ -11,25 +11,25 @@ use super::name;
 use super::server::{ConfiguredServer, KnownTool};
 use provider::ToolDefinition;
 
-/// With more tools than this, the model searches for them.
+/// With more tools than this, the model searches for tools.
 const MANY: usize = 20;
-/// The tool that finds tools.
+/// The tool that searches for tools.
 pub(crate) const SEARCH: &str = "mcp_search";
-/// The tool that calls what was found.
+/// The tool that calls a tool that was found.
 pub(crate) const CALL: &str = "mcp_call";
 
-/// What is offered.
+/// The offered tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ToolSelection {
-    /// The definitions that it was made from, as hashes.
+    /// Hashes of the definitions from which the selection was made.
     from: Vec<String>,
-    /// Tools that are offered by name.
+    /// Tools offered by name.
     pub direct: Vec<DirectTool>,
     /// Whether tools are searched for.
     pub search: bool,
 }
 
-/// A tool that is offered by name.
+/// A tool offered by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DirectTool {
     name: String,
@@ -38,7 +38,7 @@ pub(crate) struct DirectTool {
 }
 
 impl ToolSelection {
-    /// The offer of a session that began with these servers, or a new one.
+    /// Returns the stored selection of a session with these servers, or a new one.
     pub(crate) fn of(servers: &[&ConfiguredServer], session_dir: &Path) -> ToolSelection {
         let file = session_dir.join("mcp/offered.json");
         let from: Vec<String> = servers.iter().map(|server| mark(server)).collect();
@@ -51,15 +51,16 @@ impl ToolSelection {
         offer
     }
 
-    /// Writes it down. A session whose offer is not kept decides anew when it is taken up.
+    /// Stores the selection. If that fails, the selection is made again when the session is
+    /// resumed.
     pub(crate) fn keep(&self, session_dir: &Path) {
         let written = std::fs::create_dir_all(session_dir.join("mcp"));
         let file = session_dir.join("mcp/offered.json");
         let _ = written.and_then(|()| base::files::replace_json(&file, self));
     }
 
-    /// The offer after the tools of these servers changed. What is found by a search stays so;
-    /// with too many tools, new ones are.
+    /// Returns the selection after the tools of these servers changed. Searched tools stay
+    /// searched; if there are too many tools, new ones are searched as well.
     pub(crate) fn after_changes(
         &self,
         servers: &[&ConfiguredServer],
@@ -83,14 +84,14 @@ impl ToolSelection {
         }
     }
 
-    /// The names of its tools that another offer has not.
+    /// Returns the names of its tools that another selection does not have.
     pub(crate) fn beyond(&self, other: &ToolSelection) -> Vec<String> {
         let has = |tool: &&DirectTool| other.direct.iter().any(|known| known.name == tool.name);
         let new = self.direct.iter().filter(|tool| !has(tool));
         new.map(|tool| tool.name.clone()).collect()
     }
 
-    /// As the model sees it.
+    /// Returns the definitions for the model.
     pub(crate) fn specs(&self, servers: &[&str]) -> Vec<ToolDefinition> {
         let direct = self.direct.iter().map(|tool| ToolDefinition {
             name: tool.name.clone(),
@@ -102,7 +103,7 @@ impl ToolSelection {
     }
 }
 
-/// A server's definition and what of it may be used, as a hash.
+/// Returns a hash of a server's definition and its permitted tools.
 fn mark(server: &ConfiguredServer) -> String {
     let all = format!(
         "{} {:?} {}",
@@ -149,23 +150,23 @@ fn pair(servers: &[&str]) -> [ToolDefinition; 2] {
         ToolDefinition {
             name: SEARCH.to_owned(),
             description: format!(
-                "Finds tools of the MCP servers {names}: names, descriptions and parameters. \
-                 Without a query it lists them all. Invocation what you find with {CALL}."
+                "Searches the tools of the MCP servers {names}; returns names, descriptions and \
+                 parameters. Without a query, lists all tools. Call a tool that you found with {CALL}."
             ),
             parameters: json!({
                 "type": "object",
-                "properties": { "query": text("Words that say what the tool should do.") },
+                "properties": { "query": text("Words that describe what the tool should do.") },
             }),
         },
         ToolDefinition {
             name: CALL.to_owned(),
-            description: format!("Calls a tool that {SEARCH} found."),
+            description: format!("Calls a tool found by {SEARCH}."),
             parameters: json!({
                 "type": "object",
                 "properties": {
-                    "server": text("The server's name."),
-                    "tool": text("The tool's name."),
-                    "args": { "type": "object", "description": "Its arguments." },
+                    "server": text("The name of the server."),
+                    "tool": text("The name of the tool."),
+                    "args": { "type": "object", "description": "The arguments of the tool." },
                 },
                 "required": ["server", "tool"],
             }),

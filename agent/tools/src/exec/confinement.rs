@@ -1,6 +1,6 @@
-//! Starting a command in its box. By default a command writes the working directory, temporary
-//! files and build caches, and sees no configuration and no login; a rule may ask for a tighter
-//! box. In studio's box it sees neither in any case.
+//! Runs commands in a sandbox. By default a command may write the working directory, temporary
+//! files and build caches, and cannot read configurations and logins; a rule may require a stricter
+//! sandbox. Inside studio's sandbox it can never read these.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ use base::sandbox::{self, ClosedScope, Confinement, SandboxRules, caches, home};
 use super::sandbox::ScratchSandbox;
 use gate::CommandConfinement;
 
-/// What holds a command.
+/// The restrictions of a command.
 #[derive(Clone, Debug)]
 pub struct Containment {
-    /// The kernel's rules.
+    /// The rules enforced by the kernel.
     pub confinement: Arc<Confinement>,
-    /// The sandbox, where it runs in that.
+    /// The scratch sandbox, if the command runs in one.
     pub sandbox: Option<Arc<ScratchSandbox>>,
 }
 
-/// The sandbox for a command that works in this tree.
+/// Creates the scratch sandbox for a command that works in this tree.
 pub(crate) fn sandboxed(root: &Path) -> io::Result<Containment> {
     let sandbox = ScratchSandbox::new(root)?;
     let confinement = Confinement::new(sandbox.rules.clone(), ClosedScope::Closed);
@@ -33,40 +33,42 @@ pub(crate) fn sandboxed(root: &Path) -> io::Result<Containment> {
     Ok(Containment { confinement, sandbox: Some(Arc::new(sandbox)) })
 }
 
-/// The box that commands run in by default, and other programs that are started for a working
-/// directory: language servers, MCP servers, hooks.
+/// The default sandbox of commands and of other programs started for a working directory: language
+/// servers, MCP servers, hooks.
 #[derive(Clone, Debug)]
 pub struct CommandBox {
     sandbox: Arc<config::SandboxConfig>,
     root: PathBuf,
-    /// Where long outputs of commands are kept, for the model to look at with other commands.
+    /// The directory of long command outputs, which other commands may read.
     outputs: Option<PathBuf>,
-    /// A directory of the program's own.
+    /// A directory of the program itself.
     own: Option<PathBuf>,
     recent: Arc<RecentBox>,
 }
 
-/// The last box of a session, which the next command is likely to need again: to make one, the
-/// home directory is read.
+/// The most recent sandbox of a session, reused for the next command, because creating one reads
+/// the home directory.
 #[derive(Debug, Default)]
 pub struct RecentBox(Mutex<Option<Made>>);
 
 #[derive(Debug)]
 struct Made {
     at: Instant,
-    /// The working tree itself, and its git directory: another needs another box.
+    /// The device and inode of the working tree, and its git directory; a sandbox is valid only for
+    /// these.
     tree: Option<(u64, u64)>,
     git: GitDirs,
-    /// An agent that works within a session has its own.
+    /// A subagent has its own directory.
     outputs: Option<PathBuf>,
     confinement: Arc<Confinement>,
 }
 
-/// How long a box is used again. Directories that were made since are not open in it.
+/// Maximum time that a sandbox is reused. Directories created in the meantime are not accessible in
+/// it.
 const RECENT: Duration = Duration::from_secs(60);
 
 impl CommandBox {
-    /// The box of a session, in which its commands may read the long outputs of others.
+    /// Creates the sandbox of a session, in which commands may read the long outputs of others.
     pub(crate) fn of_session(
         sandbox: Arc<config::SandboxConfig>,
         root: &Path,
@@ -77,20 +79,20 @@ impl CommandBox {
         CommandBox { sandbox, root, outputs, own: None, recent }
     }
 
-    /// The box for programs that work in this tree.
+    /// Creates the sandbox for programs that work in this tree.
     pub fn of(sandbox: &config::SandboxConfig, root: &Path) -> CommandBox {
         let (sandbox, root) = (Arc::new(sandbox.clone()), root.to_owned());
         CommandBox { sandbox, root, outputs: None, own: None, recent: Arc::default() }
     }
 
-    /// The same box, in which this directory may be written, too.
+    /// Returns the same sandbox with write access to this directory.
     #[must_use]
     pub fn writing(self, directory: &Path) -> CommandBox {
         CommandBox { own: Some(directory.to_owned()), recent: Arc::default(), ..self }
     }
 
-    /// What holds a program; nothing where the configuration switches the box off and studio has
-    /// none around us. Fails where the kernel cannot hold it.
+    /// Returns the restrictions of a program, or `None` if the configuration disables the sandbox
+    /// and g3 does not run in studio's sandbox. Fails if the kernel cannot enforce them.
     pub fn hold(&self) -> io::Result<Option<Containment>> {
         if let Some(mut rules) = around()? {
             rules.read.extend(self.outputs.clone());
@@ -117,8 +119,8 @@ impl CommandBox {
         Ok(Some(Containment { confinement, sandbox: None }))
     }
 
-    /// As [`CommandBox::hold`], for a program that no answer of the user lets run otherwise: where
-    /// the kernel holds nothing, neither does this.
+    /// Like [`CommandBox::hold`], for a program that runs without a permission question. Returns
+    /// `None` if the kernel cannot enforce the restrictions.
     pub fn hold_where_possible(&self) -> io::Result<Option<Containment>> {
         match sandbox::holds_files() {
             Ok(()) => self.hold(),
@@ -126,10 +128,10 @@ impl CommandBox {
         }
     }
 
-    /// What holds a program that a rule boxes: it writes the tree and temporary files only. Fails
-    /// where the kernel cannot hold it.
+    /// Returns the restrictions of a program that a rule requires to be sandboxed: it writes only
+    /// the tree and temporary files. Fails if the kernel cannot enforce them.
     pub(crate) fn hold_tightly(&self) -> io::Result<Containment> {
-        // Without rules nothing can be reached.
+        // If the rules cannot be read, nothing is accessible.
         let around = around().unwrap_or_else(|_| Some(SandboxRules::default()));
         let confinement = Confinement::new(self.tight(around), ClosedScope::Closed);
         Ok(Containment::of(whole("box", confinement)?))
@@ -167,11 +169,11 @@ impl Containment {
     }
 }
 
-/// What holds the commands of a g3 with this configuration.
+/// Returns how commands are confined with this configuration.
 pub fn confining(sandbox: &config::SandboxConfig) -> CommandConfinement {
     match around() {
         Ok(Some(rules)) => CommandConfinement::Studio(rules.write),
-        // Without the rules nothing can be reached.
+        // If the rules cannot be read, nothing is accessible.
         Err(_) => CommandConfinement::Studio(Vec::new()),
         Ok(None) if !sandbox.enabled => CommandConfinement::Off,
         Ok(None) => sandbox::holds_files()
@@ -179,12 +181,12 @@ pub fn confining(sandbox: &config::SandboxConfig) -> CommandConfinement {
     }
 }
 
-/// Whether studio's box is around us.
+/// Whether g3 runs in studio's sandbox.
 pub fn in_studio() -> bool {
     std::env::var_os(sandbox::COMMANDS).is_some()
 }
 
-/// The rules of studio's box for commands, where there is one around us.
+/// Returns the rules of studio's sandbox for commands, or `None` outside of it.
 pub(crate) fn around() -> io::Result<Option<SandboxRules>> {
     let Some(file) = std::env::var_os(sandbox::COMMANDS).map(PathBuf::from) else {
         return Ok(None);
@@ -193,7 +195,7 @@ pub(crate) fn around() -> io::Result<Option<SandboxRules>> {
     read(&file).map_err(unread).map(Some)
 }
 
-/// The rules that every box of a command starts from outside of studio's.
+/// Returns the rules that every command sandbox starts from outside of studio's sandbox.
 pub(crate) fn home_rules() -> SandboxRules {
     home::home_rules(&home_dir(), &closed())
 }
@@ -202,7 +204,7 @@ fn home_dir() -> PathBuf {
     base::user_dirs::home_dir().unwrap_or_else(|| PathBuf::from("/nonexistent"))
 }
 
-/// Our own configuration and state.
+/// Returns the paths of g3's own configuration and state.
 fn closed() -> Vec<PathBuf> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let mut closed = vec![home_dir().join(".config/g3")];
@@ -211,17 +213,17 @@ fn closed() -> Vec<PathBuf> {
     closed
 }
 
-/// Where temporary files may be made: not where the home directory is.
+/// Returns the directories for temporary files, without those that contain the home directory.
 fn temporary(home: &Path) -> impl Iterator<Item = PathBuf> {
     let all = [std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     all.into_iter().filter(move |dir| !home.starts_with(dir))
 }
 
-/// Where long outputs of commands are kept, for the model to look at with other commands.
+/// Returns the directory of long command outputs, which other commands may read.
 fn outputs(session_dir: &Path) -> Option<PathBuf> {
     let outputs = session_dir.join("tools");
-    // What is not there cannot be opened.
+    // A sandbox rule requires that the directory exists.
     std::fs::create_dir_all(&outputs).ok().map(|()| outputs)
 }
 
@@ -229,20 +231,20 @@ fn read(file: &Path) -> io::Result<SandboxRules> {
     Ok(serde_json::from_slice(&std::fs::read(file)?)?)
 }
 
-/// Starts a job, in the box when something holds it. It ends with us, even when we are killed.
+/// Starts a command, sandboxed if restrictions are given. It is killed when g3 dies.
 pub fn spawn(job: Command, hold: Option<Containment>) -> io::Result<AsyncRunning> {
-    // In studio's box the box itself ends everything.
+    // Inside studio's sandbox, the sandbox itself kills everything.
     let job = if in_studio() { job } else { job.ends_with_us() };
     spawn_lasting(job, hold)
 }
 
-/// As [`spawn`], but it outlives us.
+/// Like [`spawn`], but the command outlives g3.
 pub fn spawn_lasting(job: Command, hold: Option<Containment>) -> io::Result<AsyncRunning> {
     hold.into_iter().fold(job, Containment::around).spawn_async()
 }
 
 impl Containment {
-    /// The job in this box.
+    /// Applies the restrictions to a command.
     pub fn around(job: Command, hold: Containment) -> Command {
         let job = job.confined(hold.confinement);
         match &hold.sandbox {
@@ -252,7 +254,7 @@ impl Containment {
     }
 }
 
-/// Whether the kernel holds all of it.
+/// Fails if the kernel cannot enforce all restrictions.
 fn whole(what: &str, made: io::Result<Confinement>) -> io::Result<Confinement> {
     let lack = match &made {
         Ok(made) => made.lacks().first().cloned(),

@@ -1,4 +1,4 @@
-//! The directory where commands start: some profiles keep it from one call to the next.
+//! The directory in which commands start; some profiles keep it from one call to the next.
 
 use std::path::{Path, PathBuf};
 
@@ -12,18 +12,19 @@ pub fn is_kept(face: &ProfileTool) -> bool {
     face.defaults.get("keep_directory").and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Where the last command of a session ended, while that is a directory below the root.
+/// Returns the directory in which the last command of a session ended, if it still exists below the
+/// root.
 pub(crate) fn kept(session_dir: &Path, root: &Path) -> Option<PathBuf> {
     let text = std::fs::read_to_string(file(session_dir)).ok()?;
     let path = paths::follow(Path::new(&text)).ok()?;
     (path.is_dir() && paths::is_inside(&path, root)).then_some(path)
 }
 
-/// Keeps the directory where a command ended.
+/// Stores the directory in which a command ended.
 pub fn keep(session_dir: &Path, path: &Path) {
     let file = file(session_dir);
     let Some(parent) = file.parent() else { return };
-    // A directory that cannot be kept means that the next command starts in the workplace.
+    // If it cannot be stored, the next command starts in the working directory.
     let _ = std::fs::create_dir_all(parent)
         .and_then(|()| base::files::replace(&file, path.as_os_str().as_encoded_bytes()));
 }

@@ -1,4 +1,4 @@
-//! What a command may know: our environment without secrets, or a short list.
+//! The environment of commands: g3's own without secrets, or a fixed list of variables.
 
 use base::process::Command;
 use base::sandbox::COMMANDS;
@@ -6,20 +6,20 @@ use base::sandbox::environment::{holds_password, is_secret};
 use base::test_hooks::is_hook;
 use serde::Deserialize;
 
-/// Which variables a command gets.
+/// The variables that a command receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Environment {
-    /// Ours, without secrets.
+    /// All except secrets.
     #[default]
     Full,
-    /// As full, and programs are told that nobody watches.
+    /// Like `Full`, with variables that tell programs to be non-interactive.
     Quiet,
-    /// Only what the core tools list.
+    /// Only the variables of the core tools.
     Listed,
 }
 
-/// What the core tools let through.
+/// The variables that the core tools pass on.
 const LISTED: [&str; 24] = [
     "PATH",
     "HOME",
@@ -47,13 +47,13 @@ const LISTED: [&str; 24] = [
     "TZ",
 ];
 
-/// Whether a variable is kept from commands: secrets by name, and our own configuration.
+/// Whether a variable is withheld from commands: secrets (by name) and g3's own configuration.
 fn is_withheld(name: &str) -> bool {
     let own = name.starts_with("G3_") && !is_hook(name);
     own || name == "SSH_AUTH_SOCK" || name == COMMANDS || is_secret(name)
 }
 
-/// Gives a job its environment.
+/// Sets the environment of a command.
 pub fn apply(mut job: Command, environment: Environment) -> Command {
     if environment == Environment::Listed {
         job = job.env_clear();
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_known_by_name() {
+    fn secrets_are_recognized_by_name() {
         for name in ["GITHUB_TOKEN", "my_secret", "ANTHROPIC_BASE_URL", "DB_PASSWORD", "X_API_KEY"]
         {
             assert!(is_withheld(name), "{name}");

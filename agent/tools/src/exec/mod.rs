@@ -1,4 +1,4 @@
-//! What commands run in: the box, the environment, the directory, and how their output is kept.
+//! The execution environment of commands: sandbox, variables, working directory and output capture.
 
 pub mod confinement;
 pub mod directory;

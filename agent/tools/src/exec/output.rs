@@ -1,4 +1,5 @@
-//! One stream of a command: heard as it comes, shown in part, kept whole in a file when long.
+//! Captures an output stream of a command: streams it, shows a part of it, and saves it to a file
+//! if it is long.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,14 +11,14 @@ use serde::Deserialize;
 /// How much of a stream is shown, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct OutputBudget {
-    /// From the beginning.
+    /// Bytes from the start.
     pub head: usize,
-    /// From the end.
+    /// Bytes from the end.
     pub tail: usize,
 }
 
 impl OutputBudget {
-    /// No more than so many bytes of one stream.
+    /// Reduces the budget to `limit` bytes.
     pub fn within(self, limit: usize) -> OutputBudget {
         if self.head + self.tail <= limit {
             return self;
@@ -27,10 +28,10 @@ impl OutputBudget {
     }
 }
 
-/// The longest output that is kept in a file.
+/// Maximum size in bytes of a saved output.
 const MAX_LOG: u64 = 256 << 20;
 
-/// Gathers one stream.
+/// Captures a stream.
 pub struct StreamCapture {
     show: OutputBudget,
     directory: PathBuf,
@@ -39,26 +40,26 @@ pub struct StreamCapture {
     tail: VecDeque<u8>,
     total: u64,
     log: Option<(File, PathBuf)>,
-    /// The first bytes of a character whose rest has not come yet.
+    /// The first bytes of an incomplete character.
     pending: Vec<u8>,
 }
 
-/// What was gathered.
+/// A captured stream.
 #[derive(Debug, Default)]
 pub struct CapturedStream {
-    /// What is shown: all of it, or its beginning.
+    /// The whole text, or its start.
     pub head: String,
-    /// The end, when something between is left out.
+    /// The end, if the middle is omitted.
     pub tail: String,
-    /// How many bytes are left out between the two.
+    /// Number of bytes omitted between the two.
     pub left_out: u64,
-    /// How many bytes there were.
+    /// Total number of bytes.
     pub total: u64,
-    /// Where all of it is, when something is left out.
+    /// The file with the complete output, if a part is omitted.
     pub log: Option<PathBuf>,
 }
 
-/// A stream with what is left out named in its middle.
+/// Formats a stream with a marker for the omitted part.
 pub fn shown(stream: &CapturedStream) -> String {
     if stream.left_out == 0 {
         return stream.head.clone();
@@ -71,7 +72,8 @@ pub fn shown(stream: &CapturedStream) -> String {
 }
 
 impl StreamCapture {
-    /// Gathers a stream; a long one goes to a file in `directory` whose name ends with `suffix`.
+    /// Starts capturing. A long stream is saved to a file in `directory` whose name ends with
+    /// `suffix`.
     pub fn new(show: OutputBudget, directory: &Path, suffix: &str) -> StreamCapture {
         StreamCapture {
             show,
@@ -85,7 +87,7 @@ impl StreamCapture {
         }
     }
 
-    /// Takes what came, and gives back the text that is complete by now.
+    /// Adds bytes and returns the text that is complete so far.
     pub fn take(&mut self, bytes: &[u8]) -> String {
         self.keep(bytes);
         self.total += bytes.len() as u64;
@@ -97,7 +99,7 @@ impl StreamCapture {
         self.decode(bytes)
     }
 
-    /// Writes to the file once more came than is shown.
+    /// Writes to the file once the output exceeds what is shown.
     fn keep(&mut self, bytes: &[u8]) {
         let shown = (self.show.head + self.show.tail) as u64;
         if self.log.is_none() && self.total + bytes.len() as u64 > shown {
@@ -107,7 +109,7 @@ impl StreamCapture {
         if let Some((file, _)) = &mut self.log
             && file.write_all(&bytes[..bytes.len().min(room)]).is_err()
         {
-            // A full disk costs the file, not the command.
+            // If the disk is full, the file is dropped, but the command continues.
             self.log = None;
         }
     }
@@ -135,13 +137,13 @@ impl StreamCapture {
         text
     }
 
-    /// The last bytes as text, to look for a prompt.
+    /// Returns the last bytes as text, to look for a prompt.
     pub fn last(&self, count: usize) -> String {
         let bytes: Vec<u8> = self.head.iter().chain(&self.tail).copied().collect();
         String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(count)..]).into_owned()
     }
 
-    /// What was gathered.
+    /// Returns the captured stream.
     pub fn finish(self) -> CapturedStream {
         let mut head = self.head;
         let tail: Vec<u8> = self.tail.into();
@@ -163,8 +165,8 @@ impl StreamCapture {
     }
 }
 
-/// How many bytes from the start end with a whole character; bytes that are no UTF-8 count as
-/// whole, only a character cut at the very end does not.
+/// Returns the number of bytes from the start that end at a character boundary. Invalid UTF-8
+/// counts as complete; only a character truncated at the very end does not.
 fn whole_characters(bytes: &[u8]) -> usize {
     let back = bytes.iter().rev().take(3).position(|byte| *byte & 0xc0 != 0x80);
     let Some(back) = back else { return bytes.len() };
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_stream_is_shown_whole_and_leaves_no_file() {
+    fn a_short_stream_is_shown_in_full_and_creates_no_file() {
         let dir = tempfile::tempdir().unwrap();
         let mut capture =
             StreamCapture::new(OutputBudget { head: 4, tail: 4 }, dir.path(), "stdout");
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_stream_is_kept_whole_in_a_file_and_cut_between_characters() {
+    fn a_long_stream_is_saved_in_full_and_truncated_at_characters() {
         let dir = tempfile::tempdir().unwrap();
         let all: String = "0é1ü2ö3ä".repeat(50);
         for size in 1..7 {
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_do_not_stop_it() {
+    fn binary_output_is_captured() {
         let dir = tempfile::tempdir().unwrap();
         let mut capture =
             StreamCapture::new(OutputBudget { head: 100, tail: 0 }, dir.path(), "stdout");

@@ -1,5 +1,6 @@
-//! The sandbox: a command in it changes nothing but its own scratch directory, reaches nobody, and
-//! uses little. Where the kernel cannot hold all of that, it does not run.
+//! The scratch sandbox: a command in it can write only its own scratch directory, has no network,
+//! and has strict resource limits. If the kernel cannot enforce all of this, the command does not
+//! run.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -12,10 +13,10 @@ use tempfile::TempDir;
 
 use super::confinement;
 
-/// How long a command in the sandbox may take.
+/// Timeout of a command in the sandbox.
 pub const TIME: Duration = Duration::from_secs(30);
 
-/// What it may use.
+/// Resource limits.
 const BOUNDS: ResourceLimits = ResourceLimits {
     memory: 256 << 20,
     addresses: 4 << 30,
@@ -24,23 +25,23 @@ const BOUNDS: ResourceLimits = ResourceLimits {
     processes: 100,
 };
 
-/// The only devices that may be written: they keep nothing.
+/// The only writable devices; they store nothing.
 const SINKS: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
 
-/// A sandbox for one command. Dropped, its scratch directory is gone.
+/// A sandbox for one command. Dropping it deletes its scratch directory.
 #[derive(Debug)]
 pub struct ScratchSandbox {
-    /// What may be read and written.
+    /// The paths that may be read and written.
     pub rules: SandboxRules,
     scratch: TempDir,
 }
 
 impl ScratchSandbox {
-    /// A sandbox for a command that works in this tree.
+    /// Creates a sandbox for a command that works in this tree.
     pub(crate) fn new(root: &Path) -> io::Result<ScratchSandbox> {
         let scratch = tempfile::Builder::new().prefix("g3-sandbox-").tempdir()?;
         let path = scratch.path().canonicalize()?;
-        // In here its owner may be somebody else than us.
+        // Inside the sandbox, the command may run as another user.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
         let around = confinement::around()?;
         let mut rules = around.unwrap_or_else(confinement::home_rules);
@@ -53,12 +54,12 @@ impl ScratchSandbox {
         Ok(ScratchSandbox { rules, scratch })
     }
 
-    /// Its scratch directory.
+    /// Returns its scratch directory.
     fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// The job as it may run in here, once the kernel's rules for files hold.
+    /// Prepares a command for this sandbox, in addition to the kernel's file rules.
     pub(crate) fn bind(&self, job: Command) -> Command {
         let scratch = self.scratch();
         let homes = ["HOME", "TMPDIR", "TMP", "TEMP"];

@@ -1,4 +1,4 @@
-//! Files as somebody outside holds them: read before the call, written after it.
+//! Files as open in the client's editor: read before the call, written after it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,23 +8,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::open::{self, FileContent};
 use crate::client_io::ClientIo;
 
-/// What is held of the files of one call.
+/// The buffers of the files of one call.
 #[derive(Default)]
 pub(crate) struct EditorBuffers(Mutex<BTreeMap<PathBuf, State>>);
 
 #[derive(Default)]
 struct State {
-    /// The text outside, unless that is the one on the disk.
+    /// The text in the editor, if it differs from the file on disk.
     shown: Option<String>,
-    /// Whether somebody outside may want to write it.
+    /// Whether the write must be offered to the client first.
     waits: bool,
-    /// What is to be written.
+    /// The text to be written.
     written: Option<String>,
 }
 
 impl EditorBuffers {
-    /// Asks for the text outside. What is no text on the disk is left to the disk: an editor
-    /// would show it with characters that are not there.
+    /// Reads the text from the client. Skips binary files, which an editor would show with
+    /// replacement characters.
     pub(crate) async fn ask(&self, outside: &dyn ClientIo, path: &Path) {
         let disk = open::read(path).ok();
         let is_text = disk.as_ref().is_none_or(|it| std::str::from_utf8(&it.bytes).is_ok());
@@ -34,7 +34,7 @@ impl EditorBuffers {
         self.all().insert(path.to_owned(), state);
     }
 
-    /// The content, as it is outside or on the disk.
+    /// Returns the content in the editor or on disk.
     pub(crate) fn load(&self, path: &Path) -> io::Result<FileContent> {
         let all = self.all();
         let text = all.get(path).and_then(|state| state.written.as_ref().or(state.shown.as_ref()));
@@ -43,7 +43,7 @@ impl EditorBuffers {
         Ok(FileContent { bytes: text.clone().into_bytes(), mode })
     }
 
-    /// Replaces the file: at once, or by [`Held::hand_over`].
+    /// Replaces the file: immediately, or in [`EditorBuffers::hand_over`].
     pub(crate) fn store(&self, path: &Path, text: &str) -> io::Result<()> {
         match self.all().get_mut(path).filter(|state| state.waits) {
             Some(state) => {
@@ -54,13 +54,14 @@ impl EditorBuffers {
         }
     }
 
-    /// Takes back what was stored: nothing is handed over, and the disk is as it was.
+    /// Reverts a stored text: nothing is handed over, and the file on disk has its original
+    /// content.
     pub(crate) fn put_back(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let waited = self.all().get_mut(path).and_then(|state| state.written.take());
         if waited.is_some() { Ok(()) } else { open::replace(path, bytes) }
     }
 
-    /// Writes what is to be written: through whoever is outside, else on the disk.
+    /// Writes the stored text, through the client or to disk.
     pub(crate) async fn hand_over(&self, outside: &dyn ClientIo, path: &Path) -> io::Result<()> {
         let written = self.all().get_mut(path).and_then(|state| state.written.take());
         let Some(text) = written else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Files: opened without following a link to the outside, and what a session knows of them.
+//! File access: safe opening and replacing, and what a session knows about files.
 
 pub mod editor_buffers;
 pub mod open;

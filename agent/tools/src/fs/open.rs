@@ -1,5 +1,5 @@
-//! Opening and replacing files whose path was resolved before: no symlink is followed any more, so
-//! what was judged is what is opened.
+//! Opens and replaces files by resolved paths. Symbolic links are no longer followed, so that the
+//! file that was checked is the file that is opened.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// The largest file that is read whole, in bytes.
+/// Maximum size in bytes of a file that is read.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// A file's content and what must not get lost when it is replaced.
+/// A file's content and the metadata to keep when it is replaced.
 #[derive(Debug)]
 pub struct FileContent {
-    /// Its bytes.
+    /// The bytes.
     pub bytes: Vec<u8>,
-    /// Its permission bits.
+    /// The permission bits.
     pub mode: u32,
 }
 
 impl FileContent {
-    /// What is no file: a text that is part of g3.
+    /// Creates the content of a built-in text, which is not a file.
     pub fn of(text: &str) -> FileContent {
         FileContent { bytes: text.as_bytes().to_vec(), mode: 0o644 }
     }
@@ -33,7 +33,7 @@ pub fn read(path: &Path) -> io::Result<FileContent> {
     read_at_most(path, MAX_BYTES)
 }
 
-/// Reads a regular file that has at most so many bytes.
+/// Reads a regular file of at most `most` bytes.
 pub fn read_at_most(path: &Path, most: u64) -> io::Result<FileContent> {
     let file = File::from(open(path, OFlags::RDONLY | OFlags::NONBLOCK)?);
     let facts = file.metadata()?;
@@ -53,19 +53,20 @@ pub fn read_at_most(path: &Path, most: u64) -> io::Result<FileContent> {
     Ok(FileContent { bytes, mode: facts.mode() & 0o7777 })
 }
 
-/// How a directory is held: where that is possible, without the right to list it.
+/// Flags for opening a directory; where possible, they do not require permission to list it.
 #[cfg(target_os = "linux")]
 const HOLD: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const HOLD: OFlags = OFlags::RDONLY;
 
-/// Replaces a file, or makes it, in one step. Permission bits stay; the directory must exist.
+/// Replaces or creates a file atomically. Keeps the permission bits; the directory must exist.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
     };
     let directory = open(parent, HOLD | OFlags::DIRECTORY)?;
-    // Through the descriptor, a directory that is exchanged for a link meanwhile changes nothing.
+    // Through the descriptor, replacing the directory by a symbolic link in the meantime has no
+    // effect.
     let held = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
     let target = if held.exists() { held.join(name) } else { path.to_owned() };
     let mode = mode_to_keep(&target)?;
@@ -94,21 +95,21 @@ fn mode_to_keep(path: &Path) -> io::Result<u32> {
     Ok(facts.mode() & 0o7777)
 }
 
-/// What the user masks from new files; there is no way to ask for it without setting it, but the
-/// kernel shows it.
+/// Returns the user's umask. The system call can only read it by setting it, but the kernel exposes
+/// it in `/proc`.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
 }
 
-/// Opens a resolved path: a symlink anywhere in it is an error.
+/// Opens a resolved path. Fails if any component is a symbolic link.
 #[cfg(target_os = "linux")]
 fn open(path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
     use rustix::fs::{CWD, ResolveFlags, openat2};
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
-        // A kernel before 5.6, or a filter that does not know the call.
+        // A kernel before 5.6, or a seccomp filter that does not know the call.
         Err(rustix::io::Errno::NOSYS) => plain_open(path, flags),
         Err(rustix::io::Errno::LOOP) => {
             Err(io::Error::other("a part of the path has become a symbolic link"))
@@ -126,7 +127,7 @@ fn plain_open(path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
     Ok(rustix::fs::open(path, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// What a file that is no text is, with a hint.
+/// Describes a binary file, with a hint. Returns `None` for text.
 pub fn binary(bytes: &[u8]) -> Option<&'static str> {
     let start = &bytes[..bytes.len().min(8192)];
     if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_appears_after_the_judgement_is_not_followed() {
+    fn a_link_created_after_the_check_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         fs::create_dir(root.join("outside")).unwrap();
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_or_read_only_is_refused() {
+    fn directories_and_read_only_files_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         assert!(read(&root).is_err() && replace(&root, b"").is_err());

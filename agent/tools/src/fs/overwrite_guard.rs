@@ -1,23 +1,23 @@
-//! Holds a small model's write back once when lines of the file would be lost with it: such a
-//! model often writes only what is new.
+//! Blocks a small model's write once if lines of the file would be lost, since such a model often
+//! writes only the new part.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-/// A changed line is at least so much like the line that it stands for.
+/// Minimum similarity of a changed line to the line that it replaces.
 const ALIKE: f64 = 0.55;
-/// One lost line is mostly meant.
+/// Number of lost lines from which a write is blocked; a single line is usually dropped on purpose.
 const NOTABLE: usize = 2;
-/// Lines that the model is shown.
+/// Maximum number of lines shown to the model.
 const SHOWN: usize = 12;
 
-/// Programs are written anew line by line when they are mended.
+/// Extensions of programs, which are rewritten line by line when they are fixed.
 const CODE: &[&str] =
     &["c", "cpp", "go", "h", "java", "js", "kt", "php", "py", "rb", "rs", "sh", "swift", "ts"];
 
-/// What to tell the model instead of writing; `None` when the write may go on. A write that is
-/// repeated unchanged is meant.
+/// Returns the message for the model if a write is blocked, or `None` if it may proceed. An
+/// identical second write may proceed.
 pub fn hold_back(session: &Path, path: &Path, before: &str, after: &str) -> Option<String> {
     let lost = lost(before, after);
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -36,14 +36,14 @@ pub fn hold_back(session: &Path, path: &Path, before: &str, after: &str) -> Opti
     ))
 }
 
-/// Whether nothing of a program is left. What must not be lost of one with named parts are those,
-/// which whoever knows the task looks after.
+/// Whether a program is replaced entirely. A program with named parts is checked by the guide
+/// instead, which knows the task.
 fn is_another(before: &str, lost: &[&str]) -> bool {
     let lines = before.lines().filter(|line| !line.trim().is_empty()).count();
     lost.len() == lines && !before.lines().any(|line| part_name(line).is_some())
 }
 
-/// The name that a line gives to a part of a program.
+/// Returns the name of the program part that a line defines.
 pub fn part_name(line: &str) -> Option<&str> {
     let mut words = line.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_');
     let opens = ["class", "def", "fn", "func", "function", "struct"];
@@ -55,7 +55,7 @@ pub fn part_name(line: &str) -> Option<&str> {
     words.next().filter(|name| !name.is_empty())
 }
 
-/// The lines that are gone and for which no like line has come.
+/// Returns the removed lines that no similar new line replaces.
 fn lost<'a>(before: &'a str, after: &str) -> Vec<&'a str> {
     let old: Vec<&str> = before.lines().map(str::trim).collect();
     let mut new: Vec<&str> =
@@ -69,7 +69,7 @@ fn lost<'a>(before: &'a str, after: &str) -> Vec<&'a str> {
         }
         let like = |other: &&str| strsim::normalized_levenshtein(text, other) >= ALIKE;
         match new.iter().position(like) {
-            // Each new line stands for one old line.
+            // Each new line replaces at most one old line.
             Some(at) => drop(new.remove(at)),
             None => lost.push(line),
         }
@@ -77,13 +77,13 @@ fn lost<'a>(before: &'a str, after: &str) -> Vec<&'a str> {
     lost
 }
 
-/// Notes that this write was held back; false when it was held back before.
+/// Records that this write was blocked. Returns false if it was blocked before.
 fn note(session: &Path, path: &Path, after: &str) -> bool {
     let mut hash = DefaultHasher::new();
     (path, after).hash(&mut hash);
     let dir = session.join("tools");
     let file = dir.join(format!("held-{:016x}", hash.finish()));
-    // Where nothing can be noted the write must go on, or it would be held back for ever.
+    // If nothing can be recorded, the write must proceed, or it would be blocked forever.
     !file.exists() && fs::create_dir_all(&dir).and_then(|()| fs::write(&file, "")).is_ok()
 }
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_of_only_the_new_part_is_held_back_once() {
+    fn a_write_of_only_the_new_part_is_blocked_once() {
         let dir = tempfile::tempdir().unwrap();
         let before = "# Guide\n\nRead this first.\n";
         let after = "## License\n\nMIT\n";
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_may_be_written_anew() {
+    fn a_program_may_be_rewritten() {
         let dir = tempfile::tempdir().unwrap();
         let before = "def leap(y):\n    if y % 4 == 0:\n        return True\n    return False\n";
         let after = "def leap(y):\n    return not y % 4 and (y % 100 != 0 or not y % 400)\n";
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_named_parts_does_not_become_another_one_unseen() {
+    fn replacing_a_program_without_named_parts_is_blocked() {
         let dir = tempfile::tempdir().unwrap();
         let before = "say() {\n    echo \"$1\"\n}\nsay \"$@\"\n";
         let hold = |after: &str| hold_back(dir.path(), Path::new("a.sh"), before, after);

@@ -1,5 +1,6 @@
-//! What this session last saw in each file, so that a change by somebody else is not overwritten
-//! unseen. A refusal shows what changed and counts as having seen it, so the next try can be right.
+//! Tracks what this session last saw of each file, so that changes by others are not overwritten
+//! unseen. A rejection shows the change and counts as having seen it, so that the next attempt can
+//! succeed.
 
 use std::fs;
 use std::io;
@@ -12,32 +13,33 @@ use sha2::{Digest, Sha256};
 use crate::output::ToolError;
 use crate::text_diff::difference;
 
-/// Content that is kept beside its hash, so that a later change can be shown.
+/// Maximum size in bytes of content stored in addition to its hash, so that a later change can be
+/// shown.
 const MOST_KEPT: usize = 1 << 20;
-/// How much of a change is shown, in bytes and lines.
+/// Maximum number of bytes and lines shown of a change.
 const MOST_SHOWN: (usize, usize) = (4 << 10, 80);
 
-/// Where the content that was seen begins in a note: behind the hash.
+/// Separates the hash from the content in a record.
 const SEPARATOR: u8 = b'\n';
 
-/// How an edit fits the text that stands in the file.
+/// How an edit matched the text of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditFit {
-    /// Character by character.
+    /// It matched exactly.
     Exact,
-    /// With something forgiven.
+    /// It matched with deviations.
     Loose,
 }
 
-/// A file whose content is not what the session last saw.
+/// A file that has changed since the session last saw it.
 #[derive(Debug)]
 pub struct ChangedFile {
-    /// What changed, for the model.
+    /// The change, for the model.
     change: String,
 }
 
-/// Keeps what the session saw or wrote. A note that cannot be kept is no reason to fail: the file
-/// then counts as never seen.
+/// Records the content that the session saw or wrote. Errors are ignored: the file then counts as
+/// never seen.
 pub fn note(session_dir: &Path, path: &Path, bytes: &[u8]) {
     let file = file(session_dir, path);
     let Some(parent) = file.parent() else { return };
@@ -53,7 +55,7 @@ pub fn note(session_dir: &Path, path: &Path, bytes: &[u8]) {
         .and_then(|()| base::files::replace(&file, &text));
 }
 
-/// Keeps what a search showed of a file, if the session has seen that file before.
+/// Records what a search showed of a file, if the session has seen that file before.
 pub fn refresh(session_dir: &Path, path: &Path) {
     if !file(session_dir, path).exists() {
         return;
@@ -63,7 +65,7 @@ pub fn refresh(session_dir: &Path, path: &Path) {
     }
 }
 
-/// Says what changed when the session saw the file and its content is another now.
+/// Returns the change of a file that the session has seen and whose content is different now.
 pub fn changed(
     session_dir: &Path,
     path: &Path,
@@ -89,8 +91,8 @@ pub fn changed(
     Ok(Some(ChangedFile { change }))
 }
 
-/// Refuses when the session saw the file and its content is another now. From then on it has seen
-/// the content that is there.
+/// Fails if the session has seen the file and its content is different now. Records the current
+/// content as seen.
 pub fn check(session_dir: &Path, path: &Path, bytes: &[u8]) -> Result<(), ToolError> {
     match changed(session_dir, path, bytes)? {
         None => Ok(()),
@@ -101,8 +103,8 @@ pub fn check(session_dir: &Path, path: &Path, bytes: &[u8]) -> Result<(), ToolEr
     }
 }
 
-/// As [`check`], for an edit that finds its place by the text that stands there. One that fits
-/// exactly harms no change of somebody else, so it goes through, with a note.
+/// Like [`check`], for an edit that is located by existing text. An exact match cannot overwrite
+/// another change, so it is allowed, with a note.
 pub fn check_edit(
     session_dir: &Path,
     path: &Path,
@@ -120,13 +122,14 @@ pub fn check_edit(
 }
 
 impl ChangedFile {
-    /// An edit did not find its place: the change may be why, so it is shown, and counts as seen.
+    /// Explains that an edit did not match: shows the change, which may be the reason, and records
+    /// it as seen.
     pub fn explain(&self, session_dir: &Path, path: &Path, bytes: &[u8], why: &str) -> String {
         note(session_dir, path, bytes);
         format!("{why}\n[note: {}]", self.note())
     }
 
-    /// That nothing was written, what changed, and what to do.
+    /// Returns the error: nothing was written, what changed, and what to do.
     pub fn refusal(&self, path: &Path) -> ToolError {
         ToolError::failed(format!(
             "{} has changed since this session last read it; nothing was written. What changed:\n\
@@ -136,13 +139,13 @@ impl ChangedFile {
         ))
     }
 
-    /// That the change went through all the same.
+    /// Returns a note that the edit was made despite the change.
     fn note(&self) -> String {
         format!("the file had changed since this session last read it:\n{}", self.change.trim_end())
     }
 }
 
-/// A diff, or its beginning.
+/// Truncates a diff.
 fn shown(diff: &str) -> String {
     let (bytes, lines) = MOST_SHOWN;
     let first: usize = diff.split_inclusive('\n').take(lines).map(str::len).sum();

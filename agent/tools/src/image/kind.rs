@@ -1,11 +1,11 @@
-//! What a file is, by its first bytes and never by its name.
+//! Detects the type of a file by its first bytes, never by its name.
 
 use image::ImageFormat;
 
-/// A kind of picture that models take.
+/// An image format that models accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageKind {
-    /// PNG, also animated.
+    /// PNG, including animated ones.
     Png,
     /// JPEG.
     Jpeg,
@@ -15,7 +15,7 @@ pub enum ImageKind {
     Webp,
 }
 
-/// Kinds that are known and not taken: the bytes at this place, what it is.
+/// Known formats that are not accepted: offset, bytes and name.
 const OTHERS: [(usize, &[u8], &str); 18] = [
     (4, b"ftypheic", "HEIC"),
     (4, b"ftypheix", "HEIC"),
@@ -37,11 +37,11 @@ const OTHERS: [(usize, &[u8], &str); 18] = [
     (0, b"\x7fELF", "a program"),
 ];
 
-/// How much of a text is searched for the beginning of a drawing.
+/// Number of bytes of a text that are searched for the start of an SVG.
 const LOOK: usize = 4096;
 
 impl ImageKind {
-    /// The kind of a file, or a sentence that says what it is instead and what to do.
+    /// Returns the format of a file, or a sentence that says what it is instead and what to do.
     pub fn of(bytes: &[u8]) -> Result<ImageKind, String> {
         let has = |at: usize, magic: &[u8]| bytes.get(at..).is_some_and(|b| b.starts_with(magic));
         if has(0, b"\x89PNG\r\n\x1a\n") {
@@ -72,7 +72,7 @@ impl ImageKind {
         })
     }
 
-    /// As people call it.
+    /// Returns the format's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ImageKind::Png => "PNG",
@@ -82,12 +82,12 @@ impl ImageKind {
         }
     }
 
-    /// As the web calls it.
+    /// Returns the media type.
     pub fn media_type(self) -> &'static str {
         self.format().to_mime_type()
     }
 
-    /// As the decoders call it.
+    /// Returns the decoder's format.
     pub(crate) fn format(self) -> ImageFormat {
         match self {
             ImageKind::Png => ImageFormat::Png,
@@ -98,7 +98,7 @@ impl ImageKind {
     }
 }
 
-/// What is no picture of points: a drawing in text, any other text, or nothing that we know.
+/// Describes a file that is not a supported image: an SVG, other text, or an unknown format.
 fn text(bytes: &[u8]) -> String {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(LOOK)]).to_lowercase();
     let start = start.trim_start_matches('\u{feff}').trim_start();
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_picture_is_named_with_what_to_do() {
+    fn unsupported_files_are_named_with_a_hint() {
         let why = |bytes: &[u8]| ImageKind::of(bytes).unwrap_err();
         assert!(why(b"\0\0\0\x18ftypheic\0\0\0\0").contains("it is HEIC"));
         assert!(why(b"\0\0\0\x18ftypisom\0\0\0\0").contains("video"));
@@ -129,7 +129,7 @@ mod tests {
         assert!(why(b"hello").contains("it is text"));
         assert!(why(b"\x01\0\x02").contains("unknown image format"));
         assert!(why(b"").contains("empty"));
-        // Cut within the magic bytes.
+        // Truncated within the magic bytes.
         assert!(why(b"\x89PN").contains("unknown image format"));
     }
 }

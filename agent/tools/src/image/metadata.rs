@@ -1,17 +1,18 @@
-//! Whether a file holds a picture and nothing else: no place, no camera, no comment, nothing
-//! behind its end. What is not known to be harmless counts as something else.
+//! Checks whether a file contains only an image: no location, camera data, comments or trailing
+//! data. Everything that is not known to be harmless counts as additional data.
 
 use super::kind::ImageKind;
 
-/// Chunks of a PNG that only say how it looks.
+/// PNG chunks that only affect the appearance.
 const PNG: [&[u8; 4]; 11] = [
     b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"sBIT", b"bKGD",
     b"pHYs",
 ];
-/// Chunks of a WebP that only say how it looks.
+/// WebP chunks that only affect the appearance.
 const WEBP: [&[u8; 4]; 4] = [b"VP8 ", b"VP8L", b"VP8X", b"ALPH"];
 
-/// Whether the file can be sent as it is. A GIF never is: not every service takes it.
+/// Whether the file can be sent unchanged. Never true for a GIF, since not every service accepts
+/// it.
 pub(crate) fn is_clean(kind: ImageKind, bytes: &[u8]) -> bool {
     let clean = match kind {
         ImageKind::Png => png(bytes),
@@ -69,20 +70,21 @@ fn jpeg(bytes: &[u8]) -> Option<bool> {
         let content = body.get(..length)?;
         rest = body.get(length..)?;
         match marker[1] {
-            // How the numbers of the picture are written.
+            // The encoding of the image data.
             0xc0..=0xcf | 0xdb | 0xdd => {}
-            // The frame that every file has: without a small copy of the picture in it.
+            // The header that every file has, without a thumbnail.
             0xe0 if content.starts_with(b"JFIF\0") && content.len() == 14 => {}
-            // Which colours its numbers mean.
+            // The color transform.
             0xee if content.starts_with(b"Adobe") && content.len() == 12 => {}
-            // The points themselves, up to the next marker.
+            // The image data, up to the next marker.
             0xda => rest = rest.get(points(rest)?..)?,
             _ => return Some(false),
         }
     }
 }
 
-/// Where the points end: at a marker that neither stands for the byte 255 nor for a restart.
+/// Returns the end of the image data: at a marker that is neither an escaped 255 byte nor a
+/// restart.
 fn points(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair[0] == 0xff && !matches!(pair[1], 0 | 0xd0..=0xd7))
 }

@@ -1,4 +1,4 @@
-//! Reading pictures for the model: several at once, each made to fit, and never more than fits.
+//! Reads images for the model: several per call, each scaled to fit, within a total size.
 
 use std::path::PathBuf;
 
@@ -27,28 +27,28 @@ struct Args {
     path: Option<String>,
 }
 
-/// Pictures of one call.
+/// Maximum number of images per call.
 const MOST: usize = 10;
-/// The largest file that is opened, in bytes.
+/// Maximum size in bytes of a file that is opened.
 const MAX_FILE: u64 = 64 << 20;
-/// What all pictures of one call may have as base64, in bytes: a request of 32 MB is the most that
-/// the Messages API takes, and the conversation is in it as well.
+/// Maximum total size in bytes of the images of a call, as base64. The Messages API accepts
+/// requests of at most 32 MB, which include the conversation.
 const IN_ALL: usize = 12_000_000;
 
-/// One picture is in memory at a time, however many calls there are.
+/// Only one image is in memory at a time, regardless of the number of calls.
 static ONE: Mutex<()> = Mutex::const_new(());
 
-/// A file that the call names, or why its name means none.
+/// A file named by the call, or why its path cannot be resolved.
 type NamedImage = (String, std::io::Result<PathBuf>);
 
-/// What was told of one path.
+/// The report on one path.
 struct ImageReport {
     shown: String,
     line: String,
     facts: Value,
 }
 
-/// The files that a call names, as far as they can be resolved.
+/// Returns the files that a call names, as far as they can be resolved.
 fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     let named = named(call).unwrap_or_default();
     named.into_iter().filter_map(|(_, path)| path.ok()).collect()
@@ -78,7 +78,7 @@ fn named(call: &Invocation<'_>) -> Result<Vec<NamedImage>, ToolError> {
     Ok(raws.into_iter().map(resolved).collect())
 }
 
-/// Shows images to the model.
+/// The tool that shows images to the model.
 pub struct ImageTool;
 
 impl Tool for ImageTool {
@@ -95,7 +95,7 @@ impl Tool for ImageTool {
     }
 }
 
-/// Reads the pictures. Those that cannot be given are named; the others are given all the same.
+/// Reads the images. Names those that cannot be read; the others are still returned.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let named = named(call)?;
     let (mut images, mut given, mut failed) = (Vec::new(), Vec::new(), Vec::new());
@@ -141,20 +141,20 @@ fn image(ready: &ReadyImage) -> Image {
     Image { media_type: ready.kind.media_type().to_owned(), data }
 }
 
-/// A PNG as it is sent to a model, with what is said of it.
+/// Prepares a PNG for a model. Returns it with its description.
 pub fn of_png(bytes: Vec<u8>) -> Result<(Image, String), String> {
     let ready = prepare::ready(ImageKind::Png, bytes, IN_ALL / 4 * 3)?;
     Ok((image(&ready), ready.told()))
 }
 
-/// A picture in a file as it is sent to a model, with what is said of it. The error is a sentence.
+/// Prepares an image file for a model. Returns it with its description. The error is a sentence.
 pub fn of_file(path: &std::path::Path) -> Result<(Image, String), String> {
     let bytes = open::read_at_most(path, MAX_FILE).map_err(|why| why.to_string())?.bytes;
     let ready = prepare::ready(ImageKind::of(&bytes)?, bytes, IN_ALL / 4 * 3)?;
     Ok((image(&ready), ready.told()))
 }
 
-/// Reads one picture off the thread that everything else runs on.
+/// Reads one image on a separate thread.
 async fn one(
     call: &Invocation<'_>,
     path: std::io::Result<PathBuf>,

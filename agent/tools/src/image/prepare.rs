@@ -1,7 +1,7 @@
-//! Making a picture ready to be sent: upright, not larger than a model sees, without metadata.
+//! Prepares an image for sending: upright, not larger than a model can see, without metadata.
 //!
-//! Every picture is decoded, so what is sent is known to be one. A file that already fits and
-//! holds nothing else goes out byte for byte; any other is written anew.
+//! Every image is decoded, so only valid images are sent. A file that already fits and contains
+//! nothing else is sent byte for byte; any other file is re-encoded.
 
 use std::io::Cursor;
 
@@ -17,41 +17,41 @@ use serde_json::{Value, json};
 use super::kind::ImageKind;
 use super::metadata;
 
-/// The longest side that is sent, in points: what the Messages API looks at; it makes anything
-/// larger smaller itself (its documentation on vision, "Evaluate image size").
+/// Maximum length of a side in pixels. The Messages API scales larger images down itself (see its
+/// documentation on vision, "Evaluate image size").
 pub(crate) const LONGEST: u32 = 1568;
-/// The largest picture that is sent, in bytes: as base64 it has 5 MB, the limit of the Messages API.
+/// Maximum size in bytes of an image that is sent: 5 MB as base64, the limit of the Messages API.
 const MAX_SENT: usize = 3_750_000;
-/// What a decoded picture may need, in bytes: 64 million points with four bytes each.
+/// Maximum size in bytes of a decoded image: 64 million pixels of four bytes each.
 const MAX_DECODED: u64 = 256 << 20;
-/// What a decoder may need in all, its own tables and copies included.
+/// Maximum memory in bytes of a decoder, including its own tables and copies.
 const MAX_ALLOCATED: u64 = 768 << 20;
-/// How good a JPEG is that we write; the next when it does not fit.
+/// JPEG qualities, tried in order until the image fits.
 const QUALITIES: [u8; 4] = [90, 75, 60, 40];
 
-/// A size in points.
+/// Width and height in pixels.
 type Size = (u32, u32);
 
-/// A picture that can be sent.
+/// An image that can be sent.
 pub struct ReadyImage {
-    /// What is sent.
+    /// The encoded bytes.
     pub bytes: Vec<u8>,
-    /// Its kind.
+    /// Its format.
     pub kind: ImageKind,
     size: Size,
-    /// What the file is: its kind, its size as one looks at it, its bytes.
+    /// The file's format, its size when upright, and its size in bytes.
     file: (ImageKind, Size, usize),
     notes: Vec<&'static str>,
 }
 
-/// What the decoder says before and after its work.
+/// A decoded image.
 struct Decoded {
     picture: DynamicImage,
     orientation: Orientation,
     moves: bool,
 }
 
-/// Makes a picture ready that may have this many bytes. The error is a sentence.
+/// Prepares an image that may have at most `room` bytes. The error is a sentence.
 pub fn ready(kind: ImageKind, bytes: Vec<u8>, room: usize) -> Result<ReadyImage, String> {
     let room = room.min(MAX_SENT);
     let Decoded { mut picture, orientation, moves } = decode(kind, &bytes)?;
@@ -78,7 +78,7 @@ pub fn ready(kind: ImageKind, bytes: Vec<u8>, room: usize) -> Result<ReadyImage,
     Ok(ReadyImage { bytes, kind, size: (picture.width(), picture.height()), file, notes })
 }
 
-/// The size of a picture once it is turned.
+/// Returns the size of an image after it is rotated.
 fn upright((width, height): Size, orientation: Orientation) -> Size {
     use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
     match orientation {
@@ -106,13 +106,13 @@ fn decode(kind: ImageKind, bytes: &[u8]) -> Result<Decoded, String> {
             bytes_shown(MAX_DECODED)
         ));
     }
-    // A picture whose metadata is damaged is a picture all the same.
+    // An image with damaged metadata is still usable.
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let picture = DynamicImage::from_decoder(decoder).map_err(damaged)?;
     Ok(Decoded { picture, orientation, moves: moves(kind, bytes) })
 }
 
-/// Whether there is more than one picture in it.
+/// Whether the file contains more than one frame.
 fn moves(kind: ImageKind, bytes: &[u8]) -> bool {
     let bytes = Cursor::new(bytes);
     match kind {
@@ -123,7 +123,7 @@ fn moves(kind: ImageKind, bytes: &[u8]) -> bool {
     }
 }
 
-/// Writes a picture anew: a photo as JPEG, any other without loss as long as that fits.
+/// Re-encodes an image: a photo as JPEG, any other losslessly if that fits.
 fn encode(
     picture: &DynamicImage,
     from: ImageKind,
@@ -151,7 +151,7 @@ fn encode(
     Err("too large together with the images before it: read it in a separate call".to_owned())
 }
 
-/// Eight bits for each colour: more is not seen.
+/// Reduces the image to eight bits per channel.
 fn eight_bits(picture: &DynamicImage) -> DynamicImage {
     match picture.color().has_alpha() {
         true => DynamicImage::ImageRgba8(picture.to_rgba8()),
@@ -160,7 +160,7 @@ fn eight_bits(picture: &DynamicImage) -> DynamicImage {
     }
 }
 
-/// What can be seen through lies on white, as on a page.
+/// Renders transparent pixels on a white background.
 fn on_white(picture: &DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return picture.clone();
@@ -172,12 +172,12 @@ fn on_white(picture: &DynamicImage) -> DynamicImage {
 }
 
 impl ReadyImage {
-    /// The size of what is sent, in points.
+    /// Returns the size of the sent image in pixels.
     pub fn size(&self) -> (u32, u32) {
         self.size
     }
 
-    /// What the model reads of it.
+    /// Describes the image for the model.
     pub fn told(&self) -> String {
         let (kind, (width, height), bytes) = self.file;
         let mut text = format!("{} {width}x{height}, {}", kind.name(), bytes_shown(bytes as u64));
@@ -197,7 +197,7 @@ impl ReadyImage {
         text
     }
 
-    /// The same for programs.
+    /// Returns the description as JSON.
     pub(crate) fn facts(&self, path: &str) -> Value {
         let (kind, (width, height), bytes) = self.file;
         let (sent_width, sent_height) = self.size;

@@ -1,4 +1,4 @@
-//! Tests of making pictures ready.
+//! Tests of preparing images.
 
 use image::{ImageEncoder, ImageFormat, Rgb, RgbImage};
 use proptest::prelude::*;
@@ -18,21 +18,21 @@ fn written(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {
     bytes
 }
 
-/// A chunk of a PNG, put before its end.
+/// Inserts a chunk before the end of a PNG.
 fn with_chunk(png: &[u8], name: &[u8; 4], content: &[u8]) -> Vec<u8> {
     let end = png.len() - 12;
     let mut bytes = png[..end].to_vec();
     bytes.extend(u32::try_from(content.len()).unwrap().to_be_bytes());
     bytes.extend(name);
     bytes.extend(content);
-    // The sum is not looked at: what counts is that the chunk is there.
+    // The checksum is not verified; only the presence of the chunk matters.
     bytes.extend([0; 4]);
     bytes.extend(&png[end..]);
     bytes
 }
 
 #[test]
-fn what_is_fine_goes_out_byte_for_byte_and_what_holds_more_does_not() {
+fn clean_files_are_sent_unchanged_and_others_are_re_encoded() {
     let plain = png(20, 10);
     assert_eq!(ready(ImageKind::Png, plain.clone(), usize::MAX).unwrap().bytes, plain);
     assert!(!metadata::is_clean(ImageKind::Png, &with_chunk(&plain, b"tEXt", b"Author\0me")));
@@ -49,7 +49,7 @@ fn what_is_fine_goes_out_byte_for_byte_and_what_holds_more_does_not() {
 }
 
 #[test]
-fn what_does_not_fit_is_written_smaller_until_it_does() {
+fn large_images_are_scaled_down_until_they_fit() {
     let noise = |x: u32, y: u32| {
         let n =
             (x.wrapping_mul(2_654_435_761) ^ y.wrapping_mul(40_503)).wrapping_mul(2_246_822_519);
@@ -63,13 +63,13 @@ fn what_does_not_fit_is_written_smaller_until_it_does() {
 }
 
 #[test]
-fn what_can_be_seen_through_lies_on_white_in_a_jpeg() {
+fn transparent_pixels_are_white_in_a_jpeg() {
     let clear = DynamicImage::from(RgbaImage::from_pixel(4, 4, Rgba([0, 0, 0, 0])));
     assert_eq!(on_white(&clear).to_rgb8().get_pixel(1, 1), &Rgb([255, 255, 255]));
 }
 
 #[test]
-fn sixteen_bits_and_grey_pictures_are_made_smaller_as_well() {
+fn sixteen_bit_and_grey_images_are_scaled_down_as_well() {
     let mut bytes = Vec::new();
     let encoder = image::codecs::png::PngEncoder::new(&mut bytes);
     let points = vec![7; 2000 * 4 * 2];
@@ -81,7 +81,7 @@ fn sixteen_bits_and_grey_pictures_are_made_smaller_as_well() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn no_damage_breaks_it(at in 0usize..2000, to: u8, cut in 0usize..2000, kind in 0usize..4) {
+    fn damaged_files_do_not_panic(at in 0usize..2000, to: u8, cut in 0usize..2000, kind in 0usize..4) {
         let formats = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::WebP];
         let picture = DynamicImage::from(RgbImage::from_fn(16, 16, |x, y| Rgb([x as u8, y as u8, 3])));
         let mut bytes = written(&picture, formats[kind]);
@@ -89,7 +89,7 @@ proptest! {
         bytes[place] = to;
         bytes.truncate(bytes.len() - cut % bytes.len());
         if let Ok(kind) = ImageKind::of(&bytes) {
-            // Whatever goes out can be read.
+            // Everything that is sent can be decoded.
             if let Ok(sent) = ready(kind, bytes, usize::MAX) {
                 prop_assert!(decode(sent.kind, &sent.bytes).is_ok());
             }

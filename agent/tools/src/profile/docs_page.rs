@@ -1,4 +1,4 @@
-//! The page about tools, made from the table.
+//! Generates `docs/tools.md` from the table.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ A result is cut to about a fifth of the model's context window, 208 KiB at most;
 A file that has changed since the session last read it is not overwritten blindly. An edit whose text or lines match the file exactly is made, and the result shows the other changes; any other write is refused once with a diff of the changes, and the next attempt is allowed. Reading a file, a search that shows lines of it, and the session's own writes count as reading.
 ";
 
-/// All profiles, tool by tool.
+/// Returns the page with all profiles and tools.
 pub fn markdown() -> String {
     let mut page = HEAD.to_owned();
     for profile in Profile::EACH {

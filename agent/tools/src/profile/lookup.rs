@@ -1,23 +1,23 @@
-//! From the name of a call to the tool that is meant.
+//! Resolves the name in a call to a tool.
 
 use serde_json::Value;
 
 use super::{BORROWED, ProfileTool, faces};
 use crate::profile::Profile;
 
-/// Which face a name means.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum NamedTool {
-    /// This one.
+    /// Exactly one tool.
     One(&'static ProfileTool),
-    /// Several profiles know the name and the parameters do not decide.
+    /// Several profiles have the name and the arguments do not decide.
     Several(Vec<Profile>),
-    /// No profile knows it; the nearest name, when there is one.
+    /// No profile has it; the most similar name, if there is one.
     None(Option<&'static str>),
 }
 
-/// Finds a tool by name: in the profile first, then in every other. A name that several others
-/// know goes to the one whose parameters fit those given.
+/// Finds a tool by name: first in the profile, then in all others. A name in several other profiles
+/// resolves to the tool whose parameters match the arguments.
 pub(crate) fn find(profile: Profile, name: &str, args: &Value) -> NamedTool {
     let own = (profile != Profile::All)
         .then(|| faces(profile).into_iter().find(|face| face.name == name))
@@ -25,7 +25,7 @@ pub(crate) fn find(profile: Profile, name: &str, args: &Value) -> NamedTool {
     if let Some(face) = own {
         return NamedTool::One(face);
     }
-    // `all` has what the full suite made of a borrowed tool.
+    // The profile `all` has borrowed tools in the variant of the g3 profile.
     let as_lent = profile == Profile::All && BORROWED.iter().any(|(_, lent)| *lent == name);
     let known: Vec<(Profile, &'static ProfileTool)> = Profile::EACH
         .into_iter()

@@ -1,4 +1,4 @@
-//! The table of tools: every profile's faces, read from data files that are compiled in.
+//! The table of tools: the tools of every profile, read from embedded data files.
 
 use std::sync::LazyLock;
 
@@ -27,52 +27,52 @@ pub enum Profile {
     All,
 }
 
-/// How an outcome is worded.
+/// The format of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputStyle {
     /// Plain text.
     G3,
-    /// As egirl's tools say it.
+    /// The format of egirl's tools.
     Egirl,
-    /// As the Tools API says it.
+    /// The format of the Tools API.
     ToolsApi,
     /// A JSON object with a `status`.
     Core,
 }
 
-/// One tool of one profile: an engine under a name, with its parameters and defaults.
+/// A tool of a profile: a tool kind under a name, with parameters and defaults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
 pub struct ProfileTool {
     /// The name that the model uses.
     pub name: String,
-    /// What does the work.
+    /// The kind of the tool.
     pub engine: ToolKind,
-    /// What the model reads about it.
+    /// The description for the model.
     pub description: String,
     /// The JSON Schema object of its parameters.
     pub parameters: Value,
-    /// Further parameters that are understood and not shown.
+    /// Additional parameters that are accepted but not shown.
     #[serde(default)]
     pub also: Map<String, Value>,
-    /// Parameter -> the engine's name for it, where they differ.
+    /// Parameter -> the tool's own name for it, where they differ.
     #[serde(default)]
     pub keys: Map<String, Value>,
-    /// The engine's parameters that this face sets when the call does not.
+    /// Values of the tool's parameters that the profile sets if the call does not.
     #[serde(default)]
     pub defaults: Map<String, Value>,
-    /// What switches it on; `always` unless said.
+    /// The feature that enables it; `always` by default.
     #[serde(default = "always")]
     pub enabled_by: String,
-    /// How the outcome is worded; that of the profile.
+    /// The format of the outcome; that of the profile.
     #[serde(skip, default = "plain_style")]
     pub style: OutputStyle,
-    /// Whether the full suite has it from another profile.
+    /// Whether the g3 profile includes it from another profile.
     #[serde(skip)]
     pub borrowed: bool,
 }
 
-/// The switch of tools that are always on.
+/// The `enabled_by` value of tools that are always enabled.
 pub(crate) const ALWAYS: &str = "always";
 
 fn always() -> String {
@@ -99,7 +99,8 @@ static TOOLS_API: LazyLock<Vec<ProfileTool>> =
 static CORE: LazyLock<Vec<ProfileTool>> =
     LazyLock::new(|| table(include_str!("core.json"), OutputStyle::Core));
 
-/// What the full suite has from other profiles, so that it has a name for each capability.
+/// The tools that the g3 profile includes from other profiles, so that it has a name for each
+/// capability.
 const BORROWED: [(Profile, &str); 14] = [
     (Profile::ToolsApi, "multiedit"),
     (Profile::ToolsApi, "patch"),
@@ -117,11 +118,11 @@ const BORROWED: [(Profile, &str); 14] = [
     (Profile::Core, "execute_computer_use"),
 ];
 
-/// Defaults that only the profile wants which a tool comes from, since its documents say so.
+/// Defaults that apply only in the original profile, as its documentation requires.
 const STRICT: [&str; 2] = ["bare", "skip_missing"];
 
-/// What a small model gets: the four things without which no task can be done, and an edit that
-/// forgives wrong whitespace instead of a diff, which small models cannot count.
+/// The tools of a small model: the four that every task needs. The edit tool tolerates wrong
+/// whitespace; small models cannot write the line counts of a diff.
 const FEW: [(Profile, &str); 4] = [
     (Profile::G3, "shell"),
     (Profile::G3, "read_file"),
@@ -138,7 +139,8 @@ fn table(text: &'static str, style: OutputStyle) -> Vec<ProfileTool> {
     faces
 }
 
-/// The tools of a profile, in the order in which the model sees them. `all` has each name once.
+/// Returns the tools of a profile, in the order in which the model sees them. `all` has each name
+/// once.
 pub fn faces(profile: Profile) -> Vec<&'static ProfileTool> {
     match profile {
         Profile::G3 => G3.iter().collect(),
@@ -157,12 +159,12 @@ pub fn faces(profile: Profile) -> Vec<&'static ProfileTool> {
     }
 }
 
-/// The tool that a switch turns on in every profile.
+/// Returns the tool that a feature enables, in any profile.
 pub fn switched(switch: &str) -> Option<&'static ProfileTool> {
     faces(Profile::All).into_iter().find(|face| face.enabled_by == switch)
 }
 
-/// The few tools of a profile that a small model gets.
+/// Returns the tools of a profile for a small model.
 pub(crate) fn few(profile: Profile) -> Vec<&'static ProfileTool> {
     if profile != Profile::G3 {
         return faces(profile);
@@ -174,11 +176,11 @@ pub(crate) fn few(profile: Profile) -> Vec<&'static ProfileTool> {
 }
 
 impl Profile {
-    /// Every profile, in the order in which a name is looked for.
+    /// All profiles, in the order in which names are looked up.
     pub(crate) const EACH: [Profile; 4] =
         [Profile::G3, Profile::Core, Profile::ToolsApi, Profile::Egirl];
 
-    /// Its name in flags and configuration.
+    /// Returns the name used in flags and configuration.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Profile::G3 => "g3",
@@ -189,7 +191,7 @@ impl Profile {
         }
     }
 
-    /// The profile of this name.
+    /// Returns the profile of this name.
     pub fn parse(name: &str) -> Option<Profile> {
         let all = [Profile::All];
         Profile::EACH.into_iter().chain(all).find(|profile| profile.name() == name)
@@ -197,7 +199,7 @@ impl Profile {
 }
 
 impl ProfileTool {
-    /// The tool as a model sees it.
+    /// Returns the definition for the model.
     pub fn spec(&self) -> ToolDefinition {
         ToolDefinition {
             name: self.name.clone(),
@@ -206,29 +208,29 @@ impl ProfileTool {
         }
     }
 
-    /// The schema of one parameter, shown or not.
+    /// Returns the schema of a parameter, shown or not.
     pub(crate) fn parameter(&self, key: &str) -> Option<&Value> {
         self.parameters["properties"].get(key).or_else(|| self.also.get(key))
     }
 
-    /// The parameters that a call must give.
+    /// Returns the required parameters.
     pub fn required(&self) -> impl Iterator<Item = &str> {
         self.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str)
     }
 
-    /// The engine's name of a parameter.
+    /// Returns the tool's own name of a parameter.
     pub(crate) fn engine_key<'a>(&'a self, key: &'a str) -> &'a str {
         self.keys.get(key).and_then(Value::as_str).unwrap_or(key)
     }
 
-    /// The parameter that a caller sees for an engine's name.
+    /// Returns the shown parameter for a tool's own name.
     pub fn shown_key<'a>(&'a self, name: &'a str) -> &'a str {
         let properties = self.parameters["properties"].as_object();
         let mut keys = properties.into_iter().flat_map(|map| map.keys());
         keys.find(|key| self.engine_key(key) == name).map_or(name, String::as_str)
     }
 
-    /// Whether these arguments are all shown parameters and none that is required is missing.
+    /// Whether all arguments are shown parameters and all required parameters are present.
     pub(super) fn fits(&self, args: &Value) -> bool {
         let Some(args) = args.as_object() else { return false };
         args.keys().all(|key| self.parameters["properties"].get(key).is_some())

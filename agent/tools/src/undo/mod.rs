@@ -1,5 +1,5 @@
-//! What files were before a tool wrote them, so that the write can be taken back: a directory for
-//! each write, there before the write is made.
+//! Records of files before a tool writes them, so that the write can be undone: one directory per
+//! write, created before the write.
 
 use std::fs;
 use std::io;
@@ -11,35 +11,35 @@ use sha2::{Digest, Sha256};
 pub mod record;
 pub mod restore;
 
-/// One write of a tool: all files that it changed.
+/// A write of a tool: all files that it changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteRecord {
-    /// When, in RFC 3339.
+    /// The time, in RFC 3339.
     pub time: String,
     /// The tool.
     pub tool: String,
-    /// What it changed.
+    /// The changed files.
     pub files: Vec<WrittenFile>,
-    /// Directories that were not there, the outer ones first.
+    /// Directories that were created, outer ones first.
     #[serde(default)]
     pub made: Vec<String>,
 }
 
-/// A file that is written.
+/// A written file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenFile {
-    /// Where, to be shown.
+    /// The path, for display.
     pub path: String,
-    /// Where, when that is no text.
+    /// The path as bytes, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Vec<u8>>,
-    /// What it was; nothing when it was not there.
+    /// The version before the write; `None` if the file did not exist.
     pub before: Option<FileVersion>,
-    /// The hash of what it becomes; nothing when it goes.
+    /// The hash of the content after the write; `None` if the file was deleted.
     pub after: Option<String>,
 }
 
-/// What a file was.
+/// A version of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileVersion {
     /// The hash of its content.
@@ -49,7 +49,7 @@ pub struct FileVersion {
 }
 
 impl WrittenFile {
-    /// Where it is.
+    /// Returns the path.
     pub(crate) fn place(&self) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
         match &self.bytes {
@@ -62,25 +62,26 @@ impl WrittenFile {
 /// A record on disk.
 #[derive(Clone, Debug)]
 pub struct Backup {
-    /// Its number; later ones are greater.
+    /// The number; later records have higher numbers.
     pub number: u64,
     /// Its directory.
     pub dir: PathBuf,
-    /// What it says.
+    /// The record.
     pub record: WriteRecord,
 }
 
-/// What was taken back already ends so.
+/// The suffix of directories of undone writes.
 const DONE: &str = ".undone";
 
-/// The writes of a session that can be taken back, the newest last.
+/// Returns the writes of a session that can be undone, newest last.
 pub fn list(session_dir: &Path) -> io::Result<Vec<Backup>> {
     let mut all = Vec::new();
     for (number, dir) in directories(session_dir)? {
         if dir.to_string_lossy().ends_with(DONE) {
             continue;
         }
-        // What cannot be read must not let an older write pass for the last one.
+        // An unreadable record is an error; otherwise an older write would be treated as the last
+        // one.
         let bytes = fs::read(dir.join("record.json"))?;
         let record = serde_json::from_slice(&bytes)
             .map_err(|why| io::Error::other(format!("{}: {why}", dir.display())))?;
@@ -89,7 +90,7 @@ pub fn list(session_dir: &Path) -> io::Result<Vec<Backup>> {
     Ok(all)
 }
 
-/// Every record's directory and number, the newest last.
+/// Returns the directories and numbers of all records, newest last.
 fn directories(session_dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let entries = match fs::read_dir(place(session_dir)) {
         Ok(entries) => entries,
@@ -106,12 +107,12 @@ fn directories(session_dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(all)
 }
 
-/// Where the records of a session lie.
+/// Returns the directory of the records of a session.
 fn place(session_dir: &Path) -> PathBuf {
     session_dir.join("undo")
 }
 
-/// What a file of a record was, and what it was when that was taken back.
+/// Returns the path of a file's content before the write, or before it was undone.
 fn content(dir: &Path, at: usize, when: &str) -> PathBuf {
     dir.join(format!("{at}.{when}"))
 }

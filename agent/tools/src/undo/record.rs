@@ -1,4 +1,4 @@
-//! Keeps what files are before a write: durable before the first of them is touched.
+//! Records the content of files before a write; durable before the first file is changed.
 
 use std::fs;
 use std::io;
@@ -12,33 +12,33 @@ use base::clock::Clock;
 use super::{FileVersion, WriteRecord, WrittenFile, content, directories, hash, place};
 use crate::fs::open;
 
-/// How many records a session keeps.
+/// Maximum number of records of a session.
 const KEPT: usize = 200;
 
-/// The record of one call, made with its first write.
+/// The record of a call, created with its first write.
 #[derive(Default)]
 pub(crate) struct WriteRecorder(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     dir: Option<PathBuf>,
-    /// Directories that were made before the record.
+    /// Directories created before the record.
     made: Vec<PathBuf>,
 }
 
-/// A file and what it is to become; nothing when it goes.
+/// A file and its new content; `None` to delete it.
 pub type PlannedWrite<'a> = (&'a Path, Option<&'a [u8]>);
 
 impl WriteRecorder {
-    /// Makes the directories of a file that is to be written.
+    /// Creates the parent directories of a file to be written.
     pub(crate) fn make_room(&self, file: &Path) -> io::Result<()> {
         let Some(parent) = file.parent() else { return Ok(()) };
         self.state().made.extend(missing_above(file));
         fs::create_dir_all(parent)
     }
 
-    /// Keeps what these files are, unless the call has its record already. Tells whether it is a
-    /// new one.
+    /// Records the current content of these files, unless the call already has a record. Returns
+    /// whether a record was created.
     pub(crate) fn keep(
         &self,
         session: &Path,
@@ -62,10 +62,10 @@ impl WriteRecorder {
         Ok(state.dir.is_some())
     }
 
-    /// Drops the record: nothing was written, or all of it was put back.
+    /// Drops the record, because nothing was written or everything was restored.
     pub(crate) fn forget(&self) {
         if let Some(dir) = self.state().dir.take() {
-            // What stays says of itself that its write was never made.
+            // A record that remains shows by its hashes that its write was not made.
             let _ = fs::remove_dir_all(dir);
         }
     }
@@ -75,7 +75,7 @@ impl WriteRecorder {
     }
 }
 
-/// Directories above a file that are not there, the outer ones first.
+/// Returns the missing parent directories of a file, outer ones first.
 fn missing_above(file: &Path) -> Vec<PathBuf> {
     let above = file.ancestors().skip(1);
     let mut missing: Vec<PathBuf> =
@@ -84,7 +84,7 @@ fn missing_above(file: &Path) -> Vec<PathBuf> {
     missing
 }
 
-/// Writes the record; gives its directory, or nothing where nothing changes.
+/// Writes the record and returns its directory, or `None` if nothing changes.
 fn write(
     session: &Path,
     tool: &str,
@@ -128,7 +128,7 @@ fn write(
     number(new, &all).map(Some)
 }
 
-/// Gives the new record the next free number, and drops what is too old.
+/// Gives the new record the next free number, and deletes the oldest ones.
 fn number(new: tempfile::TempDir, all: &Path) -> io::Result<PathBuf> {
     let session = all.parent().unwrap_or(all);
     loop {
@@ -142,7 +142,7 @@ fn number(new: tempfile::TempDir, all: &Path) -> io::Result<PathBuf> {
                 known.iter().take(old).for_each(|(_, dir)| drop(fs::remove_dir_all(dir)));
                 return Ok(dir);
             }
-            // Somebody else's write was faster.
+            // Another write took the number.
             Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             Err(e) => return Err(e),
         }

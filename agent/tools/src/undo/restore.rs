@@ -1,4 +1,4 @@
-//! Takes a write back: every file of it becomes what it was, or nothing is touched.
+//! Undoes a write: restores all of its files, or changes nothing.
 
 use std::fs;
 use std::io;
@@ -11,18 +11,18 @@ use base::lock::Lock;
 use super::{Backup, DONE, WrittenFile, content, hash, list, place};
 use crate::fs::open;
 
-/// What became of a file.
+/// The result for one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreOutcome {
-    /// It is what it was.
+    /// The file was restored.
     Restored,
-    /// It is gone, as it was not there before.
+    /// The file was removed, since it did not exist before.
     Removed,
-    /// It was what it had been already.
+    /// The file already had its previous content.
     Unchanged,
 }
 
-/// A write that was taken back.
+/// A write that was undone.
 #[derive(Debug)]
 pub struct UndoneWrite {
     /// The write.
@@ -32,13 +32,13 @@ pub struct UndoneWrite {
 }
 
 impl UndoneWrite {
-    /// Whether anything of the write was there.
+    /// Whether the write had any effect.
     pub fn was_made(&self) -> bool {
         self.files.iter().any(|(_, became)| *became != RestoreOutcome::Unchanged)
     }
 }
 
-/// Takes back the last write of a session; `None` where there is none.
+/// Undoes the last write of a session. Returns `None` if there is none.
 pub fn last(session_dir: &Path) -> Result<Option<UndoneWrite>> {
     let failed = || "cannot take the last write back";
     if !place(session_dir).is_dir() {
@@ -47,7 +47,7 @@ pub fn last(session_dir: &Path) -> Result<Option<UndoneWrite>> {
     let _one = Lock::take(&place(session_dir).join("lock")).or_fail(failed)?;
     let Some(kept) = list(session_dir).or_fail(failed)?.pop() else { return Ok(None) };
     let files = judged(&kept)?;
-    // What is written now would be lost, so it is kept, too.
+    // Keeps the current content, which would be lost otherwise.
     for (at, (file, became)) in kept.record.files.iter().zip(&files).enumerate() {
         if *became != RestoreOutcome::Unchanged && file.after.is_some() {
             let bytes = open::read(&file.place()).or_fail(failed)?.bytes;
@@ -63,7 +63,7 @@ pub fn last(session_dir: &Path) -> Result<Option<UndoneWrite>> {
     Ok(Some(UndoneWrite { files: places.zip(files).collect(), kept }))
 }
 
-/// What is to become of each file. One that somebody changed since stands in the way of all.
+/// Determines what to do with each file. Fails if one of them was changed since.
 fn judged(kept: &Backup) -> Result<Vec<RestoreOutcome>> {
     let mut wrong = Vec::new();
     let mut all = Vec::new();
@@ -100,14 +100,14 @@ fn judge(file: &WrittenFile) -> std::result::Result<RestoreOutcome, String> {
     }
 }
 
-/// Whether there is no such file, or a part of its path is none of a directory's.
+/// Whether the file does not exist, or a component of its path is not a directory.
 fn gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn restore(kept: &Backup, files: &[RestoreOutcome]) -> io::Result<()> {
     let each = || kept.record.files.iter().zip(files).enumerate();
-    // What is new goes first: its directory may stand where a file was.
+    // New files are removed first, since their directory may have replaced a file.
     for (_, (file, became)) in each() {
         if *became == RestoreOutcome::Removed {
             fs::remove_file(file.place())?;
@@ -115,7 +115,7 @@ fn restore(kept: &Backup, files: &[RestoreOutcome]) -> io::Result<()> {
         }
     }
     for dir in kept.record.made.iter().rev() {
-        // What holds something else stays.
+        // Directories that are not empty are kept.
         let _ = fs::remove_dir(dir);
     }
     for (at, (file, became)) in each() {

@@ -1,10 +1,10 @@
-//! Which addresses belong to the public internet. The ranges are those of the registries of special
-//! purpose addresses: <https://www.iana.org/assignments/iana-ipv4-special-registry>, and -ipv6-.
+//! Determines which addresses belong to the public internet. The ranges come from the registries of
+//! special-purpose addresses: <https://www.iana.org/assignments/iana-ipv4-special-registry>, and
+//! -ipv6-.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What is not public of IPv4: the first address of a range, the bits that its addresses share, and
-/// what it is.
+/// Non-public IPv4 ranges: the first address, the prefix length and a description.
 const V4: &[([u8; 4], u32, &str)] = &[
     ([0, 0, 0, 0], 8, "an address of no host"),
     ([10, 0, 0, 0], 8, "in a private network"),
@@ -23,7 +23,7 @@ const V4: &[([u8; 4], u32, &str)] = &[
     ([240, 0, 0, 0], 4, "reserved"),
 ];
 
-/// What is not public within 2000::/3, which is all that is in use of IPv6.
+/// Non-public ranges within 2000::/3, the only part of IPv6 in use.
 const V6: &[([u16; 3], u32, &str)] = &[
     ([0x2001, 0, 0], 23, "reserved"),
     ([0x2001, 0xdb8, 0], 32, "reserved for documentation"),
@@ -31,7 +31,7 @@ const V6: &[([u16; 3], u32, &str)] = &[
     ([0x3fff, 0, 0], 20, "reserved for documentation"),
 ];
 
-/// Why an address is none of the public internet, as the end of a sentence; `None` when it is one.
+/// Returns why an address is not public, as the end of a sentence, or `None` if it is public.
 pub(crate) fn why_not(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => why_not_v4(address),
@@ -53,7 +53,7 @@ fn why_not_v6(address: Ipv6Addr) -> Option<&'static str> {
     match parts {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("an address of no host"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("this machine"),
-        // An IPv4 address that is written, or reached, as one of IPv6.
+        // An IPv4 address written, or reached, as an IPv6 address.
         [0, 0, 0, 0, 0, 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => why_not_v4(inner),
         [0xfe80..=0xfebf, ..] => Some("on the link only"),
         [0xfc00..=0xfdff, ..] => Some("in a private network"),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_are_not_public_are_known_to_their_edges() {
+    fn non_public_ranges_are_recognized_up_to_their_boundaries() {
         for address in [
             "0.0.0.0",
             "0.255.255.255",
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beside_it_is_public() {
+    fn addresses_outside_the_ranges_are_public() {
         for address in [
             "1.0.0.0",
             "1.1.1.1",
@@ -176,13 +176,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_standard_library_calls_special_is_never_public(bits: u32) {
+        fn addresses_that_std_considers_special_are_never_public(bits: u32) {
             let v4 = Ipv4Addr::from_bits(bits);
             let special = v4.is_private() || v4.is_loopback() || v4.is_link_local()
                 || v4.is_broadcast() || v4.is_documentation() || v4.is_multicast()
                 || v4.is_unspecified();
             prop_assert!(!special || why_not_v4(v4).is_some());
-            // In disguise it is what it is.
+            // A mapped address is classified like the IPv4 address.
             prop_assert_eq!(why_not_v6(v4.to_ipv6_mapped()), why_not_v4(v4));
             prop_assert!(why_not_v6(v4.to_ipv6_compatible()).is_some());
         }

@@ -1,5 +1,6 @@
-//! The way out to a page: its host is looked up once, every address is checked, and the connection
-//! goes to just these addresses. Names that lead into somebody's own network lead nowhere.
+//! A client for web pages that protects private networks: the host is resolved once, every address
+//! is checked, and the connection goes only to these addresses. Hosts that resolve to private
+//! addresses are rejected.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,13 +14,13 @@ use crate::output::{ToolError, ToolErrorKind};
 use gate::{Access, Gate, PermissionQuestion, hosts};
 use provider::http;
 
-/// Finds the addresses of a name.
+/// Resolves host names.
 pub trait Resolver: Send + Sync {
-    /// All addresses of a host.
+    /// Returns all addresses of a host.
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// The resolver of the system.
+/// The system's resolver.
 pub struct SystemResolver;
 
 impl Resolver for SystemResolver {
@@ -31,29 +32,29 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// Who may be asked, and how names are found.
+/// A client with the allowed hosts and a resolver.
 pub struct GuardedClient<'a> {
-    /// What the user names in `[tools.webfetch] allow_hosts`.
+    /// The hosts in `[tools.webfetch] allow_hosts`.
     pub allowed: &'a [String],
-    /// Finds addresses.
+    /// Resolves host names.
     pub resolver: &'a dyn Resolver,
-    /// Asks the user about places that are not of the public web.
+    /// Asks the user about addresses that are not public.
     pub gate: &'a Gate,
-    /// Such places that the user said yes to, as host and port.
+    /// Non-public hosts that the user approved, as host and port.
     admitted: Mutex<Vec<String>>,
 }
 
-/// A checked way to a host.
+/// A host whose addresses were checked.
 #[derive(Debug)]
 pub struct ResolvedHost {
-    /// Connects to the checked addresses and follows no redirect.
+    /// A client that connects only to the checked addresses and follows no redirects.
     pub client: Client,
-    /// Those addresses.
+    /// The checked addresses.
     pub addresses: Vec<IpAddr>,
 }
 
 impl<'a> GuardedClient<'a> {
-    /// A door that asks this gate about what the user did not name.
+    /// Creates a client that uses this gate for hosts that are not allowed in the configuration.
     pub fn new(
         allowed: &'a [String],
         resolver: &'a dyn Resolver,
@@ -62,7 +63,7 @@ impl<'a> GuardedClient<'a> {
         GuardedClient { allowed, resolver, gate, admitted: Mutex::default() }
     }
 
-    /// Checks where an address leads and makes a client that goes there and nowhere else.
+    /// Checks the addresses of a URL's host and creates a client that connects only to them.
     pub async fn open(&self, url: &Url) -> Result<ResolvedHost, ToolError> {
         let host = host(url);
         let addresses = match host.parse::<IpAddr>() {
@@ -79,7 +80,7 @@ impl<'a> GuardedClient<'a> {
         Ok(ResolvedHost { client, addresses })
     }
 
-    /// Asks whether a place that is not of the public web is fetched; once for each.
+    /// Asks whether a non-public host may be fetched; once per host.
     async fn ask(&self, url: &Url, at: IpAddr, why: &str) -> Result<(), ToolError> {
         let place = place(url);
         let admitted = || self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,22 +101,21 @@ impl<'a> GuardedClient<'a> {
     }
 }
 
-/// The host of an address in small letters, without brackets and without a dot at its end.
+/// Returns the host of a URL in lower case, without brackets and without a trailing dot.
 pub fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default().to_lowercase();
     host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_owned()
 }
 
-/// What fetching an address reaches, for the gate. What is free here passes without a question: a
-/// host that the user named or allowed for good. A place that is not of the public web is asked
-/// about when its address is known.
+/// Returns what fetching a URL accesses, for the gate. It is free for a host that the user allowed
+/// in the configuration or permanently. A non-public host is asked about once its address is known.
 pub fn access(allowed: &[String], url: &Url) -> Access {
     let host = host(url);
     let free = is_allowed(allowed, url) || is_private(url) || hosts::is_kept(&host);
     Access::Fetch { host, free }
 }
 
-/// Whether the user names the host, as `name` or as `name:port`.
+/// Whether the user allows the host, as `name` or as `name:port`.
 pub fn is_allowed(allowed: &[String], url: &Url) -> bool {
     let (host, port) = (host(url), url.port_or_known_default().unwrap_or_default());
     allowed.iter().any(|entry| {
@@ -126,14 +126,14 @@ pub fn is_allowed(allowed: &[String], url: &Url) -> bool {
     })
 }
 
-/// Whether an address says of itself that it is not of the public web, before any look-up.
+/// Whether a URL is recognizably non-public without a lookup.
 fn is_private(url: &Url) -> bool {
     let host = host(url);
     let is_local = host == "localhost" || host.ends_with(".localhost");
     is_local || host.parse::<IpAddr>().is_ok_and(|at| address::why_not(at).is_some())
 }
 
-/// Host and port.
+/// Returns host and port.
 fn place(url: &Url) -> String {
     let (host, port) = (host(url), url.port_or_known_default().unwrap_or_default());
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers with the next of its answers each time.
+    /// Returns the next scripted answer on each lookup.
     struct Scripted(Mutex<Vec<Vec<&'static str>>>);
 
     impl Scripted {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn divergence_27_a_name_that_leads_inside_is_refused_at_every_look() {
+    async fn divergence_27_a_name_that_resolves_to_a_private_address_is_rejected_on_every_lookup() {
         let rebinds = Scripted::new(&[&["93.184.216.34"], &["127.0.0.1"], &["1.1.1.1", "::1"]]);
         let gate = Gate::default();
         let door = GuardedClient::new(&[], &rebinds, &gate);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn numbers_in_every_spelling_are_checked_without_a_look_up() {
+    async fn numeric_addresses_in_every_form_are_checked_without_a_lookup() {
         let nobody = Scripted::new(&[]);
         let gate = Gate::default();
         let door = GuardedClient::new(&[], &nobody, &gate);
@@ -224,7 +224,7 @@ mod tests {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").unwrap();
             String::from_utf8_lossy(&request[..length]).into_owned()
         });
-        // Whoever looks the name up again gets another address.
+        // A second lookup would return another address.
         let rebinds = Scripted::new(&[&["127.0.0.1"], &["10.0.0.1"]]);
         let allowed = [format!("pinned.test:{port}")];
         let gate = Gate::default();

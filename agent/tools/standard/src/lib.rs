@@ -1,4 +1,4 @@
-//! The tools for work in a directory: files, edits, search, commands, todo list, notes, skills.
+//! The tools for work in a directory: files, edits, search, commands, todo list, notes and skills.
 
 use tools::history::HistoryTool;
 use tools::image::ImageTool;
@@ -17,7 +17,7 @@ pub mod test_coverage;
 pub mod todo;
 pub mod wait;
 
-/// The tools of this crate. A new tool is a file of its own and a line here.
+/// The tools of this crate. Each tool has a line here.
 pub const TOOLS: &[&dyn Tool] = &[
     &exec::shell::ShellTool,
     &exec::background::BackgroundTool,

@@ -1,4 +1,4 @@
-//! The tools that remember: notes of the workspace, and the user's own memories.
+//! The memory tools: notes about the workspace, and the user's own memories.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -45,27 +45,28 @@ struct Pair {
     image: Option<String>,
 }
 
-/// Memories that are shown when the call does not say.
+/// Default number of memories returned.
 const LIMIT: usize = 10;
-/// Memories that are shown at most.
+/// Maximum number of memories returned.
 const MOST_HITS: usize = 100;
-/// Characters of a memory that a search shows.
+/// Maximum number of characters of a memory shown by a search.
 const PREVIEW: usize = 200;
-/// The longest value, in bytes.
+/// Maximum size of a value in bytes.
 const VALUE: usize = 1 << 20;
-/// The largest picture of a memory, in bytes.
+/// Maximum size of an image in bytes.
 const PICTURE: u64 = 20 << 20;
-/// How often the memories are brought in line with notes that change again and again.
+/// Maximum number of attempts to index notes that keep changing.
 const INDEXINGS: usize = 3;
 
-/// Where notes go. The file that the user named needs no question, unless nothing may be written.
+/// Returns the access for writing notes. The file named by the user needs no permission, except in
+/// plan mode.
 fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let named =
         call.at.memory.notes.is_some() && call.at.gate.permission_mode() != PermissionMode::Plan;
     if named { Vec::new() } else { vec![Access::Write(call.place.clone())] }
 }
 
-/// Writes notes about the workspace.
+/// The tool that writes notes about the workspace.
 pub(crate) struct RememberTool;
 
 impl Tool for RememberTool {
@@ -114,8 +115,8 @@ async fn remember(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(text).titled(format!("noted {}", merged.added)).with(metadata))
 }
 
-/// Lets one g3 at a time change the notes: a lock of their directory, which leaves no file there.
-/// It is taken on a thread that may wait.
+/// Locks the notes against other g3 processes: locks their directory, which leaves no file there.
+/// Blocks on a separate thread.
 async fn lock(notes: &Path) -> Result<OwnedFd, ToolError> {
     let dir = notes.parent().unwrap_or(notes).to_owned();
     let shown = dir.display().to_string();
@@ -129,8 +130,8 @@ async fn lock(notes: &Path) -> Result<OwnedFd, ToolError> {
     taken.map_err(|why| ToolError::io(&format!("cannot lock {shown}"), &why))
 }
 
-/// Brings the user's memories in line with the notes. When another g3 wrote the notes in the
-/// meantime, what it wrote counts.
+/// Updates the user's memories from the notes. If another g3 process changed the notes in the
+/// meantime, uses its version.
 async fn index(call: &Invocation<'_>, merged: &MergedNotes) -> Result<(), String> {
     let names = names(call);
     let mut text = merged.text.clone();
@@ -144,7 +145,7 @@ async fn index(call: &Invocation<'_>, merged: &MergedNotes) -> Result<(), String
     Ok(())
 }
 
-/// How the notes of this workspace are named among the memories.
+/// Returns the keys of this workspace's notes among the memories.
 fn names(call: &Invocation<'_>) -> NoteNames {
     let memory = &call.at.memory;
     let root = paths::follow(&call.at.root).unwrap_or_else(|_| call.at.root.clone());
@@ -188,7 +189,7 @@ fn merge(call: &Invocation<'_>, notes: &str) -> Result<MergedNotes, ToolError> {
     Ok(merged)
 }
 
-/// Searches the user's memories.
+/// The tool that searches the user's memories.
 pub(crate) struct MemorySearchTool;
 
 impl Tool for MemorySearchTool {
@@ -229,7 +230,7 @@ async fn search(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(text).with(metadata))
 }
 
-/// The beginning of a value in one line.
+/// Returns the start of a value on one line.
 fn preview(value: &str) -> String {
     let flat = value.split_whitespace().collect::<Vec<_>>().join(" ");
     if flat.chars().count() <= PREVIEW {
@@ -238,7 +239,7 @@ fn preview(value: &str) -> String {
     format!("{}…", flat.chars().take(PREVIEW - 1).collect::<String>())
 }
 
-/// Shows one memory.
+/// The tool that returns one memory.
 pub(crate) struct MemoryGetTool;
 
 impl Tool for MemoryGetTool {
@@ -255,7 +256,7 @@ impl Tool for MemoryGetTool {
     }
 }
 
-/// Gives one memory in full.
+/// Returns one memory in full.
 async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Key { key } = call.decode()?;
     let key = known_key(&key)?;
@@ -279,7 +280,7 @@ async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(format!("[{}]\n{}{image}", memo.key, memo.value)).with(metadata))
 }
 
-/// Stores one memory.
+/// The tool that stores a memory.
 pub(crate) struct MemorySetTool;
 
 impl Tool for MemorySetTool {
@@ -315,7 +316,7 @@ async fn keep(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(format!("Memory stored: {key}{notes}")).with(metadata))
 }
 
-/// The picture that a memory is stored with.
+/// Returns the access for reading the image of a memory.
 fn reads(call: &Invocation<'_>) -> Vec<Access> {
     picture(call).map(Access::Read).into_iter().collect()
 }
@@ -325,7 +326,7 @@ fn picture(call: &Invocation<'_>) -> Option<PathBuf> {
     (!raw.is_empty()).then(|| paths::resolve(&call.at.cwd, raw).ok()).flatten()
 }
 
-/// Copies the picture to the memories, where it stays when the file goes; the outcome is its place.
+/// Copies the image to the memory store, so that it outlives the file. Returns its new path.
 fn keep_picture(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let shown = call.text("image");
     let wrong = |why: String| ToolError::invalid(format!("memory_set: `image` {shown}: {why}"));
@@ -345,13 +346,13 @@ fn known_key(key: &str) -> Result<String, ToolError> {
     fits.then(|| key.to_owned()).ok_or_else(|| ToolError::invalid(text))
 }
 
-/// What came of storing.
+/// The result of storing a memory.
 struct Stored {
     is_new: bool,
     notes: Vec<String>,
 }
 
-/// Stores a memory with its vector; one without a vector is found by its words.
+/// Stores a memory with its vector. A memory without a vector is found by its words.
 async fn store(
     memory: &Memory,
     key: &str,

@@ -1,4 +1,5 @@
-//! Research: a second g3, the persona `scout`, looks something up, and its report comes back.
+//! Research: a second g3 process with the persona `scout` researches a question, and its report is
+//! returned.
 
 use std::time::Duration;
 
@@ -23,16 +24,16 @@ struct Args {
     query: String,
 }
 
-/// How long a scout may take.
+/// Timeout of a research agent.
 const TIME: Duration = Duration::from_secs(20 * 60);
-/// How many scouts of one process work at once.
+/// Maximum number of concurrent research agents of this process.
 static AT_ONCE: Semaphore = Semaphore::const_new(3);
-/// Characters of a question, and bytes of a report.
+/// Maximum number of characters of a question, and of bytes of a report.
 const QUESTION: usize = 8_000;
 const REPORT: u64 = 64 << 10;
-/// The program that is started as a scout; this one when it is not set.
+/// The program to start as research agent; this one by default.
 const PROGRAM: &str = "G3_RESEARCH_PROGRAM";
-/// Delegates a question about the web to another agent.
+/// The tool that delegates a question about the web to a research agent.
 pub(crate) struct ResearchTool;
 
 impl Tool for ResearchTool {
@@ -45,8 +46,9 @@ impl Tool for ResearchTool {
     }
 }
 
-/// Asks a scout and waits for its report. The program is that of the skill `research`; it is run
-/// from memory, because it gets our keys and the file in `.g3/bin` is anybody's to change.
+/// Starts a research agent and waits for its report. The program is that of the skill `research`.
+/// It is run from memory, because it receives g3's keys and anyone could change the file in
+/// `.g3/bin`.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { query } = call.decode()?;
     if query.trim().is_empty() || query.chars().count() > QUESTION {
@@ -88,8 +90,8 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(report).titled("a report of the scout").with(json!({ "query": query })))
 }
 
-/// Whether the scout may read all of the public web. It cannot ask itself, so the user is asked
-/// before it starts; where the user cannot be asked, it reads as far as the rules go.
+/// Whether the research agent may read the whole public web. It cannot ask, so the user is asked
+/// before it starts. If the user cannot be asked, it reads as far as the rules allow.
 async fn reads_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
     let ToolContext { root, session_dir, gate, .. } = call.at;
     let any = Access::Fetch { host: "host.invalid".to_owned(), free: false };
@@ -113,8 +115,8 @@ async fn reads_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
     }
 }
 
-/// Starts the program of the skill with our whole environment, so that the scout has our keys, and
-/// asks the model that we are.
+/// Starts the program of the skill with g3's full environment, so that the agent has its keys, and
+/// with the same model.
 fn start(call: &Invocation<'_>, query: &str, reads_all: bool) -> std::io::Result<AsyncRunning> {
     base::files::keep_out_of_git(&call.at.cwd)?;
     let bundle = embedded::bundle("research");
@@ -135,7 +137,7 @@ fn start(call: &Invocation<'_>, query: &str, reads_all: bool) -> std::io::Result
     job.spawn_async()
 }
 
-/// What it says on its two streams, until both are closed.
+/// Reads both of its streams until they are closed.
 async fn words_of(running: &mut AsyncRunning) -> (String, String) {
     let (out, err) = (running.child.stdout.take(), running.child.stderr.take());
     let (mut report, mut errors) = (Vec::new(), Vec::new());

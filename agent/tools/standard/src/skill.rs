@@ -1,4 +1,4 @@
-//! The tool that loads a skill, and the rule of what runs while one is active.
+//! The tool that loads a skill.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -19,10 +19,10 @@ struct Args {
     file: Option<String>,
 }
 
-/// Files that are listed at most.
+/// Maximum number of files listed.
 const LISTED: usize = 100;
 
-/// Loads a skill.
+/// The tool that loads a skill.
 pub(crate) struct SkillTool;
 
 impl Tool for SkillTool {
@@ -39,7 +39,7 @@ impl Tool for SkillTool {
     }
 }
 
-/// Loads a skill, or one file that lies beside it.
+/// Loads a skill, or one of its additional files.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { name, file } = call.decode()?;
     let shelf = &call.at.skills;
@@ -60,7 +60,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(text).titled(format!("loaded the skill {}", skill.name)).with(metadata))
 }
 
-/// The instructions, and above them where the skill is and what it brings.
+/// Returns the instructions, preceded by the skill's location and files.
 fn loaded(skill: &Skill, cwd: &Path) -> Result<String, ToolError> {
     let mut head = format!("Skill: {}\n", skill.name);
     match &skill.home {
@@ -99,7 +99,7 @@ fn loaded(skill: &Skill, cwd: &Path) -> Result<String, ToolError> {
     Ok(format!("{head}\n{}", skill.body))
 }
 
-/// The files of a skill besides its `SKILL.md`, links not followed.
+/// Returns the files of a skill except its `SKILL.md`. Links are not followed.
 fn files(dir: &Path, main: &Path) -> Vec<String> {
     let walk = WalkBuilder::new(dir)
         .standard_filters(false)
@@ -119,7 +119,7 @@ fn files(dir: &Path, main: &Path) -> Vec<String> {
     names
 }
 
-/// A file beside a `SKILL.md`.
+/// Reads an additional file of a skill.
 fn beside(skill: &Skill, file: &str) -> Result<String, String> {
     match &skill.home {
         SkillSource::Embedded => {

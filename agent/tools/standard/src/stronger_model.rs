@@ -1,4 +1,4 @@
-//! Suggests that a stronger model goes on; whoever runs the call decides whether there is one.
+//! Suggests escalation to a stronger model; the caller decides whether there is one.
 
 use serde::Deserialize;
 
@@ -12,7 +12,7 @@ struct Args {
     reason: String,
 }
 
-/// Suggests that a stronger model continues.
+/// The tool that suggests escalation to a stronger model.
 pub(crate) struct EscalateTool;
 
 impl Tool for EscalateTool {
@@ -25,7 +25,7 @@ impl Tool for EscalateTool {
     }
 }
 
-/// Hands the reason up.
+/// Returns the reason to the caller.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { reason } = call.decode()?;
     let reason = reason.trim();

@@ -1,4 +1,4 @@
-//! A part of the work for another agent, which has a conversation and a todo list of its own.
+//! The tool that starts a subagent with its own conversation and todo list.
 
 use serde::Deserialize;
 use tokio::sync::Semaphore;
@@ -17,16 +17,16 @@ struct Args {
     read_only: bool,
 }
 
-/// How many of a process work at once.
+/// Maximum number of concurrent subagents of this process.
 static AT_ONCE: Semaphore = Semaphore::const_new(4);
 
-/// Keys of what it touches: those that may write work one after the other.
+/// Returns its keys: subagents that may write run one after the other.
 fn touches(call: &Invocation<'_>) -> Vec<String> {
     let reads_only = call.decode::<Args>().is_ok_and(|args| args.read_only);
     if reads_only { Vec::new() } else { vec!["task".to_owned()] }
 }
 
-/// Delegates a part of the work to another agent.
+/// The tool that starts a subagent.
 pub(crate) struct TaskTool;
 
 impl Tool for TaskTool {
@@ -43,7 +43,7 @@ impl Tool for TaskTool {
     }
 }
 
-/// Lets another agent work, and waits for its report.
+/// Runs a subagent and waits for its report.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { prompt, agent, read_only: reads_only } = call.decode()?;
     if prompt.trim().is_empty() {

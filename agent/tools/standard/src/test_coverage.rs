@@ -1,4 +1,5 @@
-//! Which lines the tests of a Rust workspace run: `cargo llvm-cov`, told as a short table.
+//! Measures the line coverage of a Rust workspace with `cargo llvm-cov` and reports it as a short
+//! table.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,14 +18,14 @@ use tools::kind::Effect;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
-/// What the face sets; the gate has judged the very same line.
+/// The arguments, set by the profile; the gate has checked the same command line.
 #[derive(Deserialize)]
 struct Args {
     command: String,
     timeout_ms: u64,
 }
 
-/// What `llvm-cov export` says.
+/// The output of `llvm-cov export`.
 #[derive(Deserialize)]
 struct Export {
     data: Vec<Data>,
@@ -48,24 +49,24 @@ struct Summary {
     functions: Lines,
 }
 
-/// How many there are, and how many of them ran.
+/// Number of lines and number of covered lines.
 #[derive(Clone, Copy, Deserialize)]
 struct Lines {
     count: u64,
     covered: u64,
 }
 
-/// The report is read from the output, so that much is kept of it; a file takes half a kilobyte.
+/// The report is parsed from the output, so enough of it is kept; a file takes half a kilobyte.
 const REPORT: OutputBudget = OutputBudget { head: 16 << 20, tail: 8_000 };
-/// How much of the messages a failure shows, in bytes.
+/// Maximum number of bytes of messages shown on failure.
 const SHOWN: usize = 6_000;
-/// How many files are told.
+/// Maximum number of files reported.
 const FILES: usize = 100;
 
-/// What cargo says when it has no programs to read coverage with.
+/// cargo's message when the LLVM tools are missing.
 const NO_TOOLS: &str = "failed to find llvm-tools";
 
-/// What is missing, by what cargo says of it, and what to do.
+/// Missing components by cargo's message, with hints.
 const MISSING: [(&str, &str); 5] = [
     (
         "no such command: `llvm-cov`",
@@ -87,7 +88,7 @@ const MISSING: [(&str, &str); 5] = [
     ),
 ];
 
-/// Measures which lines the tests of a Rust workspace run.
+/// The tool that measures the coverage of a Rust workspace.
 pub(crate) struct CoverageTool;
 
 impl Tool for CoverageTool {
@@ -104,7 +105,7 @@ impl Tool for CoverageTool {
     }
 }
 
-/// Runs all tests and tells which lines they ran.
+/// Runs all tests and reports the coverage.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { command, timeout_ms } = call.decode()?;
     let run = async |line: &str| {
@@ -153,7 +154,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     }
 }
 
-/// The system's own programs of the LLVM that this rustc has, as assignments before a command.
+/// Returns the system's LLVM tools that match this rustc, as assignments before a command.
 fn system_tools(rustc: &str) -> Option<String> {
     let version = rustc.lines().find_map(|line| line.strip_prefix("LLVM version: "))?;
     let major = version.split('.').next().filter(|it| it.bytes().all(|b| b.is_ascii_digit()))?;
@@ -165,7 +166,7 @@ fn system_tools(rustc: &str) -> Option<String> {
     Some(format!("LLVM_COV={} LLVM_PROFDATA={}", quoted("llvm-cov")?, quoted("llvm-profdata")?))
 }
 
-/// The report: the last line that is one, whatever tests printed before it.
+/// Parses the report: the last line that is one, regardless of the output of tests.
 fn report(output: &CapturedStream) -> Option<Data> {
     let lines = output.head.lines().rev().filter(|line| line.starts_with('{'));
     let read = |line: &str| serde_json::from_str::<Export>(line).ok()?.data.pop();
@@ -183,7 +184,7 @@ fn failed(code: i32, stdout: &CapturedStream, stderr: &CapturedStream) -> ToolEr
     ))
 }
 
-/// The end of a stream, in which it says why it ended.
+/// Returns the end of a stream, which contains the error.
 fn end_of(stream: &CapturedStream) -> String {
     let text = output::shown(stream);
     let shown = base::text::tail(&text, SHOWN);

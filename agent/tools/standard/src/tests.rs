@@ -1,4 +1,4 @@
-//! What only a caller inside the process can do to a tool: cancel it, listen to it, break it.
+//! Tests of tools from inside the process: cancellation, streamed output and panics.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn place(dir: &tempfile::TempDir) -> ToolContext {
 }
 
 #[tokio::test]
-async fn a_cancelled_command_ends_with_its_group() {
+async fn a_cancelled_command_is_killed_with_its_group() {
     let dir = tempfile::tempdir().unwrap();
     let (told, heard) = tokio::sync::mpsc::unbounded_channel();
     let hear = Arc::new(move |text: &str| told.send(text.to_owned()).unwrap_or_default());
@@ -48,7 +48,7 @@ async fn a_cancelled_command_ends_with_its_group() {
 }
 
 #[tokio::test]
-async fn output_is_heard_while_it_comes_and_a_flood_is_cut() {
+async fn output_is_streamed_and_excessive_output_is_truncated() {
     let dir = tempfile::tempdir().unwrap();
     let heard = Arc::new(Mutex::new(String::new()));
     let listener = heard.clone();
@@ -64,7 +64,7 @@ async fn output_is_heard_while_it_comes_and_a_flood_is_cut() {
 }
 
 #[tokio::test]
-async fn a_tool_that_breaks_down_is_a_failed_outcome() {
+async fn a_panicking_tool_is_a_failed_outcome() {
     let dir = tempfile::tempdir().unwrap();
     let at = ToolContext { hear: Arc::new(|_| panic!("nobody listens")), ..place(&dir) };
     let outcome = run(Profile::G3, "shell", &json!({ "command": "echo x" }), &at).await;
@@ -75,7 +75,7 @@ async fn a_tool_that_breaks_down_is_a_failed_outcome() {
 }
 
 #[tokio::test]
-async fn a_call_after_the_cancel_does_nothing() {
+async fn a_call_after_cancellation_does_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let at = place(&dir);
     at.cancel.cancel();
@@ -100,7 +100,7 @@ fn calls_that_touch_the_same_file_share_a_key() {
 }
 
 #[tokio::test]
-async fn a_gate_that_breaks_down_lets_nothing_through() {
+async fn a_panicking_gate_denies_the_call() {
     struct Breaks;
     impl gate::Asker for Breaks {
         fn ask<'a>(

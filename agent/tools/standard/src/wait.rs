@@ -1,4 +1,4 @@
-//! Waiting, between half a second and ten.
+//! Waits between 0.5 and 10 seconds.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ struct Args {
     seconds: f64,
 }
 
-/// Waits.
+/// The tool that waits.
 pub(crate) struct WaitTool;
 
 impl Tool for WaitTool {
@@ -28,7 +28,7 @@ impl Tool for WaitTool {
     }
 }
 
-/// Waits, or ends early when the user cancels.
+/// Waits, or returns early if the user cancels.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { seconds } = call.decode()?;
     let seconds = seconds.clamp(0.5, 10.0);

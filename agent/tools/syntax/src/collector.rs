@@ -1,42 +1,42 @@
-//! What is found, put together in the order of the files, however the threads finish.
+//! Collects matches in the order of the files, regardless of the order in which threads finish.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::searcher::{SkipReason, SyntaxMatch};
 
-/// The most files that a note names.
+/// Maximum number of files named in a note.
 const NAMED: usize = 5;
 
-/// What came of one file.
+/// The results of one file.
 #[derive(Default)]
 pub(crate) struct FileReport {
     /// The file.
     pub path: PathBuf,
-    /// Search, by its number -> what it found.
+    /// Search index and its matches.
     pub found: Vec<(usize, Result<Vec<SyntaxMatch>, SkipReason>)>,
     /// How often the file was parsed.
     pub parses: usize,
 }
 
-/// What came of one search.
+/// The results of one search.
 #[derive(Default)]
 pub(crate) struct SearchTotals {
     /// The matches with their files, in order.
     pub matches: Vec<(PathBuf, SyntaxMatch)>,
-    /// How many files were searched until there were enough matches.
+    /// Number of files searched until there were enough matches.
     pub files: usize,
     /// Whether there are more matches.
     pub more: bool,
 }
 
-/// What came of all.
+/// The results of all searches.
 pub(crate) struct SearchCollector {
-    /// A sum for each search.
+    /// The totals of each search.
     pub sums: Vec<SearchTotals>,
-    /// How many files were looked at.
+    /// Number of files searched.
     pub files: usize,
-    /// How often a file was parsed.
+    /// Number of parses.
     pub parses: usize,
     most: usize,
     next: usize,
@@ -45,7 +45,7 @@ pub(crate) struct SearchCollector {
 }
 
 impl SearchCollector {
-    /// An empty one, for so many searches with so many matches at most.
+    /// Creates an empty collector for this many searches, with at most `most` matches each.
     pub(crate) fn new(searches: usize, most: usize) -> SearchCollector {
         SearchCollector {
             sums: (0..searches).map(|_| SearchTotals::default()).collect(),
@@ -58,8 +58,8 @@ impl SearchCollector {
         }
     }
 
-    /// Takes the report of a file. It counts once all files before it have reported, so that
-    /// the same matches are kept whatever thread was first.
+    /// Adds the report of a file. It counts once all files before it have reported, so that the
+    /// same matches are kept regardless of thread timing.
     pub(crate) fn add(&mut self, at: usize, report: FileReport) {
         self.waiting.insert(at, report);
         while let Some(report) = self.waiting.remove(&self.next) {
@@ -95,12 +95,12 @@ impl SearchCollector {
         self.parses += report.parses;
     }
 
-    /// Whether a search has all that it wants.
+    /// Whether a search has enough matches.
     pub(crate) fn is_full(&self, search: usize) -> bool {
         self.sums[search].more
     }
 
-    /// Sentences about the files that were passed over.
+    /// Returns sentences about the skipped files.
     pub(crate) fn notes(&self, shown: impl Fn(&std::path::Path) -> String) -> Vec<String> {
         let note = |(why, files): (&SkipReason, &Vec<PathBuf>)| {
             let named: Vec<String> = files.iter().take(NAMED).map(|file| shown(file)).collect();

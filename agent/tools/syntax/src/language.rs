@@ -1,22 +1,22 @@
-//! The languages that can be searched: names, file endings, grammars.
+//! The searchable languages: names, file extensions, grammars.
 
 use tree_sitter::Language;
 
-/// A grammar, and the files that are written in it.
+/// A grammar and its files.
 pub(crate) struct Grammar {
-    /// The name that a search gives.
+    /// The name used in searches.
     pub name: &'static str,
-    /// Other names that are understood.
+    /// Aliases of the name.
     pub aliases: &'static [&'static str],
-    /// Endings of its files, without the dot.
+    /// Extensions of its files, without the dot.
     pub endings: &'static [&'static str],
     /// The name of another grammar whose files belong to the same language.
     pub dialect: Option<&'static str>,
-    /// The grammar itself.
+    /// The grammar.
     pub language: fn() -> Language,
 }
 
-/// A row of the table.
+/// Creates a row of the table.
 const fn grammar(
     name: &'static str,
     aliases: &'static [&'static str],
@@ -26,7 +26,7 @@ const fn grammar(
     Grammar { name, aliases, endings, dialect: None, language }
 }
 
-/// Every grammar. A file of a search is known to the rest of the search by its row's number.
+/// All grammars. Elsewhere a grammar is identified by its index.
 pub(crate) static GRAMMARS: [Grammar; 13] = [
     grammar("rust", &["rs"], &["rs"], || tree_sitter_rust::LANGUAGE.into()),
     grammar("python", &["py"], &["py", "pyi", "pyw"], || tree_sitter_python::LANGUAGE.into()),
@@ -57,7 +57,7 @@ pub(crate) static GRAMMARS: [Grammar; 13] = [
     grammar("racket", &["rkt"], &["rkt", "rktl"], || tree_sitter_racket::LANGUAGE.into()),
 ];
 
-/// The grammars of a language, as numbers of rows; the error lists the languages there are.
+/// Returns the indices of the grammars of a language. The error lists the known languages.
 pub(crate) fn grammars(name: &str) -> Result<Vec<usize>, String> {
     let wanted = name.trim().to_ascii_lowercase();
     let row = |known: &Grammar| known.name == wanted || known.aliases.contains(&wanted.as_str());
@@ -71,7 +71,7 @@ pub(crate) fn grammars(name: &str) -> Result<Vec<usize>, String> {
 }
 
 impl Grammar {
-    /// Whether a file is written in it, by its name.
+    /// Whether a file has this grammar, by its name.
     pub(crate) fn fits(&self, path: &std::path::Path) -> bool {
         let ending = path.extension().and_then(|ending| ending.to_str());
         ending

@@ -1,4 +1,4 @@
-//! Searches the syntax of files: queries over the trees that tree-sitter parses.
+//! Searches the syntax of files with tree-sitter queries.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -25,12 +25,12 @@ mod request;
 mod searcher;
 mod worklist;
 
-/// What a call reads.
+/// Returns what a call reads.
 fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     request::reaches(call)
 }
 
-/// Searches the syntax of files.
+/// The tool that searches the syntax of files.
 pub(crate) struct SyntaxSearchTool;
 
 impl Tool for SyntaxSearchTool {
@@ -47,7 +47,7 @@ impl Tool for SyntaxSearchTool {
     }
 }
 
-/// Searches.
+/// Runs the searches.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let wish = request::read(call)?;
     if wish.searches.iter().all(|search| search.error.is_some()) {
@@ -66,7 +66,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(output::outcome(call, &wish, &tally))
 }
 
-/// Every search in every file of it, on several threads.
+/// Runs all searches on their files, on several threads.
 fn search(wish: &SyntaxSearchRequest, cancel: &CancellationToken) -> SearchCollector {
     let jobs = worklist::list(&wish.searches, cancel);
     let tally = Mutex::new(SearchCollector::new(wish.searches.len(), wish.most));
@@ -81,7 +81,7 @@ fn search(wish: &SyntaxSearchRequest, cancel: &CancellationToken) -> SearchColle
     tally.into_inner().unwrap_or_else(|e| e.into_inner())
 }
 
-/// The searches of one file: read once, and parsed once for each grammar.
+/// Runs the searches of one file, which is read once and parsed once per grammar.
 fn in_file(
     wish: &SyntaxSearchRequest,
     bench: &mut SearchWorker,

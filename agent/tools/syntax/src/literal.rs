@@ -1,4 +1,4 @@
-//! The text that a file must hold for a query to match anything in it: whoever lacks it need not
+//! Finds literal text that a file must contain for a query to match, so that other files need not
 //! be parsed.
 
 use regex::bytes::Regex;
@@ -6,8 +6,8 @@ use tree_sitter::{CaptureQuantifier, Query};
 
 use super::query::{after_string, operators};
 
-/// What finds one of the texts of which each pattern of the query needs its own. `None`: some
-/// pattern can match whatever the text.
+/// Returns a regex that finds one of the texts that the patterns of the query require. Returns
+/// `None` if a pattern can match any text.
 pub(crate) fn needed(query: &Query, source: &str) -> Option<Regex> {
     let mut literals = Vec::new();
     for pattern in 0..query.pattern_count() {
@@ -27,7 +27,7 @@ pub(crate) fn needed(query: &Query, source: &str) -> Option<Regex> {
     Regex::new(&literals.join("|")).ok()
 }
 
-/// The capture and the plain text that stand behind `#eq?`. A text with escapes is passed over.
+/// Returns the capture and the literal text of an `#eq?`. A text with escapes is ignored.
 fn compared(arguments: &str) -> Option<(&str, &str)> {
     let arguments = arguments.trim_start().strip_prefix('@')?;
     let (capture, rest) = arguments.split_once(char::is_whitespace)?;
@@ -40,7 +40,7 @@ fn compared(arguments: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::needed;
 
-    /// What the text of each of these is worth: whether a file with it would be parsed.
+    /// Returns for each text whether a file with it would be parsed.
     fn parsed(query: &str, text: &str) -> bool {
         let rust = tree_sitter_rust::LANGUAGE.into();
         let compiled = tree_sitter::Query::new(&rust, query).expect(query);
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_each_pattern_needs_is_known() {
+    fn texts_required_by_each_pattern_are_found() {
         let one = r#"((identifier) @n (#eq? @n "seek"))"#;
         assert!(!parsed(one, "fn other() {}") && parsed(one, "fn seek() {}"));
         let two = r#"((identifier) @n (#eq? @n "a.b")) ((type_identifier) @t (#eq? @t "Map"))"#;
@@ -60,15 +60,15 @@ mod tests {
     }
 
     #[test]
-    fn whatever_may_match_without_a_text_is_parsed() {
+    fn queries_that_may_match_without_a_text_always_parse() {
         for query in [
             "(identifier) @n",
             r#"((identifier) @n (#match? @n "seek"))"#,
             r#"((identifier) @n (#not-eq? @n "seek"))"#,
-            // The capture may be missing, and then nothing is asked of it.
+            // The capture may be absent, and then the predicate holds.
             r#"((function_item (visibility_modifier)? @v) @f (#eq? @v "pub"))"#,
             r#"([(identifier) @n (type_identifier)] @all (#eq? @n "seek"))"#,
-            // One of two patterns needs nothing.
+            // One of the two patterns requires no text.
             r#"((identifier) @n (#eq? @n "seek")) (type_identifier) @t"#,
             r#"((identifier) @a (#eq? @a @a))"#,
             r#"((string_literal) @s (#eq? @s "\"x\""))"#,

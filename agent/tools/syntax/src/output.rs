@@ -1,4 +1,4 @@
-//! What a search of the syntax tells: text for the model, numbers and names for programs.
+//! Formats the results of searches: text for the model, metadata for programs.
 
 use serde_json::{Value, json};
 
@@ -8,19 +8,19 @@ use super::searcher::{ContextLine, SyntaxMatch};
 use tools::call::Invocation;
 use tools::output::ToolOutput;
 
-/// How many bytes of matches are told.
+/// Maximum number of bytes of matches.
 const BYTES: usize = 60_000;
-/// For a small model.
+/// The same for a small model.
 const PLAIN: usize = 8_000;
 
-/// A search as it is told.
+/// A formatted search.
 struct Part {
     text: String,
     json: Value,
     cut: bool,
 }
 
-/// Why none of the searches can run.
+/// Describes why none of the searches can run.
 pub(crate) fn errors(searches: &[SyntaxSearch]) -> String {
     let each = searches
         .iter()
@@ -28,7 +28,7 @@ pub(crate) fn errors(searches: &[SyntaxSearch]) -> String {
     each.collect::<Vec<_>>().join("\n")
 }
 
-/// All searches, in the order in which they were asked.
+/// Returns the outcome of all searches, in the requested order.
 pub(crate) fn outcome(
     call: &Invocation<'_>,
     wish: &SyntaxSearchRequest,
@@ -37,7 +37,7 @@ pub(crate) fn outcome(
     let mut left = if call.at.plain { PLAIN } else { BYTES };
     let mut parts = Vec::new();
     for (at, (search, sum)) in wish.searches.iter().zip(&tally.sums).enumerate() {
-        // What an earlier search did not need, the later ones share.
+        // Space that an earlier search did not use is shared by the later ones.
         let part = part(call, search, sum, left / (wish.searches.len() - at));
         left = left.saturating_sub(part.text.len());
         parts.push(part);
@@ -88,7 +88,7 @@ fn part(call: &Invocation<'_>, search: &SyntaxSearch, sum: &SearchTotals, room: 
     }
     let cut = sum.more || shown.len() < count;
     if cut {
-        // Where the text is full, more matches would not be shown either.
+        // If the text is full, more matches would not be shown either.
         let (why, or) = match shown.len() < count {
             true => (" because the text would be too long", "or search for less at once"),
             false => ("", "or raise max_matches_per_search"),
@@ -110,7 +110,7 @@ fn many(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// A match: its place and captures in a line, its context below.
+/// Formats a match: its position and captures on one line, its context below.
 fn lines(file: &str, found: &SyntaxMatch) -> String {
     let mut text = format!("\n{file}:{}:{}", found.line, found.column);
     for captured in &found.captures {

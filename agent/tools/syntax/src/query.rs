@@ -1,4 +1,4 @@
-//! A query, ready to run: compiled, its predicates known, its errors shown where they stand.
+//! Compiles queries, evaluates their additional predicates, and reports errors with their position.
 
 use regex::bytes::Regex;
 use tree_sitter::{
@@ -8,7 +8,7 @@ use tree_sitter::{
 
 use super::literal;
 
-/// What may stand behind `#` in a query. `set!` only notes something and decides nothing.
+/// Supported predicates. `set!` only attaches metadata.
 const PREDICATES: [&str; 11] = [
     "eq?",
     "not-eq?",
@@ -25,16 +25,16 @@ const PREDICATES: [&str; 11] = [
 
 /// A compiled query.
 pub(crate) struct CompiledQuery {
-    /// The query for the library, which knows its captures and most of its predicates.
+    /// The query of the library, which evaluates most of its predicates.
     pub query: Query,
-    /// Pattern -> the predicates of which one captured node has to satisfy each. The library
-    /// lets them pass where no node does, so they are judged here.
+    /// Per pattern, predicates that at least one captured node must satisfy. The library accepts
+    /// them even if no node does, so they are evaluated here.
     any: Vec<Vec<Any>>,
-    /// What a file must hold for the query to match in it.
+    /// The text that a file must contain for the query to match.
     needed: Option<Regex>,
 }
 
-/// A predicate that one node of its capture has to satisfy.
+/// A predicate that at least one node of its capture must satisfy.
 struct Any {
     capture: u32,
     test: Test,
@@ -72,12 +72,12 @@ pub(crate) fn compile(language: &Language, source: &str) -> Result<CompiledQuery
 }
 
 impl CompiledQuery {
-    /// Whether a file with this text is worth parsing.
+    /// Whether a file with this text may match.
     pub(crate) fn may_match(&self, text: &[u8]) -> bool {
         self.needed.as_ref().is_none_or(|needed| needed.is_match(text))
     }
 
-    /// Whether the predicates hold that the library does not judge.
+    /// Evaluates the predicates that the library does not evaluate.
     pub(crate) fn holds(&self, found: &QueryMatch<'_, '_>, text: &[u8]) -> bool {
         self.any[found.pattern_index].iter().all(|any| any.holds(found, text))
     }
@@ -105,7 +105,7 @@ impl Any {
         Ok(Any { capture: *capture, test, positive })
     }
 
-    /// Of a capture that is not there nothing is asked.
+    /// A predicate on an absent capture holds.
     fn holds(&self, found: &QueryMatch<'_, '_>, text: &[u8]) -> bool {
         let mut nodes = found.nodes_for_capture_index(self.capture).peekable();
         nodes.peek().is_none()
@@ -127,8 +127,7 @@ fn words<'t>(node: Node<'_>, text: &'t [u8]) -> &'t [u8] {
     text.get(node.byte_range()).unwrap_or_default()
 }
 
-/// The predicates of a query: where each name stands, and the name. Strings and comments are
-/// passed over.
+/// Returns the offsets and names of the predicates of a query. Skips strings and comments.
 pub(crate) fn operators(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let bytes = source.as_bytes();
     let mut at = 0;
@@ -151,7 +150,7 @@ pub(crate) fn operators(source: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The place behind the string that begins here.
+/// Returns the offset after the string that starts here.
 pub(crate) fn after_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = bytes.get(at) {
@@ -164,8 +163,8 @@ pub(crate) fn after_string(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// The query with the names of our own predicates changed, so that the library leaves them to us.
-/// No place moves.
+/// Replaces the names of our own predicates, so that the library does not evaluate them. Offsets do
+/// not change.
 fn with_our_operators(source: &str) -> String {
     let mut ours = source.to_owned();
     let any = ["any-eq?", "any-not-eq?", "any-match?", "any-not-match?"];
@@ -175,7 +174,7 @@ fn with_our_operators(source: &str) -> String {
     ours
 }
 
-/// The library's error in a sentence.
+/// Formats the library's error as a sentence.
 fn worded(language: &Language, source: &str, error: &QueryError) -> String {
     let name = error.message.trim_matches('"');
     let line = source.split_inclusive('\n').take(error.row).map(str::len).sum();
@@ -207,7 +206,7 @@ fn unknown<'k>(what: &str, name: &str, known: impl Iterator<Item = &'k str>) -> 
     format!("no {what} `{name}` in this language{near}")
 }
 
-/// What is wrong, where, and the line of the query with a caret below the place.
+/// Formats an error with its position and the line of the query with a caret.
 fn shown(source: &str, at: usize, what: &str) -> String {
     let before = source.get(..at).unwrap_or(source);
     let row = before.matches('\n').count();

@@ -1,4 +1,4 @@
-//! What a call asks for, checked: searches with compiled queries and resolved paths.
+//! Decodes and checks the arguments: compiles queries and resolves paths.
 
 use std::path::PathBuf;
 
@@ -11,15 +11,15 @@ use gate::{Access, paths};
 use tools::call::Invocation;
 use tools::output::ToolError;
 
-/// The most searches of one call.
+/// Maximum number of searches of a call.
 const SEARCHES: usize = 20;
-/// The most lines around a match.
+/// Maximum number of context lines.
 const CONTEXT: u64 = 20;
-/// The most threads of one call.
+/// Maximum number of threads of a call.
 const THREADS: usize = 32;
-/// The most matches of one search that are gathered, whatever the call wants.
+/// Maximum number of collected matches of a search, regardless of the arguments.
 const MATCHES: usize = 10_000;
-/// What is understood of a search.
+/// The accepted keys of a search.
 const KEYS: [&str; 5] = ["name", "query", "language", "paths", "context_lines"];
 
 #[derive(Deserialize)]
@@ -45,35 +45,35 @@ enum Paths {
     Many(Vec<String>),
 }
 
-/// One search.
+/// A search.
 pub(crate) struct SyntaxSearch {
     /// Its label.
     pub name: String,
-    /// Its language, as it was asked for.
+    /// Its language as requested.
     pub language: String,
-    /// Grammar, as the row of its table -> the query for it.
+    /// The index of each grammar and its query.
     pub queries: Vec<(usize, CompiledQuery)>,
-    /// Where it looks: absolute, links resolved.
+    /// The searched paths: absolute, with links resolved.
     pub roots: Vec<PathBuf>,
-    /// Lines to show around a match.
+    /// Number of context lines.
     pub context: usize,
     /// Why it cannot run.
     pub error: Option<String>,
 }
 
-/// All of a call.
+/// The request of a call.
 pub(crate) struct SyntaxSearchRequest {
-    /// The searches, in the order in which they are told.
+    /// The searches, in order.
     pub searches: Vec<SyntaxSearch>,
-    /// How many threads work.
+    /// Number of threads.
     pub threads: usize,
-    /// How many matches of each search are told.
+    /// Maximum number of matches reported per search.
     pub most: usize,
-    /// What was passed over.
+    /// Notes about ignored arguments.
     pub notes: Vec<String>,
 }
 
-/// Reads a call.
+/// Decodes a call.
 pub(crate) fn read(call: &Invocation<'_>) -> Result<SyntaxSearchRequest, ToolError> {
     let args: Args = call.decode()?;
     let mut notes = Vec::new();
@@ -89,7 +89,7 @@ pub(crate) fn read(call: &Invocation<'_>) -> Result<SyntaxSearchRequest, ToolErr
     Ok(SyntaxSearchRequest { searches, threads: args.max_concurrency.min(THREADS), most, notes })
 }
 
-/// What a call reads: the places of its searches.
+/// Returns what a call reads: the paths of its searches.
 pub(crate) fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let places = |asked: &Value| match serde_json::from_value::<RawSearch>(asked.clone()) {
         Ok(asked) => roots(call, asked.paths).unwrap_or_default(),
@@ -113,7 +113,7 @@ fn items(args: &Args) -> Result<&[Value], ToolError> {
     }
 }
 
-/// One entry and its lines of context.
+/// Decodes one entry and its number of context lines.
 fn one(at: usize, asked: &Value, notes: &mut Vec<String>) -> Result<(RawSearch, usize), ToolError> {
     let wrong = |why: String| ToolError::invalid(format!("searches[{at}]: {why}"));
     let keys = asked.as_object().into_iter().flatten().map(|(key, _)| key);
@@ -137,7 +137,7 @@ fn one(at: usize, asked: &Value, notes: &mut Vec<String>) -> Result<(RawSearch, 
     Ok((asked, lines))
 }
 
-/// A search, or why it cannot run: the others of the call run nevertheless.
+/// Compiles a search. An error affects only this search; the others still run.
 fn search(call: &Invocation<'_>, at: usize, asked: RawSearch, context: usize) -> SyntaxSearch {
     let named = asked.name.filter(|name| !name.trim().is_empty());
     let mut search = SyntaxSearch {
@@ -163,8 +163,8 @@ fn search(call: &Invocation<'_>, at: usize, asked: RawSearch, context: usize) ->
     search
 }
 
-/// The query for each grammar of the language. Files of a dialect that cannot have what the query
-/// wants are not searched.
+/// Compiles the query for each grammar of the language. Files of a dialect whose grammar does not
+/// support the query are not searched.
 fn compiled(language: &str, source: &str) -> Result<Vec<(usize, CompiledQuery)>, String> {
     let mut queries = Vec::new();
     for (nth, row) in language::grammars(language)?.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Searches one file: read, parsed once for each grammar, every query run over the tree.
+//! Searches one file: reads it, parses it once per grammar, and runs all queries on the tree.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -15,17 +15,17 @@ use super::language::GRAMMARS;
 use super::query::CompiledQuery;
 use tools::fs::open;
 
-/// The largest file that is parsed, in bytes.
+/// Maximum size in bytes of a file that is parsed.
 pub(crate) const MAX_BYTES: u64 = 4 << 20;
-/// How long a file may take with each grammar.
+/// Time limit per file and grammar.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// How far a file is looked at for a NUL, which tells that it is binary.
+/// Number of bytes searched for a NUL, which indicates a binary file.
 const BINARY_WITHIN: usize = 8192;
-/// The longest text of a capture that is kept, in characters.
+/// Maximum number of characters of a captured text.
 const TEXT: usize = 1000;
-/// The longest line of context.
+/// Maximum number of characters of a context line.
 const LINE: usize = 300;
-/// The most lines of context that are kept of one match.
+/// Maximum number of context lines of a match.
 const LINES: usize = 60;
 
 /// A match.
@@ -34,9 +34,9 @@ pub(crate) struct SyntaxMatch {
     pub line: usize,
     /// The column, in characters, from 1.
     pub column: usize,
-    /// What was captured, in the order of the file.
+    /// The captures, in the order of the file.
     pub captures: Vec<CapturedNode>,
-    /// Lines around it.
+    /// The context lines.
     pub context: Vec<ContextLine>,
 }
 
@@ -52,20 +52,20 @@ pub(crate) struct CapturedNode {
     pub column: usize,
 }
 
-/// A line of context.
+/// A context line.
 pub(crate) struct ContextLine {
     /// Its number, from 1.
     pub number: usize,
-    /// What stands there.
+    /// Its text.
     pub text: String,
     /// Whether it belongs to the match.
     pub hit: bool,
 }
 
-/// Why a file was passed over.
+/// Why a file was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SkipReason {
-    /// It has a NUL at its beginning.
+    /// It has a NUL near its start.
     Binary,
     /// It is larger than [`MAX_BYTES`].
     Huge,
@@ -83,17 +83,17 @@ pub(crate) struct StopCondition<'c> {
     pub cancel: &'c CancellationToken,
 }
 
-/// What is searched for in a file.
+/// A search in a file.
 pub(crate) struct SearchTarget<'q> {
     /// The query.
     pub query: &'q CompiledQuery,
-    /// Lines around a match.
+    /// Number of context lines.
     pub context: usize,
-    /// How many matches are enough.
+    /// Maximum number of matches.
     pub enough: usize,
 }
 
-/// What a thread works with.
+/// The reusable state of a thread.
 #[derive(Default)]
 pub(crate) struct SearchWorker {
     parsers: HashMap<usize, Parser>,
@@ -109,7 +109,7 @@ impl StopCondition<'_> {
     }
 }
 
-/// The content of a file that is worth parsing.
+/// Reads a file that can be parsed.
 pub(crate) fn content(path: &Path) -> Result<Vec<u8>, SkipReason> {
     let facts = std::fs::symlink_metadata(path).map_err(|_| SkipReason::Unreadable)?;
     if facts.len() > MAX_BYTES {
@@ -123,7 +123,7 @@ pub(crate) fn content(path: &Path) -> Result<Vec<u8>, SkipReason> {
 }
 
 impl SearchWorker {
-    /// The tree of a text, unless it takes too long.
+    /// Parses a text, unless it takes too long.
     pub(crate) fn parse(
         &mut self,
         grammar: usize,
@@ -147,7 +147,7 @@ impl SearchWorker {
         })
     }
 
-    /// The matches of a query, in the order of the file, unless that takes too long.
+    /// Returns the matches of a query, in the order of the file, unless it takes too long.
     pub(crate) fn matches(
         &mut self,
         tree: &Tree,
@@ -184,7 +184,7 @@ impl SearchWorker {
     }
 }
 
-/// A match before its text is looked up.
+/// A match without its text.
 struct MatchPosition<'t> {
     pattern: usize,
     /// Captures and nodes; never empty.
@@ -192,7 +192,7 @@ struct MatchPosition<'t> {
 }
 
 impl<'t> MatchPosition<'t> {
-    /// `None` where nothing was captured, so that there is no place to tell.
+    /// Returns `None` if there are no captures, and thus no position.
     fn of(found: &QueryMatch<'_, 't>) -> Option<MatchPosition<'t>> {
         let nodes = found.captures().iter().map(|capture| (capture.index, capture.node));
         let mut nodes: Vec<(u32, Node<'t>)> = nodes.collect();
@@ -224,7 +224,7 @@ impl<'t> MatchPosition<'t> {
     }
 }
 
-/// The lines of a match and some around it.
+/// Returns the lines of a match with context.
 fn lines(
     text: &[u8],
     starts: &[usize],
@@ -240,12 +240,12 @@ fn lines(
         let text = cut(words.trim_end_matches(['\n', '\r']), LINE);
         ContextLine { number: row + 1, text, hit: (first..=last).contains(&row) }
     };
-    // Behind the last newline there is no line any more.
+    // There is no line after the last newline.
     let there = (from..to).filter(|row| starts[*row] < text.len());
     there.take(LINES).map(line).collect()
 }
 
-/// Where each line begins.
+/// Returns the offset of each line.
 fn line_starts(text: &[u8]) -> Vec<usize> {
     let newlines = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect()

@@ -1,4 +1,4 @@
-//! Threads, order, time and predicates.
+//! Tests of threads, order, time limits and predicates.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap has failed")]
 
@@ -51,7 +51,7 @@ fn files(count: usize) -> tempfile::TempDir {
     place
 }
 
-/// What each search found, as text.
+/// Returns the matches of each search as text.
 fn found(tally: &SearchCollector) -> Vec<Vec<String>> {
     let told = |(path, one): &(std::path::PathBuf, SyntaxMatch)| {
         format!("{}:{} {}", path.display(), one.line, one.captures[0].text)
@@ -59,7 +59,7 @@ fn found(tally: &SearchCollector) -> Vec<Vec<String>> {
     tally.sums.iter().map(|sum| sum.matches.iter().map(told).collect()).collect()
 }
 
-/// The texts of the first capture of each match.
+/// Returns the text of the first capture of each match.
 fn texts(query: &str, text: &str) -> Vec<String> {
     let query = rust(query).unwrap();
     let cancel = CancellationToken::new();
@@ -72,10 +72,10 @@ fn texts(query: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn several_threads_work_at_once() {
+fn several_threads_work_concurrently() {
     let (inside, changed) = (Mutex::new(0), Condvar::new());
     let met = AtomicUsize::new(0);
-    // Nobody goes on before four are there, which fewer threads would never be.
+    // Each thread waits until there are four, which fewer threads would never reach.
     worklist::each(
         &[(); 4],
         4,
@@ -95,7 +95,7 @@ fn several_threads_work_at_once() {
 }
 
 #[test]
-fn every_job_is_done_once_and_no_more_threads_work_than_may() {
+fn every_job_is_done_once_within_the_thread_limit() {
     let done = Mutex::new(Vec::new());
     let benches = AtomicUsize::new(0);
     let bench = || benches.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +111,7 @@ fn every_job_is_done_once_and_no_more_threads_work_than_may() {
 }
 
 #[test]
-fn the_same_is_found_in_the_same_order_by_one_thread_and_by_many() {
+fn results_do_not_depend_on_the_number_of_threads() {
     let place = files(30);
     let queries = ["(function_item name: (identifier) @n)", "(block) @b"];
     let by = |threads, most| {
@@ -136,7 +136,7 @@ fn searches_of_one_language_share_one_parse_of_a_file() {
 }
 
 #[test]
-fn a_search_that_is_cancelled_stops() {
+fn a_cancelled_search_stops() {
     let place = files(20);
     let cancel = CancellationToken::new();
     cancel.cancel();
@@ -156,7 +156,7 @@ fn a_search_that_is_cancelled_stops() {
 }
 
 #[test]
-fn a_file_that_takes_too_long_is_given_up_and_the_next_is_parsed() {
+fn a_file_that_takes_too_long_is_skipped() {
     let text = "fn f() { g(1); }\n".repeat(2000);
     let cancel = CancellationToken::new();
     let mut bench = SearchWorker::default();
@@ -173,7 +173,7 @@ fn a_file_that_takes_too_long_is_given_up_and_the_next_is_parsed() {
 }
 
 #[test]
-fn reports_count_in_the_order_of_the_files() {
+fn reports_are_counted_in_the_order_of_the_files() {
     let mut tally = SearchCollector::new(1, 10);
     let report = |name: &str| FileReport {
         path: name.into(),
@@ -189,7 +189,7 @@ fn reports_count_in_the_order_of_the_files() {
 }
 
 #[test]
-fn predicates_of_one_and_of_all_nodes_decide() {
+fn predicates_on_any_and_on_all_nodes_are_evaluated() {
     let code = "enum A { One, Two }\nenum B { Two, Two }\nenum C { Three }\n";
     let of = |predicate: &str| {
         let variant = "(enum_variant name: (_) @v)";
@@ -220,7 +220,7 @@ fn predicates_of_one_and_of_all_nodes_decide() {
 }
 
 #[test]
-fn a_bad_query_is_shown_where_it_is_bad() {
+fn a_query_error_shows_its_position() {
     let why = |query: &str| rust(query).err().unwrap();
     assert_eq!(
         why("(function_item\n  nam: (identifier) @n)"),
@@ -245,7 +245,7 @@ fn a_bad_query_is_shown_where_it_is_bad() {
 }
 
 #[test]
-fn languages_are_found_by_each_of_their_names() {
+fn languages_are_found_by_all_their_names() {
     for (row, grammar) in GRAMMARS.iter().enumerate() {
         for name in grammar.aliases.iter().chain([&grammar.name]) {
             assert_eq!(grammars(&name.to_uppercase()).unwrap()[0], row, "{name}");

@@ -1,4 +1,4 @@
-//! Which files are searched for what, and several threads that take them one by one.
+//! The list of files to search, and the threads that process it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,16 +10,15 @@ use super::language::GRAMMARS;
 use super::request::SyntaxSearch;
 use tools::walk::{self, Skip};
 
-/// A file, and what is searched in it: pairs of a grammar and a search, by their numbers. Those
-/// of one grammar stand together.
+/// A file and its searches: pairs of a grammar index and a search index, grouped by grammar.
 pub(crate) struct FileJob {
     /// The file.
     pub path: PathBuf,
-    /// What is searched in it.
+    /// The searches.
     pub tasks: Vec<(usize, usize)>,
 }
 
-/// The files of all searches, each once, by path.
+/// Returns the files of all searches, each once, by path.
 pub(crate) fn list(searches: &[SyntaxSearch], cancel: &CancellationToken) -> Vec<FileJob> {
     let mut roots: BTreeMap<&Path, Vec<usize>> = BTreeMap::new();
     for (number, search) in searches.iter().enumerate().filter(|(_, s)| s.error.is_none()) {
@@ -46,7 +45,8 @@ pub(crate) fn list(searches: &[SyntaxSearch], cancel: &CancellationToken) -> Vec
     jobs.into_iter().map(job).collect()
 }
 
-/// What a search does in a file. A file that is named itself is searched whatever its ending.
+/// Returns the searches of a file. A file that is named explicitly is searched regardless of its
+/// extension.
 fn tasks(number: usize, search: &SyntaxSearch, path: &Path, root: &Path) -> Vec<(usize, usize)> {
     let rows = search.queries.iter().map(|(row, _)| *row);
     let fitting = rows.clone().filter(|row| GRAMMARS[*row].fits(path));
@@ -57,8 +57,8 @@ fn tasks(number: usize, search: &SyntaxSearch, path: &Path, root: &Path) -> Vec<
     tasks
 }
 
-/// Does the work of every job, on so many threads; each has a bench of its own and takes the next
-/// job that nobody has. The work says whether there is more to do.
+/// Processes all jobs on at most this many threads. Each thread has its own state and takes the
+/// next unassigned job. The work returns whether there is more to do.
 pub(crate) fn each<J: Sync, B>(
     jobs: &[J],
     threads: usize,

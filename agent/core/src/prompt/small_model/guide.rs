@@ -1,5 +1,5 @@
-//! Leads a small model through a task: one clear next step after each result, a look at what it
-//! wrote, and a word when it wants to stop too early or does the same thing again.
+//! Guides a small model through a task: suggests one clear next step after each result, checks the
+//! files that it wrote, and intervenes when it stops too early or repeats itself.
 
 mod block;
 mod inspect;
@@ -17,54 +17,55 @@ use tools::kind::{Effect, ToolKind};
 use tools::output::ToolOutput;
 use tools::tool::ToolSpec;
 
-/// How a message begins that tells the model that it is not done.
+/// The start of a message that tells the model that it is not done.
 const REMINDER: &str = "[Not done]";
-/// How often at most the model is told that it is not done yet.
+/// Maximum number of reminders that the task is not done.
 const REMINDERS: usize = 5;
-/// Writes in a row that change nothing, after which nothing else will come.
+/// Number of consecutive writes without effect after which no further progress is expected.
 const IDLE_WRITES: usize = 2;
-/// Bytes of a file that is shown once more.
+/// Maximum size in bytes of a file that is shown again.
 const SHOWN: usize = 4_000;
-/// Bytes of the task that are said once more.
+/// Maximum number of bytes of the task that are repeated.
 const REPEATED: usize = 600;
-/// Bytes of what a command wrote into a file.
+/// Maximum number of bytes shown of a file that a command wrote.
 const WRITTEN: usize = 600;
 
-/// Leads one turn of the user.
+/// Guides one user turn.
 #[derive(Debug)]
 pub(crate) struct TurnGuide {
     task: TaskFacts,
-    /// What was asked, in the user's words.
+    /// The user's text.
     words: String,
     cwd: PathBuf,
-    /// The files as they were when the turn began.
+    /// The files at the start of the turn.
     before: WorkspaceFiles,
-    /// The texts of those that the task names.
+    /// The texts of the files that the task names.
     texts: Vec<(String, String)>,
     state: Mutex<State>,
 }
 
-/// What has happened so far.
+/// The state of the turn.
 #[derive(Debug, Default)]
 struct State {
-    /// The command that failed last and has not succeeded since, and the files at that time.
+    /// The last failed command that has not succeeded since, and the files at that time.
     failed: Option<Failure>,
-    /// Command lines that ran since a file changed last, and the files at that time.
+    /// Command lines that ran since the last file change, and the files at that time.
     ran: Vec<String>,
     ran_on: WorkspaceFiles,
-    /// The last call, where it was a command.
+    /// The last call, if it was a command.
     last: Option<String>,
-    /// Writes in a row that would have changed nothing.
+    /// Number of consecutive writes that would have changed nothing.
     idle_writes: usize,
-    /// Files that a tool wrote.
+    /// Files written by tools.
     wrote: HashSet<String>,
-    /// Replacements that were made: file, old text and new text.
+    /// Replacements made: file, old text and new text.
     replaced: HashSet<(String, String, String)>,
-    /// Files that could not be parsed before they were written: their form is the user's.
+    /// Files that were already invalid before they were written; their syntax is the user's
+    /// concern.
     excused: HashSet<String>,
-    /// Calls were made of these files.
+    /// Files that calls referred to.
     touched: HashSet<String>,
-    /// What was said once and is not said again.
+    /// Messages that are given only once.
     said: HashSet<String>,
     reminders: usize,
 }
@@ -78,7 +79,7 @@ struct Failure {
 }
 
 impl TurnGuide {
-    /// A coach for a task in a directory.
+    /// Creates a guide for a task in a directory.
     pub(crate) fn new(words: &str, cwd: &Path) -> TurnGuide {
         let task = TaskFacts::read(words);
         let text = |name: &String| Some((name.clone(), relevant::text(&cwd.join(name))?));
@@ -92,7 +93,7 @@ impl TurnGuide {
         }
     }
 
-    /// Looks at what came of a call and adds the next step.
+    /// Inspects the result of a call and adds the next step.
     pub(crate) fn lead(
         &self,
         spec: Option<ToolSpec>,
@@ -131,14 +132,15 @@ impl TurnGuide {
         format!("The command failed. {}", self.correct(&outcome.text))
     }
 
-    /// What ran on other files shows nothing of those that are there now.
+    /// Forgets commands that ran on other file contents, since they prove nothing about the current
+    /// ones.
     fn forget_what_ran_before(&self, state: &mut State) {
         if state.ran_on != tree(&self.cwd) {
             state.ran.clear();
         }
     }
 
-    /// What a command wrote into a file, which its output does not show.
+    /// Returns the content of files that a command wrote, which its output does not show.
     fn redirected(&self, line: &str) -> String {
         let shown = |name: String| {
             let path = paths::resolve(&self.cwd, &name).ok()?;
@@ -174,7 +176,7 @@ impl TurnGuide {
         self.go_on(state)
     }
 
-    /// What to do about a failure that says this.
+    /// Returns the advice for a failure with this output.
     fn correct(&self, said: &str) -> String {
         let missing = self.missing().find(|name| said.contains(name.as_str()));
         if let Some(name) = missing {
@@ -190,8 +192,8 @@ impl TurnGuide {
         }
     }
 
-    /// The file that is most likely wrong: one that the task names, better one that the failure
-    /// names too, and no test.
+    /// Returns the file most likely at fault: one that the task names, preferably one that the
+    /// failure mentions too, and not a test.
     fn culprit(&self, said: &str) -> Option<String> {
         let here = |name: &&String| !is_test(name) && self.cwd.join(name.as_str()).is_file();
         let named: Vec<&String> = self.task.files.iter().filter(here).collect();
@@ -199,7 +201,7 @@ impl TurnGuide {
         if let Some(name) = blamed.or(named.first()) {
             return Some((*name).clone());
         }
-        // `test_a.py` is about `a.py`.
+        // `test_a.py` tests `a.py`.
         let of_test = |name: &String| {
             let base = name.replace("test_", "").replace("_test", "").replace(".test", "");
             (is_test(name) && base != *name && self.cwd.join(&base).is_file()).then_some(base)
@@ -207,8 +209,8 @@ impl TurnGuide {
         self.task.files.iter().find_map(of_test)
     }
 
-    /// A file as it is now, where the first message did not show it: a small model copies what it
-    /// sees last, also the mistake that it made itself.
+    /// Returns the current content of a file that the first message did not show. A small model
+    /// copies what it sees last, including its own mistakes.
     fn made(&self, name: &str) -> String {
         if self.was_there(name) { String::new() } else { self.shown(name) }
     }
@@ -222,7 +224,7 @@ impl TurnGuide {
         self.open_step(state).unwrap_or_else(|| self.finish())
     }
 
-    /// What is still to be done, as far as it can be seen; `None` when nothing is.
+    /// Returns the next open step that can be detected, or `None`.
     fn open_step(&self, state: &State) -> Option<String> {
         let missing: Vec<&String> = self.missing().collect();
         let program = missing.iter().find(|name| self.runner(name).is_some());
@@ -256,7 +258,7 @@ impl TurnGuide {
                  uses what the task says instead."
             ));
         }
-        // Who makes a file may only need to know the others.
+        // To create a file, the model may only need to read the others.
         if self.task.files.iter().any(|name| !self.was_there(name)) {
             return None;
         }
@@ -269,7 +271,8 @@ impl TurnGuide {
         ))
     }
 
-    /// A command that shows whether the task is done and that did not run since the last write.
+    /// Returns a command that would show whether the task is done and that has not run since the
+    /// last write.
     fn unproved(&self, state: &State) -> Option<String> {
         if !self.changed(state) {
             return None;
@@ -278,7 +281,7 @@ impl TurnGuide {
             let quoted = self.task.commands.iter().any(|line| line.contains(name.as_str()));
             if quoted { None } else { Some(format!("{} {name}", self.runner(name)?)) }
         });
-        // A command that a document shall speak of proves nothing.
+        // A command that only a document should mention proves nothing.
         let code = self.task.files.iter().any(|name| !is_data(name) && !is_prose(name));
         let commands = self.task.commands.iter().filter(|_| code);
         let lines = commands.cloned().chain(tests);
@@ -293,8 +296,8 @@ impl TurnGuide {
         )
     }
 
-    /// Whether all is done as far as it can be seen, and the model only writes again what is there:
-    /// small models do that instead of saying that they are done.
+    /// Whether everything that can be detected is done and the model only rewrites existing
+    /// content. Small models do this instead of saying that they are done.
     pub(crate) fn is_done(&self) -> bool {
         let state = self.state();
         state.idle_writes >= IDLE_WRITES
@@ -303,7 +306,8 @@ impl TurnGuide {
             && self.open_step(&state).is_none()
     }
 
-    /// Why the model should go on although it says that it is done; each reason only once or twice.
+    /// Returns why the model should continue although it says that it is done. Each reason is given
+    /// only once or twice.
     pub(crate) fn still_open(&self) -> Option<String> {
         let mut state = self.state();
         if state.reminders >= REMINDERS || !self.task.changes() {
@@ -352,19 +356,19 @@ impl TurnGuide {
     }
 }
 
-/// The command line of a call.
+/// Returns the command line of a call.
 fn command(call: &ToolCall) -> String {
     call.args["command"].as_str().unwrap_or_default().trim().to_owned()
 }
 
-/// The file of a call, as the model wrote it.
+/// Returns the file of a call, as the model wrote it.
 fn file(call: &ToolCall) -> Option<String> {
     let keys = ["file_path", "filePath", "path"];
     let path = keys.iter().find_map(|key| call.args[*key].as_str())?;
     Some(path.trim_start_matches("./").to_owned())
 }
 
-/// Old and new text of a call that replaces one by the other.
+/// Returns the old and new text of a replacement call.
 fn replacement(call: &ToolCall) -> Option<(&str, &str)> {
     Some((call.args["oldString"].as_str()?, call.args["newString"].as_str()?))
 }

@@ -1,4 +1,4 @@
-//! What a small model is told: little, in plain words, one step at a time. Worded and measured on
+//! Prompts for small models: short, in plain words, one step at a time. The wording was measured on
 //! the tasks of `benches/local-model/tuning.py`.
 
 pub mod guide;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::project;
 
-/// Bytes of the project's own instructions that a small model can bear in mind.
+/// Maximum number of bytes of the project's instructions for a small model.
 const INSTRUCTIONS: usize = 2_000;
 
 const AGENT: &str = "\
@@ -28,10 +28,10 @@ not write tests into the program.
 7. Call answer only when every file and every step that the task names is done. Do nothing that \
 the task does not ask for.";
 
-/// The system prompt, opened by the words of a persona where there is one.
+/// Builds the system prompt. It starts with the text of a persona, if there is one.
 pub(crate) fn system(cwd: &Path, persona: Option<&str>) -> String {
-    // Without the directory: a small model that knows it writes absolute paths, and wrong ones. And
-    // what is the same everywhere is read once for all repositories.
+    // Without the working directory: a small model that knows it writes absolute paths, and wrong
+    // ones. Also, a prompt that is the same everywhere is cached for all repositories.
     let mut parts: Vec<String> = persona.map(|text| text.trim().to_owned()).into_iter().collect();
     parts.push(AGENT.to_owned());
     parts.extend(project::instructions(cwd, INSTRUCTIONS));

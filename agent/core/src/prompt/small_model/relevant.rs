@@ -1,4 +1,5 @@
-//! The files that a task is about, shown with it: a small model does not look for them by itself.
+//! Adds the files that a task is about to its text, because a small model does not look for them by
+//! itself.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,14 +9,14 @@ use ignore::WalkBuilder;
 
 use super::task::{TaskFacts, file_name, runner};
 
-/// Past so many files a tree is not listed.
+/// Maximum number of files in a tree that is listed.
 const LISTED: usize = 40;
-/// Past so many files nobody looks further.
+/// Maximum number of files that are walked.
 const WALKED: usize = 4_000;
-/// A longer file is not shown whole, so it is not shown at all.
+/// Maximum size in bytes of a file that is shown. Longer files are not shown at all.
 const LONGEST: u64 = 24_000;
 
-/// The task with what is to be known about its files, in at most `room` bytes more.
+/// Returns the task with information about its files, in at most `room` additional bytes.
 pub(crate) fn with_files(task: &str, cwd: &Path, room: usize) -> String {
     let files = walk(cwd);
     let missing = missing(task, cwd);
@@ -44,7 +45,8 @@ fn with_tips(task: &str, text: &str) -> String {
     if lines.is_empty() { text.to_owned() } else { format!("{text}\n\nGood to know:{lines}") }
 }
 
-/// A file that the task names and that is not there: small models run it before they write it.
+/// Lists files that the task names and that do not exist. Small models run such files before they
+/// write them.
 fn missing(task: &str, cwd: &Path) -> String {
     let named = task.split_whitespace().filter_map(file_name);
     let missing: Vec<&str> = named.filter(|name| !cwd.join(name).exists()).collect();
@@ -55,7 +57,7 @@ fn missing(task: &str, cwd: &Path) -> String {
     }
 }
 
-/// The files of a tree that are not ignored, shallow ones first.
+/// Returns the files of a tree that are not ignored, shallow ones first.
 fn walk(cwd: &Path) -> Vec<PathBuf> {
     files_of(WalkBuilder::new(cwd).require_git(false).follow_links(false), cwd)
 }
@@ -71,8 +73,8 @@ fn files_of(walker: &WalkBuilder, cwd: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The files that a task may change: hidden ones too, without what git and tests keep for
-/// themselves.
+/// Returns the files that a task may change, including hidden ones, but without the internal files
+/// of git and test runners.
 pub(crate) fn changing(cwd: &Path) -> Vec<PathBuf> {
     let own = |name: &std::ffi::OsStr| {
         [".git", "__pycache__", ".pytest_cache", ".mypy_cache", "node_modules"]
@@ -84,8 +86,8 @@ pub(crate) fn changing(cwd: &Path) -> Vec<PathBuf> {
     files_of(walker.filter_entry(move |entry| !own(entry.file_name())), cwd)
 }
 
-/// Those that the task names, then those that the named ones mention, then, in a small tree, the
-/// rest.
+/// Sorts files by relevance: those that the task names, then those that the named ones mention,
+/// then, in a small tree, the rest.
 fn by_relevance(task: &str, files: &[PathBuf]) -> Vec<PathBuf> {
     let names = |text: &str, path: &Path| {
         let full = path.to_string_lossy();
@@ -112,7 +114,7 @@ fn by_relevance(task: &str, files: &[PathBuf]) -> Vec<PathBuf> {
     chosen
 }
 
-/// Whether a text holds a name, not only as a part of a longer one.
+/// Whether a text contains a name as a whole word.
 pub(crate) fn has_word(text: &str, name: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     text.match_indices(name).any(|(at, _)| {
@@ -122,14 +124,14 @@ pub(crate) fn has_word(text: &str, name: &str) -> bool {
     })
 }
 
-/// A file in a fence; nothing of one that is long or no text.
+/// Formats a file as a code block. Returns `None` for a long or binary file.
 pub(crate) fn show(cwd: &Path, file: &Path) -> Option<String> {
     let text = text(&cwd.join(file))?;
     let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
     Some(format!("\n{}:\n```\n{text}{end}```\n", file.display()))
 }
 
-/// The text of a file that is not too long to be shown; nothing of what is no file.
+/// Reads a file that is short enough to be shown. Returns `None` for other file types.
 pub(crate) fn text(path: &Path) -> Option<String> {
     let facts = fs::metadata(path).ok()?;
     if !facts.is_file() || facts.len() > LONGEST {
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn named_files_come_first_and_what_does_not_fit_is_left_out() {
+    fn named_files_come_first_and_excess_files_are_omitted() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a.py"), "A = 1\n").unwrap();
         fs::write(dir.path().join("zebra.py"), "Z = 1\n").unwrap();
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_large_tree_only_the_named_and_their_kin_are_shown() {
+    fn in_a_large_tree_only_named_and_mentioned_files_are_shown() {
         let dir = tempfile::tempdir().unwrap();
         for n in 0..60 {
             fs::write(dir.path().join(format!("f{n}.txt")), format!("text {n}\n")).unwrap();
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_and_missing_is_said() {
+    fn missing_named_files_are_listed() {
         let dir = tempfile::tempdir().unwrap();
         let text = with_files("Write do.py, save its output in out.txt.", dir.path(), 100);
         assert!(
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_name_names_nothing() {
+    fn partial_names_do_not_match() {
         assert!(has_word("see a.py, please", "a.py"));
         assert!(!has_word("see data.py", "a.py") && !has_word("a.pyc", "a.py"));
     }

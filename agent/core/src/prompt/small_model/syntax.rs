@@ -1,16 +1,16 @@
-//! Whether a file that was just written is what its name says, by the parser of its kind.
+//! Checks the syntax of a file that was just written with the parser for its type.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use base::process::{Command, OutputLimits};
 
-/// Seconds that a parser may take.
+/// Timeout of a parser in seconds.
 const PATIENCE: u64 = 10;
-/// Bytes that a first line may have.
+/// Maximum number of bytes read of a first line.
 const FIRST_LINE: u64 = 200;
 
-/// What Python says about a file, without running or compiling it.
+/// Parses a Python file without running or compiling it.
 const PYTHON: &str = "\
 import ast, sys
 try:
@@ -18,11 +18,11 @@ try:
 except SyntaxError as e:
     print(f'line {e.lineno}: {e.msg}: {(e.text or \"\").strip()}', file=sys.stderr)
     sys.exit(3)";
-/// The exit codes with which the parsers refuse a file; other codes say nothing of it.
+/// The exit codes with which the parsers reject a file; other codes are inconclusive.
 const PYTHON_REFUSES: &[i32] = &[3];
 const SHELL_REFUSES: &[i32] = &[1, 2];
 
-/// What is wrong with the form of a file; `None` where nothing is, and where nobody can tell.
+/// Returns the syntax error of a file, or `None` if there is none or it cannot be determined.
 pub(crate) fn fault(path: &Path) -> Option<String> {
     if !path.is_file() {
         return None;
@@ -38,14 +38,15 @@ pub(crate) fn fault(path: &Path) -> Option<String> {
             let why = toml::from_str::<toml::Table>(&text).err()?;
             Some(format!("it is not valid TOML: {}", why.message()))
         }
-        // Isolated: else a file `ast.py` beside it would be imported, and so run.
+        // Isolated mode; otherwise a file `ast.py` in the same directory would be imported, and so
+        // run.
         "py" => refusal("python3", &["-I", "-c", PYTHON], PYTHON_REFUSES, path),
         "sh" => refusal(if is_bash(path) { "bash" } else { "sh" }, &["-n"], SHELL_REFUSES, path),
         _ => None,
     }
 }
 
-/// Whether a file's first line says that bash runs it.
+/// Whether a file's first line specifies bash.
 pub(crate) fn is_bash(path: &Path) -> bool {
     let mut first = String::new();
     let read = std::fs::File::open(path).ok().filter(|_| path.is_file());
@@ -54,7 +55,7 @@ pub(crate) fn is_bash(path: &Path) -> bool {
     read.is_some() && first.starts_with("#!") && first.contains("bash")
 }
 
-/// What a program that only parses says against a file.
+/// Runs a parser and returns its error message.
 fn refusal(program: &str, args: &[&str], refused: &[i32], path: &Path) -> Option<String> {
     let job = Command::new(program, path.parent()?).args(args).arg(path);
     let job = job.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_not_what_its_name_says_is_told_by_its_parser() {
+    fn a_file_with_invalid_syntax_is_reported_by_its_parser() {
         let dir = tempfile::tempdir().unwrap();
         let says = |name: &str, text: &str| {
             let path = dir.path().join(name);

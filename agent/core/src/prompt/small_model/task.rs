@@ -1,7 +1,7 @@
-//! What the words of a task say by their form: which files and command lines they name, and whether
-//! something is to be changed.
+//! Facts extracted from the text of a task: the files and command lines that it names, and whether
+//! it asks for a change.
 
-/// Words by which a task asks for a change.
+/// Words that ask for a change.
 const CHANGES: &[&str] = &[
     "add",
     "change",
@@ -30,24 +30,24 @@ const CHANGES: &[&str] = &[
     "update",
     "write",
 ];
-/// Words by which a task speaks of something broken.
+/// Words that refer to something broken.
 const REPAIRS: &[&str] =
     &["bug", "correct", "fail", "fails", "failing", "fix", "mend", "mistake", "pass", "repair"];
-/// Words by which a task speaks of what a program prints.
+/// Words that refer to a program's output.
 const OUTPUTS: &[&str] = &["output", "outputs", "print", "prints", "result", "run"];
-/// Words by which a task asks for a number that has to be found out.
+/// Words that ask for a number to be determined.
 const COUNTS: &[&str] =
     &["average", "count", "largest", "longest", "many", "number", "smallest", "sum", "total"];
-/// Words by which a task speaks of what a program is given on its command line.
+/// Words that refer to command-line arguments.
 const OPTIONS: &[&str] = &["argument", "arguments", "flag", "flags", "option", "options"];
-/// Words by which a task gives something another name.
+/// Words that ask for a rename.
 const RENAMES: &[&str] = &["called", "rename", "renamed"];
-/// Words by which a task asks for more of what is there.
+/// Words that ask for an addition.
 const ADDS: &[&str] = &["add", "append", "extend", "implement", "insert", "introduce", "write"];
-/// Words by which a task asks for something else in the place of what is there.
+/// Words that ask for a replacement.
 const EXCHANGES: &[&str] =
     &["convert", "exchange", "port", "replace", "rewrite", "translate", "turn"];
-/// Endings of the names of files; `sys.argv` and `example.com` name none.
+/// File extensions. `sys.argv` and `example.com` are not files.
 const ENDINGS: &[&str] = &[
     "bash", "bat", "c", "cc", "cfg", "clj", "cmake", "conf", "cpp", "cs", "css", "csv", "dart",
     "dat", "diff", "env", "erl", "ex", "exs", "go", "gradle", "graphql", "h", "hpp", "hs", "html",
@@ -57,7 +57,7 @@ const ENDINGS: &[&str] = &[
     "swift", "tex", "tf", "toml", "ts", "tsv", "tsx", "txt", "vue", "xml", "yaml", "yml", "zig",
     "zsh",
 ];
-/// Products that are called like a file.
+/// Products whose name looks like a file name.
 const PRODUCTS: &[&str] = &[
     "angular.js",
     "backbone.js",
@@ -71,22 +71,22 @@ const PRODUCTS: &[&str] = &[
     "three.js",
     "vue.js",
 ];
-/// How a command line begins.
+/// The first words of command lines.
 const PROGRAMS: &[&str] =
     &["bash", "cargo", "go", "make", "node", "npm", "pytest", "python", "python3", "ruby", "sh"];
 
-/// A task, read for what a machine can see in it.
+/// The facts about a task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskFacts {
-    /// The files that it names, in its order.
+    /// The files that it names, in order.
     pub files: Vec<String>,
-    /// The command lines that stand in it between backticks.
+    /// The command lines in backticks.
     pub commands: Vec<String>,
     words: Vec<String>,
 }
 
 impl TaskFacts {
-    /// Reads a task.
+    /// Extracts the facts from a text.
     pub(crate) fn read(text: &str) -> TaskFacts {
         let mut files: Vec<String> = Vec::new();
         for name in text.split_whitespace().filter_map(file_name) {
@@ -109,37 +109,37 @@ impl TaskFacts {
         self.words.iter().any(|word| list.contains(&word.as_str()))
     }
 
-    /// Whether it asks for a change.
+    /// Whether the task asks for a change.
     pub(crate) fn changes(&self) -> bool {
         self.has(CHANGES)
     }
 
-    /// Whether something is broken.
+    /// Whether the task says that something is broken.
     pub(crate) fn repairs(&self) -> bool {
         self.has(REPAIRS)
     }
 
-    /// Whether it asks for more of what is there, and not for something else.
+    /// Whether the task asks for an addition and not for a replacement.
     pub(crate) fn adds(&self) -> bool {
         self.has(ADDS) && !self.has(EXCHANGES)
     }
 
-    /// Whether it speaks of what a program prints.
+    /// Whether the task refers to a program's output.
     pub(crate) fn outputs(&self) -> bool {
         self.has(OUTPUTS)
     }
 
-    /// Whether it speaks of what a program is given on its command line.
+    /// Whether the task refers to command-line arguments.
     pub(crate) fn options(&self) -> bool {
         self.has(OPTIONS)
     }
 
-    /// Whether something has to be counted or calculated.
+    /// Whether something must be counted or calculated.
     pub(crate) fn counts(&self) -> bool {
         self.has(COUNTS)
     }
 
-    /// What is good to know for it.
+    /// Returns the tips for this task.
     pub(crate) fn tips(&self) -> Vec<&'static str> {
         let named = |ending: &str| self.files.iter().any(|name| name.ends_with(ending));
         let all = [
@@ -171,8 +171,8 @@ impl TaskFacts {
     }
 }
 
-/// A word that is the name of a file below the working directory: `a.py`, `docs/b.md`, also in
-/// quotes or before a comma.
+/// Returns the relative file name in a word, such as `a.py` or `docs/b.md`, also in quotes or
+/// before a comma.
 pub(crate) fn file_name(word: &str) -> Option<&str> {
     let name = word.trim_matches(|c: char| !c.is_alphanumeric() && !"./~_-".contains(c));
     let name = name.trim_end_matches(|c: char| !c.is_alphanumeric());
@@ -186,25 +186,25 @@ pub(crate) fn file_name(word: &str) -> Option<&str> {
     (is_name && !PRODUCTS.contains(&name.to_ascii_lowercase().as_str())).then_some(name)
 }
 
-/// Whether a file's name says that it is a test.
+/// Whether the name is that of a test file.
 pub(crate) fn is_test(name: &str) -> bool {
     let base = name.rsplit('/').next().unwrap_or(name);
     base.split(['_', '-', '.']).any(|part| part == "test" || part == "tests" || part == "spec")
 }
 
-/// Whether a file's name says that it holds data, which is read rather than written.
+/// Whether the name is that of a data file, which is usually read rather than written.
 pub(crate) fn is_data(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();
     ["csv", "dat", "json", "log", "tsv", "txt", "xml", "yaml", "yml"].contains(&ending)
 }
 
-/// Whether a file's name says that people read it.
+/// Whether the name is that of a document for people.
 pub(crate) fn is_prose(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();
     ["html", "md", "rst", "tex", "txt"].contains(&ending)
 }
 
-/// Whether a file's name says that it is a program that can be run.
+/// Returns the program that runs a file, by its extension.
 pub(crate) fn runner(name: &str) -> Option<&'static str> {
     match name.rsplit_once('.')?.1 {
         "py" => Some("python3"),
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_and_abbreviations_name_no_file() {
+    fn versions_and_abbreviations_are_not_file_names() {
         let names = |text: &'static str| text.split_whitespace().find_map(file_name);
         assert_eq!(names("from 1.4 to 2.1. See e.g. this, i.e. nothing."), None);
         assert_eq!(names("put it into (docs/a.md),"), Some("docs/a.md"));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_names_files_and_commands_and_says_whether_it_changes_something() {
+    fn files_commands_and_the_wish_for_a_change_are_extracted() {
         let task =
             TaskFacts::read("test_ab.py fails (`python3 test_ab.py`, with `None`): mend ab.py.");
         assert_eq!(task.files, ["test_ab.py", "ab.py"]);

@@ -1,9 +1,9 @@
-//! Calls and ends: what runs, what does not, and why the loop stops.
+//! Tests of calls and of the end of a turn: which calls run, and why the loop stops.
 
 use super::*;
 
 #[tokio::test]
-async fn calls_of_one_reply_run_at_once_and_their_results_come_in_call_order() {
+async fn calls_of_one_reply_run_concurrently_with_results_in_call_order() {
     let model = Script::new([
         calls(vec![call("a", "wait", json!({})), call("b", "wake", json!({}))]),
         says("done"),
@@ -20,7 +20,7 @@ async fn calls_of_one_reply_run_at_once_and_their_results_come_in_call_order() {
 }
 
 #[tokio::test]
-async fn calls_that_touch_the_same_file_keep_their_order() {
+async fn calls_on_the_same_file_run_in_order() {
     let tools = Tools::default();
     let model = Script::new([
         calls(vec![
@@ -38,7 +38,7 @@ async fn calls_that_touch_the_same_file_keep_their_order() {
 }
 
 #[tokio::test]
-async fn a_call_identical_to_the_one_before_it_is_not_run_but_answered() {
+async fn a_call_identical_to_the_previous_one_is_answered_but_not_run() {
     let same = || json!({"text": "x"});
     let model = Script::new([
         calls(vec![
@@ -76,7 +76,7 @@ async fn malformed_arguments_are_shown_as_sent() {
 }
 
 #[tokio::test]
-async fn a_call_cut_off_by_the_output_limit_is_not_run() {
+async fn a_call_truncated_by_the_output_limit_is_not_run() {
     let model = Script::new([
         reply(
             vec![call("a", "say", json!({})), call("b", "say", json!({"text": "hal"}))],
@@ -91,7 +91,7 @@ async fn a_call_cut_off_by_the_output_limit_is_not_run() {
 }
 
 #[tokio::test]
-async fn a_text_cut_off_by_the_output_limit_is_continued() {
+async fn a_text_truncated_by_the_output_limit_is_continued() {
     let half = reply(vec![ContentPart::Text { text: "one, ".into() }], StopReason::Length);
     let model = Script::new([half, says("two")]);
     let run = run(&model).await;
@@ -100,7 +100,7 @@ async fn a_text_cut_off_by_the_output_limit_is_continued() {
 }
 
 #[tokio::test]
-async fn empty_replies_are_not_a_silent_end() {
+async fn empty_replies_do_not_end_the_turn_silently() {
     let model = Script::new((0..9).map(|_| says("")));
     let run = run(&model).await;
     assert!(run.finish.unwrap_err().failure.what.contains("does not get to an end"));
@@ -131,7 +131,7 @@ async fn a_cancelled_tool_is_answered_and_the_run_ends() {
     let tools = Tools::default();
     let model =
         Script::new([calls(vec![call("a", "say", json!({})), call("b", "slow", json!({}))])]);
-    // The slow tool itself sets the token: the user cancels while it runs.
+    // The slow tool itself sets the token, as if the user cancelled while it runs.
     let cancel = tools.woken.clone();
     let run = run_with(&model, &tools, UsageLimits::default(), cancel).await;
     assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Cancelled);
@@ -141,7 +141,7 @@ async fn a_cancelled_tool_is_answered_and_the_run_ends() {
 }
 
 #[tokio::test]
-async fn the_model_hears_the_next_step_and_people_do_not() {
+async fn the_next_step_is_shown_to_the_model_only() {
     let said = json!({"text": "ok", "next": "Now run it."});
     let model = Script::new([calls(vec![call("a", "say", said)]), says("done")]);
     let run = run(&model).await;
@@ -154,7 +154,7 @@ async fn the_model_hears_the_next_step_and_people_do_not() {
 }
 
 #[tokio::test]
-async fn a_run_goes_on_while_the_toolbox_says_that_something_is_open() {
+async fn a_run_continues_while_the_toolbox_has_open_work() {
     let tools = Tools::default();
     tools.open.lock().unwrap().push("[Not done] Look again.".into());
     let model = Script::new([says("done"), says("now really")]);
@@ -167,7 +167,7 @@ async fn a_run_goes_on_while_the_toolbox_says_that_something_is_open() {
 }
 
 #[tokio::test]
-async fn of_very_many_calls_in_a_reply_some_run_and_every_one_is_told_and_answered() {
+async fn excess_calls_of_a_reply_are_reported_and_answered_but_not_run() {
     let many = |count: usize| {
         let one = |n: usize| call(&format!("c{n}"), "say", json!({"text": format!("{n}")}));
         calls((0..count).map(one).collect())
@@ -195,7 +195,7 @@ async fn of_very_many_calls_in_a_reply_some_run_and_every_one_is_told_and_answer
 }
 
 #[tokio::test]
-async fn the_same_call_many_times_in_one_reply_is_no_loop() {
+async fn the_same_call_many_times_in_one_reply_is_not_a_loop() {
     let one = |n: usize| call(&format!("c{n}"), "say", json!({"text": "x"}));
     let model = Script::new([calls((0..10).map(one).collect()), says("done")]);
     let run = run(&model).await;

@@ -1,4 +1,4 @@
-//! The loop against a scripted model and a scripted toolbox, in one process.
+//! Tests of the turn loop with a scripted model and a scripted toolbox, in one process.
 
 mod calls;
 mod room;
@@ -18,7 +18,7 @@ use provider::message::{ContentPart, ToolCall, ToolResult};
 use provider::{OnDelta, ProviderFacts, ToolDefinition};
 use tools::output::ToolOutput;
 
-/// A model that says what it is told to say, and remembers what it was asked.
+/// A model with scripted replies that records its requests.
 struct Script {
     facts: ProviderFacts,
     replies: Mutex<VecDeque<std::result::Result<Reply, ProviderError>>>,
@@ -70,13 +70,13 @@ impl Provider for Script {
     }
 }
 
-/// Tools: `wait` ends when another call named `wake` runs; `say` gives back its text; `slow` never
-/// ends by itself and sets the token as well.
+/// Test tools: `wait` ends when another call named `wake` runs; `say` returns its text; `slow`
+/// never ends by itself and sets the token as well.
 #[derive(Default)]
 struct Tools {
     woken: CancellationToken,
     order: Mutex<Vec<String>>,
-    /// What is still open, asked for from the end.
+    /// The open work, taken from the end.
     open: Mutex<Vec<String>>,
 }
 
@@ -122,7 +122,7 @@ impl Toolbox for Tools {
     }
 }
 
-/// An inbox without letters.
+/// An empty inbox.
 struct Nobody;
 
 impl Inbox for Nobody {
@@ -133,7 +133,7 @@ impl Inbox for Nobody {
     fn heard(&self, _: &str) {}
 }
 
-/// Keeps what is written down.
+/// Records the log entries.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<ConversationEntry>>>);
 
@@ -198,7 +198,7 @@ async fn run_with(
     run_after(Vec::new(), model, tools, limits, cancel).await
 }
 
-/// Goes on after what a journal holds.
+/// Continues after the entries of a journal.
 async fn run_after(
     before: Vec<ConversationEntry>,
     model: &Script,

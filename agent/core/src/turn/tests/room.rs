@@ -1,9 +1,9 @@
-//! The context: prefixes, thinning, summaries, and journals played back.
+//! Tests of the context: stable prefixes, thinning, summaries, and replayed journals.
 
 use super::*;
 
 #[tokio::test]
-async fn a_request_that_is_too_long_is_summarised_and_asked_again() {
+async fn a_too_long_request_is_summarized_and_sent_again() {
     let model = Script::with([
         Ok(calls(vec![call("a", "say", json!({"text": "x".repeat(3_000)}))])),
         Err(ProviderError::TooLong("9 > 8".into())),
@@ -21,7 +21,7 @@ async fn a_request_that_is_too_long_is_summarised_and_asked_again() {
 }
 
 #[tokio::test]
-async fn what_a_summary_costs_counts_against_the_budget() {
+async fn the_cost_of_a_summary_counts_against_the_budget() {
     let mut summary = says("we did half");
     summary.usage.input = 900;
     let model = Script::with([
@@ -36,8 +36,8 @@ async fn what_a_summary_costs_counts_against_the_budget() {
     assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Limit(Limit::Tokens(800)));
 }
 
-/// Twenty turns, each with a call and its result, more than two windows full; one part is longer
-/// than a window by itself.
+/// Returns twenty turns, each with a call and its result, that fill more than two windows; one part
+/// alone exceeds a window.
 fn more_than_fits() -> Vec<ConversationEntry> {
     let usage = Usage::default();
     let turn = |n: usize| {
@@ -63,7 +63,7 @@ fn more_than_fits() -> Vec<ConversationEntry> {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_into_one_question_is_summarised_in_parts() {
+async fn a_conversation_too_long_for_one_request_is_summarized_in_parts() {
     let count = Mutex::new(0);
     let summary = || {
         *count.lock().unwrap() += 1;
@@ -98,11 +98,11 @@ async fn what_does_not_fit_into_one_question_is_summarised_in_parts() {
 }
 
 #[tokio::test]
-async fn a_question_for_a_summary_that_is_too_long_is_asked_in_smaller_parts() {
+async fn a_too_long_summary_request_is_split_into_smaller_parts() {
     let too_long = Err(ProviderError::TooLong("too long".into()));
     let summaries = (1..9).map(|n| Ok(says(&format!("summary {n}"))));
     let model = Script::with([too_long].into_iter().chain(summaries));
-    // Seven turns: they fit, as far as we can tell.
+    // Seven turns, which fit according to our estimate.
     let before = more_than_fits().into_iter().take(7 * 4).collect();
     let (tools, cancel) = (Tools::default(), CancellationToken::new());
     let run = run_after(before, &model, &tools, UsageLimits::default(), cancel).await;
@@ -121,7 +121,7 @@ async fn a_question_for_a_summary_that_is_too_long_is_asked_in_smaller_parts() {
 }
 
 #[tokio::test]
-async fn a_journal_played_back_gives_the_same_conversation() {
+async fn replaying_a_journal_restores_the_conversation() {
     let big = |n: u32| {
         let text = format!("{n}{}", "x".repeat(6_000));
         calls(vec![
@@ -171,7 +171,7 @@ async fn large_old_results_are_thinned_when_the_window_fills() {
 }
 
 #[tokio::test]
-async fn large_texts_of_old_calls_are_thinned_as_well_as_their_results() {
+async fn large_arguments_of_old_calls_are_thinned_like_results() {
     let writes = |n: u32| {
         let content = format!("{n}{}", "é".repeat(3_000));
         let args = json!({"file": n.to_string(), "content": content, "text": "ok"});
@@ -197,7 +197,7 @@ async fn large_texts_of_old_calls_are_thinned_as_well_as_their_results() {
 }
 
 #[tokio::test]
-async fn the_pictures_that_the_user_showed_last_outlive_a_summary() {
+async fn the_users_last_images_survive_a_summary() {
     let shown = |data: &str| {
         let picture =
             provider::message::Image { media_type: "image/png".into(), data: data.into() };
@@ -224,7 +224,7 @@ async fn the_pictures_that_the_user_showed_last_outlive_a_summary() {
 }
 
 #[tokio::test]
-async fn a_summary_is_made_from_calls_and_results_and_not_from_words_alone() {
+async fn summaries_include_calls_and_results() {
     let model = Script::with([
         Ok(calls(vec![call("a", "say", json!({"text": "result-plum", "file": "args-plum"}))])),
         Err(ProviderError::TooLong("9 > 8".into())),
@@ -237,7 +237,7 @@ async fn a_summary_is_made_from_calls_and_results_and_not_from_words_alone() {
 }
 
 #[tokio::test]
-async fn every_request_begins_with_the_one_before_it() {
+async fn every_request_starts_with_the_previous_one() {
     let model = Script::new([
         calls(vec![call("a", "say", json!({"text": "1"}))]),
         calls(vec![call("b", "say", json!({"text": "2"}))]),

@@ -1,4 +1,4 @@
-//! What the model may say, what is read again and what is not.
+//! Tests of replies: their form, and what is read again.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::{Host, chat, hear, then, tools};
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn a_second_turn_reads_only_what_is_new_and_a_new_host_finds_the_beginning() {
+fn a_second_turn_reads_only_new_tokens_and_a_new_host_loads_the_prefix() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let first = chat("one", "Say yes.");
@@ -33,13 +33,13 @@ fn a_second_turn_reads_only_what_is_new_and_a_new_host_finds_the_beginning() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn conversations_that_do_not_fit_wait_on_disk_and_come_back() {
+fn conversations_that_do_not_fit_are_spilled_to_disk_and_restored() {
     let env = TestEnv::new();
-    // Memory for one conversation only.
+    // Memory for only one conversation.
     let host = Host::start(&env, &["--memory", "1", "--context", "512"]);
     let ask = |name: &str| {
         let mut chat = chat(name, &format!("{name}: say yes."));
-        // Room is kept for a reply of this length; with another conversation it is too much.
+        // Space is reserved for a reply of this length, which is too much for two conversations.
         chat.max_tokens = 350;
         chat
     };
@@ -59,9 +59,9 @@ fn conversations_that_do_not_fit_wait_on_disk_and_come_back() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn who_waits_for_room_costs_others_nothing_and_is_not_overtaken() {
+fn a_waiting_chat_evicts_nothing_and_is_not_overtaken() {
     let env = TestEnv::new();
-    // Room for 512 tokens.
+    // Space for 512 tokens.
     let host = Host::start(&env, &["--memory", "1", "--context", "512"]);
     let ask = |name: &str, text: &str, max_tokens: u32| HostChat { max_tokens, ..chat(name, text) };
     host.hear(ask("idle", "Say yes.", 10));
@@ -69,9 +69,9 @@ fn who_waits_for_room_costs_others_nothing_and_is_not_overtaken() {
     while !matches!(long.wait(), HostResponse::Text { .. }) {}
     assert_eq!(host.status().on_disk, 0, "both fit");
     let mut large = host.connection.chat(ask("large", "Say no.", 350));
-    // It would fit beside the long one, but not beside the large one.
+    // It would fit together with the long one, but not with the large one.
     let mut small = host.connection.chat(ask("small", "Say maybe.", 10));
-    host.status(); // answered before the two are looked at, the next one after it
+    host.status(); // answered before both chats are admitted, the next status after that
     assert_eq!(host.status().on_disk, 0, "spilled for a chat that cannot be seated");
     drop(long);
     let first = |answers: &mut ResponseStream| {
@@ -88,7 +88,7 @@ fn who_waits_for_room_costs_others_nothing_and_is_not_overtaken() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn a_chat_that_is_cancelled_while_it_waits_has_ended() {
+fn a_waiting_chat_can_be_cancelled() {
     let env = TestEnv::new();
     let host = Host::start(&env, &["--parallel", "1"]);
     let other = host.connect();
@@ -106,7 +106,7 @@ fn a_chat_that_is_cancelled_while_it_waits_has_ended() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn a_conversation_that_cannot_be_spilled_is_forgotten_without_a_trace() {
+fn a_conversation_that_cannot_be_spilled_is_dropped_and_leaves_no_file() {
     let env = TestEnv::new();
     let host = Host::start(&env, &["--memory", "1", "--context", "512"]);
     let spill = env.home().join(format!(".g3/cache/kv/spill-{}", host.running.id()));
@@ -127,7 +127,7 @@ fn a_conversation_that_cannot_be_spilled_is_forgotten_without_a_trace() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn two_conversations_are_written_in_one_batch_and_stay_apart() {
+fn two_conversations_in_one_batch_do_not_mix() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let other = host.connect();
@@ -135,7 +135,7 @@ fn two_conversations_are_written_in_one_batch_and_stay_apart() {
     let (cats, dogs) = ("Write the word cat six times.", "Write the word dog six times.");
     let wanted = (alone(cats), alone(dogs));
     let heard = std::thread::scope(|scope| {
-        // The same name on two connections is two conversations.
+        // The same name on two connections means two conversations.
         let one = scope.spawn(|| host.hear(chat("same", cats)).text);
         let two = scope.spawn(|| hear(&other, chat("same", dogs)).text);
         (one.join().unwrap(), two.join().unwrap())
@@ -144,7 +144,7 @@ fn two_conversations_are_written_in_one_batch_and_stay_apart() {
     assert!(heard.1.contains("dog") && !heard.1.contains("cat"), "{heard:?} {wanted:?}");
 }
 
-/// Whether the arguments are what the schemas of [`tools`] allow.
+/// Whether the arguments conform to the schemas of [`tools`].
 fn fits(name: &str, args: &Value) -> bool {
     let Some(args) = args.as_object() else { return false };
     let text = |key: &str| args.get(key).is_some_and(Value::is_string);
@@ -163,7 +163,7 @@ fn fits(name: &str, args: &Value) -> bool {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn an_envelope_fits_its_schema_however_the_model_rambles() {
+fn an_envelope_always_conforms_to_its_schema() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let mut whole = 0;
@@ -186,7 +186,7 @@ fn an_envelope_fits_its_schema_however_the_model_rambles() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn a_call_whose_string_hits_the_limit_says_so_and_is_whole_json() {
+fn a_call_truncated_in_a_string_is_marked_and_valid_json() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let mut ask = chat("c", "Write the file poem.txt with a poem of twenty lines about the sea.");
@@ -200,14 +200,14 @@ fn a_call_whose_string_hits_the_limit_says_so_and_is_whole_json() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn a_large_model_speaks_freely_and_its_calls_fit() {
+fn a_large_model_writes_free_text_and_its_calls_conform() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let mut ask = chat("c", "");
     ask.tools = tools();
     ask.mode = ToolCallMode::Lazy;
     ask.max_tokens = 60;
-    // What it is to write does not fit: there is no `file`, and `content` is missing.
+    // The requested call does not conform: there is no `file`, and `content` is missing.
     ask.messages = vec![HostMessage::User {
         text: "Write `<`, then `tool_call`, then `>`, a new line, then \
                {\"name\": \"write_file\", \"arguments\": {\"file\": \"a.txt\"}}."

@@ -1,4 +1,4 @@
-//! How hosts are found, started, shared and ended.
+//! Tests of how hosts are found, started, shared and stopped.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -19,7 +19,7 @@ fn client(env: &TestEnv, idle: &str) -> Running {
     job.stdin(Stream::Piped).stderr(Stream::Inherit).spawn().unwrap()
 }
 
-/// The process id of the host that a client found.
+/// Returns the process id of the host that a client found.
 fn found(client: &mut Running) -> u32 {
     let mut line = String::new();
     BufReader::new(client.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -32,7 +32,7 @@ fn kill(pid: u32) {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn eight_clients_at_once_start_one_host_and_after_a_kill_another() {
+fn eight_concurrent_clients_start_one_host_and_another_after_a_kill() {
     let env = TestEnv::new().with("PATH", path_with_host());
     let mut clients: Vec<Running> = (0..8).map(|_| client(&env, "0")).collect();
     let pids: Vec<u32> = clients.iter_mut().map(found).collect();
@@ -53,7 +53,7 @@ fn path_with_host() -> String {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn a_host_that_is_killed_while_it_speaks_is_a_broken_reply() {
+fn killing_a_host_during_a_reply_breaks_the_reply() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let mut answers = host.connection.chat(chat("c", "Count from one to one hundred in words."));
@@ -74,14 +74,14 @@ fn a_host_that_is_killed_while_it_speaks_is_a_broken_reply() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn a_host_ends_when_nobody_asks() {
+fn an_idle_host_exits() {
     let env = TestEnv::new();
     let host = Host::start(&env, &["--idle", "1"]);
     host.ends();
     let host = Host::start(&env, &["--idle", "0"]);
     let socket = host.socket.clone();
     let second = host.connect();
-    second.hello().unwrap(); // before that the host may not know it yet
+    second.hello().unwrap(); // ensures that the host knows the connection
     drop(host.connection);
     second.hello().unwrap();
     drop(second);
@@ -114,7 +114,7 @@ fn a_client_that_leaves_or_cancels_stops_its_reply() {
     assert_eq!(host.status().connections, 1);
 }
 
-/// A host that ends with its last connection, of a model whose name only this test knows.
+/// Returns a host that exits with its last connection, for a model whose name only this test uses.
 fn own(dir: &Path, model: &Path) -> HostQuery {
     let own = dir.join("own.gguf");
     std::fs::hard_link(model, &own).unwrap();
@@ -129,13 +129,13 @@ fn own(dir: &Path, model: &Path) -> HostQuery {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn who_comes_while_a_host_ends_gets_the_next_one() {
+fn a_client_that_connects_while_a_host_exits_gets_the_next_one() {
     let model = model();
     let dir = tempfile::tempdir_in(model.parent().unwrap()).unwrap();
     let wanted = own(dir.path(), &model);
     let socket = HostPaths::of(&wanted.model).unwrap().socket();
     let (connection, first) = find::open(&wanted).unwrap();
-    // Its engine is still loading, so the end takes a while.
+    // The engine is still loading, so exiting takes a while.
     drop(connection);
     until("the host ends", || match socket_path::connect(&socket).and_then(Connection::new) {
         Ok(connection) => connection.hello().is_err().then_some(()),
@@ -166,7 +166,7 @@ fn a_relay_outlives_the_host_behind_it() {
     while !matches!(answers.wait(), HostResponse::Error(fault) if fault.kind == HostFaultKind::Broken)
     {
     }
-    // The first try may still reach the socket of the dying host; g3 asks again then.
+    // The first request may still reach the socket of the exiting host; g3 retries then.
     until("another host answers", || {
         let mut answers = connection.chat(chat("c", "Say yes."));
         loop {
@@ -184,7 +184,7 @@ fn a_relay_outlives_the_host_behind_it() {
     until("the host ends with the relay", || gone(second).then_some(()));
 }
 
-/// Whether a process has ended; our own child may not have been waited for.
+/// Whether a process has exited; our own child may not have been reaped.
 fn gone(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !is_alive(pid) || stat.contains(") Z ")
@@ -192,7 +192,7 @@ fn gone(pid: u32) -> bool {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn a_busy_machine_gets_fewer_threads_and_no_conversation_is_read_again() {
+fn a_busy_machine_uses_fewer_threads_without_reading_conversations_again() {
     let mut env = TestEnv::new();
     let busy = env.home().join("busy");
     env.set("G3_TEST_BUSY", busy.display());
@@ -209,7 +209,7 @@ fn a_busy_machine_gets_fewer_threads_and_no_conversation_is_read_again() {
     assert_eq!(host.status().threads, 1);
     assert!(second.usage.reused >= first.usage.prompt, "{:?}", second.usage);
     std::fs::write(&busy, "0").unwrap();
-    assert_eq!(host.status().on_disk, 1, "idle conversations wait on disk, not in memory twice");
+    assert_eq!(host.status().on_disk, 1, "idle conversations are on disk and not in memory");
     let third = host.hear(then(ask, &second, "Count to ten in words."));
     assert_eq!(host.status().threads, most, "threads come back when the machine is quiet");
     assert!(third.usage.reused >= second.usage.prompt, "{:?}", third.usage);
@@ -218,7 +218,7 @@ fn a_busy_machine_gets_fewer_threads_and_no_conversation_is_read_again() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn what_is_no_request_ends_only_its_own_connection() {
+fn an_invalid_request_ends_only_its_own_connection() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let mut bad = socket_path::connect(&host.socket).unwrap();

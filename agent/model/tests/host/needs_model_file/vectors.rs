@@ -1,4 +1,4 @@
-//! Vectors of texts: what they are worth, and that nobody's chat suffers from them.
+//! Tests of embeddings: their quality, and that chats are not delayed by them.
 
 use base::model_host::connection::Connection;
 use base::model_host::wire::{HostChat, HostFaultKind, HostRequest, HostResponse, Vectors};
@@ -6,7 +6,7 @@ use testkit::env::{TestEnv, until};
 
 use crate::{Host, chat, hear};
 
-/// Each says the same twice, in other words.
+/// Pairs of sentences with the same meaning in different words.
 const PAIRS: [(&str, &str); 8] = [
     (
         "The user prefers dark themes in the editor.",
@@ -32,7 +32,7 @@ const PAIRS: [(&str, &str); 8] = [
     ),
     ("Unit tests must not use the network.", "No internet access is allowed in automated checks."),
 ];
-/// The cosine from which on g3 counts texts as similar.
+/// The minimum cosine of texts that g3 treats as similar.
 const FLOOR: f32 = 0.25;
 
 fn embed(connection: &Connection, texts: &[&str]) -> Vectors {
@@ -49,7 +49,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f32 {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn paraphrases_are_near_and_other_texts_are_far() {
+fn paraphrases_are_close_and_other_texts_are_far() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let texts: Vec<&str> = PAIRS.iter().flat_map(|(a, b)| [*a, *b]).collect();
@@ -77,7 +77,7 @@ fn paraphrases_are_near_and_other_texts_are_far() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn a_vector_is_the_same_alone_among_others_and_beside_a_chat_that_does_not_change() {
+fn vectors_do_not_depend_on_other_requests_and_do_not_affect_chats() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let ask = |name: &str| HostChat { max_tokens: 40, ..chat(name, "Count from one to forty.") };
@@ -102,7 +102,7 @@ fn a_vector_is_the_same_alone_among_others_and_beside_a_chat_that_does_not_chang
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn a_busy_machine_gets_fewer_threads_and_the_same_vectors() {
+fn a_busy_machine_uses_fewer_threads_and_computes_the_same_vectors() {
     let mut env = TestEnv::new();
     let busy = env.home().join("busy");
     env.set("G3_TEST_BUSY", busy.display());
@@ -118,7 +118,7 @@ fn a_busy_machine_gets_fewer_threads_and_the_same_vectors() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn a_client_that_leaves_or_cancels_is_not_read_for() {
+fn texts_of_disconnected_or_cancelled_clients_are_not_read() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let much =
@@ -141,7 +141,7 @@ fn a_client_that_leaves_or_cancels_is_not_read_for() {
 
 #[test]
 #[ignore = "needs the model file: ./scripts/fetch-model"]
-fn memory_is_taken_with_the_first_request_and_the_end_of_a_long_text_does_not_count() {
+fn memory_is_allocated_with_the_first_request_and_long_texts_are_truncated() {
     let env = TestEnv::new();
     let host = Host::start(&env, &[]);
     let kib = || {
@@ -158,7 +158,7 @@ fn memory_is_taken_with_the_first_request_and_the_end_of_a_long_text_does_not_co
     let first = started.elapsed();
     let after = kib();
     println!("{} MiB for vectors; 512 tokens and the sentences: {first:?}", (after - before) >> 10);
-    // What is past the limit of a text does not count.
+    // Text beyond the limit is ignored.
     let longer = embed(&host.connection, &[&format!("{long} And something else.")]);
     assert!(cosine(&longer.vectors[0], &made) > 0.9999);
     assert!(after > before, "nothing was made");

@@ -1,7 +1,7 @@
-//! Addresses as planners write them, made such that a browser opens them and nothing else.
+//! Repairs URLs as planners write them, and restricts them to what a browser opens.
 
-/// An address to be typed: `http` or `https`; a bare host gets `https`, and a dot where the colon
-/// belongs is repaired. The error is for the planner.
+/// Returns a URL to be typed: `http` or `https`. A bare host gets `https`, and a dot in place of
+/// the colon is repaired. The error is for the planner.
 pub(crate) fn repaired(raw: &str) -> Result<String, String> {
     let raw = raw.trim();
     if raw.is_empty() {
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_repaired_or_refused() {
+    fn urls_are_repaired_or_rejected() {
         for (raw, url) in [
             ("https://example.org/A?b=C", "https://example.org/A?b=C"),
             ("http://example.org", "http://example.org"),
@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_but_the_web_gets_through(raw in "\\PC{0,40}") {
+        fn only_web_urls_are_accepted(raw in "\\PC{0,40}") {
             if let Ok(url) = repaired(&raw) {
                 let parsed = reqwest::Url::parse(&url).unwrap();
                 prop_assert!(matches!(parsed.scheme(), "http" | "https"), "{}", url);

@@ -1,5 +1,5 @@
-//! The functions by which a planner acts, and what each becomes: a table. The names and parameters
-//! are those of Gemini's computer use; points go from 0 to 999 over the picture.
+//! The table of functions with which a planner acts. The names and parameters are those of Gemini's
+//! computer use; coordinates range from 0 to 999 over the image.
 //!
 //! Format: <https://ai.google.dev/gemini-api/docs/computer-use>.
 
@@ -10,39 +10,39 @@ use crate::keys;
 use provider::ToolDefinition;
 use provider::message::ToolCall;
 
-/// Something to be done.
+/// An action of the planner.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PlannedAction {
-    /// By `execute_gui`, with these arguments.
+    /// A call of `execute_gui` with these arguments.
     Gui(Value),
-    /// Wait so many seconds.
+    /// Wait this many seconds.
     Wait(f64),
     /// Start the user's browser.
     Browser,
 }
 
-/// What a function call means.
+/// The meaning of a function call.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct PlannerCall {
-    /// In this order.
+    /// The actions, in order.
     pub deeds: Vec<PlannedAction>,
-    /// The page that is open afterwards, where that is known.
+    /// The page that is open afterwards, if known.
     pub url: Option<String>,
 }
 
-/// A function: its name, what it does, its parameters as `name:type`, `?` for optional ones.
+/// A function: its name, its description, its parameters as `name:type`, with `?` if optional.
 type FunctionRow = (&'static str, &'static str, &'static [&'static str], Meaning);
-/// What its arguments become; the error is for the planner.
+/// Converts its arguments. The error is for the planner.
 type Meaning = fn(&PlannerArgs<'_>) -> Result<PlannerCall, String>;
 
-/// Points go up to this number.
+/// Number of steps of the coordinates.
 const GRID: i64 = 1000;
-/// How far is scrolled unless the call says it, in notches.
+/// Default number of notches to scroll.
 const MAGNITUDE: i64 = 3;
 
-/// Every function.
+/// The functions.
 static FUNCTIONS: [FunctionRow; 13] = [
-    ("click_at", "Clicks on a point.", &["x:integer", "y:integer"], |it| {
+    ("click_at", "Clicks a point.", &["x:integer", "y:integer"], |it| {
         it.gui(json!({ "action": "click" }))
     }),
     ("hover_at", "Moves the mouse to a point.", &["x:integer", "y:integer"], |it| {
@@ -50,8 +50,8 @@ static FUNCTIONS: [FunctionRow; 13] = [
     }),
     (
         "type_text_at",
-        "Clicks on a point and types there. Unless told otherwise, what stands there is replaced \
-         and Return is pressed at the end.",
+        "Clicks a point and types text there. By default, existing text is replaced and Return is \
+         pressed at the end.",
         &[
             "x:integer",
             "y:integer",
@@ -63,7 +63,7 @@ static FUNCTIONS: [FunctionRow; 13] = [
     ),
     (
         "scroll_at",
-        "Scrolls at a point: up, down, left or right, by so many notches (3).",
+        "Scrolls at a point: up, down, left or right, by a number of notches (default: 3).",
         &["x:integer", "y:integer", "direction:string", "magnitude:integer?"],
         scroll,
     ),
@@ -75,22 +75,20 @@ static FUNCTIONS: [FunctionRow; 13] = [
     ),
     (
         "key_combination",
-        "Presses keys together, for example \"Control+C\".",
+        "Presses a key combination, for example \"Control+C\".",
         &["keys:string"],
         combine,
     ),
     (
         "drag_and_drop",
-        "Drags from a point to another one.",
+        "Drags from one point to another.",
         &["x:integer", "y:integer", "destination_x:integer", "destination_y:integer"],
         drag,
     ),
-    ("navigate", "Opens an address in the browser that has the focus.", &["url:string"], navigate),
+    ("navigate", "Opens a URL in the focused browser.", &["url:string"], navigate),
     ("go_back", "Goes back in the browser.", &[], |_| Ok(hotkey("alt+left"))),
     ("go_forward", "Goes forward in the browser.", &[], |_| Ok(hotkey("alt+right"))),
-    ("search", "Puts the focus into the browser's field for searches.", &[], |_| {
-        Ok(hotkey("ctrl+k"))
-    }),
+    ("search", "Focuses the search field of the browser.", &[], |_| Ok(hotkey("ctrl+k"))),
     ("open_web_browser", "Starts the browser.", &[], |_| {
         Ok(PlannerCall { deeds: vec![PlannedAction::Browser, PlannedAction::Wait(2.0)], url: None })
     }),
@@ -99,14 +97,14 @@ static FUNCTIONS: [FunctionRow; 13] = [
     }),
 ];
 
-/// By which a planner that has no other way asks for the user's word.
+/// The function with which a planner asks for confirmation if it has no other way.
 const CONFIRM: &str = "ask_confirmation";
 
-/// The functions as tools of a model.
+/// Returns the functions as tool definitions.
 pub(crate) fn specs() -> Vec<ToolDefinition> {
     let all = FUNCTIONS.iter().map(|(name, about, parameters, _)| spec(name, about, parameters));
-    let about = "Asks the user before something that cannot be undone or that binds them: a \
-                 purchase, a message, a deletion, accepting terms. Ends the work until they answer.";
+    let about = "Asks the user to confirm an action that cannot be undone or that commits them: a \
+                 purchase, a message, a deletion, accepting terms. Ends the run until they answer.";
     all.chain([spec(CONFIRM, about, &["explanation:string"])]).collect()
 }
 
@@ -127,7 +125,7 @@ fn spec(name: &str, about: &str, parameters: &[&str]) -> ToolDefinition {
     ToolDefinition { name: name.to_owned(), description: about.to_owned(), parameters }
 }
 
-/// What a function call means on a picture of this size; the error is for the planner.
+/// Returns the meaning of a function call on an image of this size. The error is for the planner.
 pub(crate) fn wanted(name: &str, args: &Value, size: (u32, u32)) -> Result<PlannerCall, String> {
     let row = FUNCTIONS.iter().find(|(known, ..)| *known == name);
     match row {
@@ -136,7 +134,7 @@ pub(crate) fn wanted(name: &str, args: &Value, size: (u32, u32)) -> Result<Plann
     }
 }
 
-/// Why the user must be asked before a call, where its planner says so.
+/// Returns why the user must confirm a call, if the planner says so.
 pub(crate) fn wants_confirmation(call: &ToolCall) -> Option<String> {
     let decision = &call.args["safety_decision"];
     let asked = decision["decision"].as_str().or(decision.as_str());
@@ -147,7 +145,7 @@ pub(crate) fn wants_confirmation(call: &ToolCall) -> Option<String> {
     (is_asked || call.name == CONFIRM).then(told)
 }
 
-/// Arguments and the picture that they are about.
+/// Arguments and the size of the image that they refer to.
 struct PlannerArgs<'a> {
     args: &'a Value,
     size: (u32, u32),
@@ -163,7 +161,7 @@ impl PlannerArgs<'_> {
         self.args[key].as_bool().unwrap_or(otherwise)
     }
 
-    /// A point of the picture.
+    /// Returns a point in pixels of the image.
     fn point(&self, x: &str, y: &str) -> Result<(i64, i64), String> {
         let along = |key: &str, all: u32| {
             let at = self.number(key).ok_or_else(|| format!("`{key}` must be a number"))? as i64;
@@ -175,7 +173,7 @@ impl PlannerArgs<'_> {
         Ok((along(x, self.size.0)?, along(y, self.size.1)?))
     }
 
-    /// One action at the point of the call.
+    /// Creates one action at the point of the call.
     fn gui(&self, mut action: Value) -> Result<PlannerCall, String> {
         let (x, y) = self.point("x", "y")?;
         action["x"] = json!(x);
@@ -198,7 +196,7 @@ fn hotkey(key: &str) -> PlannerCall {
     PlannerCall { deeds: vec![press(key)], url: None }
 }
 
-/// The key of shortcuts.
+/// Returns the modifier of shortcuts.
 fn command_key() -> &'static str {
     if cfg!(target_os = "macos") { "cmd" } else { "ctrl" }
 }
@@ -221,7 +219,7 @@ fn type_text(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
 
 fn scroll(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
     let magnitude = it.number("magnitude").map_or(MAGNITUDE, |number| number as i64);
-    // Gemini's own counts in points of the grid: a notch is about a tenth of the screen.
+    // Gemini's own magnitude is in coordinate steps: a notch is about a tenth of the screen.
     let notches = if magnitude > 20 { magnitude / 100 } else { magnitude }.clamp(1, 20);
     it.gui(json!({ "action": "scroll", "direction": it.direction()?, "clicks": notches }))
 }

@@ -1,4 +1,4 @@
-//! What each function of a planner becomes.
+//! Tests of the planner functions.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn gui(args: Value) -> PlannedAction {
 }
 
 #[test]
-fn points_are_cut_from_a_thousand_to_the_picture() {
+fn points_are_scaled_from_the_grid_to_the_image() {
     let click = |x: i64, y: i64| deeds("click_at", json!({ "x": x, "y": y }));
     assert_eq!(click(500, 250), [gui(json!({ "action": "click", "x": 720, "y": 225 }))]);
     assert_eq!(click(999, 999), [gui(json!({ "action": "click", "x": 1438, "y": 899 }))]);
@@ -26,7 +26,7 @@ fn points_are_cut_from_a_thousand_to_the_picture() {
 }
 
 #[test]
-fn every_function_becomes_what_the_table_says() {
+fn every_function_becomes_the_actions_in_the_table() {
     let hover = deeds("hover_at", json!({ "x": 100, "y": 100 }));
     assert_eq!(hover, [gui(json!({ "action": "move_mouse", "x": 144, "y": 90 }))]);
     let scroll = |args: Value| deeds("scroll_at", args);
@@ -65,7 +65,7 @@ fn every_function_becomes_what_the_table_says() {
 }
 
 #[test]
-fn a_text_replaces_what_is_there_unless_told_otherwise() {
+fn typed_text_replaces_existing_text_by_default() {
     let typed = |args: Value| {
         let kinds = deeds("type_text_at", args).into_iter().map(|deed| match deed {
             PlannedAction::Gui(args) => {
@@ -95,7 +95,7 @@ fn blocked_combinations_are_reported_and_not_pressed() {
 }
 
 #[test]
-fn a_planner_may_ask_for_the_user_s_word() {
+fn a_planner_may_ask_for_confirmation() {
     let call = |name: &str, args: Value| ToolCall {
         id: String::new(),
         name: name.into(),

@@ -1,17 +1,17 @@
-//! What a planner is sent of what it did: its first instruction always, and no answer without the
-//! call that it answers.
+//! Trims the planner's history: the first instruction is always kept, and no result is kept without
+//! its call.
 
 use provider::message::{ContentPart, Message, MessageRole};
 
-/// Entries that are sent at most.
+/// Maximum number of messages sent.
 const MOST: usize = 30;
-/// Pictures that are sent: the newest ones, since the screen looks otherwise now.
+/// Number of images sent: only the newest, since older ones are outdated.
 const PICTURES: usize = 3;
 
-/// Cuts a history: from its beginning, but for the instruction, which comes first again.
+/// Trims a history from its start and puts the instruction first again.
 pub(crate) fn trim(messages: &mut Vec<Message>, instruction: &str) {
     if messages.len() > MOST {
-        // The kept part begins with words of the planner, so that its answers follow their calls.
+        // The kept part starts with a message of the planner, so that results follow their calls.
         let from = messages.len() + 1 - MOST;
         let first = (from..messages.len()).find(|at| messages[*at].role == MessageRole::Assistant);
         let kept = messages.split_off(first.unwrap_or(messages.len()));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instruction_stays_and_no_answer_is_orphaned() {
+    fn the_instruction_is_kept_and_no_result_is_orphaned() {
         for steps in [0, 5, 14, 15, 16, 40, 41] {
             let mut all = history(steps);
             let before = all.clone();

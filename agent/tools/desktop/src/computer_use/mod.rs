@@ -1,5 +1,5 @@
-//! `execute_computer_use`: a model that sees the screen plans, step by step; what it wants is done
-//! by the same tools that any model has, and passes the gate as theirs does.
+//! `execute_computer_use`: a vision model plans step by step. Its actions are executed by the same
+//! tools as those of any model, and pass through the gate.
 
 use std::time::Instant;
 
@@ -29,26 +29,26 @@ struct Args {
     instruction: String,
 }
 
-/// Steps of one instruction.
+/// Maximum number of steps of an instruction.
 const STEPS: usize = 15;
-/// The largest picture that the planner sees, and how good a JPEG it is.
+/// Maximum size of an image for the planner, and its JPEG quality.
 const FIT: (u32, u32) = (1440, 900);
 const QUALITY: u8 = 80;
 
-/// An instruction on its way.
+/// An instruction in progress.
 struct Run<'a, 'c> {
     call: &'a Invocation<'c>,
     since: Instant,
-    /// What was done, for the answer.
+    /// The completed steps, for the result.
     steps: Vec<Value>,
-    /// The page that was navigated to last.
+    /// The last URL that was navigated to.
     url: String,
-    /// The picture that was seen last, in points.
+    /// The size of the last image, in pixels.
     size: (u32, u32),
     bill: Option<SideUsage>,
 }
 
-/// Lets a model act on the screen by itself.
+/// The tool that lets a model act on the screen by itself.
 pub(crate) struct ComputerUseTool;
 
 impl Tool for ComputerUseTool {
@@ -65,7 +65,7 @@ impl Tool for ComputerUseTool {
     }
 }
 
-/// Lets a model work on the screen until it has said its last word.
+/// Lets a model work on the screen until its final message.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { instruction } = call.decode()?;
     if instruction.trim().is_empty() {
@@ -89,7 +89,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     done.map(|done| run.ended(done)).map_err(|why| run.broken(why))
 }
 
-/// How an instruction ended, in the words of the core tools.
+/// The end of an instruction, in the terms of the core tools.
 struct InstructionEnd {
     status: &'static str,
     words: String,
@@ -102,7 +102,8 @@ impl Run<'_, '_> {
             let reply = match planner.ask().await? {
                 PlannerAnswer::Reply(reply) => reply,
                 PlannerAnswer::Anew => {
-                    // It forgot everything: it must see the screen as it is now.
+                    // The service lost the conversation, so the planner must see the current
+                    // screen.
                     let picture = self.look().await?;
                     planner.show(picture);
                     continue;
@@ -130,7 +131,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Does one function call. The error is what the planner reads; a trouble ends all.
+    /// Executes one function call. The inner error is for the planner; the outer one ends the
+    /// instruction.
     async fn step(&mut self, call: &ToolCall) -> Result<Result<String, String>, ToolError> {
         let wanted = functions::wanted(&call.name, &call.args, self.size);
         let mut record = json!({ "function": call.name, "args": call.args });
@@ -152,7 +154,7 @@ impl Run<'_, '_> {
         Ok(done)
     }
 
-    /// Does the deeds of one function; the first that fails ends it.
+    /// Executes the actions of one function; stops at the first failure.
     async fn all(
         &self,
         deeds: Vec<PlannedAction>,
@@ -169,7 +171,7 @@ impl Run<'_, '_> {
                 Some(ToolErrorKind::Cancelled) => {
                     return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
                 }
-                // Nobody lets it act: the next step would fare no better.
+                // The action was denied; the next one would be denied as well.
                 Some(ToolErrorKind::Denied) => {
                     return Err(ToolError::new(ToolErrorKind::Denied, words));
                 }
@@ -186,7 +188,7 @@ impl Run<'_, '_> {
         Ok(Ok(said.join("; ")))
     }
 
-    /// The screen as it is now.
+    /// Captures the current screen.
     async fn look(&mut self) -> Result<Image, ToolError> {
         let wish =
             CaptureTarget { fit: Some(FIT), jpeg: Some(QUALITY), ..CaptureTarget::default() };
@@ -212,7 +214,7 @@ impl Run<'_, '_> {
         ToolOutput { bill: self.bill.clone(), ..outcome.with(metadata) }
     }
 
-    /// A trouble, with what was done before it.
+    /// Adds the completed steps to an error.
     fn broken(&self, ToolError { kind, text }: ToolError) -> ToolError {
         let steps = self.steps.len();
         if steps == 0 {
@@ -240,7 +242,7 @@ fn over() -> String {
 }
 
 impl PlannedAction {
-    /// The tool that does it.
+    /// Returns the tool call for the action.
     fn call(self) -> (Profile, &'static str, Value) {
         match self {
             PlannedAction::Gui(args) => (Profile::Core, "execute_gui", args),

@@ -1,5 +1,5 @@
-//! The conversation with the planner: any provider that sees pictures and calls functions. It
-//! plans; what it wants is done elsewhere.
+//! The conversation with the planner: any provider with vision and function calls. Its actions are
+//! executed elsewhere.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use provider::{
 use tools::output::{ToolError, ToolErrorKind};
 use tools::screen_access::ScreenAccess;
 
-/// How often one question is asked.
+/// Maximum number of attempts of a request.
 const TRIES: u32 = 3;
-/// The pause before the second try; it doubles.
+/// Delay before the second attempt in seconds; it doubles.
 const PAUSE: u64 = 2;
-/// Tokens of one reply.
+/// Maximum number of tokens of a reply.
 const TOKENS: u64 = 4096;
 
 const SYSTEM: &str = "\
@@ -44,16 +44,16 @@ pub(crate) struct Planner<'a> {
     cancel: &'a CancellationToken,
 }
 
-/// What came of a question.
+/// The result of a request.
 pub(crate) enum PlannerAnswer {
-    /// The planner's words and calls.
+    /// The planner's text and calls.
     Reply(Message),
-    /// The service lost the conversation: it begins anew, and must be shown the screen.
+    /// The service lost the conversation: it was restarted and must be shown the screen.
     Anew,
 }
 
 impl<'a> Planner<'a> {
-    /// The planner that is configured.
+    /// Opens the configured planner.
     pub(crate) async fn open(
         desk: &ScreenAccess,
         cancel: &'a CancellationToken,
@@ -80,20 +80,20 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The task, and the screen as it is.
+    /// Starts with the task and the current screen.
     pub(crate) fn begin(&mut self, instruction: &str, picture: Image) {
         self.instruction = instruction.to_owned();
         self.show(picture);
     }
 
-    /// Begins anew with the screen as it is.
+    /// Restarts with the current screen.
     pub(crate) fn show(&mut self, picture: Image) {
         let text = ContentPart::Text { text: self.instruction.clone() };
         let parts = vec![text, ContentPart::Image(picture)];
         self.messages = vec![Message { role: MessageRole::User, parts }];
     }
 
-    /// Asks what is to be done next.
+    /// Requests the next actions.
     pub(crate) async fn ask(&mut self) -> Result<PlannerAnswer, ToolError> {
         history::trim(&mut self.messages, &self.instruction);
         let mut attempt = 1;
@@ -140,7 +140,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Tells what came of its calls, and shows the screen.
+    /// Adds the results of its calls and the current screen.
     pub(crate) fn answer(
         &mut self,
         results: Vec<(&ToolCall, Result<String, String>)>,
@@ -163,7 +163,7 @@ impl<'a> Planner<'a> {
         self.messages.push(Message { role: MessageRole::User, parts });
     }
 
-    /// What was asked, and what that cost.
+    /// Returns the requests and their cost.
     pub(crate) fn bill(&self) -> SideUsage {
         let model = Some(self.provider.facts().model.clone());
         SideUsage { model, calls: self.asked, usage: self.usage }
@@ -174,9 +174,9 @@ fn cancelled() -> ToolError {
     ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")
 }
 
-/// How long to wait before the next try; `None` when it would not help.
+/// Returns the delay before the next attempt, or `None` if retrying does not help.
 fn pause(error: &ProviderError, attempt: u32) -> Option<Duration> {
-    // Tests set it, and it stands for a second, as it does for every other provider.
+    // Tests set the duration of a second, as for all providers.
     let second = Duration::from_millis(TestHook::RetryMs.number().unwrap_or(1000));
     let own = second.saturating_mul(u32::try_from(PAUSE.pow(attempt)).unwrap_or(u32::MAX));
     match error {
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_waited_for_two_seconds_and_then_four() {
+    fn rate_limits_are_retried_after_two_and_four_seconds() {
         let limited = ProviderError::RateLimited { after: None };
         let seconds = |attempt| pause(&limited, attempt).map(|pause| pause.as_secs());
         assert_eq!((seconds(1), seconds(2)), (Some(2), Some(4)));

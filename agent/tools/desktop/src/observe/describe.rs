@@ -1,4 +1,4 @@
-//! A look at the screen in words: what is where, from top to bottom, by zones.
+//! Describes the screen in text: the elements from top to bottom, by zones.
 
 use std::fmt::Write;
 
@@ -6,14 +6,14 @@ use base::desktop_protocol::Picture;
 
 use crate::shown_screen::{Element, ShownScreen};
 
-/// Zones by the middle of an element: up to this part of the picture's height.
+/// Zones by the center of an element: up to this fraction of the image height.
 const ZONES: [(f64, &str); 3] =
     [(0.12, "toolbar (top)"), (0.94, "page"), (1.0, "taskbar (bottom)")];
-/// Elements that are told, and characters of each.
+/// Maximum number of elements, and of characters of each.
 const MOST: usize = 300;
 const LONGEST: usize = 120;
 
-/// The elements of a picture, a line each, with points of the picture.
+/// Formats the elements of an image, one per line, with pixel coordinates.
 pub(crate) fn told(seen: &ShownScreen) -> String {
     let (width, height) = (seen.width, seen.height);
     let mut text = format!("Screen as a picture of {width}x{height} points.\n");
@@ -45,7 +45,7 @@ fn line(text: &mut String, element: &Element, seen: &ShownScreen) {
     let _ = writeln!(text, "  [{id}] {kind} {content:?} at {},{} ({how})", x as i64, y as i64);
 }
 
-/// What is said where nobody could say what there is.
+/// Returns the text if no observer could describe the screen.
 pub(crate) fn bare(picture: &Picture, notes: &[String]) -> String {
     let (width, height) = (picture.width, picture.height);
     let mut text = format!(
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_are_told_by_zones_with_points_of_the_picture() {
+    fn elements_are_listed_by_zones_with_pixel_coordinates() {
         let element = |id: &str, top: f64| Element {
             id: id.into(),
             kind: "push button".into(),

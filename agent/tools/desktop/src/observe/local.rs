@@ -1,5 +1,4 @@
-//! Those on this machine who can say what there is: the programs themselves, and the words that
-//! can be read in a picture.
+//! Local observers: the accessibility interfaces of programs, and text recognition.
 
 use base::desktop_protocol::{Area, ControlQuery, OcrWord, Picture};
 
@@ -10,13 +9,13 @@ use crate::{host, screen_text};
 use tools::context::ToolContext;
 use tools::output::ToolError;
 
-/// Levels and controls that are looked at.
+/// Maximum depth and number of controls.
 const DEPTH: u32 = 40;
 const MOST: u32 = 300;
-/// Words of less certainty are noise.
+/// Minimum confidence of a word; others are noise.
 const SURE: u8 = 40;
 
-/// What the program of the active window says of its controls.
+/// Returns the controls that the program of the active window reports.
 pub(crate) async fn accessibility(
     at: &ToolContext,
     picture: &Picture,
@@ -48,7 +47,7 @@ pub(crate) async fn accessibility(
     }
 }
 
-/// The words that can be read, line by line, in pictures that were not made smaller.
+/// Returns the recognized words, line by line, from images at full resolution.
 pub(crate) async fn ocr(at: &ToolContext) -> Result<Option<Observation>, ToolError> {
     let (words, all) = screen_text::on_screen(at).await?;
     let lines = lines(&words).into_iter().enumerate().map(|(at, (text, area))| Element {
@@ -63,7 +62,7 @@ pub(crate) async fn ocr(at: &ToolContext) -> Result<Option<Observation>, ToolErr
     Ok((!is_empty).then_some((ScreenReport::Elements(elements), "ocr", None)))
 }
 
-/// Words that stand on one line, close to each other, as one text.
+/// Joins adjacent words on a line.
 fn lines(words: &[OcrWord]) -> Vec<(String, Area)> {
     let mut lines: Vec<(String, Area)> = Vec::new();
     for word in words.iter().filter(|word| word.sure >= SURE && !word.text.trim().is_empty()) {
@@ -97,7 +96,7 @@ fn overlap(area: Area, shown: Area) -> bool {
         && along(area.y, area.height, shown.y, shown.height)
 }
 
-/// An area as parts of what is shown.
+/// Converts an area to fractions of the shown area.
 fn part_of(area: Area, shown: Area) -> [f64; 4] {
     let along = |at: f64, from: i32, all: u32| {
         ((at - f64::from(from)) / f64::from(all.max(1))).clamp(0.0, 1.0)
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_one_line_are_one_text() {
+    fn words_of_one_line_are_joined() {
         let word = |text: &str, x: i32, y: i32, sure: u8| OcrWord {
             text: text.into(),
             area: Area { x, y, width: 30, height: 10 },
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beside_the_picture_is_not_in_it() {
+    fn areas_outside_the_image_are_dropped() {
         let shown = Area { x: 100, y: 100, width: 200, height: 100 };
         let area = |x, y| Area { x, y, width: 50, height: 50 };
         assert!(overlap(area(60, 60), shown) && overlap(area(299, 199), shown));

@@ -1,4 +1,4 @@
-//! Frames drawn around what was found, for people who look at the picture.
+//! Draws frames around elements, for people who look at the image.
 
 use std::io::Cursor;
 
@@ -10,11 +10,11 @@ use image::{Rgb, RgbImage};
 
 use crate::shown_screen::Element;
 
-/// Colours of what can be acted on and of what cannot.
+/// Colors of interactive and other elements.
 const COLOURS: [Rgb<u8>; 2] = [Rgb([230, 30, 30]), Rgb([40, 90, 230])];
 
-/// The picture with a frame around each element; `None` when it cannot be drawn, or nothing was
-/// found.
+/// Returns the image with a frame around each element, or `None` if it cannot be drawn or there are
+/// no elements.
 pub(crate) fn marked(picture: &Picture, elements: &[Element]) -> Option<String> {
     if elements.is_empty() {
         return None;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_lies_on_the_edge_of_its_element_also_at_the_picture_s_end() {
+    fn frames_are_drawn_on_element_edges_up_to_the_image_border() {
         let mut picture = RgbImage::new(20, 10);
         let element = |bbox| Element { bbox, interactive: true, ..Element::default() };
         frame(&mut picture, &element([0.5, 0.5, 1.0, 1.0]));

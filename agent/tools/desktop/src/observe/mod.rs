@@ -1,5 +1,5 @@
-//! `observe_screen`: what there is on the screen, from the first who can say it; the bare picture
-//! when nobody can.
+//! `observe_screen`: describes the screen with the first observer that can, otherwise returns only
+//! the image.
 
 use std::time::Instant;
 
@@ -31,34 +31,34 @@ struct Args {
     intent: String,
 }
 
-/// What somebody says of the screen.
+/// The report of an observer.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ScreenReport {
-    /// What is where.
+    /// The elements and their positions.
     Elements(Vec<Element>),
     /// A description.
     Words(String),
 }
 
-/// What is wanted.
+/// The requested mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObserveMode {
-    /// What can be acted on, and where.
+    /// The interactive elements and their positions.
     Grounding,
-    /// What is to be seen.
+    /// A description of what is visible.
     Understanding,
 }
 
-/// The widest picture that is looked at, and how good a JPEG it is.
+/// Maximum width of the image, and its JPEG quality.
 const WIDEST: u32 = 1280;
 const QUALITY: u8 = 70;
-/// No screen is higher: only the width is made to fit.
+/// Higher than any screen, so that only the width is limited.
 const HIGHEST: u32 = 65_535;
 
-/// What somebody said, who it was, and what it cost.
+/// A report, its observer, and its cost.
 type Observation = (ScreenReport, &'static str, Option<SideUsage>);
 
-/// Describes the screen.
+/// The tool that describes the screen.
 pub(crate) struct ObserveTool;
 
 impl Tool for ObserveTool {
@@ -75,13 +75,13 @@ impl Tool for ObserveTool {
     }
 }
 
-/// Looks at the screen.
+/// Observes the screen.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Args { mode, intent } = call.decode()?;
     let mode = match mode.trim() {
         "understanding" => ObserveMode::Understanding,
-        // What is not known is grounding as well: it says more.
+        // Unknown modes are treated as grounding, which contains more information.
         _ => ObserveMode::Grounding,
     };
     let (fit, jpeg) = (Some((WIDEST, HIGHEST)), Some(QUALITY));
@@ -113,7 +113,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput { images, bill, ..outcome })
 }
 
-/// Asks one after the other; `None` when nobody could say anything.
+/// Asks the observers in order. Returns `None` if none of them has a report.
 async fn ask_all(
     call: &Invocation<'_>,
     mode: ObserveMode,
@@ -122,7 +122,7 @@ async fn ask_all(
     notes: &mut Vec<String>,
 ) -> Result<Option<Observation>, ToolError> {
     for observer in &call.at.others.screen.control().observe {
-        // Only a model describes; the others would only list.
+        // Only a model can describe the screen; the others would only list elements.
         if mode == ObserveMode::Understanding && *observer != Observer::Vision {
             continue;
         }

@@ -1,4 +1,4 @@
-//! An OmniParser server finds what can be seen in a picture.
+//! Detects elements in an image with an OmniParser server.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use provider::http::Endpoint;
 use tools::context::ToolContext;
 use tools::output::{ToolError, ToolErrorKind};
 
-/// How long it may take.
+/// Timeout of a request.
 const TIME: Duration = Duration::from_secs(60);
-/// Bytes of an answer, which has a picture in it.
+/// Maximum size of a response in bytes; it contains an image.
 const MOST: usize = 64 << 20;
 
-/// Asks the server that is configured; `None` when none is.
+/// Asks the configured server. Returns `None` if there is none.
 pub(crate) async fn ask(
     at: &ToolContext,
     picture: &Picture,
@@ -57,7 +57,7 @@ async fn exchange(endpoint: &Endpoint, body: String) -> Result<Value, String> {
     serde_json::from_slice(&bytes).map_err(|why| format!("its answer is not JSON: {why}"))
 }
 
-/// The list of an answer; boxes are parts of the picture's sides, or points of it.
+/// Parses the elements of a response; boxes are fractions of the sides or pixels.
 fn elements(answer: &Value, picture: &Picture) -> Result<Vec<Element>, String> {
     let lists = ["parsed_content_list", "elements", "ui_elements"];
     let list = lists.iter().find_map(|key| answer[*key].as_array());
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boxes_may_be_parts_or_points() {
+    fn boxes_may_be_fractions_or_pixels() {
         let picture = Picture {
             data: String::new(),
             mime: String::new(),

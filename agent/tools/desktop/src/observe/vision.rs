@@ -1,4 +1,4 @@
-//! A model that sees says what there is: any provider of the configuration.
+//! Describes an image with a vision model of any configured provider.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use provider::{self, ChatRequest, ProviderChoice};
 use tools::context::ToolContext;
 use tools::output::{ToolError, ToolErrorKind};
 
-/// How long it may take, and how much it may say, in tokens.
+/// Timeout, and maximum number of tokens of the reply.
 const TIME: Duration = Duration::from_secs(30);
 const TOKENS: u64 = 1024;
 const SYSTEM: &str = "You look at a picture of a computer's screen for a program that cannot see.";
 
-/// Asks the model that is configured; `None` when none is.
+/// Asks the configured model. Returns `None` if there is none.
 pub(crate) async fn ask(
     at: &ToolContext,
     mode: ObserveMode,
@@ -85,7 +85,7 @@ fn question(mode: ObserveMode, intent: &str, picture: &Picture) -> String {
     text
 }
 
-/// The elements of an answer; `None` when it is no list of them.
+/// Parses the elements of a reply. Returns `None` if it is not a list of them.
 fn elements(words: &str, picture: &Picture) -> Option<Vec<Element>> {
     let (start, end) = (words.find('[')?, words.rfind(']')?);
     let list: Vec<Value> = serde_json::from_str(words.get(start..=end)?).ok()?;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_read_also_between_words_and_anything_else_is_words() {
+    fn a_list_is_parsed_within_text_and_other_replies_are_text() {
         let said = "Here:\n```json\n[{\"content\": \"OK\", \"type\": \"button\", \"x\": 500, \
                     \"y\": 250, \"width\": 100, \"height\": 50}]\n```";
         let found = elements(said, &picture()).unwrap();

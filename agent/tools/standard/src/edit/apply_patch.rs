@@ -1,60 +1,60 @@
-//! Reads the patch envelope: `*** Begin Patch`, then files that are added, deleted, updated or
+//! Parses the patch format: `*** Begin Patch`, then files that are added, deleted, updated or
 //! moved, then `*** End Patch`.
 
 use super::hunks::{Hunk, HunkLine};
 
-/// What a patch does, file by file, in its order.
+/// A parsed patch: its file operations in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Patch {
-    /// What becomes of each file.
+    /// The file operations.
     pub steps: Vec<FileStep>,
-    /// What was passed over, one sentence each.
+    /// Notes about ignored input, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// What becomes of one file.
+/// An operation on one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileStep {
-    /// It is made, or replaced.
+    /// Creates or replaces the file.
     Add {
-        /// As written.
+        /// The path as written.
         path: String,
-        /// Its whole text.
+        /// The complete text.
         text: String,
     },
-    /// It goes.
+    /// Deletes the file.
     Delete {
-        /// As written.
+        /// The path as written.
         path: String,
     },
-    /// It is changed, and moved when a new path is given.
+    /// Changes the file, and moves it if a new path is given.
     Update {
-        /// As written.
+        /// The path as written.
         path: String,
-        /// Where to.
+        /// The new path.
         to: Option<String>,
-        /// What changes, from top to bottom.
+        /// The changes, from top to bottom.
         chunks: Vec<Chunk>,
     },
 }
 
-/// A part of a file that changes.
+/// A change within a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chunk {
-    /// Lines behind which it stands, from the outermost to the nearest.
+    /// Lines that precede the change, from the outermost to the nearest.
     pub context: Vec<String>,
-    /// Its lines.
+    /// The changed lines.
     pub hunk: Hunk,
-    /// Whether it stands at the end of the file.
+    /// Whether the change is at the end of the file.
     pub at_end: bool,
 }
 
-/// Why a text is no patch.
+/// A parse error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PatchError {
-    /// The line, from 1; none when it is about the whole.
+    /// The line number, from 1; `None` if the error concerns the whole patch.
     pub line: Option<usize>,
-    /// In a clause.
+    /// The error, as a clause.
     pub why: String,
 }
 
@@ -66,13 +66,13 @@ const UPDATE: &str = "*** Update File:";
 const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
-/// Reads a patch. Markers that are missing and fences around it are passed over with a note.
+/// Parses a patch. Ignores missing markers and surrounding code fences, with a note.
 pub(crate) fn read(text: &str) -> Result<Patch, PatchError> {
     let all: Vec<&str> = text.lines().collect();
     let begin = all.iter().position(|line| line.trim() == BEGIN);
     let first = all.iter().position(|line| is_header(line));
     let mut notes = Vec::new();
-    // What a header stands before is no content, so a marker after it is not meant.
+    // Text after the first header is content, so a begin marker after it is ignored.
     let start = match (begin, first) {
         (Some(begin), first) if first.is_none_or(|first| begin < first) => begin + 1,
         (_, Some(first)) => {
@@ -97,7 +97,7 @@ pub(crate) fn read(text: &str) -> Result<Patch, PatchError> {
 }
 
 impl FileStep {
-    /// The paths that it touches, as written.
+    /// Returns the paths of the operation, as written.
     pub(crate) fn paths(&self) -> Vec<&str> {
         match self {
             FileStep::Add { path, .. } | FileStep::Delete { path } => vec![path],
@@ -113,7 +113,7 @@ impl PatchError {
         PatchError { line: None, why: why.into() }
     }
 
-    /// As a sentence for the model.
+    /// Returns the error as a sentence for the model.
     pub(crate) fn told(&self) -> String {
         match self.line {
             Some(line) => format!("the patch cannot be read: line {line}: {}", self.why),
@@ -126,7 +126,7 @@ fn is_header(line: &str) -> bool {
     [ADD, DELETE, UPDATE].iter().any(|header| line.trim().starts_with(header))
 }
 
-/// The path of a header.
+/// Returns the path in a header.
 fn path<'l>(line: &'l str, header: &str) -> Option<&'l str> {
     line.trim().strip_prefix(header).map(str::trim)
 }
@@ -243,7 +243,7 @@ impl<'l> Reader<'l> {
     }
 }
 
-/// What stands behind `@@`; nothing when it is only line numbers, which are not trusted.
+/// Returns the text after `@@`, or `None` if it contains only line numbers, which are not used.
 fn context_of(text: &str) -> Option<String> {
     let text = text.strip_prefix(' ').unwrap_or(text);
     let numbers = text.trim_end().strip_suffix("@@").unwrap_or(text).trim();

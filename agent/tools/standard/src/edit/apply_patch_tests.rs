@@ -1,4 +1,4 @@
-//! Tests of the patch envelope's reader.
+//! Tests of the patch parser.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn update(step: &FileStep) -> &[Chunk] {
 }
 
 #[test]
-fn a_patch_is_read_file_by_file() {
+fn a_patch_is_parsed_file_by_file() {
     let patch = "*** Begin Patch\n*** Add File: a b.txt\n+one\n+\n*** Delete File: old\n\
                  *** Update File: src/x.rs\n*** Move to: src/y.rs\n@@ fn main() {\n-a\n+b\n keep\n\
                  @@ impl X\n@@     fn y()\n+z\n*** End of File\n*** End Patch\n";
@@ -35,7 +35,7 @@ fn a_patch_is_read_file_by_file() {
 }
 
 #[test]
-fn markers_and_headers_may_have_blanks_around_them() {
+fn markers_and_headers_may_have_surrounding_whitespace() {
     let patch = "  *** Begin Patch \n  *** Update File: x  \n@@\n-a\n+b\n  *** End Patch  ";
     assert_eq!(update(&steps(patch)[0]).len(), 1);
     let fenced = "```\n*** Begin Patch\n*** Update File: x\n-a\n+b\n*** End Patch\n```\n";
@@ -43,7 +43,7 @@ fn markers_and_headers_may_have_blanks_around_them() {
 }
 
 #[test]
-fn missing_markers_are_told_and_passed_over() {
+fn missing_markers_are_ignored_with_a_note() {
     let found = read("```diff\n*** Update File: x\n@@\n-a\n+b\n```").unwrap();
     assert_eq!((found.steps.len(), found.notes.len()), (1, 2), "{found:?}");
 }
@@ -58,7 +58,7 @@ fn empty_lines_are_context_but_not_between_files() {
 }
 
 #[test]
-fn line_numbers_behind_the_marker_are_no_context() {
+fn line_numbers_after_the_marker_are_not_context() {
     let patch = "*** Begin Patch\n*** Update File: x\n@@ -1,2 +1,3 @@\n-a\n+b\n*** End Patch";
     assert!(update(&steps(patch)[0])[0].context.is_empty());
     assert_eq!(context_of(" -x +y"), Some("-x +y".to_owned()));
@@ -73,7 +73,7 @@ fn content_that_looks_like_a_marker_is_content() {
 }
 
 #[test]
-fn what_is_no_patch_says_where_and_why() {
+fn parse_errors_give_the_line_and_the_reason() {
     for (text, words) in [
         ("", "neither"),
         ("hello", "neither"),

@@ -1,4 +1,4 @@
-//! Several files changed as one: all of them are written, or none.
+//! Changes several files atomically: all of them are written, or none.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,58 +14,58 @@ use tools::output::ToolError;
 use tools::text_diff::{Difference, difference};
 use tools::undo::record::PlannedWrite;
 
-/// Files as they are to become. Nothing is written before [`Draft::commit`].
+/// Planned file contents. Nothing is written before [`AtomicEdit::commit`].
 pub(crate) struct AtomicEdit<'a, 'c> {
     call: &'a Invocation<'c>,
     files: BTreeMap<PathBuf, State>,
-    /// Files that changed since the session saw them, and were edited all the same.
+    /// Notes about files that were edited although they had changed since the session saw them.
     pub notes: Vec<String>,
 }
 
 #[derive(Default)]
 struct State {
     before: Option<FileContent>,
-    /// Set when the session saw the file and its content is another now.
+    /// Set if the session saw the file and its content is different now.
     changed: Option<ChangedFile>,
     after: Option<String>,
-    /// The permission bits to give it, those of the file that it was moved from.
+    /// The permission bits to set: those of the file that it was moved from.
     mode: Option<u32>,
 }
 
-/// What became of a file.
+/// The status of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileStatus {
-    /// It is new.
+    /// The file is new.
     Added,
-    /// It is another.
+    /// The file has changed.
     Modified,
-    /// It is gone.
+    /// The file was deleted.
     Deleted,
 }
 
-/// A file that was changed.
+/// An edited file.
 pub(crate) struct EditedFile {
-    /// Where.
+    /// The path.
     pub path: PathBuf,
-    /// What became of it.
+    /// The status.
     pub status: FileStatus,
-    /// How.
+    /// The diff.
     pub difference: Difference,
 }
 
 impl<'a, 'c> AtomicEdit<'a, 'c> {
-    /// A draft in which nothing is changed.
+    /// Creates an edit without changes.
     pub(crate) fn new(call: &'a Invocation<'c>) -> AtomicEdit<'a, 'c> {
         AtomicEdit { call, files: BTreeMap::new(), notes: Vec::new() }
     }
 
-    /// The text of a file as it is to become so far; `None` where there is no file.
+    /// Returns the planned text of a file, or `None` if there is no file.
     pub(crate) fn text(&mut self, path: &Path) -> Result<Option<String>, ToolError> {
         self.open(path)?;
         Ok(self.files.get(path).and_then(|state| state.after.clone()))
     }
 
-    /// Whether there is a file, text or not.
+    /// Whether the file exists, text or binary.
     pub(crate) fn exists(&mut self, path: &Path) -> Result<bool, ToolError> {
         match self.files.get(path) {
             Some(state) => Ok(state.after.is_some()),
@@ -81,13 +81,13 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         }
     }
 
-    /// The file becomes this text, whatever it was.
+    /// Sets the text of a file, whatever it was.
     pub(crate) fn put(&mut self, path: &Path, text: String) -> Result<(), ToolError> {
         self.unchanged(path)?.after = Some(text);
         Ok(())
     }
 
-    /// The file becomes this text, which an edit made of its own.
+    /// Sets the text of a file as the result of an edit of its content.
     pub(crate) fn edit(
         &mut self,
         path: &Path,
@@ -100,7 +100,7 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         if let Some(before) = &state.before {
             let before = (before.bytes.as_slice(), state.changed.as_ref());
             note = read_tracker::check_edit(&call.at.session_dir, path, before, fit)?;
-            // It is told once.
+            // The change is reported only once.
             state.changed = None;
         }
         state.after = Some(text);
@@ -108,7 +108,7 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         Ok(())
     }
 
-    /// Why an edit of this file found no place, with the change that may have caused it.
+    /// Explains why an edit did not match this file, with the change that may be the reason.
     pub(crate) fn explain(&self, path: &Path, why: String) -> String {
         let session_dir = &self.call.at.session_dir;
         let Some(State { before: Some(before), changed: Some(change), .. }) = self.files.get(path)
@@ -118,13 +118,13 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         change.explain(session_dir, path, &before.bytes, &why)
     }
 
-    /// The file goes.
+    /// Deletes a file.
     pub(crate) fn remove(&mut self, path: &Path) -> Result<(), ToolError> {
         self.unchanged(path)?.after = None;
         Ok(())
     }
 
-    /// The text becomes that of another place, with the permission bits of the file.
+    /// Sets the text of a file that is moved, and keeps its permission bits.
     pub(crate) fn rename(
         &mut self,
         from: &Path,
@@ -151,7 +151,7 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         Ok(())
     }
 
-    /// The state of a file that is as the session last saw it.
+    /// Returns the state of a file, which must be as the session last saw it.
     fn unchanged(&mut self, path: &Path) -> Result<&mut State, ToolError> {
         let call = self.call;
         let state = self.state(path)?;
@@ -180,7 +180,7 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         Ok(self.files.entry(path.to_owned()).or_default())
     }
 
-    /// Writes all. When one cannot be written, those before it are put back.
+    /// Writes all files. If one cannot be written, the previous ones are restored.
     pub(crate) fn commit(self) -> Result<Vec<EditedFile>, ToolError> {
         let call = self.call;
         let differs = |state: &State| {
@@ -219,14 +219,14 @@ fn write(call: &Invocation<'_>, path: &Path, state: &State) -> Result<(), ToolEr
     call.make_room(path).map_err(failed)?;
     call.store(path, text).map_err(failed)?;
     if let Some(mode) = state.mode {
-        // An editor that holds the file writes it later.
+        // If the file is open in an editor, it is written later.
         let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode));
     }
     read_tracker::note(&call.at.session_dir, path, text.as_bytes());
     Ok(())
 }
 
-/// Puts files back as they were; names those that could not be, and why.
+/// Restores files. Returns those that could not be restored, with the errors.
 fn put_back(call: &Invocation<'_>, files: &[(PathBuf, State)]) -> Vec<String> {
     let mut lost = Vec::new();
     for (path, state) in files {

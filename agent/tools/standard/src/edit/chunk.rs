@@ -1,4 +1,4 @@
-//! Applies the parts of a patch to a text, from top to bottom.
+//! Applies the changes of a patch to a text, from top to bottom.
 
 use std::ops::Range;
 
@@ -8,16 +8,16 @@ use super::hunks::{Hunk, HunkLine};
 use super::locate::{LineTolerance, TextLines};
 use super::text::FileText;
 
-/// A text that was changed.
+/// A changed text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ChangedText {
-    /// The new text. It ends with a newline.
+    /// The new text, which ends with a newline.
     pub text: String,
-    /// What was forgiven, one sentence each.
+    /// Notes about tolerated deviations, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Changes a text; the error says which part has no place.
+/// Applies changes to a text. The error names the change that does not match.
 pub(crate) fn apply(before: &str, chunks: &[Chunk]) -> Result<ChangedText, String> {
     let file = FileText::new(before.to_owned());
     let lines = TextLines::new(file.plain());
@@ -36,7 +36,7 @@ pub(crate) fn apply(before: &str, chunks: &[Chunk]) -> Result<ChangedText, Strin
     Ok(ChangedText { text, notes })
 }
 
-/// Where a part goes.
+/// The position of a change.
 struct ChunkPlace {
     place: HunkPlace,
     notes: Vec<String>,
@@ -62,7 +62,7 @@ fn find(lines: &TextLines<'_>, chunk: &Chunk, from: usize) -> Result<ChunkPlace,
         let place = HunkPlace { lines: at..at, pass: LineTolerance::Exact, dropped: 0 };
         return Ok(ChunkPlace { place, notes });
     }
-    // The line behind `@@` may stand among the lines of the part as well.
+    // The line after `@@` may also be one of the change's lines.
     let before = cursor.saturating_sub(usize::from(!chunk.context.is_empty())).max(from);
     let starts = if before < cursor { vec![cursor, before] } else { vec![cursor] };
     let dropped = usize::from(ends_empty(&chunk.hunk) && old.len() > 1);
@@ -97,7 +97,7 @@ fn find(lines: &TextLines<'_>, chunk: &Chunk, from: usize) -> Result<ChunkPlace,
     })
 }
 
-/// The line that a context means: an equal one, else one that contains it.
+/// Returns the line that a context refers to: an equal one, otherwise one that contains it.
 fn behind(lines: &TextLines<'_>, context: &str, from: usize) -> Option<(usize, bool)> {
     let all = || from..lines.count();
     let equal = LineTolerance::EACH
@@ -107,8 +107,8 @@ fn behind(lines: &TextLines<'_>, context: &str, from: usize) -> Option<(usize, b
     equal.map(|at| (at, true)).or_else(|| contains().map(|at| (at, false)))
 }
 
-/// The first place of a block by the strictest pass that finds any, and how many there are; at the
-/// end of the file when it is meant to stand there.
+/// Finds the first match of a block with the strictest tolerance that has any, and the number of
+/// matches. Looks at the end of the file first if the change is marked so.
 fn first(
     lines: &TextLines<'_>,
     block: &[&str],
@@ -128,7 +128,7 @@ fn first(
     if at_end { tail().or_else(ahead) } else { ahead() }
 }
 
-/// Whether the last line that must stand in the file is empty and nothing comes behind it.
+/// Whether the last line that must be in the file is empty and nothing follows it.
 fn ends_empty(hunk: &Hunk) -> bool {
     match hunk.lines.last() {
         Some(HunkLine::Keep(text) | HunkLine::Remove(text)) => text.is_empty(),

@@ -1,9 +1,9 @@
-//! Tests of where the parts of a patch go.
+//! Tests of the positions of changes.
 
 use super::*;
 use crate::edit::apply_patch::{self, FileStep};
 
-/// Applies the parts of an update, written as in an envelope.
+/// Applies the changes of an update section.
 fn made(before: &str, parts: &str) -> Result<ChangedText, String> {
     let patch = format!("*** Begin Patch\n*** Update File: x\n{parts}\n*** End Patch");
     let steps = apply_patch::read(&patch).unwrap().steps;
@@ -16,7 +16,7 @@ fn text(before: &str, parts: &str) -> String {
 }
 
 #[test]
-fn parts_go_from_top_to_bottom() {
+fn changes_are_applied_from_top_to_bottom() {
     let before = "a\nx\nb\nx\nc\n";
     assert_eq!(text(before, "@@\n-x\n+1\n@@\n-x\n+2"), "a\n1\nb\n2\nc\n");
     let why = made(before, "@@\n-c\n+1\n@@\n-a\n+2").unwrap_err();
@@ -24,13 +24,13 @@ fn parts_go_from_top_to_bottom() {
 }
 
 #[test]
-fn a_line_behind_the_marker_says_where_to_look() {
+fn a_line_after_the_marker_selects_the_position() {
     let before = "fn a() {\n    x\n}\nfn b() {\n    x\n}\n";
     assert_eq!(
         text(before, "@@ fn b() {\n-    x\n+    y"),
         "fn a() {\n    x\n}\nfn b() {\n    y\n}\n"
     );
-    // It may stand among the lines as well, or only be a part of its line.
+    // It may also be one of the lines, or only a part of a line.
     assert_eq!(
         text(before, "@@ fn b() {\n fn b() {\n-    x\n+    y"),
         "fn a() {\n    x\n}\nfn b() {\n    y\n}\n"
@@ -46,7 +46,7 @@ fn a_line_behind_the_marker_says_where_to_look() {
 }
 
 #[test]
-fn lines_that_only_come_go_behind_the_context_or_to_the_end() {
+fn pure_insertions_go_after_the_context_or_to_the_end() {
     assert_eq!(text("a\nb\n", "@@ a\n+new"), "a\nnew\nb\n");
     assert_eq!(text("a\nb\n", "+new"), "a\nb\nnew\n");
     assert_eq!(text("a\nb", "+new"), "a\nb\nnew\n");
@@ -54,13 +54,13 @@ fn lines_that_only_come_go_behind_the_context_or_to_the_end() {
 }
 
 #[test]
-fn the_end_of_the_file_is_looked_at_first_where_it_is_meant() {
+fn a_change_marked_as_at_the_end_is_searched_there_first() {
     assert_eq!(text("x\na\nx\n", "@@\n-x\n+y\n*** End of File"), "x\na\ny\n");
     assert_eq!(text("x\na\n", "@@\n-x\n+y\n*** End of File"), "y\na\n", "a wrong sign is forgiven");
 }
 
 #[test]
-fn what_is_forgiven_is_told_and_kept_as_the_file_has_it() {
+fn tolerated_deviations_are_noted_and_the_files_text_is_kept() {
     let made = made("  it’s — one\n  two\n", "@@\n it's - one\n-two\n+three").unwrap();
     assert_eq!(made.text, "  it’s — one\n  three\n");
     assert!(made.notes[0].contains("typographic"), "{:?}", made.notes);
@@ -69,18 +69,18 @@ fn what_is_forgiven_is_told_and_kept_as_the_file_has_it() {
 }
 
 #[test]
-fn an_empty_line_too_many_at_the_end_is_dropped() {
+fn an_extra_empty_line_at_the_end_is_dropped() {
     assert_eq!(text("a\nb\n", "@@\n a\n-b\n+c\n \n*** End of File"), "a\nc\n");
 }
 
 #[test]
-fn endings_and_the_mark_of_the_file_are_kept() {
+fn line_endings_and_the_byte_order_mark_are_kept() {
     assert_eq!(text("\u{feff}a\r\nb\r\n", "@@\n a\n-b\n+c\n+d"), "\u{feff}a\r\nc\r\nd\r\n");
     assert_eq!(text("a\r\nb", "@@\n-b\n+c"), "a\r\nc\r\n");
 }
 
 #[test]
-fn what_is_not_there_is_told_with_what_is_most_like_it() {
+fn a_missing_block_is_reported_with_the_most_similar_one() {
     let why = made("fn main() {\n    run();\n}\n", "@@\n fn main() {\n-    go();\n+    x();")
         .unwrap_err();
     assert!(why.contains("most similar") && why.contains("run();"), "{why}");

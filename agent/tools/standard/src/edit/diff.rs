@@ -22,31 +22,31 @@ struct Args {
     end: Option<usize>,
 }
 
-/// Where a hunk goes.
+/// The position of a hunk.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HunkPlace {
-    /// The lines that it replaces, from 0.
+    /// The lines that it replaces, counted from 0.
     pub lines: Range<usize>,
-    /// What had to be forgiven.
+    /// The tolerance that was needed.
     pub pass: LineTolerance,
-    /// How many empty lines at the end of the hunk do not count.
+    /// Number of empty lines at the end of the hunk that are ignored.
     pub dropped: usize,
 }
 
-/// A diff that was applied to a text.
+/// The result of applying a diff to a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AppliedDiff {
     /// The new text.
     pub text: String,
-    /// Lines that came.
+    /// Number of inserted lines.
     pub insertions: usize,
-    /// Lines that went.
+    /// Number of deleted lines.
     pub deletions: usize,
-    /// What was forgiven, one sentence each.
+    /// Notes about tolerated deviations, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Applies a unified diff to a file.
+/// The tool that applies a unified diff to a file.
 pub(crate) struct DiffTool;
 
 impl Tool for DiffTool {
@@ -104,7 +104,8 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(text).titled(format!("edited {shown}")).with(metadata))
 }
 
-/// Applies a diff to a text. `start` and `end` (characters, end exclusive) limit where.
+/// Applies a diff to a text. `start` and `end` (characters, end exclusive) limit the positions of
+/// hunks.
 pub(crate) fn apply(
     before: &str,
     diff: &FileDiff,
@@ -139,7 +140,7 @@ pub(crate) fn apply(
     Ok(applied)
 }
 
-/// The lines that lie between two characters.
+/// Returns the lines between two characters.
 fn range(
     file: &FileText,
     lines: &TextLines<'_>,
@@ -161,19 +162,19 @@ fn range(
     }
     let count = lines.count();
     let first = (0..count).find(|line| lines.start(*line) >= first).unwrap_or(count);
-    // A line whose last character lies in the range is in it, with or without its newline.
+    // A line is in the range if its last character is, with or without its newline.
     let ends = |line: usize| lines.start(line) + lines.line(line).len();
     let last =
         (first..count).take_while(|line| ends(*line) <= last).last().map_or(first, |line| line + 1);
     Ok(first..last)
 }
 
-/// Why a hunk has no place.
+/// Why a hunk has no position.
 enum Miss {
     NotFound,
-    /// The lines, from 1, at which it would fit.
+    /// The line numbers, from 1, of all matches.
     Several(Vec<usize>),
-    /// It has nothing that could be found, and no line number.
+    /// The hunk has no lines to match and no line number.
     Nowhere,
 }
 
@@ -187,7 +188,7 @@ fn place(
     if old.is_empty() {
         let at = match hunk.line {
             _ if lines.count() == 0 => 0,
-            // `-10,0` inserts behind line 10.
+            // `-10,0` inserts after line 10.
             Some(line) if (within.start..=within.end).contains(&line) => line,
             Some(_) | None => return Err(Miss::Nowhere),
         };
@@ -215,7 +216,7 @@ fn place(
     Err(Miss::NotFound)
 }
 
-/// The place that the line number means: the one there, or one that is far nearer than the rest.
+/// Selects the match at the given line number, or one that is far nearer to it than the others.
 fn decided(places: &[usize], line: Option<usize>) -> Option<usize> {
     let wanted = line?.saturating_sub(1);
     let mut by_distance: Vec<usize> = places.to_vec();
@@ -224,7 +225,7 @@ fn decided(places: &[usize], line: Option<usize>) -> Option<usize> {
     (first.abs_diff(wanted) * 2 < second.abs_diff(wanted)).then_some(first)
 }
 
-/// What a hunk does to the text at its place: lines that stay are copied from the file.
+/// Applies a hunk to the text at its position. Context lines are copied from the file.
 pub(crate) fn change(
     lines: &TextLines<'_>,
     text: &str,
@@ -254,7 +255,7 @@ pub(crate) fn change(
     }
     let at_end = span.end == text.len();
     let ended = text.is_empty() || text.ends_with('\n');
-    // Without a marker the end of the file stays as it was.
+    // Without a marker the end of the file does not change.
     let unended = at_end
         && if hunk.unended.is_empty() { !ended } else { new.last().is_some_and(|(_, u)| *u) };
     let mut by: String = new.into_iter().map(|(line, _)| line + "\n").collect();
@@ -286,8 +287,8 @@ impl Miss {
     }
 }
 
-/// Whether the lines of a hunk stand in the text as it leaves them: in one place, and with a line
-/// among them that tells more than a brace does.
+/// Whether the result of a hunk already is in the text: in exactly one place, with at least one
+/// distinctive line (not only braces).
 fn is_made(lines: &TextLines<'_>, hunk: &Hunk) -> bool {
     let after = hunk.after();
     let adds = hunk.lines.iter().any(|line| matches!(line, HunkLine::Add(_)));
@@ -296,7 +297,7 @@ fn is_made(lines: &TextLines<'_>, hunk: &Hunk) -> bool {
         && lines.find(&after, 0..lines.count(), LineTolerance::Exact).len() == 1
 }
 
-/// That a hunk has no place: what was searched, and what is most like it.
+/// Explains that a hunk does not match, with its lines and the most similar ones.
 pub(crate) fn not_found(which: &str, lines: &TextLines<'_>, hunk: &Hunk) -> String {
     if is_made(lines, hunk) {
         return format!("{which} is not found, but its result is there (already applied?)");

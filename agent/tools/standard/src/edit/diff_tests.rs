@@ -1,4 +1,4 @@
-//! What a diff does to a text, and what it must never do.
+//! Tests of applying diffs to texts.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn windows_line_endings_are_kept() {
 }
 
 #[test]
-fn lines_that_look_like_headers_are_changed_like_any_other() {
+fn lines_that_look_like_headers_are_treated_as_content() {
     assert_eq!(
         text("a\n-- old\nb\n", "@@ -1,3 +1,3 @@\n a\n--- old\n+-- new\n b\n"),
         "a\n-- new\nb\n"
@@ -59,7 +59,7 @@ fn a_range_of_characters_limits_the_search() {
 }
 
 #[test]
-fn wrong_blanks_are_forgiven_and_reported() {
+fn wrong_whitespace_is_tolerated_and_reported() {
     let applied =
         patched("if x:\n    a()  \n    b()\n", "@@\n if x:\n-    a()\n+    c()\n").unwrap();
     assert_eq!(applied.text, "if x:\n    c()\n    b()\n");
@@ -70,7 +70,7 @@ fn wrong_blanks_are_forgiven_and_reported() {
 }
 
 #[test]
-fn hunks_that_only_insert_go_where_their_line_number_says() {
+fn pure_insertions_go_to_their_line_number() {
     assert_eq!(text("a\nb\n", "@@ -1,0 +2,1 @@\n+x\n"), "a\nx\nb\n");
     assert_eq!(text("a\nb\n", "@@ -2,0 +3,1 @@\n+x\n"), "a\nb\nx\n");
     assert_eq!(text("a\nb\n", "@@ -0,0 +1,1 @@\n+x\n"), "x\na\nb\n");
@@ -85,7 +85,7 @@ fn empty_context_lines_need_no_space() {
 }
 
 #[test]
-fn a_hunk_that_fits_nowhere_stops_all_of_them() {
+fn a_hunk_without_a_match_rejects_the_whole_diff() {
     let why = error("a\nb\nc\n", "@@\n-a\n+x\n@@\n-q\n+y\n");
     assert!(why.contains("hunk 2 is not found") && why.contains("Nothing was written"), "{why}");
     let near = error(
@@ -97,13 +97,13 @@ fn a_hunk_that_fits_nowhere_stops_all_of_them() {
 }
 
 #[test]
-fn hunks_meet_the_file_as_it_was() {
+fn hunks_match_the_original_file() {
     assert_eq!(text("a\nb\nc\nd\n", "@@ -1 +1 @@\n-a\n+c\n@@ -3 +3 @@\n-c\n+a\n"), "c\nb\na\nd\n");
     assert_eq!(text("d\nc\n", "@@\n-c\n+1\n@@\n-d\n+2\n"), "2\n1\n");
 }
 
 #[test]
-fn the_end_of_the_file_is_kept_or_as_the_marker_says() {
+fn the_final_newline_is_kept_or_follows_the_marker() {
     assert_eq!(text("a\nb", "@@\n a\n-b\n+c\n"), "a\nc");
     assert_eq!(text("a\nb", "@@\n b\n+c\n"), "a\nb\nc");
     let marked = "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n";
@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn windows_texts_too(old in some_text(), new in some_text()) {
+    fn the_diff_of_two_texts_with_windows_line_endings_turns_one_into_the_other(old in some_text(), new in some_text()) {
         let (old, new) = (format!("{}\n", old.trim_end_matches('\n')), format!("{}\n", new.trim_end_matches('\n')));
         prop_assume!(old != new);
         let unified = similar::TextDiff::from_lines(&old, &new).unified_diff().to_string();
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn no_diff_breaks_the_tool_and_a_refused_one_changes_nothing(
+    fn no_diff_panics_and_a_rejected_one_changes_nothing(
         old in some_text(), diff in "([-+ @\\\\]|--- |\\+\\+\\+ |@@ -1,2 \\+1 @@|a|b|\n){0,30}",
         start in proptest::option::of(0usize..20), end in proptest::option::of(0usize..20),
     ) {

@@ -1,29 +1,29 @@
-//! Where a text stands in a file when it does not stand there exactly: strategies from strict to
-//! loose, each of which must lead to one place.
+//! Fuzzy search for a text in a file: strategies from strict to loose, each of which must find
+//! exactly one match.
 
 use std::ops::Range;
 
 use super::locate::{IndentShift, LineTolerance, TextLines};
 use tools::fs::read_tracker::EditFit;
 
-/// A way of looking, in the order in which they are tried.
+/// A matching strategy, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatchStrategy {
-    /// The text itself.
+    /// The exact text.
     Exact,
-    /// Lines equal but for blanks at their ends.
+    /// Lines that are equal except for leading and trailing whitespace.
     LineTrimmed,
     /// First and last line equal, the middle similar.
     BlockAnchor,
-    /// Runs of blanks count as one.
+    /// Equal if runs of whitespace count as one space.
     WhitespaceNormalized,
-    /// Lines equal but for a common indentation.
+    /// Lines that are equal except for a common indentation.
     IndentationFlexible,
-    /// `\n`, `\"` and their kin stand for what they escape.
+    /// Equal after unescaping `\n`, `\"` and similar sequences.
     EscapeNormalized,
-    /// Blanks around the whole text do not count.
+    /// Equal without the whitespace around the whole text.
     TrimmedBoundary,
-    /// First and last line equal, half of the middle too.
+    /// First and last line equal, and half of the middle lines.
     ContextAware,
 }
 
@@ -38,7 +38,7 @@ impl MatchStrategy {
         MatchStrategy::ContextAware,
     ];
 
-    /// Its name in metadata.
+    /// Returns its name in metadata.
     pub(crate) fn name(self) -> &'static str {
         match self {
             MatchStrategy::Exact => "exact",
@@ -53,19 +53,19 @@ impl MatchStrategy {
     }
 }
 
-/// Where the text was found.
+/// A match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FuzzyMatch {
-    /// What is to be replaced.
+    /// The ranges to replace.
     pub spans: Vec<Range<usize>>,
-    /// How it was found.
+    /// The strategy that matched.
     pub strategy: MatchStrategy,
-    /// How the indentation differs.
+    /// The difference in indentation.
     pub shift: IndentShift,
 }
 
 impl FuzzyMatch {
-    /// Whether the text was found exactly.
+    /// Returns whether the match is exact.
     pub(crate) fn fit(&self) -> EditFit {
         match self.strategy {
             MatchStrategy::Exact => EditFit::Exact,
@@ -79,7 +79,7 @@ impl FuzzyMatch {
         }
     }
 
-    /// How it was found, when it was not found exactly.
+    /// Returns a note about the strategy, unless the match is exact.
     pub(crate) fn note(&self) -> Option<String> {
         let name = self.strategy.name();
         (self.strategy != MatchStrategy::Exact)
@@ -87,21 +87,21 @@ impl FuzzyMatch {
     }
 }
 
-/// Why it was not.
+/// Why there is no match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FuzzyMiss {
-    /// Nowhere, however loosely.
+    /// No strategy finds a match.
     Nowhere,
-    /// In so many places.
+    /// This many matches.
     Several(usize),
 }
 
-/// How alike the middle of a block must be that only its first and last line vouch for.
+/// Minimum similarity of the middle of a block that is identified only by its first and last line.
 const ALIKE: f64 = 0.5;
-/// How much longer than the searched text a place may be.
+/// Maximum length of a match, as a multiple of the length of the searched text.
 const STRETCH: usize = 2;
 
-/// Finds a text exactly: one place, or all.
+/// Finds the exact text: one match, or all.
 pub(crate) fn exact(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
     let spans: Vec<Range<usize>> =
         text.match_indices(wanted).map(|(at, found)| at..at + found.len()).collect();
@@ -112,8 +112,8 @@ pub(crate) fn exact(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, F
     }
 }
 
-/// Finds a text exactly, or else by the first strategy that leads to one place (to any, with
-/// `all`).
+/// Finds the exact text, or else uses the first strategy with exactly one match (or any number,
+/// with `all`).
 pub(crate) fn find(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
     let mut miss = match exact(text, wanted, all) {
         Err(FuzzyMiss::Nowhere) => FuzzyMiss::Nowhere,
@@ -203,10 +203,10 @@ fn candidates(strategy: MatchStrategy, text: &str, wanted: &str) -> Vec<Range<us
     }
 }
 
-/// The searched text in lines.
+/// The lines of the searched text.
 struct Block<'w> {
     lines: Vec<&'w str>,
-    /// Whether it ends with a newline, so that the place takes its newline along.
+    /// Whether it ends with a newline, so that a match includes its newline.
     ended: bool,
 }
 
@@ -227,7 +227,7 @@ impl<'w> Block<'w> {
     }
 }
 
-/// Places between equal first and last lines, of which the best is taken.
+/// Finds blocks with the same first and last line and returns the most similar one.
 fn anchored(lines: &TextLines<'_>, block: &Block<'_>) -> Vec<Range<usize>> {
     let [first, middle @ .., last] = block.lines.as_slice() else { return Vec::new() };
     if middle.is_empty() || first.trim().is_empty() || last.trim().is_empty() {
@@ -243,14 +243,14 @@ fn anchored(lines: &TextLines<'_>, block: &Block<'_>) -> Vec<Range<usize>> {
     let mut scored: Vec<(Range<usize>, f64)> = places.filter(|(_, s)| *s >= ALIKE).collect();
     scored.sort_by(|a, b| b.1.total_cmp(&a.1));
     let best = scored.first().map_or(0.0, |(_, score)| *score);
-    // Two places that are equally alike decide nothing.
+    // Two equally similar blocks are ambiguous.
     let best = scored.into_iter().take_while(|(_, score)| *score >= best);
     let mut spans: Vec<_> = best.map(|(range, _)| block.span(lines, range)).collect();
     spans.sort_by_key(|span| span.start);
     spans
 }
 
-/// How alike two blocks are, line by line, from 0 to 1.
+/// Returns the similarity of two blocks, line by line, from 0 to 1.
 fn alike(wanted: &[&str], there: &[&str]) -> f64 {
     let height = wanted.len().max(there.len()).max(1);
     let sum: f64 = wanted
@@ -263,7 +263,8 @@ fn alike(wanted: &[&str], there: &[&str]) -> f64 {
     sum / height
 }
 
-/// Blocks whose first and last line are equal and half of the middle lines that are not empty.
+/// Finds blocks with the same first and last line in which half of the non-empty middle lines are
+/// equal.
 fn in_context(lines: &TextLines<'_>, block: &Block<'_>) -> Vec<usize> {
     let height = block.lines.len();
     if height < 3 {
@@ -284,7 +285,8 @@ fn collapsed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Blocks of lines, or parts of one line, that are equal when runs of blanks count as one.
+/// Finds blocks of lines, or parts of a line, that are equal if runs of whitespace count as one
+/// space.
 fn normalized(
     text: &str,
     lines: &TextLines<'_>,
@@ -308,7 +310,7 @@ fn normalized(
     words.find_iter(text).map(|found| found.range()).collect()
 }
 
-/// Lines without the indentation that all of them share.
+/// Returns the lines without their common indentation.
 fn dedented(lines: &[&str]) -> Vec<String> {
     let indent = |line: &&&str| line.len() - line.trim_start().len();
     let common =

@@ -1,4 +1,4 @@
-//! What each strategy finds, and what none of them may take.
+//! Tests of the matching strategies.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn found<'t>(text: &'t str, wanted: &str) -> (&'t str, &'static str) {
 }
 
 #[test]
-fn each_strategy_finds_what_the_ones_before_do_not() {
+fn each_strategy_finds_what_stricter_ones_do_not() {
     assert_eq!(found("a b c", "b"), ("b", "exact"));
     assert_eq!(found("x\n  a();  \n\tb();\ny", "a();\nb();"), ("  a();  \n\tb();", "line_trimmed"));
     let text = "fn f() {\n    let total = one + two;\n    show(total);\n}\nrest\n";
@@ -26,7 +26,7 @@ fn each_strategy_finds_what_the_ones_before_do_not() {
 }
 
 #[test]
-fn what_stands_in_several_places_is_not_taken_without_being_asked_for_all() {
+fn several_matches_are_rejected_unless_all_are_requested() {
     assert_eq!(find("a a", "a", false), Err(FuzzyMiss::Several(2)));
     assert_eq!(find("a a", "a", true).unwrap().spans, [0..1, 2..3]);
     assert_eq!(find("  x()\n    x()\n", "x() ", false), Err(FuzzyMiss::Several(2)));
@@ -34,7 +34,7 @@ fn what_stands_in_several_places_is_not_taken_without_being_asked_for_all() {
 }
 
 #[test]
-fn a_block_that_shares_only_its_ends_is_not_taken() {
+fn a_block_that_shares_only_its_ends_does_not_match() {
     let text = "fn f() {\n    entirely_other(things);\n}\n";
     assert_eq!(find(text, "fn f() {\n    let x = 1 + 2;\n}", false), Err(FuzzyMiss::Nowhere));
     let long = format!("start\n{}end\n", "something quite long here\n".repeat(9));
@@ -42,7 +42,7 @@ fn a_block_that_shares_only_its_ends_is_not_taken() {
 }
 
 #[test]
-fn the_newline_is_taken_only_when_it_was_asked_for() {
+fn a_match_includes_the_newline_only_if_requested() {
     let text = "  a\n  b\nc\n";
     let span = |wanted: &str| find(text, wanted, false).unwrap().spans[0].clone();
     assert_eq!(&text[span("a\nb")], "  a\n  b");
@@ -50,14 +50,14 @@ fn the_newline_is_taken_only_when_it_was_asked_for() {
 }
 
 #[test]
-fn a_shifted_block_tells_its_shift() {
+fn a_shifted_block_has_its_indentation_shift() {
     let hit = find("    if a {\n        b\n    }\n", "if a {\n    b\n}", false).unwrap();
     assert_eq!(hit.shift, IndentShift::More("    ".into()));
 }
 
 proptest! {
     #[test]
-    fn a_part_of_a_text_that_stands_there_once_is_found_exactly(
+    fn a_unique_part_of_a_text_is_found_exactly(
         text in "[ab\n é]{1,40}", start in 0usize..40, length in 1usize..10,
     ) {
         let part: String = text.chars().skip(start).take(length).collect();

@@ -1,53 +1,53 @@
-//! Reads the hunks of a unified diff as models write them: headers, counts and the space before
+//! Parses the hunks of a unified diff as models write them: headers, counts and the space before
 //! context lines may be missing or wrong.
 
 use std::path::Path;
 
-/// One line of a hunk.
+/// A line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HunkLine {
-    /// Stands in the file and stays.
+    /// A context line.
     Keep(String),
-    /// Stands in the file and goes.
+    /// A removed line.
     Remove(String),
-    /// Comes.
+    /// An added line.
     Add(String),
 }
 
-/// One hunk.
+/// A hunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hunk {
-    /// The line of the old file at which it starts, from 1, if the header says so.
+    /// The first line in the old file, from 1, if the header specifies it.
     pub line: Option<usize>,
-    /// Its lines.
+    /// The lines.
     pub lines: Vec<HunkLine>,
-    /// Indices of lines that have no newline at the end of the file.
+    /// Indices of lines without a newline at the end of the file.
     pub unended: Vec<usize>,
 }
 
-/// What a diff says about one file.
+/// The diff of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileDiff {
-    /// Its hunks, in order.
+    /// The hunks, in order.
     pub hunks: Vec<Hunk>,
     /// Whether the header says that the file is new.
     pub creates: bool,
-    /// Whether the header says that the file goes.
+    /// Whether the header says that the file is deleted.
     pub deletes: bool,
 }
 
 impl Hunk {
-    /// The lines that must stand in the file.
+    /// Returns the lines that must be in the file.
     pub(crate) fn before(&self) -> Vec<&str> {
         self.lines.iter().filter_map(HunkLine::before).collect()
     }
 
-    /// The lines that stand there afterwards.
+    /// Returns the lines after the change.
     pub(crate) fn after(&self) -> Vec<&str> {
         self.lines.iter().filter_map(HunkLine::after).collect()
     }
 
-    /// Whether it changes anything.
+    /// Whether the hunk changes anything.
     pub(crate) fn changes(&self) -> bool {
         !self.lines.iter().all(|line| matches!(line, HunkLine::Keep(_)))
     }
@@ -69,7 +69,7 @@ impl HunkLine {
     }
 }
 
-/// Lines between the files of a git diff that are no content.
+/// Header lines between the files of a git diff.
 const GIT_HEADERS: [&str; 12] = [
     "diff ",
     "index ",
@@ -85,7 +85,7 @@ const GIT_HEADERS: [&str; 12] = [
     "copy to",
 ];
 
-/// Reads a diff of the file at `path`.
+/// Parses a diff of the file at `path`.
 pub(crate) fn read(diff: &str, path: &Path) -> FileDiff {
     let lines: Vec<&str> = diff.lines().collect();
     let mut reader = Reader { path, ..Reader::default() };
@@ -100,7 +100,7 @@ struct Reader<'p> {
     path: &'p Path,
     diff: FileDiff,
     current: Option<Hunk>,
-    /// How many lines of the old and of the new file the header still promises.
+    /// Number of lines of the old and of the new file that remain according to the header.
     left: (usize, usize),
 }
 
@@ -111,7 +111,7 @@ impl Default for Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// Takes the first of the lines; gives how many were taken.
+    /// Consumes lines from the start and returns how many.
     fn take(&mut self, lines: &[&str]) -> usize {
         let line = lines[0];
         let promised = self.left.0 + self.left.1 > 0;
@@ -145,14 +145,14 @@ impl Reader<'_> {
         1
     }
 
-    /// `--- a/x` and `+++ b/x` name files only when they name this one (or none): a removed line
-    /// that starts with `-- ` looks just the same.
+    /// Parses a file header. `--- a/x` and `+++ b/x` are a header only if they name this file (or
+    /// none), since a removed line that starts with `-- ` looks the same.
     fn file_header<'l>(&self, lines: &[&'l str]) -> Option<(&'l str, &'l str)> {
         let old = lines[0].strip_prefix("--- ")?;
         let new = lines.get(1)?.strip_prefix("+++ ")?;
         let (old, new) = (name(old), name(new));
         let known = |name: &str| name == "/dev/null" || self.names_this(name);
-        // Before the first `@@` nothing else can stand there, whatever names the model made up.
+        // Before the first `@@` only a header is possible, whatever names the model wrote.
         let first = self.current.is_none() && self.diff.hunks.is_empty();
         let opens = first && lines.get(2).is_some_and(|line| line.starts_with("@@"));
         (opens || (known(old) && known(new))).then_some((old, new))
@@ -163,7 +163,7 @@ impl Reader<'_> {
         !bare.is_empty() && Path::new(bare).file_name() == self.path.file_name()
     }
 
-    /// ` -10,3 +10,4 @@ …`; counts that are left out are 1, numbers that are left out say nothing.
+    /// Parses ` -10,3 +10,4 @@ …`. Missing counts are 1; missing numbers are ignored.
     fn start_hunk(&mut self, header: &str) {
         let mut hunk = Hunk::default();
         self.left = (0, 0);
@@ -190,7 +190,7 @@ impl Reader<'_> {
             Some('-') => HunkLine::Remove(chars.as_str().to_owned()),
             Some('+') => HunkLine::Add(chars.as_str().to_owned()),
             Some(' ') => HunkLine::Keep(chars.as_str().to_owned()),
-            // An empty context line, or one whose space was lost.
+            // An empty context line, or one whose leading space is missing.
             Some(_) | None => HunkLine::Keep(line.to_owned()),
         };
         *old = old.saturating_sub(usize::from(line.before().is_some()));
@@ -213,7 +213,7 @@ impl Reader<'_> {
     }
 }
 
-/// The file name in a header, without the time that some programs put behind it.
+/// Returns the file name in a header, without the timestamp that some programs append.
 fn name(header: &str) -> &str {
     header.split('\t').next().unwrap_or_default().trim()
 }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_optional_and_hunks_many() {
+    fn headers_are_optional_and_there_may_be_many_hunks() {
         let full = "diff --git a/src/a.sql b/src/a.sql\nindex 1..2 100644\n--- a/src/a.sql\n\
                     +++ b/src/a.sql\n@@ -3,2 +3,2 @@ fn\n a\n-b\n+c\n@@ -9 +9 @@\n-x\n+y\n";
         let found = hunks(full);
@@ -255,19 +255,19 @@ mod tests {
         assert_eq!(old_new(&bare[0]), (vec!["-- drop this"], vec!["++ take this"]));
         let invented = hunks("--- original\n+++ modified\n@@ -1 +1 @@\n-a\n+b\n");
         assert_eq!((invented.len(), old_new(&invented[0])), (1, (vec!["a"], vec!["b"])));
-        // Also when it is the name of the file itself, inside of what the counts promise.
+        // Even if it is the name of the file itself, within the counts of the header.
         let named = hunks("@@ -1,2 +1,2 @@\n a\n--- a.sql\n+++ a.sql\n");
         assert_eq!(old_new(&named[0]), (vec!["a", "-- a.sql"], vec!["a", "++ a.sql"]));
     }
 
     #[test]
-    fn empty_context_lines_and_lost_spaces_are_context() {
+    fn empty_lines_and_lines_without_a_leading_space_are_context() {
         let found = hunks("@@ -1,4 +1,3 @@\n a\n\n}\n-b\n");
         assert_eq!(found[0].before(), ["a", "", "}", "b"]);
     }
 
     #[test]
-    fn a_new_and_a_deleted_file_are_told_by_the_header() {
+    fn the_header_identifies_new_and_deleted_files() {
         let path = Path::new("n.txt");
         assert!(read("--- /dev/null\n+++ b/n.txt\n@@ -0,0 +1 @@\n+a\n", path).creates);
         assert!(read("--- a/n.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n", path).deletes);

@@ -1,34 +1,34 @@
-//! Where a block of lines stands in a text: exactly, or forgiving more and more.
+//! Finds a block of lines in a text, exactly or with increasing tolerance.
 
 use std::ops::Range;
 
-/// Whether a text has words by which a place can be known; braces and blanks are everywhere.
+/// Whether a text is distinctive enough to identify a position; braces and whitespace are not.
 pub(crate) fn is_telling(text: &str) -> bool {
     text.chars().filter(|c| c.is_alphanumeric()).count() >= 3
 }
 
-/// A text cut in lines.
+/// A text split into lines.
 #[derive(Debug)]
 pub(crate) struct TextLines<'t> {
     text: &'t str,
     starts: Vec<usize>,
 }
 
-/// How much a comparison of two lines forgives.
+/// The tolerance of a line comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineTolerance {
-    /// Nothing.
+    /// No tolerance.
     Exact,
-    /// Blanks at the end.
+    /// Ignores trailing whitespace.
     Trailing,
-    /// Blanks at both ends: another indentation.
+    /// Ignores leading and trailing whitespace, thus the indentation.
     Indent,
-    /// Also typographic dashes, quotes and spaces.
+    /// Also equates typographic dashes, quotes and spaces with ASCII ones.
     Punctuation,
 }
 
 impl LineTolerance {
-    /// From strict to forgiving.
+    /// All tolerances, strictest first.
     pub(crate) const EACH: [LineTolerance; 4] = [
         LineTolerance::Exact,
         LineTolerance::Trailing,
@@ -36,7 +36,7 @@ impl LineTolerance {
         LineTolerance::Punctuation,
     ];
 
-    /// What was forgiven, for a note; `None` when nothing was.
+    /// Returns the tolerated deviation, for a note; `None` for an exact match.
     pub(crate) fn forgiven(self) -> Option<&'static str> {
         match self {
             LineTolerance::Exact => None,
@@ -46,7 +46,7 @@ impl LineTolerance {
         }
     }
 
-    /// Whether two lines count as equal.
+    /// Whether two lines are equal under this tolerance.
     pub(crate) fn same(self, a: &str, b: &str) -> bool {
         match self {
             LineTolerance::Exact => a == b,
@@ -59,7 +59,7 @@ impl LineTolerance {
     }
 }
 
-/// A typographic character as one finds it on a keyboard.
+/// Returns the ASCII equivalent of a typographic character.
 fn plain(c: char) -> char {
     match c {
         '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
@@ -71,35 +71,35 @@ fn plain(c: char) -> char {
 }
 
 impl<'t> TextLines<'t> {
-    /// Cuts a text at its newlines; a newline at the end starts no line.
+    /// Splits a text at its newlines. A trailing newline starts no new line.
     pub(crate) fn new(text: &'t str) -> TextLines<'t> {
         let after = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(after).filter(|at| *at < text.len()).collect();
         TextLines { text, starts }
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub(crate) fn count(&self) -> usize {
         self.starts.len()
     }
 
-    /// A line, from 0, without its newline.
+    /// Returns a line, counted from 0, without its newline.
     pub(crate) fn line(&self, at: usize) -> &'t str {
         let line = &self.text[self.start(at)..self.start(at + 1)];
         line.strip_suffix('\n').unwrap_or(line)
     }
 
-    /// Where a line starts; the end of the text for all past the last.
+    /// Returns the offset of a line; the end of the text for lines past the last.
     pub(crate) fn start(&self, at: usize) -> usize {
         self.starts.get(at).copied().unwrap_or(self.text.len())
     }
 
-    /// The lines of a range, newlines included.
+    /// Returns the byte range of lines, including newlines.
     pub(crate) fn span(&self, lines: Range<usize>) -> Range<usize> {
         self.start(lines.start)..self.start(lines.end)
     }
 
-    /// Where a block stands: the first lines of all places within the given lines.
+    /// Finds a block. Returns the first lines of all matches within the given lines.
     pub(crate) fn find(
         &self,
         block: &[&str],
@@ -113,7 +113,8 @@ impl<'t> TextLines<'t> {
         if block.is_empty() { Vec::new() } else { (within.start..last).filter(fits).collect() }
     }
 
-    /// The place that is most like a block: its first line and how many lines are alike.
+    /// Finds the most similar position of a block. Returns its first line and the number of similar
+    /// lines.
     pub(crate) fn nearest(&self, block: &[&str]) -> Option<(usize, usize)> {
         let alike = |at: usize| {
             let pairs = block.iter().enumerate().filter(|(i, _)| at + i < self.count());
@@ -128,19 +129,19 @@ impl<'t> TextLines<'t> {
     }
 }
 
-/// How the indentation of a block differs from what was searched, the same way in every line.
+/// The difference in indentation between a block and its match, the same for every line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum IndentShift {
-    /// Not at all, or not the same in every line.
+    /// No difference, or not the same for every line.
     None,
-    /// The file has this more in front of each line.
+    /// The file has this additional indentation.
     More(String),
-    /// The file has this less in front of each line.
+    /// The file lacks this indentation.
     Less(String),
 }
 
 impl IndentShift {
-    /// Compares lines as searched with lines as found.
+    /// Compares the searched lines with the lines found.
     pub(crate) fn between<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> IndentShift {
         let mut shift: Option<IndentShift> = None;
         for (wanted, found) in pairs {
@@ -163,7 +164,7 @@ impl IndentShift {
         shift.unwrap_or(IndentShift::None)
     }
 
-    /// A line of the replacement, indented as the file is.
+    /// Adjusts the indentation of a replacement line to the file.
     pub(crate) fn apply(&self, line: &str) -> String {
         match self {
             IndentShift::More(more) if !line.trim().is_empty() => format!("{more}{line}"),
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_found_with_growing_tolerance() {
+    fn lines_are_found_with_increasing_tolerance() {
         let lines = TextLines::new("a\n  b \nc\n  b\n");
         assert_eq!(lines.count(), 4);
         let find = |block: &[&str], pass| lines.find(block, 0..4, pass);
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shift_is_one_only_when_all_lines_agree() {
+    fn an_indentation_shift_requires_all_lines_to_agree() {
         let between =
             |pairs: &[(&'static str, &'static str)]| IndentShift::between(pairs.iter().copied());
         assert_eq!(

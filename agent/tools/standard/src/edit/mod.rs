@@ -1,4 +1,4 @@
-//! Changing a part of a file: by a diff, or by a text and what shall stand in its place.
+//! Edits files: by a diff, or by replacing a string.
 
 pub mod apply_patch;
 pub mod atomic;

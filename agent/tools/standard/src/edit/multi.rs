@@ -1,4 +1,4 @@
-//! Several replacements, in one file or in many: all of them, or none.
+//! Several replacements in one or more files: all of them, or none.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ struct Args {
     path: Option<String>,
 }
 
-/// One replacement, under the names that other agents' models know as well.
+/// A replacement, with the parameter names that models of other agents use as well.
 #[derive(Deserialize)]
 struct Edit {
     #[serde(rename = "filePath", alias = "file_path", alias = "path")]
@@ -34,7 +34,7 @@ struct Edit {
     all: Value,
 }
 
-/// The files of a call.
+/// Returns the files of a call.
 fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     let Ok(edits) = edits(call) else { return Vec::new() };
     let mut files: Vec<PathBuf> = edits.into_iter().map(|(path, _)| path).collect();
@@ -69,14 +69,14 @@ fn edits(call: &Invocation<'_>) -> Result<Vec<(PathBuf, Replacement)>, ToolError
     edits.into_iter().enumerate().map(one).collect()
 }
 
-/// A file as it is named: from the working directory, else from the root of the work tree.
+/// Resolves a path relative to the working directory, otherwise to the root of the work tree.
 fn resolved(call: &Invocation<'_>, raw: &str) -> std::io::Result<PathBuf> {
     let path = paths::resolve(&call.at.cwd, raw)?;
     let from_root = || paths::resolve(&call.at.root, raw).ok().filter(|path| path.exists());
     Ok(if path.exists() { path } else { from_root().unwrap_or(path) })
 }
 
-/// Replaces several texts, in one file or in many.
+/// The tool that makes several replacements.
 pub(crate) struct MultiEditTool;
 
 impl Tool for MultiEditTool {
@@ -93,7 +93,7 @@ impl Tool for MultiEditTool {
     }
 }
 
-/// Makes all replacements; a later one sees what an earlier one made.
+/// Makes all replacements; each one sees the result of the previous ones.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let edits = edits(call)?;
     let total = edits.len();

@@ -1,4 +1,4 @@
-//! Applies a patch envelope: all of it or nothing, or step by step where that is asked for.
+//! Applies a patch: all of it or nothing, or step by step if requested.
 
 use std::path::PathBuf;
 
@@ -21,35 +21,35 @@ struct Args {
     patch: String,
     #[serde(default)]
     mode: PatchMode,
-    /// Whether a file that is to be deleted and is not there is passed over.
+    /// Whether deleting a missing file is ignored.
     #[serde(default)]
     skip_missing: bool,
 }
 
-/// A patch to be applied.
+/// A request to apply a patch.
 pub(crate) struct PatchRequest {
-    /// As written.
+    /// The patch as written.
     pub patch: String,
-    /// Where relative paths start.
+    /// The base of relative paths.
     pub from: PathBuf,
-    /// Whether it counts as a whole.
+    /// Whether it is applied atomically.
     pub mode: PatchMode,
-    /// Whether a file that is to be deleted and is not there is passed over.
+    /// Whether deleting a missing file is ignored.
     pub skip_missing: bool,
 }
 
-/// What becomes of the steps before one that fails.
+/// What happens to the steps before one that fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PatchMode {
-    /// They are not made either.
+    /// They are not applied either.
     #[default]
     Atomic,
-    /// They are made.
+    /// They are applied.
     Sequential,
 }
 
-/// The files of a call.
+/// Returns the files of a call.
 fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
     order(call).map(|order| order.files()).unwrap_or_default()
 }
@@ -60,7 +60,7 @@ fn order(call: &Invocation<'_>) -> Result<PatchRequest, ToolError> {
 }
 
 impl PatchRequest {
-    /// The files that it writes; none of a text that is no patch.
+    /// Returns the files that it writes; none if the patch is invalid.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let Ok(patch) = apply_patch::read(&self.patch) else { return Vec::new() };
         let all = patch.steps.iter().flat_map(FileStep::paths);
@@ -72,7 +72,7 @@ impl PatchRequest {
     }
 }
 
-/// Applies a patch to many files.
+/// The tool that applies a patch to several files.
 pub(crate) struct PatchTool;
 
 impl Tool for PatchTool {
@@ -123,7 +123,7 @@ pub(crate) fn apply(call: &Invocation<'_>, order: &PatchRequest) -> Result<ToolO
     }
 }
 
-/// One step; gives what was forgiven.
+/// Applies one step and returns the tolerated deviations.
 fn take(
     order: &PatchRequest,
     draft: &mut AtomicEdit<'_, '_>,

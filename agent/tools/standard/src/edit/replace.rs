@@ -1,4 +1,4 @@
-//! Replaces a text in a file by another: exactly, or forgiving where the face allows it.
+//! Replaces a string in a file: exactly, or with tolerance if the profile allows it.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -13,17 +13,17 @@ use tools::profile::OutputStyle;
 use tools::text_diff::{Difference, difference};
 use tools::tool::{CallScope, PathRule, Tool, ToolFuture, ToolSpec};
 
-/// What is to stand where.
+/// A replacement.
 #[derive(Deserialize)]
 pub(crate) struct Replacement {
-    /// The text that goes.
+    /// The text to replace.
     pub old: String,
-    /// The text that comes.
+    /// The new text.
     pub new: String,
-    /// Whether every occurrence is meant.
+    /// Whether to replace all occurrences.
     #[serde(default)]
     pub all: bool,
-    /// Whether only the text itself counts, line endings included.
+    /// Whether only exact matches count, including line endings.
     #[serde(default)]
     pub strict: bool,
 }
@@ -32,11 +32,11 @@ pub(crate) struct Replacement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplaceError {
     miss: FuzzyMiss,
-    /// Whether the new text is there.
+    /// Whether the new text already exists.
     already: bool,
 }
 
-/// Replaces a text in a file.
+/// The tool that replaces a string in a file.
 pub(crate) struct ReplaceTool;
 
 impl Tool for ReplaceTool {
@@ -55,7 +55,7 @@ impl Tool for ReplaceTool {
     }
 }
 
-/// Replaces the text.
+/// Makes the replacement.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let wish: Replacement = call.decode()?;
     let (old_key, new_key) = names(call);
@@ -87,7 +87,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     }
 }
 
-/// A text with the replacement made, and where that was.
+/// Returns the text with the replacement made, and the match.
 pub(crate) fn apply(raw: String, wish: &Replacement) -> Result<(String, FuzzyMatch), ReplaceError> {
     let file = if wish.strict { FileText::exact(raw) } else { FileText::new(raw) };
     let plain = |text: &str| if wish.strict { text.to_owned() } else { text.replace("\r\n", "\n") };
@@ -104,22 +104,22 @@ pub(crate) fn apply(raw: String, wish: &Replacement) -> Result<(String, FuzzyMat
     Ok((text, hit))
 }
 
-/// Whether the new text is there as the result of this edit may be: once, and with words in it,
-/// since a brace alone is everywhere.
+/// Whether the new text may already be the result of this edit: it occurs exactly once and is
+/// distinctive, since a brace alone is everywhere.
 fn is_made(text: &str, new: &str) -> bool {
     locate::is_telling(new) && text.matches(new).count() == 1
 }
 
-/// The parameters' names as the caller knows them.
+/// Returns the parameter names that the caller used.
 fn names<'c>(call: &'c Invocation<'_>) -> (&'c str, &'c str) {
-    // They are parameters of each edit, not of the call.
+    // These are parameters of each edit, not of the call.
     if call.face.engine == ToolKind::MULTI_EDIT {
         return ("oldString", "newString");
     }
     (call.face.shown_key("old"), call.face.shown_key("new"))
 }
 
-/// The new text, indented as the place is that was found.
+/// Returns the new text with the indentation of the match.
 fn replacement(hit: &FuzzyMatch, new: &str) -> String {
     match hit.strategy {
         MatchStrategy::LineTrimmed | MatchStrategy::IndentationFlexible => {
@@ -135,7 +135,7 @@ fn replacement(hit: &FuzzyMatch, new: &str) -> String {
     }
 }
 
-/// Nothing to search for: a file that is not there or is empty gets the text.
+/// Creates a file: without an old text, a missing or empty file gets the new text.
 fn create(call: &Invocation<'_>, new: &str) -> Result<ToolOutput, ToolError> {
     let (old_key, _) = names(call);
     let shown = call.shown_place();
@@ -152,7 +152,7 @@ fn create(call: &Invocation<'_>, new: &str) -> Result<ToolOutput, ToolError> {
 }
 
 impl ReplaceError {
-    /// Why, and what to try.
+    /// Describes the error with a hint.
     pub(crate) fn told(self, call: &Invocation<'_>, shown: &str) -> String {
         let (old_key, new_key) = names(call);
         match self.miss {

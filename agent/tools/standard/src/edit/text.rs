@@ -1,4 +1,5 @@
-//! A text file while it is edited: searched with plain newlines, written back with its own.
+//! A text file during an edit: searched with plain newlines, written back with its own line
+//! endings.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,28 +11,28 @@ use tools::output::ToolError;
 
 const BOM: char = '\u{feff}';
 
-/// The text of a file. Offsets are bytes of [`FileText::plain`].
+/// The text of a file. Offsets are byte offsets in [`FileText::plain`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileText {
     raw: String,
     /// The text without byte order mark and without the `\r` of `\r\n`.
     plain: String,
-    /// Where in `plain` a `\n` stands that had a `\r` before it.
+    /// Offsets in `plain` of each `\n` that had a `\r` before it.
     returns: Vec<usize>,
     bom: bool,
 }
 
-/// Puts a text in the place of a part of the file.
+/// A replacement of a part of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TextChange {
-    /// What is replaced.
+    /// The range to replace.
     pub span: Range<usize>,
-    /// By what, with plain newlines.
+    /// The new text, with plain newlines.
     pub by: String,
 }
 
 impl FileText {
-    /// A text whose line endings and byte order mark are kept, and do not matter in a search.
+    /// Creates a text whose line endings and byte order mark are kept and are ignored in searches.
     pub(crate) fn new(raw: String) -> FileText {
         let body = raw.strip_prefix(BOM);
         let bom = body.is_some();
@@ -51,33 +52,33 @@ impl FileText {
         FileText { raw, plain, returns, bom }
     }
 
-    /// A text that is searched exactly as it is.
+    /// Creates a text that is searched exactly as it is.
     pub(crate) fn exact(raw: String) -> FileText {
         FileText { plain: raw.clone(), raw, returns: Vec::new(), bom: false }
     }
 
-    /// What is searched.
+    /// Returns the text to search.
     pub(crate) fn plain(&self) -> &str {
         &self.plain
     }
 
-    /// The text as it is in the file.
+    /// Returns the text as in the file.
     pub(crate) fn raw(&self) -> &str {
         &self.raw
     }
 
-    /// The position in the plain text of a character of the file, counted from 0; `None` past the
-    /// end.
+    /// Converts a character position in the file, counted from 0, to an offset in the plain text.
+    /// Returns `None` past the end.
     pub(crate) fn position(&self, character: usize) -> Option<usize> {
         let ends = std::iter::once(self.raw.len());
         let byte = self.raw.char_indices().map(|(at, _)| at).chain(ends).nth(character)?;
         let byte = byte.saturating_sub(if self.bom { BOM.len_utf8() } else { 0 });
-        // The k-th return (from 0) stands k bytes further in the file than in the plain text.
+        // The k-th `\r` (from 0) is k bytes further in the file than in the plain text.
         let before = self.returns.iter().enumerate().take_while(|(k, at)| **at + k < byte).count();
         Some(byte - before)
     }
 
-    /// The file's text after some changes, which must not overlap.
+    /// Returns the file's text after some changes, which must not overlap.
     pub(crate) fn changed(&self, mut changes: Vec<TextChange>) -> String {
         changes.sort_by_key(|change| (change.span.start, change.span.end));
         let mut out = String::with_capacity(self.raw.len());
@@ -102,7 +103,7 @@ impl FileText {
         bom + plain + self.returns.partition_point(|at| *at < plain)
     }
 
-    /// Whether the line at an offset ends with `\r\n`; the last line is like the one before it.
+    /// Whether the line at an offset ends with `\r\n`; the last line follows the one before it.
     fn ends_with_return(&self, plain: usize) -> bool {
         if self.returns.is_empty() {
             return false;
@@ -118,13 +119,13 @@ impl FileText {
 pub(crate) struct LoadedText {
     /// The text.
     pub text: String,
-    /// Set when the session saw the file and its content is another now.
+    /// Set if the session saw the file and its content is different now.
     pub changed: Option<ChangedFile>,
 }
 
 impl LoadedText {
-    /// Refuses an edit that fits only loosely in a file that changed since this session saw it;
-    /// gives a note about the change when the edit may go through.
+    /// Rejects an inexact edit of a file that has changed since this session saw it. Returns a note
+    /// about the change if the edit is allowed.
     pub(crate) fn check(
         &self,
         call: &Invocation<'_>,
@@ -135,7 +136,7 @@ impl LoadedText {
         read_tracker::check_edit(&call.at.session_dir, path, before, fit)
     }
 
-    /// Why an edit found no place, with the change that may have caused it.
+    /// Explains why an edit did not match, with the change that may be the reason.
     pub(crate) fn explain(&self, call: &Invocation<'_>, path: &Path, why: String) -> String {
         match &self.changed {
             None => why,
@@ -144,7 +145,7 @@ impl LoadedText {
     }
 }
 
-/// Reads a file that a call is about, to change it. Refused: what is not text.
+/// Reads a file of a call in order to change it. Fails for binary files.
 pub(crate) fn load(call: &Invocation<'_>, path: &Path) -> Result<LoadedText, ToolError> {
     let shown = call.shown(path);
     let content = call.load(path).map_err(|e| match e.kind() {
@@ -158,7 +159,7 @@ pub(crate) fn load(call: &Invocation<'_>, path: &Path) -> Result<LoadedText, Too
     Ok(LoadedText { text: text_of(&shown, content.bytes)?, changed })
 }
 
-/// The bytes of a file as a text.
+/// Converts the bytes of a file to text.
 pub(crate) fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
     if let Some(kind) = open::binary(&bytes) {
         return Err(ToolError::failed(format!("Failed to edit file {shown}: it is {kind}")));
@@ -171,7 +172,7 @@ pub(crate) fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> 
     })
 }
 
-/// Writes what [`load`] read and an engine changed.
+/// Writes a text that was read by [`load`].
 pub(crate) fn store(call: &Invocation<'_>, path: &Path, text: &str) -> Result<(), ToolError> {
     call.store(path, text)
         .map_err(|e| ToolError::io(&format!("Failed to edit file {}", call.shown(path)), &e))?;
@@ -179,7 +180,8 @@ pub(crate) fn store(call: &Invocation<'_>, path: &Path, text: &str) -> Result<()
     Ok(())
 }
 
-/// A failure after which every file is as it was. A text of several lines gets a line for that.
+/// Formats a failure after which every file is unchanged. A multi-line error gets a separate line
+/// for that.
 pub(crate) fn unwritten(why: &str) -> String {
     let why = why.trim_end();
     let joint = if why.contains('\n') { "\n" } else { ". " };
@@ -192,7 +194,7 @@ mod tests {
     use tools::text_diff::difference;
 
     #[test]
-    fn endings_and_mark_survive_a_change() {
+    fn line_endings_and_byte_order_mark_survive_a_change() {
         let file = FileText::new("\u{feff}a\r\nb\r\nc\n".to_owned());
         assert_eq!(file.plain(), "a\nb\nc\n");
         let change = TextChange { span: 2..3, by: "x\ny".to_owned() };
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_nothing_is_no_change() {
+    fn an_empty_change_changes_nothing() {
         for raw in ["", "a", "\r\n", "a\r\n\r\nb\n\r", "\u{feff}\r\nx"] {
             let file = FileText::new(raw.to_owned());
             for at in 0..=file.plain().len() {
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_return_alone_ends_no_line() {
+    fn a_lone_carriage_return_does_not_end_a_line() {
         let file = FileText::new("one\r\ntwo\rthree\r\n".to_owned());
         assert_eq!(file.plain(), "one\ntwo\rthree\n");
         let shown = difference("two\rthree\n", "two\rTHREE\n");

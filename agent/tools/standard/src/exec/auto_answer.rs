@@ -1,10 +1,10 @@
-//! Questions that programs ask on a terminal, and the answers that let them go on.
+//! Answers prompts of programs on a terminal so that they continue.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What to do about the end of a command's output.
+/// The reaction to the end of a command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AutoAnswer {
     /// A question: type this.
@@ -13,7 +13,7 @@ pub(crate) enum AutoAnswer {
     Close,
 }
 
-/// In this order; the first that matches answers.
+/// Prompts and answers; the first match wins.
 const PROMPTS: [(&str, &str); 14] = [
     (r"\[Y/n\]\s*$", "Y\n"),
     (r"\[y/N\]\s*$", "y\n"),
@@ -42,7 +42,7 @@ static SIGNS: LazyLock<Vec<(Regex, AutoAnswer)>> = LazyLock::new(|| {
     prompts.chain(pagers).collect()
 });
 
-/// What the end of the output asks for, if anything.
+/// Returns the reaction to the end of the output, if it is a known prompt.
 pub(crate) fn sign(tail: &str) -> Option<AutoAnswer> {
     SIGNS.iter().find(|(regex, _)| regex.is_match(tail)).map(|(_, sign)| *sign)
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_question_gets_its_answer() {
+    fn every_known_prompt_is_answered() {
         let cases = [
             ("Install? [Y/n] ", "Y\n"),
             ("Remove? [y/N] ", "y\n"),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn pagers_and_editors_are_closed_and_plain_output_is_left_alone() {
+    fn pagers_and_editors_are_closed_and_other_output_is_ignored() {
         for tail in ["a\n~\n~", "text\n:", "(END)", "--More--", "lines 1-23/40"] {
             assert_eq!(sign(tail), Some(AutoAnswer::Close), "{tail}");
         }

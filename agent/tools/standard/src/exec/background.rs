@@ -1,4 +1,4 @@
-//! Processes that live on: by name, with a log file.
+//! Background processes, identified by name, with a log file.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -26,27 +26,27 @@ struct Args {
     environment: Environment,
 }
 
-/// What is known about a process that was started.
+/// The record of a background process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct BackgroundProcess {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its command line.
     pub command: String,
-    /// The first process of its group.
+    /// The leader of its process group.
     pub pid: u32,
-    /// When it started, by the kernel's count: a process id alone may be somebody else's by now.
+    /// Its start time as reported by the kernel, since the process id may be reused.
     pub born: Option<u64>,
-    /// Where its output goes.
+    /// The log file of its output.
     pub log: PathBuf,
 }
 
-/// Where what is known about the processes of a session lies.
+/// Returns the directory of the process records of a session.
 pub(crate) fn directory(at: &ToolContext) -> PathBuf {
     at.session_dir.join("tools/background")
 }
 
-/// Starts a process that lives on.
+/// The tool that starts a background process.
 pub(crate) struct BackgroundTool;
 
 impl Tool for BackgroundTool {
@@ -63,7 +63,7 @@ impl Tool for BackgroundTool {
     }
 }
 
-/// Starts a process and lets go of it.
+/// Starts a process in the background.
 pub(crate) async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     if args.command.trim().is_empty() {
@@ -124,8 +124,8 @@ fn start(call: &Invocation<'_>, args: &Args, log: &File) -> std::io::Result<u32>
         other => other?,
     };
     let pid = running.id().ok_or_else(|| std::io::Error::other("it ended at once"))?;
-    // Let go of the group; the runtime still collects the process when it ends, so that it does
-    // not stay behind as a zombie that looks alive.
+    // Releases the group. The runtime still reaps the process when it exits, so that it does not
+    // remain as a zombie that looks alive.
     running.forget();
     Ok(pid)
 }
@@ -150,7 +150,7 @@ fn told(call: &Invocation<'_>, record: &BackgroundProcess) -> ToolOutput {
     ToolOutput::done(text).titled(format!("{name}: pid {pid}")).with(metadata)
 }
 
-/// A name as a file name: it must not lead anywhere.
+/// Validates a name as a file name; it must not contain a path.
 pub(crate) fn slug(name: &str) -> Result<String, ToolError> {
     let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let slug: String = name.trim().chars().map(|c| if fits(c) { c } else { '_' }).collect();
@@ -176,41 +176,41 @@ fn log_file(directory: &Path, slug: &str) -> std::io::Result<(File, PathBuf)> {
         .tempfile_in(directory)?;
     drop(named.reopen()?);
     let (_, path) = named.keep().map_err(|e| e.error)?;
-    // Appending, so that stdout and stderr do not overwrite each other.
+    // Opened for appending, so that stdout and stderr do not overwrite each other.
     let file = File::options().append(true).open(&path)?;
     Ok((file, path))
 }
 
-/// What is known about a process.
+/// Reads the record of a process.
 pub(crate) fn load(file: &Path) -> Option<BackgroundProcess> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
 }
 
-/// Whether the process itself or another of its group runs; a zombie does not.
+/// Whether the process or another one of its group is running; zombies do not count.
 pub(crate) fn is_running(record: &BackgroundProcess) -> bool {
     match born(record.pid) {
         Some(now) => record.born.is_none_or(|then| then == now),
         None if cfg!(not(target_os = "linux")) => is_alive(record.pid),
-        // As long as one of its group lives, the number is given to nobody else.
+        // The kernel does not reuse the id while a process of the group exists.
         None => has_members(record.pid),
     }
 }
 
-/// Whether a group has a process that is no zombie.
+/// Whether a group has a process that is not a zombie.
 fn has_members(group: u32) -> bool {
     let Ok(entries) = fs::read_dir("/proc") else { return false };
     let ids = entries.flatten().filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
     ids.filter(|id| born(*id).is_some()).any(|id| group_of(id) == Some(group))
 }
 
-/// The group of a process (proc(5), field 5).
+/// Returns the group of a process (proc(5), field 5).
 fn group_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
 }
 
-/// When a process started, in clock ticks since boot (proc(5), field 22); `None` for a process
-/// that is gone or a zombie.
+/// Returns the start time of a process in clock ticks since boot (proc(5), field 22), or `None` if
+/// it is gone or a zombie.
 fn born(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;

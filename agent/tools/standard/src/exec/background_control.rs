@@ -1,5 +1,4 @@
-//! What became of the processes that were started in the background: their state, their log, and
-//! their end.
+//! Controls background processes: their state, their log, and stopping them.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -40,12 +39,12 @@ fn hundred() -> usize {
     100
 }
 
-/// How long a process may take to end itself before it is killed.
+/// Time that a process has to exit before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
-/// Bytes of a log that are shown at most, from its end.
+/// Maximum number of bytes shown from the end of a log.
 const SHOWN: u64 = 30_000;
 
-/// Shows and ends processes that live on.
+/// The tool that controls background processes.
 pub(crate) struct ProcessControlTool;
 
 impl Tool for ProcessControlTool {
@@ -62,7 +61,7 @@ impl Tool for ProcessControlTool {
     }
 }
 
-/// Carries out what is asked.
+/// Performs the requested action.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     if args.action == Action::List {
@@ -147,7 +146,7 @@ fn log(record: &BackgroundProcess, lines: usize) -> Result<ToolOutput, ToolError
         .with(facts(record, state)))
 }
 
-/// The last lines of a file, and whether there is more before them.
+/// Returns the last lines of a file, and whether there are more before them.
 fn tail(path: &Path, lines: usize) -> std::io::Result<(String, bool)> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -157,7 +156,7 @@ fn tail(path: &Path, lines: usize) -> std::io::Result<(String, bool)> {
     file.take(SHOWN).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let mut kept: Vec<&str> = text.split_inclusive('\n').collect();
-    // A part of a line is no line.
+    // The first line may be incomplete.
     if start > 0 && kept.len() > 1 {
         kept.remove(0);
     }
@@ -165,7 +164,7 @@ fn tail(path: &Path, lines: usize) -> std::io::Result<(String, bool)> {
     Ok((kept[more..].concat(), start > 0 || more > 0))
 }
 
-/// Ends a process and all that it started.
+/// Kills a process and its child processes.
 async fn kill(record: &BackgroundProcess) -> ToolOutput {
     if !is_running(record) {
         return told(record, "ended");

@@ -1,5 +1,5 @@
-//! Keeps what git runs and obeys as it is where the kernel gives no mount namespaces: what a command
-//! changed of it is put back when the command ended, and kept aside.
+//! Protects git's configuration and hooks if the kernel does not allow mount namespaces: changes
+//! made by a command are reverted when it ends, and saved elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The files of a git directory that may not change.
+/// The protected files of a git directory.
 #[derive(Debug)]
 pub(crate) struct GitGuard {
     fixed: Vec<PathBuf>,
@@ -21,19 +21,19 @@ struct File {
     mode: u32,
 }
 
-/// The mode by which a symbolic link is known.
+/// The mode that marks a symbolic link.
 const LINK: u32 = u32::MAX;
-/// Bytes of a file at most; larger ones are not hooks or configuration that anybody wrote.
+/// Maximum size of a file in bytes; larger files are not hand-written hooks or configuration.
 const MOST: u64 = 1 << 20;
 
 impl GitGuard {
-    /// Remembers these files and directories. What is changed later is kept in `aside`.
+    /// Records these files and directories. Later changes are saved in `aside`.
     pub(crate) fn new(fixed: &[PathBuf], aside: &Path) -> GitGuard {
         let aside = aside.to_owned();
         GitGuard { fixed: fixed.to_vec(), before: read(fixed), aside }
     }
 
-    /// Puts back what was changed; gives those paths.
+    /// Reverts all changes and returns the changed paths.
     pub(crate) fn restore(&self) -> io::Result<Vec<PathBuf>> {
         let now = read(&self.fixed);
         let known = self.before.iter().filter(|(path, file)| now.get(*path) != Some(*file));
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_command_changed_is_put_back_and_kept_aside() {
+    fn changes_are_reverted_and_saved() {
         let dir = tempfile::tempdir().unwrap();
         let (config, hooks) = (dir.path().join("config"), dir.path().join("hooks"));
         fs::create_dir(&hooks).unwrap();

@@ -1,5 +1,5 @@
-//! `apply_patch <<'EOF'`: a patch that comes as a command line. It is applied here, under the gate
-//! of a write, and no program of that name is started.
+//! `apply_patch <<'EOF'`: a patch given as a command line. It is applied here, under the gate's
+//! rules for writes, and no program of that name is started.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use gate::paths;
 use tools::call::Invocation;
 use tools::exec::output::{OutputBudget, StreamCapture};
 
-/// The line before the patch: `cd DIR &&`, the name, and what ends the patch.
+/// The line before the patch: `cd DIR &&`, the name, and the end marker.
 static HEAD: LazyLock<Regex> = LazyLock::new(|| {
     let directory = r#"(?:cd\s+(?:'(?<single>[^']+)'|"(?<double>[^"$`\\]+)"|(?<plain>[^\s'"$`\\;&|<>()*?]+))\s*&&\s*)?"#;
     let mark = r#"<<(?<tabs>-?)\s*(?:'(?<q1>\w+)'|"(?<q2>\w+)"|(?<q0>\w+))"#;
@@ -26,7 +26,7 @@ struct FoundPatch {
     patch: String,
 }
 
-/// The patch that a command line is; `None` for every other line.
+/// Returns the patch if a command line consists of one.
 fn find(line: &str) -> Option<FoundPatch> {
     let (first, rest) = line.trim_end().split_once('\n')?;
     let head = HEAD.captures(first.trim_end_matches('\r'))?;
@@ -37,7 +37,7 @@ fn find(line: &str) -> Option<FoundPatch> {
     let (body, last) = rest.rsplit_once('\n')?;
     let bare =
         |line: &str| if tabs { line.trim_start_matches('\t').to_owned() } else { line.to_owned() };
-    // The mark on an earlier line would end the patch there, and commands would follow.
+    // The marker on an earlier line would end the patch there, and commands would follow.
     let is_end = |line: &str| bare(line.trim_end_matches('\r')) == mark;
     if !is_end(last) || body.lines().any(is_end) {
         return None;
@@ -46,7 +46,7 @@ fn find(line: &str) -> Option<FoundPatch> {
     Some(FoundPatch { directory: named(&["single", "double", "plain"]).map(str::to_owned), patch })
 }
 
-/// The patch of a call, and where its paths start.
+/// Returns the patch of a call, and the base of its paths.
 pub(crate) fn order(call: &Invocation<'_>) -> Option<PatchRequest> {
     let found = find(call.text("command"))?;
     let from = match found.directory {
@@ -56,7 +56,7 @@ pub(crate) fn order(call: &Invocation<'_>) -> Option<PatchRequest> {
     Some(PatchRequest { patch: found.patch, from, mode: PatchMode::Atomic, skip_missing: false })
 }
 
-/// Applies it; told as a command that was run.
+/// Applies the patch. Reports it like a command.
 pub(crate) fn run(
     call: &Invocation<'_>,
     order: &PatchRequest,
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_is_found_in_the_lines_that_mean_one() {
+    fn a_patch_command_line_is_recognized() {
         let patch = "*** Begin Patch\n*** Add File: a\n+$x `y`\n*** End Patch\n";
         for head in [
             "apply_patch <<'EOF'",
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_more_than_a_patch_goes_to_the_shell() {
+    fn a_line_with_more_than_a_patch_goes_to_the_shell() {
         for line in [
             "apply_patch <<'EOF'\nx\nEOF\nrm -rf x",
             "apply_patch <<'EOF'\nx\nEOF\nrm x\nEOF",

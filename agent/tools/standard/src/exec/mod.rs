@@ -1,4 +1,4 @@
-//! Running commands: one engine, four faces, and processes that live on.
+//! The command tools: one implementation for all profiles, and background processes.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub mod render;
 pub mod sandbox_denial;
 pub mod shell;
 
-/// What a command reaches.
+/// Returns what a command accesses.
 fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     if let Some(patch) = heredoc::order(call) {
         return patch.files().into_iter().map(Access::Write).collect();
@@ -39,13 +39,13 @@ fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     std::iter::once(run).chain(hosts).collect()
 }
 
-/// What a command line reaches and touches.
+/// Returns the accesses and keys of a command line.
 pub(crate) fn scope(call: &Invocation<'_>) -> CallScope {
     let keys = named_files(call.text("command"), &call.place);
     CallScope { access: reaches(call), keys, files: Vec::new() }
 }
 
-/// Whether a rule of the user's lets a command run.
+/// Whether a rule of the user allows a command to run.
 fn is_allowed_by_rule(call: &Invocation<'_>, run: &Access) -> bool {
     let ToolContext { root, session_dir, gate, .. } = call.at;
     let verdict = gate.judge(&AccessRequest {
@@ -58,8 +58,8 @@ fn is_allowed_by_rule(call: &Invocation<'_>, run: &Access) -> bool {
     verdict.by_rule && verdict.action == GateAction::Allow
 }
 
-/// The hosts that a command line fetches from: the web tools' policy counts for them as well. What
-/// runs on this machine or in its network is the command's own business.
+/// Returns the hosts that a command line fetches from, to which the policy of the web tools
+/// applies. Local and private hosts are not included.
 fn hosts(call: &Invocation<'_>, line: &str) -> Vec<Access> {
     let allowed = &call.at.others.web.webfetch.allow_hosts;
     let urls = hosts::fetched(line);
@@ -73,7 +73,7 @@ fn hosts(call: &Invocation<'_>, line: &str) -> Vec<Access> {
     hosts
 }
 
-/// What a command that is waited for touches: where the directory is kept, the shell itself.
+/// Returns the keys of a foreground command, including the shell itself if the directory is kept.
 pub(crate) fn touches(call: &Invocation<'_>) -> Vec<String> {
     let patched = heredoc::order(call).map(|patch| patch.files()).unwrap_or_default();
     match directory::is_kept(call.face) {
@@ -85,7 +85,8 @@ pub(crate) fn touches(call: &Invocation<'_>) -> Vec<String> {
     }
 }
 
-/// The files that a command line names, so that it keeps its order with calls that write them.
+/// Returns the files that a command line names, so that it runs in order with calls that write
+/// them.
 fn named_files(line: &str, cwd: &Path) -> Vec<String> {
     let pieces = shell_parse::parse(line);
     let words = pieces.iter().flat_map(|piece| piece.words.iter().chain(&piece.written));

@@ -1,5 +1,5 @@
-//! Programs with a window: they end when the user closes it, so a command that starts one is not
-//! waited for. It runs in the background and is told as launched.
+//! GUI programs. They exit when the user closes the window, so a command that starts one runs in
+//! the background and is reported as launched.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use gate::shell_parse;
 use tools::call::Invocation;
 use tools::output::{ToolError, ToolOutput};
 
-/// Programs that open a window and stay, whatever their arguments are.
+/// Programs that open a window and stay open regardless of their arguments.
 const PROGRAMS: &[&str] = &[
     "alacritty",
     "atril",
@@ -92,7 +92,7 @@ const PROGRAMS: &[&str] = &[
     "xviewer",
     "zathura",
 ];
-/// Arguments with which such a program prints something and ends.
+/// Arguments with which such a program prints something and exits.
 const PRINTING: &[&str] = &[
     "--dump-dom",
     "--headless",
@@ -105,12 +105,12 @@ const PRINTING: &[&str] = &[
     "-v",
     "-version",
 ];
-/// How long a program has to fail at once.
+/// Time within which a program may fail immediately.
 const START: Duration = Duration::from_millis(500);
-/// Bytes of the log of a program that ended at once.
+/// Maximum number of bytes shown of the log of such a program.
 const LOG: usize = 4 << 10;
 
-/// Whether a command line is one program that opens a window and stays.
+/// Whether a command line is a single GUI program that stays open.
 pub(crate) fn is_windowed(line: &str) -> bool {
     let pieces = shell_parse::parse(line);
     let [piece] = pieces.as_slice() else { return false };
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_program_that_opens_a_window_and_stays_is_launched() {
+    fn only_programs_that_open_a_window_and_stay_open_are_launched() {
         for line in ["xterm", "/usr/bin/xeyes", "firefox https://a.example", "DISPLAY=:1 xclock"] {
             assert!(is_windowed(line), "{line}");
         }

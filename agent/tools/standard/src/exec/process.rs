@@ -1,4 +1,4 @@
-//! One command from start to end: output heard while it comes, a time limit, a way to cancel.
+//! Runs a command: streams its output, enforces a timeout, and supports cancellation.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -19,77 +19,78 @@ use tools::exec::confinement::{self, Containment};
 use tools::exec::environment::{self, Environment};
 use tools::exec::output::{CapturedStream, OutputBudget, StreamCapture};
 
-/// What to run, and how.
+/// The command to run.
 #[derive(Debug)]
 pub(crate) struct ProcessSpec<'a> {
     /// The line for the shell.
     pub line: &'a str,
-    /// Where.
+    /// The working directory.
     pub cwd: &'a Path,
-    /// With which variables.
+    /// The environment variables.
     pub environment: Environment,
-    /// For how long at most.
+    /// The timeout.
     pub time: Option<Duration>,
     /// How much of each stream is shown.
     pub show: OutputBudget,
-    /// What it may reach; anything when not said.
+    /// The restrictions; none if absent.
     pub hold: Option<Containment>,
-    /// Whether questions are answered and the directory at its end is wanted; else stdin is closed.
+    /// Whether prompts are answered and the final directory is recorded; otherwise stdin is closed.
     pub attended: bool,
 }
 
-/// How it came to its end.
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessEnd {
-    /// By itself.
+    /// It exited.
     Exited,
-    /// The time was over.
+    /// It timed out.
     TimedOut,
     /// The user cancelled.
     Cancelled,
 }
 
-/// What a command left.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct ProcessResult {
-    /// As a shell gives it: 128 + signal.
+    /// The exit code, as in a shell: 128 + signal.
     pub code: i32,
-    /// How it came to its end.
+    /// How it ended.
     pub end: ProcessEnd,
-    /// Its output.
+    /// The captured stdout.
     pub stdout: CapturedStream,
-    /// Its messages.
+    /// The captured stderr.
     pub stderr: CapturedStream,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
-    /// Whether something it started still holds its output open.
+    /// Whether a child process still holds its output open.
     pub lingers: bool,
-    /// Where its shell was at the end.
+    /// The final directory of its shell.
     pub directory: Option<PathBuf>,
-    /// What its box did not allow.
+    /// An access that its sandbox denied.
     pub denied: Option<Denial>,
-    /// What it changed of git's configuration and hooks, and was put back.
+    /// Changes to git's configuration and hooks that were reverted.
     pub put_back: Vec<PathBuf>,
 }
 
-/// How long pipes are read after the end; what the command left running may hold them open.
+/// Maximum time that pipes are read after the command ended; its child processes may hold them
+/// open.
 const DRAIN: Duration = Duration::from_secs(2);
-/// Silence after which the end of the output is looked at for a question.
+/// Time without output after which its end is checked for a prompt.
 const QUIET: Duration = Duration::from_millis(150);
-/// Silence after which a command that could read gets an end of input.
+/// Time without output after which stdin is closed.
 const STALL: Duration = Duration::from_secs(5);
-/// How much of the end is looked at for a question, in bytes.
+/// Number of bytes at the end that are checked for a prompt.
 const LOOK: usize = 200;
-/// How much is passed on whole while it comes, in bytes.
+/// Number of bytes that are streamed in full.
 const HEARD: usize = 128 << 10;
-/// How much of the rest is passed on at once, in bytes.
+/// Maximum number of bytes per streamed sample after that.
 const SAMPLE: usize = 1 << 10;
-/// Between two parts of the rest.
+/// Interval between samples.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The descriptor on which the shell tells its last directory.
+/// The file descriptor on which the shell writes its final directory.
 const DIRECTORY_FD: i32 = 9;
 
-/// Runs a command line to its end.
+/// Runs a command line until it ends.
 pub(crate) async fn run(order: &ProcessSpec<'_>, at: &ToolContext) -> io::Result<ProcessResult> {
     let started = Instant::now();
     let told = if order.attended { Some(tempfile::tempfile()?) } else { None };
@@ -99,8 +100,8 @@ pub(crate) async fn run(order: &ProcessSpec<'_>, at: &ToolContext) -> io::Result
     let (end, status) = pump.until_end(&mut running, order.time.map(|time| started + time)).await?;
     let lingers = pump.is_open();
     let Pump { stdout, stderr, .. } = pump;
-    // What it left running on purpose (`server &`) may stay, but not in the sandbox; after a time
-    // limit the whole group was ended already.
+    // Background processes of the command (`server &`) may continue, but not in the scratch
+    // sandbox. After a timeout the whole group has already been killed.
     match &order.hold {
         Some(Containment { sandbox: Some(_), .. }) => drop(running),
         Some(Containment { sandbox: None, .. }) | None => running.forget(),
@@ -123,11 +124,11 @@ pub(crate) async fn run(order: &ProcessSpec<'_>, at: &ToolContext) -> io::Result
     })
 }
 
-/// Where the box cannot keep git's configuration as it is, we do.
+/// Returns the guard for git's configuration, if the sandbox cannot protect it.
 fn git_guard(hold: &Containment, at: &ToolContext) -> Option<GitGuard> {
     let confinement = &hold.confinement;
     let aside = at.session_dir.join("put-back");
-    // What studio keeps is too much to be kept aside for each command.
+    // studio's directory is too large to be copied for each command.
     let mut fixed = confinement.rules.fixed.clone();
     fixed.retain(|path| !path.ends_with(git_dirs::STUDIO));
     (!confinement.holds_fixed()).then(|| GitGuard::new(&fixed, &aside))
@@ -163,7 +164,7 @@ fn read_directory(mut file: File) -> io::Result<PathBuf> {
 
 type Source = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Reads both streams and watches for silence.
+/// Reads both streams and detects pauses in the output.
 struct Pump<'a> {
     at: &'a ToolContext,
     sources: [Option<Source>; 2],
@@ -171,13 +172,13 @@ struct Pump<'a> {
     stderr: StreamCapture,
     stdin: Option<ChildStdin>,
     heard: Instant,
-    /// How many bytes were passed on to whoever listens.
+    /// Number of bytes streamed so far.
     told: usize,
-    /// When something was passed on last.
+    /// The time of the last streamed output.
     told_at: Instant,
-    /// Whether this silence was looked at already.
+    /// Whether the current pause was checked already.
     looked: bool,
-    /// The stream that said something last: programs ask on either.
+    /// The stream with the most recent output, since programs prompt on either.
     last: usize,
 }
 
@@ -256,8 +257,8 @@ impl<'a> Pump<'a> {
         (self.heard, self.looked, self.last) = (Instant::now(), false, stream);
     }
 
-    /// Passes output on while it comes: all of it at first, then the last lines at most once a
-    /// second, because a listener may keep everything.
+    /// Streams output: all of it at first, then the last lines at most once per second, because a
+    /// listener may store everything.
     fn tell(&mut self, text: &str) {
         if text.is_empty() {
             return;
@@ -277,13 +278,13 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// When to look at the silence; never once stdin is closed.
+    /// Returns when to check for a prompt; `None` once stdin is closed.
     fn next_look(&self) -> Option<Instant> {
         self.stdin.as_ref()?;
         Some(self.heard + if self.looked { STALL } else { QUIET })
     }
 
-    /// Answers a question, or ends the input of what waits for nothing we can give.
+    /// Answers a prompt, or closes the stdin of a command that waits for input.
     async fn look(&mut self) {
         if self.looked {
             self.stdin = None;

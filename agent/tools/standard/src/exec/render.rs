@@ -1,4 +1,4 @@
-//! How what a command left is told, by profile.
+//! Formats the result of a command for each profile.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tools::exec::output::shown;
 use tools::output::{ToolErrorKind, ToolOutput};
 use tools::profile::OutputStyle;
 
-/// Commands whose exit code 1 says "nothing found".
+/// Commands whose exit code 1 means "nothing found".
 const SEARCHES: [&str; 6] = ["dir", "where", "findstr", "find", "grep", "which"];
 
-/// The outcome of a command.
+/// Returns the outcome of a command.
 pub(crate) fn outcome(
     call: &Invocation<'_>,
     line: &str,
@@ -55,7 +55,7 @@ pub(crate) fn outcome(
     ToolOutput { ok, text, error_kind, metadata, title: Some(title), ..ToolOutput::default() }
 }
 
-/// What the box did about a command, in sentences.
+/// Describes what the sandbox denied or reverted, in sentences.
 fn notes(ran: &ProcessResult) -> Vec<String> {
     let denied = ran.denied.as_ref().map(|denied| denied.text(confinement::in_studio()));
     let put_back = ran.put_back.iter().map(|path| {
@@ -68,7 +68,7 @@ fn notes(ran: &ProcessResult) -> Vec<String> {
     denied.into_iter().chain(put_back).collect()
 }
 
-/// Whether an exit code other than 0 is a result and no failure.
+/// Whether a nonzero exit code is a normal result.
 fn forgives(style: OutputStyle, line: &str, code: i32) -> bool {
     match style {
         OutputStyle::G3 | OutputStyle::Egirl => false,

@@ -1,5 +1,5 @@
-//! Whether a command failed because of its box, and what opens it: the kernel only says "Permission
-//! denied".
+//! Determines whether a command failed because of its sandbox, and how to allow the access. The
+//! kernel only reports "Permission denied".
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 
 use gate::paths::follow;
 
-/// What the system says when something is not permitted, in small letters.
+/// Messages of the system for a denied access, in lower case.
 const SIGNS: [&str; 7] = [
     "permission denied",
     "operation not permitted",
@@ -19,32 +19,32 @@ const SIGNS: [&str; 7] = [
     "os error 13",
 ];
 
-/// Lines at the end of an output that are looked at.
+/// Number of lines at the end of an output that are searched.
 const LINES: usize = 200;
 
-/// What the box did not allow.
+/// An access that the sandbox denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Denial {
     /// The path.
     pub path: PathBuf,
-    /// What was denied.
+    /// The kind of access.
     pub what: DeniedPath,
 }
 
-/// What was denied of a path.
+/// The kind of a denied access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeniedPath {
-    /// Reading it.
+    /// Reading the path.
     Read,
-    /// Writing it.
+    /// Writing the path.
     Write,
-    /// Changing what git runs or obeys.
+    /// Changing git's configuration or hooks.
     GitConfiguration,
-    /// Writing it, in a directory that the command went to.
+    /// Writing the path, in a directory that the command changed to.
     Elsewhere,
 }
 
-/// What the box denied, as far as these outputs of a command in `cwd` tell.
+/// Finds an access that the sandbox denied, as far as these outputs of a command in `cwd` show it.
 pub(crate) fn find(confinement: &Confinement, cwd: &Path, outputs: [&str; 2]) -> Option<Denial> {
     let lines = outputs.into_iter().flat_map(|text| text.lines().rev().take(LINES));
     let mut signed = lines.filter(|line| {
@@ -58,7 +58,7 @@ fn in_line(confinement: &Confinement, cwd: &Path, line: &str) -> Option<Denial> 
     let ends = |c: char| c.is_whitespace() || "'\"`‘’“”,;()[]<>".contains(c);
     let words = line.split(ends).map(|word| word.trim_end_matches([':', '.']));
     let named = words.filter(|word| word.contains('/'));
-    // A path with blanks in it stands between quotes.
+    // A path with whitespace is in quotes.
     let quoted = line.split(['\'', '"', '‘', '’']).skip(1).step_by(2);
     let words: Vec<&str> = quoted.chain(named).filter(|word| !word.is_empty()).collect();
     let follow = |word: &&str| follow(&cwd.join(word)).ok();
@@ -67,7 +67,7 @@ fn in_line(confinement: &Confinement, cwd: &Path, line: &str) -> Option<Denial> 
         Some(Denial { path, what })
     });
     known.or_else(|| {
-        // The command was in another directory when it met this: here, it could have written it.
+        // The command ran in another directory; in `cwd` it could have written the path.
         let elsewhere = words.iter().find(|word| {
             let path = cwd.join(word);
             let nearest = path.ancestors().find(|it| it.exists());
@@ -78,7 +78,7 @@ fn in_line(confinement: &Confinement, cwd: &Path, line: &str) -> Option<Denial> 
     })
 }
 
-/// What the box denies of a path, and we could do ourselves.
+/// Whether the sandbox denies an access to the path that g3 itself would have.
 fn denied(confinement: &Confinement, path: &Path) -> Option<DeniedPath> {
     if confinement.rules.fixed.iter().any(|fixed| path.starts_with(fixed)) {
         return Some(DeniedPath::GitConfiguration);
@@ -92,7 +92,8 @@ fn denied(confinement: &Confinement, path: &Path) -> Option<DeniedPath> {
 }
 
 impl Denial {
-    /// What was denied, and how it is allowed. In studio's box only its configuration opens it.
+    /// Describes the denial and how to allow the access. In studio's sandbox only studio's
+    /// configuration can allow it.
     pub(crate) fn text(&self, in_studio: bool) -> String {
         let path = self.path.display();
         let open = |key: &str, directory: &Path| {
@@ -120,5 +121,5 @@ impl Denial {
     }
 }
 
-/// The other way.
+/// The alternative.
 const RULE: &str = "a [[gate.rules]] with `action = \"allow\"` runs a command outside the sandbox";

@@ -1,4 +1,4 @@
-//! The command tools: what was asked for -> a process -> an outcome.
+//! The command tool: from the arguments to a process and its outcome.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -31,15 +31,15 @@ struct Args {
     keep_directory: bool,
     #[serde(default)]
     in_background: bool,
-    /// Whether a program with a window is launched and not waited for.
+    /// Whether a GUI program is launched in the background.
     #[serde(default)]
     launch_windows: bool,
 }
 
-/// What a small model is shown of each stream.
+/// The output budget of a small model.
 const PLAIN: OutputBudget = OutputBudget { head: 1500, tail: 1500 };
 
-/// Runs a command line.
+/// The tool that runs a command line.
 pub(crate) struct ShellTool;
 
 impl Tool for ShellTool {
@@ -115,8 +115,8 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(outcome)
 }
 
-/// Runs it in a terminal of whoever is outside. What needs the tighter box, or answers to its
-/// questions, does not go there.
+/// Runs the command in a terminal of the client. Commands that need the stricter sandbox or answers
+/// to prompts do not run there.
 async fn in_terminal(
     order: &ProcessSpec<'_>,
     call: &Invocation<'_>,

@@ -1,4 +1,4 @@
-//! Files: reading and writing them without following a link to the outside.
+//! The file tools. They do not follow symbolic links out of the permitted directories.
 
 pub mod read;
 pub mod write;

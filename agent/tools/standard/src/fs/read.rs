@@ -1,5 +1,5 @@
-//! Reading a file, whole or in part: by characters (from 0, end exclusive) or by lines (from 1,
-//! end inclusive).
+//! Reads a file or a part of it: by characters (from 0, end exclusive) or by lines (from 1, end
+//! inclusive).
 
 use std::io;
 
@@ -25,7 +25,7 @@ struct Args {
     limit: Option<usize>,
 }
 
-/// Which part of a file is wanted.
+/// The requested part of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum ReadRange {
     All,
@@ -35,13 +35,13 @@ enum ReadRange {
     Lines(usize, usize),
 }
 
-/// How much is shown at once: bytes and lines.
+/// The maximum size of a result: bytes and lines.
 struct Cap {
     bytes: usize,
     lines: usize,
 }
 
-/// A file as text.
+/// A text file.
 struct Text {
     text: String,
     bytes: usize,
@@ -49,7 +49,7 @@ struct Text {
     notes: Vec<String>,
 }
 
-/// Reads a file.
+/// The tool that reads a file.
 pub(crate) struct ReadFileTool;
 
 impl Tool for ReadFileTool {
@@ -162,7 +162,7 @@ fn cap(call: &Invocation<'_>) -> Cap {
     }
 }
 
-/// What fits the model's window, with room for a header.
+/// Returns the limit that fits the model's context window, with space for a header.
 fn limit(call: &Invocation<'_>) -> Cap {
     Cap { bytes: call.at.result_limit - call.at.result_limit / 16, lines: usize::MAX }
 }
@@ -197,7 +197,7 @@ fn chars(
     let end = end.min(total);
     let wanted: String = file.text.chars().skip(start).take(end - start).collect();
     let range = format!("characters {start} to {end} of {total}");
-    // Who asks for a range knows how much it is, so it may be four times as long.
+    // A requested range may be four times as long, since the model knows its size.
     let cap = cap(call);
     let bytes = (cap.bytes * 4).min(limit(call).bytes);
     let cap = Cap { bytes, lines: usize::MAX };
@@ -205,17 +205,17 @@ fn chars(
     Ok(format!("{}\n{text}", header(file, shown, Some(&range))))
 }
 
-/// How to see what is cut off.
+/// How to read the omitted part.
 enum Further<'f> {
-    /// By characters: the first of the text, and the file's length.
+    /// By characters: the first character of the text, and the file's length.
     Chars(usize, usize),
-    /// By lines: the first of the text.
+    /// By lines: the first line of the text.
     Lines(&'f Text, usize),
     /// By a shorter range.
     Fewer,
 }
 
-/// Cuts a text and says where to read on.
+/// Truncates a text and says where to continue reading.
 fn cut(text: &str, cap: Cap, further: Further<'_>) -> String {
     let lines: usize = text.split_inclusive('\n').take(cap.lines).map(str::len).sum();
     let kept = head(&text[..lines], cap.bytes);
@@ -244,7 +244,7 @@ fn cut(text: &str, cap: Cap, further: Further<'_>) -> String {
     format!("{kept}\n[truncated: {on}]")
 }
 
-/// Lines with their numbers; a newline at the end of the file starts no line of its own.
+/// Formats lines with their numbers. A trailing newline starts no new line.
 fn numbered(file: &Text, first: usize, last: usize) -> String {
     if first > file.lines && first <= last {
         return format!("[no lines: the file has {} lines]", file.lines);

@@ -1,4 +1,4 @@
-//! Writing a whole file.
+//! Writes a file.
 
 use std::io;
 
@@ -18,10 +18,10 @@ struct Args {
     create_directories: bool,
 }
 
-/// How many lines of what was written a program gets to see.
+/// Number of lines of the written text in the metadata.
 const PREVIEW: usize = 10;
 
-/// Writes a file.
+/// The tool that writes a file.
 pub(crate) struct WriteFileTool;
 
 impl Tool for WriteFileTool {
@@ -38,7 +38,7 @@ impl Tool for WriteFileTool {
     }
 }
 
-/// Writes the file, making its directories unless told not to.
+/// Writes the file, creating parent directories unless disabled.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { content, create_directories } = call.decode()?;
     let path = &call.place;
@@ -67,7 +67,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 
     let (bytes, lines) = (content.len(), content.lines().count());
     let text = match call.face.style {
-        // Numbers in a result are copied into the next call by small models.
+        // Small models copy numbers in a result into the next call.
         _ if call.at.plain => "ok".to_owned(),
         OutputStyle::Egirl => {
             format!("Successfully wrote {} characters to {shown}", content.chars().count())

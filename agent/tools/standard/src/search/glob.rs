@@ -1,4 +1,4 @@
-//! Finds files whose path fits a pattern.
+//! Finds files whose path matches a pattern.
 
 use std::path::Path;
 
@@ -17,18 +17,18 @@ use tools::walk::{self, Skip, WalkedFile};
 #[derive(Deserialize)]
 struct Args {
     pattern: String,
-    /// Whether files that `.gitignore` names are found, and a pattern without a slash fits only in
-    /// the directory itself.
+    /// Whether files ignored by `.gitignore` are included, and a pattern without a slash matches
+    /// only in the directory itself.
     #[serde(default)]
     literal: bool,
 }
 
-/// How many files are told.
+/// Maximum number of files returned.
 const MOST: usize = 1000;
-/// For a small model.
+/// Maximum number for a small model.
 const PLAIN: usize = 100;
 
-/// A compiled pattern: `*` stays within a directory, `**` does not, `{a,b}` is either.
+/// Compiles a pattern: `*` matches within a directory, `**` across directories, `{a,b}` either.
 pub(crate) fn matcher(pattern: &str) -> Result<GlobMatcher, ToolError> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
     let glob =
@@ -36,7 +36,7 @@ pub(crate) fn matcher(pattern: &str) -> Result<GlobMatcher, ToolError> {
     Ok(glob.compile_matcher())
 }
 
-/// Finds files by name.
+/// The tool that finds files by name.
 pub(crate) struct GlobTool;
 
 impl Tool for GlobTool {
@@ -93,7 +93,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(told(call, &found))
 }
 
-/// A pattern below the directory, also when it was written as an absolute path.
+/// Returns a pattern relative to the directory, also if it was written as an absolute path.
 fn within<'a>(pattern: &'a str, place: &Path) -> &'a str {
     let below = place.to_str().and_then(|place| pattern.strip_prefix(place));
     below.unwrap_or(pattern).trim_start_matches("./").trim_start_matches('/')

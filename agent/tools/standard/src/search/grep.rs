@@ -1,4 +1,4 @@
-//! Searches the contents of files for a regular expression.
+//! Searches the contents of files with a regular expression.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,27 +29,28 @@ struct Args {
     ignore_case: bool,
 }
 
-/// How many matches are told: of one file, and in all.
+/// Maximum number of matches returned per file and in total.
 const PER_FILE: usize = 100;
 const IN_ALL: usize = 1000;
-/// In all for a small model.
+/// Maximum total for a small model.
 const PLAIN: usize = 50;
-/// How many are gathered before the search is given up, so that memory stays bounded.
+/// Number of matches at which a search stops, to bound its memory.
 const GATHERED: usize = 100_000;
-/// The longest line that is shown, in characters.
+/// Maximum number of characters of a line that are shown.
 const LINE: usize = 2000;
 
 /// The matching lines of one file.
 struct Matches {
     lines: Vec<(u64, String)>,
-    /// Whether there are more than were gathered.
+    /// Whether there are more matches than were collected.
     more: bool,
 }
 
-/// Which files are searched.
+/// A filter of the searched files.
 struct Include {
     glob: GlobMatcher,
-    /// A pattern with a slash is about the path below the directory, any other about the name.
+    /// A pattern with a slash matches the path below the directory, any other matches the file
+    /// name.
     whole: bool,
 }
 
@@ -67,7 +68,7 @@ impl Include {
     }
 }
 
-/// Searches the contents of files.
+/// The tool that searches the contents of files.
 pub(crate) struct GrepTool;
 
 impl Tool for GrepTool {
@@ -84,7 +85,7 @@ impl Tool for GrepTool {
     }
 }
 
-/// Searches.
+/// Runs the search.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let regex = RegexMatcherBuilder::new()
@@ -128,7 +129,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(told(call, &found, given_up))
 }
 
-/// What a thread searches with, file after file: its buffers are made once.
+/// Creates the searcher of a thread, which reuses its buffers.
 fn searcher() -> Searcher {
     SearcherBuilder::new()
         .line_terminator(LineTerminator::crlf())
@@ -137,7 +138,7 @@ fn searcher() -> Searcher {
         .build()
 }
 
-/// The matches of one file, if it has any.
+/// Returns the matches in one file, if there are any.
 fn search(
     path: &Path,
     searcher: &mut Searcher,
@@ -156,7 +157,7 @@ fn search(
         matches.lines.push((number, shortened(text.trim_end_matches(['\n', '\r']))));
         Ok(true)
     });
-    // A file that cannot be read (rights, gone meanwhile) has no matches.
+    // A file that cannot be read (permissions, deleted in the meantime) has no matches.
     searcher.search_path(regex, path, sink).ok()?;
     gathered.fetch_add(matches.lines.len(), Ordering::Relaxed);
     (!matches.lines.is_empty()).then_some(matches)
@@ -173,7 +174,7 @@ fn told(call: &Invocation<'_>, found: &[WalkedFile<Matches>], given_up: bool) ->
     let most = if call.at.plain { PLAIN } else { IN_ALL };
     let total: usize = found.iter().map(|file| file.what.lines.len()).sum();
     let cwd = gate::paths::follow(&call.at.cwd).unwrap_or_else(|_| PathBuf::new());
-    // A path as the model may use it again.
+    // Shown in a form that the model can use in later calls.
     let shown = |path: &Path| path.strip_prefix(&cwd).unwrap_or(path).display().to_string();
     let all = found.iter().flat_map(|file| {
         let path = shown(&file.path);

@@ -1,4 +1,4 @@
-//! Finding files by name and by content, with ripgrep's engine, and code by its syntax.
+//! The search tools: file names and contents, with ripgrep's engine.
 
 pub mod glob;
 pub mod grep;

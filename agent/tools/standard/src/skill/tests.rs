@@ -1,4 +1,4 @@
-//! Which calls run while a skill that names its tools is active.
+//! Tests of the restrictions of active skills.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn skill(name: &str, allowed: Option<&str>) -> Skill {
     Skill::new(parsed, SkillSource::Embedded)
 }
 
-/// A workplace with one skill of each kind.
+/// Creates a context with one skill of each kind.
 fn place(dir: &Path) -> ToolContext {
     let skills = vec![
         skill("free", None),
@@ -36,7 +36,7 @@ fn place(dir: &Path) -> ToolContext {
 }
 
 #[tokio::test]
-async fn only_what_an_active_skill_names_runs() {
+async fn only_tools_that_an_active_skill_allows_run() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().canonicalize().unwrap();
     std::fs::create_dir_all(dir.join("src")).unwrap();
@@ -76,7 +76,7 @@ async fn only_what_an_active_skill_names_runs() {
 }
 
 #[tokio::test]
-async fn what_a_skill_allows_still_passes_the_gate() {
+async fn calls_allowed_by_a_skill_still_pass_through_the_gate() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().canonicalize().unwrap();
     let at = place(&dir);

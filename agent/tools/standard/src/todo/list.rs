@@ -1,11 +1,11 @@
-//! Items, in phases, with a status and a priority.
+//! Todo items, in phases, with a status and a priority.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How far an item is.
+/// The status of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -17,7 +17,7 @@ pub(crate) enum TodoStatus {
     Cancelled,
 }
 
-/// How much an item matters.
+/// The priority of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -28,44 +28,44 @@ pub(crate) enum TodoPriority {
     Low,
 }
 
-/// Something to be done.
+/// A todo item.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TodoEntry {
-    /// Unique in the list.
+    /// An id that is unique in the list.
     pub id: String,
-    /// What.
+    /// The text.
     pub content: String,
-    /// How far it is.
+    /// The status.
     pub status: TodoStatus,
-    /// How much it matters.
+    /// The priority.
     pub priority: TodoPriority,
-    /// How deep it stands below others; 0 at the top.
+    /// The nesting depth; 0 at the top.
     #[serde(default)]
     pub depth: usize,
 }
 
-/// A named part of the list.
+/// A named phase of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TodoPhase {
-    /// Unique in the list.
+    /// An id that is unique in the list.
     pub id: String,
-    /// What people call it.
+    /// The name for people.
     pub name: String,
-    /// Its items, in order.
+    /// The items, in order.
     pub todos: Vec<TodoEntry>,
 }
 
-/// The phase of a list that names none.
+/// The phase of a flat list.
 pub(crate) const DEFAULT_ID: &str = "default";
 const DEFAULT_NAME: &str = "Tasks";
 
 impl TodoStatus {
-    /// Whether nothing is left to do.
+    /// Whether nothing remains to be done.
     pub(crate) fn is_over(self) -> bool {
         matches!(self, TodoStatus::Completed | TodoStatus::Cancelled)
     }
 
-    /// The character in its box.
+    /// Returns the character in its check box.
     pub(crate) fn mark(self) -> char {
         match self {
             TodoStatus::Pending => ' ',
@@ -77,7 +77,7 @@ impl TodoStatus {
 }
 
 impl TodoPriority {
-    /// Its name on the wire.
+    /// Returns its name in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             TodoPriority::High => "high",
@@ -88,19 +88,19 @@ impl TodoPriority {
 }
 
 impl TodoPhase {
-    /// The one phase of a flat list.
+    /// Returns the single phase of a flat list.
     pub(crate) fn default_of(todos: Vec<TodoEntry>) -> TodoPhase {
         TodoPhase { id: DEFAULT_ID.to_owned(), name: DEFAULT_NAME.to_owned(), todos }
     }
 }
 
-/// A flat list: one phase, or none when it is empty.
+/// Parses a flat list: one phase, or none if it is empty.
 pub(crate) fn flat(todos: &[Value]) -> Result<Vec<TodoPhase>, String> {
     let items = items(todos, "todos")?;
     Ok(if items.is_empty() { Vec::new() } else { vec![TodoPhase::default_of(items)] })
 }
 
-/// Phases as a caller gives them.
+/// Parses the phases of a call.
 pub(crate) fn phases(given: &[Value]) -> Result<Vec<TodoPhase>, String> {
     let one = |(i, phase): (usize, &Value)| {
         let text = |key: &str| phase[key].as_str().map(str::to_owned);
@@ -114,7 +114,7 @@ pub(crate) fn phases(given: &[Value]) -> Result<Vec<TodoPhase>, String> {
 
 fn items(given: &[Value], place: &str) -> Result<Vec<TodoEntry>, String> {
     let one = |(i, item): (usize, &Value)| {
-        // A bare string is an item without any detail.
+        // A plain string is an item without further fields.
         let content = item["content"].as_str().or_else(|| item.as_str());
         let content = content.ok_or_else(|| format!("missing `content` in {place}[{i}]"))?;
         let id = match &item["id"] {
@@ -129,7 +129,7 @@ fn items(given: &[Value], place: &str) -> Result<Vec<TodoEntry>, String> {
     given.iter().enumerate().map(one).collect()
 }
 
-/// Gives an id to each item that has none: that of the same text before, else a free number.
+/// Assigns an id to each item without one: that of the same text before, otherwise a free number.
 pub(crate) fn with_ids(
     mut phases: Vec<TodoPhase>,
     before: &[TodoPhase],
@@ -160,7 +160,7 @@ pub(crate) fn with_ids(
     Ok(phases)
 }
 
-/// The list as the Tools API shows it.
+/// Formats the list as in the Tools API.
 pub(crate) fn shown(phases: &[TodoPhase]) -> String {
     let mut text = String::new();
     for phase in phases {

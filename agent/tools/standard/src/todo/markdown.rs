@@ -1,9 +1,9 @@
-//! The list as Markdown check boxes and back.
+//! Converts the list to Markdown check boxes and back.
 
 use super::list::{DEFAULT_ID, TodoEntry, TodoPhase, TodoPriority, TodoStatus, with_ids};
 
-/// Reads check boxes: `- [ ]` to be done, `[x]` done, `[>]` begun, `[~]` and `[-]` dropped;
-/// indentation is depth, headings are phases. Other lines are no items.
+/// Parses check boxes: `- [ ]` pending, `[x]` completed, `[>]` in progress, `[~]` and `[-]`
+/// cancelled. Indentation is the depth, headings are phases. Other lines are ignored.
 pub(crate) fn read(text: &str) -> Vec<TodoPhase> {
     let mut phases: Vec<TodoPhase> = Vec::new();
     let mut indents: Vec<usize> = Vec::new();
@@ -48,7 +48,7 @@ fn item(line: &str) -> Option<(TodoStatus, &str)> {
     chars.as_str().strip_prefix(']').map(|content| (status, content))
 }
 
-/// Writes check boxes; the one phase of a flat list gets no heading.
+/// Formats check boxes. The single phase of a flat list gets no heading.
 pub(crate) fn write(phases: &[TodoPhase]) -> String {
     let mut text = String::new();
     for phase in phases {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn check_boxes_become_items_and_items_check_boxes() {
+    fn check_boxes_and_items_convert_both_ways() {
         let text = "- [ ] a\n  - [x] b\n    - [>] c\n  - [-] d\n- [ ] e\n";
         let phases = read(text);
         let all: Vec<_> =
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_are_phases_and_other_lines_nothing() {
+    fn headings_are_phases_and_other_lines_are_ignored() {
         let phases = read("# One\nwords\n- plain\n- [ ] a\n## Two\n* [x] b\n");
         let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
         assert_eq!(names, ["One", "Two"]);

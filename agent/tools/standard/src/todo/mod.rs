@@ -1,4 +1,4 @@
-//! The list of what is to be done: one store, as Markdown for some and as items for others.
+//! The todo list tools: one store, as Markdown for some profiles and as items for others.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub mod list;
 pub mod markdown;
 pub mod store;
 
-/// The longest list, in characters, unless `G3_TODO_MAX_CHARS` says otherwise.
+/// Maximum number of characters of a list, unless `G3_TODO_MAX_CHARS` is set.
 const MAX_CHARS: usize = 50_000;
 
 const EMPTY: &str = "No todo items found";
@@ -30,7 +30,7 @@ struct Items {
     phases: Option<Vec<Value>>,
 }
 
-/// Shows the todo list.
+/// The tool that reads the todo list.
 pub(crate) struct TodoReadTool;
 
 impl Tool for TodoReadTool {
@@ -47,7 +47,7 @@ impl Tool for TodoReadTool {
     }
 }
 
-/// Tells the list.
+/// Returns the list.
 fn run_read(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let list = store::load(&call.at.session_dir)
         .map_err(|e| ToolError::io("cannot read the todo list", &e))?;
@@ -60,7 +60,7 @@ fn run_read(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(text).with(metadata))
 }
 
-/// Replaces the todo list by text.
+/// The tool that replaces the todo list by text.
 pub(crate) struct TodoWriteTool;
 
 impl Tool for TodoWriteTool {
@@ -77,7 +77,7 @@ impl Tool for TodoWriteTool {
     }
 }
 
-/// Replaces the list by Markdown, which is kept word for word.
+/// Replaces the list by Markdown, which is stored verbatim.
 fn run_write(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Text { content } = call.decode()?;
     let length = content.chars().count();
@@ -95,7 +95,7 @@ fn run_write(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::done(text).with(counts(&phases)))
 }
 
-/// Replaces the todo list by items.
+/// The tool that replaces the todo list by items.
 pub(crate) struct TodoItemsTool;
 
 impl Tool for TodoItemsTool {

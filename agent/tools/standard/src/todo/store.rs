@@ -1,4 +1,4 @@
-//! Where the list lives: `todo.g3.md` as people read and edit it, `todo.json` with the items.
+//! Stores the list: `todo.g3.md` for people to read and edit, `todo.json` with the items.
 
 use std::io;
 use std::path::Path;
@@ -11,24 +11,24 @@ use super::markdown;
 /// The list of a session.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TodoList {
-    /// Its items.
+    /// The items.
     pub phases: Vec<TodoPhase>,
-    /// As Markdown, word for word as it was written.
+    /// The Markdown, verbatim.
     pub text: String,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Record {
     phases: Vec<TodoPhase>,
-    /// The Markdown that says the same. When the file says something else, somebody edited it,
-    /// and then it is right.
+    /// The Markdown that corresponds to the items. If the file is different, someone edited it, and
+    /// the file takes precedence.
     text: String,
 }
 
 const TEXT: &str = "todo.g3.md";
 const ITEMS: &str = "todo.json";
 
-/// The list; empty when there is none.
+/// Loads the list; empty if there is none.
 pub(crate) fn load(session_dir: &Path) -> io::Result<TodoList> {
     let text = match std::fs::read_to_string(session_dir.join(TEXT)) {
         Ok(text) => text,

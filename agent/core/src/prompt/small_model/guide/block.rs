@@ -1,5 +1,4 @@
-//! Calls that are not carried out: they can only lead to what was there before, or they bend what
-//! the task does not speak of.
+//! Blocks calls that cannot make progress or that change parts that the task does not mention.
 
 use super::{State, TurnGuide, command, file, replacement, tree};
 use crate::prompt::small_model::relevant::has_word;
@@ -11,7 +10,7 @@ use tools::kind::{Effect, ToolKind};
 use tools::output::{ToolErrorKind, ToolOutput};
 use tools::tool::ToolSpec;
 
-/// A call that is not carried out.
+/// A blocked call.
 struct BlockedCall {
     why: String,
     then: Remedy,
@@ -21,7 +20,7 @@ struct BlockedCall {
 enum Remedy {
     /// Do what the task says.
     Finish,
-    /// Correct what failed; where nothing did, take the next step.
+    /// Correct what failed; if nothing failed, take the next step.
     GoOn,
     /// Correct what is wrong.
     Correct,
@@ -32,7 +31,7 @@ fn held(then: Remedy, why: impl Into<String>) -> BlockedCall {
 }
 
 impl TurnGuide {
-    /// Why a call is not run: it can only lead to what was there before, or it bends the test.
+    /// Returns why a call is not run: it would have no effect, or it would modify a test.
     pub(crate) fn hold(&self, spec: ToolSpec, call: &ToolCall) -> Option<ToolOutput> {
         let mut state = self.state();
         let BlockedCall { why, then } = if spec.kind == ToolKind::RUN {
@@ -55,7 +54,7 @@ impl TurnGuide {
         Some(ToolOutput { next: Some(next), ..ToolOutput::not_run(ToolErrorKind::Failed, why) })
     }
 
-    /// Why a command leads nowhere: what it shows is known, and nothing was done about it.
+    /// Returns why a command is blocked: its output is known, and nothing has changed since.
     fn idle(&self, state: &mut State, line: &str) -> Option<BlockedCall> {
         let now = tree(&self.cwd);
         let again = state.last.as_deref() == Some(line);
@@ -67,14 +66,15 @@ impl TurnGuide {
             let why = "not run: this ran already, and no file was written since.";
             return Some(held(Remedy::GoOn, why));
         }
-        // What is to be changed is shown; how it fails tells a small model less than it confuses.
+        // What is to be changed is already shown; the failure output confuses a small model more
+        // than it helps.
         let meant = self.task.repairs() || self.task.commands.iter().any(|known| known == line);
         let early = meant && now == self.before && self.culprit(line).is_some();
         (early && state.said.insert("early".into()))
             .then(|| held(Remedy::Correct, "not run: nothing is changed yet."))
     }
 
-    /// Why a replacement leads nowhere: it was made in this turn, and its result is still there.
+    /// Returns why a replacement is blocked: it was made in this turn and is still in effect.
     fn replaced_again(
         &self,
         state: &mut State,
@@ -94,7 +94,7 @@ impl TurnGuide {
         })
     }
 
-    /// A write that would change nothing.
+    /// Blocks a write that would change nothing.
     fn unchanged(&self, state: &mut State, name: &str, why: String) -> BlockedCall {
         let Some(fault) = self.fault(state, name) else {
             state.idle_writes += 1;
@@ -107,7 +107,7 @@ impl TurnGuide {
         held(Remedy::Correct, format!("{why} It is wrong: {fault}{}", before.unwrap_or_default()))
     }
 
-    /// Why a write leads nowhere: it changes nothing, bends the test, or copies it.
+    /// Returns why a write is blocked: it changes nothing, modifies a test, or copies it.
     fn misdirected(
         &self,
         state: &mut State,
@@ -155,8 +155,8 @@ impl TurnGuide {
         copies.then(|| held(Remedy::Correct, format!("{why} {name}, where they change nothing.")))
     }
 
-    /// A write as it was meant: one that holds nothing but new parts of a program, where the file
-    /// has others that the task does not speak of, adds to the file.
+    /// Completes a write: if it contains only new parts of a program and the file has other parts
+    /// that the task does not mention, the new parts are appended.
     pub(crate) fn completed(&self, kind: ToolKind, call: &ToolCall) -> Option<ToolCall> {
         let name = file(call).filter(|_| kind == ToolKind::WRITE && self.task.adds())?;
         let new = call.args["content"].as_str()?;
@@ -175,7 +175,8 @@ impl TurnGuide {
         Some(call)
     }
 
-    /// A named part of a program that a write would drop although the task does not speak of it.
+    /// Returns a named part of a program that a write would drop although the task does not mention
+    /// it.
     fn lost_part(&self, before: &str, after: &str) -> Option<String> {
         let parts = before.lines().filter_map(part_name);
         let mut lost = parts.filter(|name| !has_word(after, name) && !has_word(&self.words, name));
@@ -183,7 +184,7 @@ impl TurnGuide {
     }
 }
 
-/// A text without the indentation of its lines, which an edit may have adjusted.
+/// Returns a text without the indentation of its lines, which an edit may have adjusted.
 fn plain(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,4 @@
-//! What can be seen of the files of a turn: what is there, what is gone, what changed.
+//! Inspects the files of a turn: which exist, which were removed and which changed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,23 +8,23 @@ use crate::prompt::small_model::task::{self, is_data};
 use crate::prompt::small_model::{relevant, syntax};
 use tools::fs::overwrite_guard::part_name;
 
-/// Every file with its length and the time of its last change, of its mode included.
+/// All files with their length and the time of their last change (ctime).
 pub(crate) type WorkspaceFiles = Vec<(PathBuf, u64, (i64, i64))>;
 
 impl TurnGuide {
-    /// The files that the task names and that are still to be made; what was there and is gone was
-    /// meant to go.
+    /// Returns the files that the task names and that have not been created yet. A file that
+    /// existed at the start and is gone was deleted on purpose.
     pub(super) fn missing(&self) -> impl Iterator<Item = &String> {
         let missing = |name: &&String| !self.cwd.join(name.as_str()).exists();
         self.task.files.iter().filter(missing).filter(|name| !self.was_there(name))
     }
 
-    /// Whether a file was there when the turn began.
+    /// Whether a file existed at the start of the turn.
     pub(super) fn was_there(&self, name: &str) -> bool {
         self.before.iter().any(|(path, _, _)| path == Path::new(name))
     }
 
-    /// A part of a program that was renamed or removed, and a file that still speaks of it.
+    /// Returns a part of a program that was renamed or removed, and a file that still refers to it.
     pub(super) fn left_behind(&self) -> Option<(&str, &str)> {
         let now = |name: &str| relevant::text(&self.cwd.join(name)).unwrap_or_default();
         let gone = self.texts.iter().flat_map(|(file, text)| {
@@ -39,26 +39,26 @@ impl TurnGuide {
         })
     }
 
-    /// Whether anything was changed in this turn.
+    /// Whether anything changed in this turn.
     pub(super) fn changed(&self, state: &State) -> bool {
         !state.wrote.is_empty() || self.before != tree(&self.cwd)
     }
 
-    /// What is wrong with the form of a file that was written in this turn.
+    /// Returns the syntax error of a file that was written in this turn.
     pub(super) fn fault(&self, state: &State, name: &str) -> Option<String> {
         let written = state.wrote.contains(name) || !self.was_there(name);
         let ours = written && !state.excused.contains(name);
         syntax::fault(&self.cwd.join(name)).filter(|_| ours)
     }
 
-    /// The program that runs a file, by its first line or its name.
+    /// Returns the program that runs a file, by its first line or its name.
     pub(super) fn runner(&self, name: &str) -> Option<&'static str> {
         let is_bash = syntax::is_bash(&self.cwd.join(name));
         if is_bash { Some("bash") } else { task::runner(name) }
     }
 }
 
-/// The files of a directory as they are now.
+/// Returns the current files of a directory.
 pub(crate) fn tree(cwd: &Path) -> WorkspaceFiles {
     let facts = |path: PathBuf| {
         let facts = std::fs::metadata(cwd.join(&path)).ok()?;

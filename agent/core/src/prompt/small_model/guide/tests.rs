@@ -1,4 +1,4 @@
-//! The coach over a real directory, with calls as a small model makes them.
+//! Tests of the guide on a real directory, with calls as a small model makes them.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn call(name: &str, args: Value) -> ToolCall {
 }
 
 impl TestWorkspace {
-    /// A write as the tool does it; gives the hint, or why it was held.
+    /// Writes a file as the tool does. Returns the hint, or why the call was blocked.
     fn write(&self, name: &str, text: &str) -> String {
         let call = call("write_file", json!({ "file_path": name, "content": text }));
         if let Some(held) = self.coach.hold(WRITE, &call) {
@@ -41,7 +41,7 @@ impl TestWorkspace {
         self.coach.lead(Some(WRITE), &call, ToolOutput::done("ok")).next.unwrap()
     }
 
-    /// An edit as the tool does it; gives the hint, or why it was held.
+    /// Edits a file as the tool does. Returns the hint, or why the call was blocked.
     fn edit(&self, name: &str, old: &str, new: &str) -> String {
         let args = json!({ "filePath": name, "oldString": old, "newString": new });
         let call = call("edit", args);
@@ -60,7 +60,7 @@ impl TestWorkspace {
         self.coach.lead(Some(REPLACE), &call, outcome).next.unwrap()
     }
 
-    /// A command that ended with this code and said this.
+    /// Reports a command with this exit code and output.
     fn run(&self, line: &str, code: i32, said: &str) -> String {
         let call = call("shell", json!({ "command": line }));
         if let Some(held) = self.coach.hold(RUN, &call) {
@@ -80,7 +80,7 @@ const SUM: (&str, &str) = ("sum.py", "def add(a, b):\n    return a - b\n");
 const TEST: (&str, &str) = ("test_sum.py", "from sum import add\nassert add(1, 2) == 3\n");
 
 #[test]
-fn a_task_that_asks_for_a_change_is_not_done_before_there_is_one() {
+fn a_task_that_asks_for_a_change_is_not_done_without_one() {
     let room = room("Fix sum.py.", &[SUM]);
     let first = room.coach.still_open().unwrap();
     assert!(first.starts_with(REMINDER) && first.contains("whole changed sum.py"), "{first}");
@@ -95,7 +95,7 @@ fn a_question_is_done_when_it_is_answered() {
 }
 
 #[test]
-fn after_a_failure_the_wrong_file_is_named_and_only_a_change_leads_on() {
+fn after_a_failure_the_faulty_file_is_named_and_a_change_is_required() {
     let room = room("test_sum.py fails. Fix sum.py.", &[SUM, TEST]);
     let early = room.run("python3 test_sum.py", 1, "");
     assert!(early.starts_with("not run: nothing is changed yet."), "{early}");
@@ -119,7 +119,7 @@ fn after_a_failure_the_wrong_file_is_named_and_only_a_change_leads_on() {
 }
 
 #[test]
-fn a_write_that_changes_nothing_or_only_the_test_is_held() {
+fn writes_without_effect_or_to_the_test_only_are_blocked() {
     let room = room("test_sum.py fails. Fix sum.py.", &[SUM, TEST]);
     assert!(room.write(SUM.0, SUM.1).contains("holds exactly this already"));
     let copied = format!("{}assert add(1, 2) == 3\n", SUM.1);
@@ -130,7 +130,7 @@ fn a_write_that_changes_nothing_or_only_the_test_is_held() {
 }
 
 #[test]
-fn a_file_that_cannot_be_parsed_is_said_at_once_and_before_the_end() {
+fn a_syntax_error_is_reported_immediately_and_before_the_end() {
     let room = room("Create conf.json with the key a (1).", &[]);
     let hint = room.write("conf.json", "a: 1\n");
     assert!(hint.contains("not valid JSON"), "{hint}");
@@ -140,7 +140,7 @@ fn a_file_that_cannot_be_parsed_is_said_at_once_and_before_the_end() {
 }
 
 #[test]
-fn what_is_missing_comes_next_and_output_goes_where_the_task_says() {
+fn missing_files_come_next_and_output_goes_to_the_named_file() {
     let room = room("Write hi.py, run it and store its output in hi.txt.", &[]);
     assert!(room.coach.still_open().unwrap().contains("No file has changed"));
     let hint = room.write("hi.py", "print('hi')\n");
@@ -153,7 +153,7 @@ fn what_is_missing_comes_next_and_output_goes_where_the_task_says() {
 }
 
 #[test]
-fn commands_and_tests_of_the_task_are_run_before_the_end() {
+fn commands_and_tests_of_the_task_must_run_before_the_end() {
     let room = room("Fix sum.py, so that `python3 sum.py 1` works.", &[SUM]);
     let hint = room.write("sum.py", "def add(a, b):\n    return a + b\n");
     assert!(hint.ends_with("python3 sum.py 1"), "{hint}");
@@ -162,7 +162,7 @@ fn commands_and_tests_of_the_task_are_run_before_the_end() {
 }
 
 #[test]
-fn a_part_that_the_task_does_not_speak_of_is_not_lost_unseen() {
+fn a_part_that_the_task_does_not_mention_is_not_dropped() {
     let half = ("maths.py", "def half(n):\n    return n // 2\n");
     let adding = room("Write a function is_even(n) in maths.py.", &[half]);
     let only = "def is_even(n):\n    return n % 2 == 0\n";
@@ -192,14 +192,14 @@ fn a_command_that_ran_runs_again_only_after_a_change() {
 }
 
 #[test]
-fn a_number_that_nothing_counted_is_held_once() {
+fn an_uncounted_number_is_blocked_once() {
     let room = room("How many lines has a.txt? Write the number into n.txt.", &[("a.txt", "x\n")]);
     assert!(room.write("n.txt", "7\n").contains("no command has counted"));
     assert!(!room.write("n.txt", "7\n").contains("not written"));
 }
 
 #[test]
-fn other_files_that_the_task_names_are_asked_for() {
+fn other_files_that_the_task_names_are_requested() {
     let files = [("shapes.py", "class Box:\n    pass\n"), ("app.py", "from shapes import Box\n")];
     let room = room("Rename Box in `shapes.py` and app.py.", &files);
     let hint = room.write("shapes.py", "class Case:\n    pass\n");
@@ -213,7 +213,7 @@ fn other_files_that_the_task_names_are_asked_for() {
 }
 
 #[test]
-fn what_was_meant_to_go_is_not_asked_back() {
+fn files_deleted_on_purpose_are_not_requested() {
     let room = room("Delete old.py. Rename sum.py to add.py.", &[("old.py", "x = 1\n"), SUM]);
     fs::remove_file(room.dir.path().join("old.py")).unwrap();
     assert!(room.run("rm old.py", 0, "").contains("Now create add.py"));
@@ -227,7 +227,7 @@ fn what_was_meant_to_go_is_not_asked_back() {
 }
 
 #[test]
-fn a_command_runs_again_after_another_one_or_after_any_change() {
+fn a_command_may_run_again_after_another_command_or_a_change() {
     let room = room("test_sum.py fails. Fix sum.py.", &[SUM, TEST]);
     room.run("python3 test_sum.py", 1, "");
     let fails = |line: &str| room.run(line, 1, "AssertionError");
@@ -240,7 +240,7 @@ fn a_command_runs_again_after_another_one_or_after_any_change() {
 }
 
 #[test]
-fn what_a_command_wrote_is_read_only_where_it_is_a_file_of_the_project() {
+fn command_output_files_are_shown_only_inside_the_project() {
     let room = room("Say something.", &[("kept.txt", "kept\n")]);
     for line in ["echo x >/dev/stderr", "ls 2>/dev/null", "echo '>kept.txt'", "x > ../kept.txt"] {
         assert!(!room.run(line, 0, "").contains("now holds"), "{line}");
@@ -262,7 +262,7 @@ fn a_hidden_or_ignored_file_is_a_change() {
 }
 
 #[test]
-fn what_is_written_anew_replaces_what_was_there() {
+fn a_rewritten_file_replaces_the_old_content() {
     let app = ("app.py", "def main():\n    pass\n");
     let room = room("Rewrite app.py as a server: add a page.", &[app]);
     let args = json!({ "file_path": "app.py", "content": "def index():\n    return 'hi'\n" });
@@ -270,7 +270,7 @@ fn what_is_written_anew_replaces_what_was_there() {
 }
 
 #[test]
-fn the_form_of_data_that_was_there_before_is_the_users() {
+fn existing_data_files_are_not_checked_for_syntax() {
     let room =
         room("Set strict in conf.json.", &[("conf.json", "{ // why\n  \"strict\": false\n}\n")]);
     let hint = room.write("conf.json", "{ // why\n  \"strict\": true\n}\n");
@@ -279,7 +279,7 @@ fn the_form_of_data_that_was_there_before_is_the_users() {
 }
 
 #[test]
-fn a_command_that_a_document_speaks_of_is_not_run() {
+fn a_command_mentioned_by_a_document_is_not_required() {
     let guide = ("README.md", "Run `npm install`.\n");
     let room = room("README.md says `npm install`. It must say `pip install x`. Fix it.", &[guide]);
     let hint = room.write("README.md", "Run `pip install x`.\n");
@@ -287,7 +287,7 @@ fn a_command_that_a_document_speaks_of_is_not_run() {
 }
 
 #[test]
-fn who_writes_the_same_mistake_again_sees_what_was_there_before() {
+fn repeating_a_mistake_shows_the_original_content() {
     let count = ("count.sh", "n=3\nwhile [ $n -gt 0 ]; do\n  n=$((n + 1))\ndone\n");
     let room = room("count.sh never ends. Fix it.", &[count]);
     assert!(room.write("count.sh", "n=3; do\ndone\n").contains("this time without that mistake"));
@@ -297,7 +297,7 @@ fn who_writes_the_same_mistake_again_sees_what_was_there_before() {
 }
 
 #[test]
-fn who_only_writes_what_is_there_is_done_when_nothing_is_open() {
+fn rewriting_existing_content_ends_the_turn_when_nothing_is_open() {
     let room = room("Create NOTES.md with one sentence on what sum.py does.", &[SUM]);
     let hint = room.write("NOTES.md", "It adds.\n");
     assert!(hint.contains("call answer") && !hint.contains("also names"), "{hint}");
@@ -314,7 +314,7 @@ fn who_only_writes_what_is_there_is_done_when_nothing_is_open() {
 }
 
 #[test]
-fn an_edit_that_is_repeated_after_green_checks_is_the_end() {
+fn a_repeated_edit_after_passing_checks_ends_the_turn() {
     let room = room("test_sum.py fails. Fix sum.py.", &[SUM, TEST]);
     let edit = || room.edit("sum.py", "a - b", "a + b");
     edit();
@@ -326,7 +326,7 @@ fn an_edit_that_is_repeated_after_green_checks_is_the_end() {
 }
 
 #[test]
-fn an_edit_that_is_repeated_without_green_checks_is_no_end() {
+fn a_repeated_edit_without_passing_checks_does_not_end_the_turn() {
     let room = room("test_sum.py fails. Fix sum.py.", &[SUM, TEST]);
     let edit = || room.edit("sum.py", "a - b", "a * b");
     edit();
@@ -339,14 +339,14 @@ fn an_edit_that_is_repeated_without_green_checks_is_no_end() {
         edit();
         assert!(!room.coach.is_done());
     }
-    // What was undone in the meantime may be made again, and so may another edit.
+    // A reverted edit may be made again, and so may another edit.
     room.write("sum.py", SUM.1);
     assert!(!edit().starts_with("not written"));
     assert!(!room.edit("sum.py", "a * b", "a + b").starts_with("not written"));
 }
 
 #[test]
-fn a_line_that_was_inserted_is_not_inserted_again() {
+fn an_inserted_line_is_not_inserted_twice() {
     let room = room("Add a line to notes.txt.", &[("notes.txt", "one\n")]);
     room.edit("notes.txt", "one\n", "one\ntwo\n");
     room.edit("notes.txt", "one\n", "one\ntwo\n");
