@@ -1,4 +1,4 @@
-//! What the user typed, as types, and which mode it means.
+//! The command line as types, and its dispatch to the modes and subcommands.
 
 pub mod agents;
 pub mod config;
@@ -55,7 +55,7 @@ pub(crate) struct Cli {
     agent: AgentArgs,
 }
 
-/// Flags that every mode honours.
+/// Flags that every mode accepts.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct GlobalArgs {
     /// Provider to use (TYPE or TYPE.NAME from the configuration)
@@ -77,7 +77,7 @@ pub(crate) struct GlobalArgs {
     trace: trace::TraceArgs,
 }
 
-/// Flags of the modes with an agent.
+/// Flags of the modes that run an agent.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AgentArgs {
     /// Task to run (`-` for stdin); starts an interactive session if omitted
@@ -120,7 +120,7 @@ pub(crate) struct AgentArgs {
     show: ShowOptions,
 }
 
-/// The notes of the workspace.
+/// Flags for the workspace notes.
 #[derive(Clone, Debug, Default, Args)]
 struct NoteArgs {
     /// Keep the workspace notes in this file instead of analysis/memory.md
@@ -190,7 +190,7 @@ struct AcpArgs {
     dry_run: bool,
 }
 
-/// Player and coach over ACP.
+/// Flags for player and coach over ACP.
 #[derive(Clone, Debug, Args)]
 struct RoundArgs {
     /// Run prompts with a player and a coach; the first prompt states the requirements
@@ -201,7 +201,7 @@ struct RoundArgs {
     checks: Vec<String>,
 }
 
-/// When to stop; each counts for one run (over ACP: one prompt), and ends it with exit code 3.
+/// Limits of one run (over ACP: one prompt). A run that reaches a limit ends with exit code 3.
 #[derive(Clone, Debug, Default, Args)]
 struct LimitArgs {
     /// Maximum number of model requests; with --autonomous and --auto, maximum number of rounds
@@ -219,14 +219,14 @@ struct LimitArgs {
     timeout: Option<u64>,
 }
 
-/// An amount of money that can be spent.
+/// Parses an amount of money: finite and greater than 0.
 fn dollars(text: &str) -> std::result::Result<f64, String> {
     let amount: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     let usable = amount.is_finite() && amount > 0.0;
     usable.then_some(amount).ok_or_else(|| "must be greater than 0".to_owned())
 }
 
-/// Reads the command line and runs what it means; gives the exit code.
+/// Parses the command line, runs it and returns the exit code.
 pub fn main(toolset: &'static dyn Toolset) -> u8 {
     let typed = Cli::command().try_get_matches();
     let parsed =
@@ -272,7 +272,7 @@ fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
         .build()
         .or_fail(|| "cannot start the runtime")?;
     let done = runtime.block_on(work);
-    // A thread that still waits for a line of the terminal must not hold us.
+    // A thread that still waits for a line from the terminal must not delay the exit.
     runtime.shutdown_background();
     done
 }
@@ -359,8 +359,8 @@ async fn serve(args: AcpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
         return match checked {
             Ok(()) => Ok(0),
             Err(failure) => {
-                let told = serde_json::json!({ "error": failure.to_json() });
-                ui::print(&format!("{told}\n")).map(|()| failure.exit_code())
+                let report = serde_json::json!({ "error": failure.to_json() });
+                ui::print(&format!("{report}\n")).map(|()| failure.exit_code())
             }
         };
     }
@@ -386,8 +386,9 @@ async fn answer(common: GlobalArgs, toolset: &'static dyn Toolset) -> Result<u8>
     trace.over(work.await)
 }
 
-/// The task as typed or on stdin; `--resume` without one goes on in a conversation on a terminal,
-/// and with "go on" elsewhere.
+/// Returns the task: the argument, or stdin for `-`. If there is none and stdin is not a terminal,
+/// `--resume` asks the model to go on and `--agent` uses [`agents::MISSION`]. `None` starts an
+/// interactive session or a mode that reads its own input.
 fn task(args: &AgentArgs) -> Result<Option<String>> {
     let task = match args.task.as_deref() {
         Some("-") => Some(stdin_text()?),
