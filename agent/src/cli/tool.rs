@@ -50,10 +50,10 @@ enum ToolCommand {
     Check(check::CheckArgs),
     /// Undo the last write of a tool
     Undo(undo::UndoArgs),
-    /// Start a browser and end it when nobody wants it any more (g3 calls this itself)
+    /// Start a browser and end it when no session uses it any more (g3 runs this itself)
     #[command(hide = true)]
     KeepBrowser {
-        /// What to start, as JSON
+        /// Browser to start, as JSON
         order: String,
     },
 }

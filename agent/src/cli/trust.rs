@@ -32,7 +32,7 @@ enum TrustCommand {
     Revoke,
 }
 
-/// Runs `g3 trust …`; gives the exit code.
+/// Runs `g3 trust …` and returns the exit code.
 pub(crate) fn run(args: &TrustArgs) -> Result<u8> {
     let common = GlobalArgs { workspace: args.workspace.clone(), ..GlobalArgs::default() };
     let directory = directory(&common)?;
