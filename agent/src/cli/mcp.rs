@@ -190,8 +190,8 @@ async fn login(name: &str, common: &GlobalArgs) -> Result<()> {
 fn logout(name: &str, common: &GlobalArgs) -> Result<()> {
     let server = definition(name, common, &directory(common)?)?;
     let was = login::forget(&server).or_fail(|| format!("cannot forget the login at `{name}`"))?;
-    let said = if was { "removed" } else { "not found" };
-    ui::print(&format!("login to `{name}`: {said}\n"))
+    let result = if was { "removed" } else { "not found" };
+    ui::print(&format!("login to `{name}`: {result}\n"))
 }
 
 async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {

@@ -233,7 +233,7 @@ pub fn main(toolset: &'static dyn Toolset) -> u8 {
         typed.and_then(|typed| Ok((Cli::from_arg_matches(&typed)?, ExplicitFlags::of(&typed))));
     let (cli, given) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return usage_error::tell(&error),
+        Err(error) => return usage_error::report(&error),
     };
     match run(cli, &given, toolset) {
         Ok(code) => code,
@@ -287,11 +287,11 @@ async fn agent(
         return agents::list(&common, args.show.json);
     }
     let bus = Bus::new(Clock::from_env(), args.show.views()?);
-    let mut begun = || -> Result<_> {
+    let mut setup = || -> Result<_> {
         common.workspace = args.codebase_fast_start.clone().or(common.workspace.take());
         let task = task(&args)?;
-        let way = Mode::of(&args.mode, task.is_some());
-        given.fits(way)?;
+        let mode = Mode::of(&args.mode, task.is_some());
+        given.fits(mode)?;
         let cwd = common.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
         common.workspace = args.mode.code_path(&cwd)?.or(common.workspace.take());
         if let Some(wanted) = &args.resume
@@ -309,21 +309,21 @@ async fn agent(
         let settings = settings(&common, &args, toolset)?;
         let pictures = args.images.iter().map(|file| attach::picture(&cwd_of_user(), file));
         let pictures = pictures.collect::<Result<Vec<Image>>>()?;
-        let trace = trace::begin(&common, &settings.config, way.name())?;
-        Ok((settings, trace, (task, pictures), way))
+        let trace = trace::begin(&common, &settings.config, mode.name())?;
+        Ok((settings, trace, (task, pictures), mode))
     };
-    let (settings, trace, (task, pictures), way) =
-        begun().inspect_err(|failure| tell_failure(&bus, failure))?;
+    let (settings, trace, (task, pictures), mode) =
+        setup().inspect_err(|failure| tell_failure(&bus, failure))?;
     let asker = args.show.asker(&bus);
     let which = match &args.resume {
         Some(wanted) => SessionSelector::Resume(wanted.clone()),
         None => SessionSelector::New(task.clone().unwrap_or_default()),
     };
-    let order = |settings| {
-        mode::order(settings, &args, way).inspect_err(|failure| tell_failure(&bus, failure))
+    let request = |settings| {
+        mode::run_request(settings, &args, mode).inspect_err(|failure| tell_failure(&bus, failure))
     };
     let work = async {
-        let status = match way {
+        let status = match mode {
             Mode::List => return Ok(0),
             Mode::Once => {
                 let task = task.unwrap_or_default();
@@ -333,10 +333,10 @@ async fn agent(
                 let opening = Opening { which, pictures };
                 interactive::run(settings, opening, bus.clone(), asker).await?
             }
-            Mode::Autonomous => autonomous::alone(&order(settings)?, bus.clone(), asker).await?,
-            Mode::Accumulative => accumulative::run(order(settings)?, bus.clone(), asker).await?,
+            Mode::Autonomous => autonomous::alone(&request(settings)?, bus.clone(), asker).await?,
+            Mode::Accumulative => accumulative::run(request(settings)?, bus.clone(), asker).await?,
             Mode::Planning => {
-                planning::run(mode::plan(settings, &args)?, bus.clone(), asker).await?
+                planning::run(mode::plan_request(settings, &args)?, bus.clone(), asker).await?
             }
         };
         Ok(status.exit())
@@ -377,8 +377,8 @@ async fn answer(common: GlobalArgs, toolset: &'static dyn Toolset) -> Result<u8>
     let trace = trace::begin(&common, &settings.config, "complete")?;
     let work = async {
         let question = stdin_text()?;
-        let talk = PlainOutput::new(std::io::stdout(), Some(std::io::stderr()));
-        let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
+        let output = PlainOutput::new(std::io::stdout(), Some(std::io::stderr()));
+        let bus = Bus::new(Clock::from_env(), vec![Box::new(output)]);
         let words = complete::run(&settings, &question, bus).await?.text;
         let end = if words.ends_with('\n') { "" } else { "\n" };
         ui::print(&format!("{words}{end}")).map(|()| 0)

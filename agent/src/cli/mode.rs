@@ -179,10 +179,10 @@ impl ExplicitFlags {
     }
 
     /// Fails if this mode does not support a flag.
-    pub(crate) fn fits(&self, way: Mode) -> Result<()> {
-        match self.0.iter().find(|(_, _, by, _)| !by.contains(&way)) {
+    pub(crate) fn fits(&self, mode: Mode) -> Result<()> {
+        match self.0.iter().find(|(_, _, by, _)| !by.contains(&mode)) {
             Some((_, shown, _, instead)) => {
-                Err(Failure::usage(format!("{shown} cannot be used with {}", way.shown()))
+                Err(Failure::usage(format!("{shown} cannot be used with {}", mode.shown()))
                     .hint(*instead))
             }
             None => Ok(()),
@@ -191,7 +191,11 @@ impl ExplicitFlags {
 }
 
 /// Builds the request for an autonomous run; for `--auto`, the part that all its runs share.
-pub(crate) fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Result<RunRequest> {
+pub(crate) fn run_request(
+    settings: AgentSettings,
+    args: &AgentArgs,
+    mode: Mode,
+) -> Result<RunRequest> {
     let requirements = args.mode.requirements.as_deref();
     let how = match &args.resume {
         Some(_) if requirements.is_some() => {
@@ -200,7 +204,7 @@ pub(crate) fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Res
                 .hint("g3 --autonomous --requirements TEXT, for a new run"));
         }
         Some(wanted) => RunOrigin::Resume(wanted.clone()),
-        None if way == Accumulative => RunOrigin::New(String::new()),
+        None if mode == Accumulative => RunOrigin::New(String::new()),
         None => RunOrigin::New(requirements::text(requirements, &settings.cwd)?),
     };
     Ok(RunRequest {
@@ -212,7 +216,10 @@ pub(crate) fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Res
 }
 
 /// Builds the request for a planning run.
-pub(crate) fn plan(settings: AgentSettings, args: &AgentArgs) -> Result<planning::PlanRequest> {
+pub(crate) fn plan_request(
+    settings: AgentSettings,
+    args: &AgentArgs,
+) -> Result<planning::PlanRequest> {
     let PlanArgs { no_git, yes, .. } = args.mode.plan;
     if args.show.json && !yes {
         return Err(Failure::usage("--json requires --yes").hint("g3 --planning --yes --json"));

@@ -66,8 +66,8 @@ async fn part(command: PlanCommand, toolset: &'static dyn Toolset) -> Result<Str
     let trace = trace::begin(&common, &settings.config, "plan")?;
     let work = async {
         let text = stdin_text()?;
-        let talk = PlainOutput::new(std::io::sink(), Some(std::io::stderr()));
-        let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
+        let output = PlainOutput::new(std::io::sink(), Some(std::io::stderr()));
+        let bus = Bus::new(Clock::from_env(), vec![Box::new(output)]);
         noninteractive::run(&settings, &part, &text, (bus, None)).await
     };
     let mut answer = String::new();

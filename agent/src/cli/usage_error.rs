@@ -8,7 +8,7 @@ use super::Cli;
 use crate::ui;
 
 /// Prints the error and its hints, and returns the exit code. Help and version go to stdout.
-pub(crate) fn tell(error: &clap::Error) -> u8 {
+pub(crate) fn report(error: &clap::Error) -> u8 {
     let _ = error.print();
     if !error.use_stderr() {
         return 0;

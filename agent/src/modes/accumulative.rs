@@ -60,11 +60,11 @@ fn parse(line: &str) -> ParsedLine<'_> {
 /// Reads requirements until the user exits. Returns `Done` on a terminal, and the status of the
 /// last run otherwise.
 pub(crate) async fn run(
-    order: RunRequest,
+    request: RunRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<RunStatus> {
-    let mut list = RequirementList::open(&order.settings.cwd)?;
+    let mut list = RequirementList::open(&request.settings.cwd)?;
     let interrupts = Interrupts::listen()?;
     let mut prompt = LinePrompt::open()?;
     ui::say(&match list.items().len() {
@@ -88,7 +88,7 @@ pub(crate) async fn run(
             ParsedLine::Unknown(name) => ui::say(&format!("no such command: `{name}`; see /help")),
             ParsedLine::Chat => {
                 drop((interrupts, prompt));
-                let settings = knowing(&order.settings, &list);
+                let settings = knowing(&request.settings, &list);
                 let opening = Opening::default();
                 return interactive::run(settings, opening, bus, asker).await;
             }
@@ -96,9 +96,9 @@ pub(crate) async fn run(
                 if let Err(failure) = list.add(text) {
                     ui::fail(&failure);
                 }
-                let order = RunRequest { how: RunOrigin::New(list.text()), ..order.clone() };
+                let request = RunRequest { how: RunOrigin::New(list.text()), ..request.clone() };
                 let (tokens, _quiet) = (interrupts.begin(), QuietInput::begin());
-                let ended = autonomous::run(&order, bus.clone(), asker.clone(), &tokens).await;
+                let ended = autonomous::run(&request, bus.clone(), asker.clone(), &tokens).await;
                 interrupts.over();
                 last = match ended {
                     Ok(status) => status,

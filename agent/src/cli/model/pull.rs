@@ -88,7 +88,8 @@ async fn transfer(
     let answer = tokio::time::timeout(STILL, request.send()).await;
     let response =
         answer.map_err(|_| TransferError::Off("no answer in 30 s".into()))?.map_err(off)?;
-    let from = start(&response, have).map_err(|why| TransferError::Refused(said(wanted, &why)))?;
+    let from = start(&response, have)
+        .map_err(|why| TransferError::Refused(download_error(wanted, &why)))?;
     let open = OpenOptions::new().create(true).write(true).truncate(from == 0).open(half);
     let mut file = open.map_err(refused)?;
     io::Seek::seek(&mut file, io::SeekFrom::Start(from)).map_err(refused)?;
@@ -103,7 +104,7 @@ async fn transfer(
         if at > wanted.bytes {
             let why = format!("it is longer than {} bytes", wanted.bytes);
             let _ = fs::remove_file(half);
-            return Err(TransferError::Refused(said(wanted, &why)));
+            return Err(TransferError::Refused(download_error(wanted, &why)));
         }
         file.write_all(&chunk).map_err(refused)?;
         bar.set_position(at);
@@ -190,7 +191,7 @@ fn cannot(wanted: &Download<'_>) -> String {
     format!("cannot download {}", wanted.url)
 }
 
-fn said(wanted: &Download<'_>, why: &str) -> Failure {
+fn download_error(wanted: &Download<'_>, why: &str) -> Failure {
     ways_out(Failure::failed(cannot(wanted)).because(why))
 }
 

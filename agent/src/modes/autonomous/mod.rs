@@ -90,23 +90,23 @@ enum End {
 
 /// Runs as the only run of this process: the first Ctrl-C cancels it, the second one ends it.
 pub(crate) async fn alone(
-    order: &RunRequest,
+    request: &RunRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<RunStatus> {
     let interrupts = Interrupts::listen()?;
-    run(order, bus, asker, &interrupts.begin()).await
+    run(request, bus, asker, &interrupts.begin()).await
 }
 
 /// Runs to the end. A failure has already been emitted as an event.
 pub(crate) async fn run(
-    order: &RunRequest,
+    request: &RunRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
     tokens: &CancelTokens,
 ) -> Result<RunStatus> {
     let emit_failure = |failure: &Failure| tell_failure(&bus, failure);
-    let Plan { pair, which, contract, again } = plan(order).inspect_err(emit_failure)?;
+    let Plan { pair, which, contract, again } = plan(request).inspect_err(emit_failure)?;
     let mut work = AgentSession::begin(&pair.player, &which, bus.clone(), asker.clone())?;
     if again.is_none() {
         checks::remember(&work.session.dir, &contract.checks).inspect_err(emit_failure)?;
@@ -135,17 +135,17 @@ struct Plan {
     again: Option<ResumedRun>,
 }
 
-fn plan(order: &RunRequest) -> Result<Plan> {
-    let terms = RunTerms { rounds: order.rounds, checks: order.checks.clone() };
-    let pair = PlayerCoach::of(&order.settings, &terms)?;
-    match &order.how {
+fn plan(request: &RunRequest) -> Result<Plan> {
+    let terms = RunTerms { rounds: request.rounds, checks: request.checks.clone() };
+    let pair = PlayerCoach::of(&request.settings, &terms)?;
+    match &request.how {
         RunOrigin::New(text) => {
             let contract = pair.contract(text.clone(), &[])?;
             let named = contract.requirements.iter().take(1).map(|it| it.text.as_str()).collect();
             Ok(Plan { pair, which: SessionSelector::New(named), contract, again: None })
         }
         RunOrigin::Resume(wanted) => {
-            let cwd = &order.settings.cwd;
+            let cwd = &request.settings.cwd;
             let (id, found) = ResumableRun::meant(cwd, wanted.as_deref())?;
             let dir = session::sessions_dir(cwd).join(&id);
             checks::refuse_unknown(&dir, &found.checks, &pair.checks)?;

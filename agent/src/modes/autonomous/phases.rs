@@ -40,7 +40,7 @@ impl Run<'_> {
         let asked = self.work.talk.request();
         let goes_on = asked.contains(&prompt) || asked.starts_with(&prompts::interrupted(n));
         let mut message = if goes_on { prompts::interrupted(n) } else { prompt };
-        message.push_str(&prompts::said(&self.rounds.said));
+        message.push_str(&prompts::user_messages(&self.rounds.said));
         let since = Instant::now();
         let mut why = None;
         for _ in 0..PLAYER_TRIES {

@@ -75,7 +75,7 @@ impl PromptedPair {
     /// says something, the player works again and the run gets its full number of further rounds.
     fn later(&self, text: &str, found: &ResumableRun) -> RoundNote {
         let rounds = &found.rounds;
-        let said = said(text, &found.text);
+        let said = user_message(text, &found.text);
         let more = said.is_some() || matches!(rounds.next(), NextStep::End(_));
         let allowance = self.pair.rounds.unwrap_or(ROUNDS);
         let most = if more { rounds.rounds.len() as u32 + allowance } else { rounds.most };
@@ -85,7 +85,7 @@ impl PromptedPair {
 
 /// Returns what the user says in a later prompt, without the request to go on and without the text
 /// that the run began with.
-fn said(text: &str, began_with: &str) -> Option<String> {
+fn user_message(text: &str, began_with: &str) -> Option<String> {
     let again = document::current(text)
         .is_some_and(|section| section.trim() == requirements::section(began_with).trim());
     let words = if again { document::without(text, document::CURRENT) } else { text.to_owned() };
@@ -103,18 +103,18 @@ mod tests {
     fn text_that_the_run_began_with_is_not_repeated() {
         let mark = document::CURRENT;
         let began = format!("Build it\n\n{mark}\n\n- R1: a\n");
-        assert_eq!(said(GO_ON, &began), None);
-        assert_eq!(said(&format!("{GO_ON}\n\n{mark}\n\n- R1: a"), &began), None);
+        assert_eq!(user_message(GO_ON, &began), None);
+        assert_eq!(user_message(&format!("{GO_ON}\n\n{mark}\n\n- R1: a"), &began), None);
         assert_eq!(
-            said(&format!("be quick\n\n{mark}\n\n- R1: a"), &began),
+            user_message(&format!("be quick\n\n{mark}\n\n- R1: a"), &began),
             Some("be quick".into())
         );
-        assert_eq!(said("be quick", &began), Some("be quick".into()));
-        assert_eq!(said(&began, &began), None);
+        assert_eq!(user_message("be quick", &began), Some("be quick".into()));
+        assert_eq!(user_message(&began, &began), None);
         let task = began.replace("it\n", "it\n\nbe quick\n");
-        assert_eq!(said(&task, &began), Some("be quick".into()));
+        assert_eq!(user_message(&task, &began), Some("be quick".into()));
         let other = format!("{mark}\n- R1: b");
-        assert_eq!(said(&other, &began), Some(other.clone()), "new words are not lost");
-        assert_eq!(said(" \n", &began), None);
+        assert_eq!(user_message(&other, &began), Some(other.clone()), "new words are not lost");
+        assert_eq!(user_message(" \n", &began), None);
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn interrupted(n: u32) -> String {
 }
 
 /// Formats what the user has said since the player's last part.
-pub(crate) fn said(words: &[String]) -> String {
+pub(crate) fn user_messages(words: &[String]) -> String {
     match words {
         [] => String::new(),
         words => format!("\n\nThe user says:\n\n{}\n", words.join("\n\n")),

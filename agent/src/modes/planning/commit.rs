@@ -32,7 +32,7 @@ impl Run {
         let [(_, requirements), (_, todo)] = names;
         let done = HistoryEvent::Completed(requirements, todo);
         if self.place.last()?.as_ref() != Some(&done) {
-            self.place.tell(done)?;
+            self.place.record(done)?;
         }
         self.place.state.completed = Some(stamp);
         self.place.state.archived = true;
@@ -56,14 +56,14 @@ impl Run {
         match self.ask("commit this?", &YES).await? {
             StageAnswer::Yes => {}
             StageAnswer::No => {
-                self.place.tell(HistoryEvent::NotCommitted)?;
+                self.place.record(HistoryEvent::NotCommitted)?;
                 self.place.forget()?;
                 return Ok(StageAnswer::No);
             }
             StageAnswer::Quit => return Ok(StageAnswer::Quit),
         }
         if self.place.last()?.as_ref() != Some(&event) {
-            self.place.tell(event)?;
+            self.place.record(event)?;
         }
         let pick = tree.pick(&since, &self.place.dir)?;
         let commit = tree.commit(&pick, &message)?;

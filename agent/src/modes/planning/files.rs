@@ -171,7 +171,7 @@ impl PlanDir {
     }
 
     /// Appends a line to the history.
-    pub(crate) fn tell(&self, what: HistoryEvent) -> Result<()> {
+    pub(crate) fn record(&self, what: HistoryEvent) -> Result<()> {
         let line = HistoryLine { time: self.time("%Y-%m-%d %H:%M:%S"), what };
         let file = self.file(HISTORY);
         let failed = || format!("cannot write {}", file.display());

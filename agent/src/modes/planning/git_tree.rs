@@ -219,9 +219,9 @@ impl UserTree {
         let mut job = self.git.job(args);
         // Author and committer may be set in the user's environment.
         for part in ["NAME", "EMAIL", "DATE"] {
-            let said = |who: &str| std::env::var_os(format!("GIT_{who}_{part}"));
-            let author = said("AUTHOR");
-            let committer = said("COMMITTER").or_else(|| author.clone());
+            let variable = |who: &str| std::env::var_os(format!("GIT_{who}_{part}"));
+            let author = variable("AUTHOR");
+            let committer = variable("COMMITTER").or_else(|| author.clone());
             for (who, value) in [("AUTHOR", author), ("COMMITTER", committer)] {
                 if let Some(value) = value {
                     job = job.env(format!("GIT_{who}_{part}"), value);

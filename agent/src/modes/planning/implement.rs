@@ -27,34 +27,34 @@ impl Run {
         if self.place.state.tree.is_none() {
             self.start(&wanted, &all).await?;
         }
-        let past = autonomous::latest(&self.order.settings.cwd, &wanted)?;
+        let past = autonomous::latest(&self.request.settings.cwd, &wanted)?;
         let (how, before) = match past {
             Some(PreviousRun { id, rounds, approved: false, .. }) => {
                 (RunOrigin::Resume(Some(id)), rounds)
             }
             Some(_) | None => (RunOrigin::New(wanted.clone()), 0),
         };
-        let most = self.order.rounds.unwrap_or(ROUNDS);
-        let turns = self.order.settings.limits.turns;
+        let most = self.request.rounds.unwrap_or(ROUNDS);
+        let turns = self.request.settings.limits.turns;
         // The rounds count their own usage, including that of an earlier start.
         let limits = UsageLimits { turns, ..self.left_after(self.place.state.asked)? };
-        let settings = AgentSettings { limits, ..self.order.settings.clone() };
-        let order = autonomous::RunRequest {
+        let settings = AgentSettings { limits, ..self.request.settings.clone() };
+        let request = autonomous::RunRequest {
             settings,
             how,
             rounds: Some(before + most),
-            checks: self.order.checks.clone(),
+            checks: self.request.checks.clone(),
         };
         let tokens = self.interrupts.begin();
         let (bus, asker) = (self.bus.clone(), self.asker.clone());
-        let ended = autonomous::run(&order, bus, asker, &tokens).await;
+        let ended = autonomous::run(&request, bus, asker, &tokens).await;
         self.interrupts.over();
         self.ended = match ended {
             Ok(status) => status,
             Err(failure) if failure.kind == FailureKind::Refused => RunStatus::NotApproved,
             Err(failure) => return Err(failure),
         };
-        let past = autonomous::latest(&self.order.settings.cwd, &wanted)?;
+        let past = autonomous::latest(&self.request.settings.cwd, &wanted)?;
         let met = |id: &str| {
             let verdict = past.as_ref().and_then(|past| past.verdict.as_ref());
             let mut judged = verdict.into_iter().flat_map(|verdict| &verdict.requirements);
@@ -77,11 +77,11 @@ impl Run {
         let summary = prompts::summed_up(answer.ok().as_deref(), all);
         if let Some(tree) = &self.tree {
             if let Some(head) = tree.head() {
-                self.place.tell(HistoryEvent::Head(head))?;
+                self.place.record(HistoryEvent::Head(head))?;
             }
             self.place.state.tree = Some(tree.take()?);
         }
-        self.place.tell(HistoryEvent::Started(summary))?;
+        self.place.record(HistoryEvent::Started(summary))?;
         self.place.save()?;
         base::files::step("g3.planning.started");
         Ok(())

@@ -56,7 +56,7 @@ pub(crate) struct PlanRequest {
 
 /// A planning run in progress.
 struct Run {
-    order: PlanRequest,
+    request: PlanRequest,
     place: PlanDir,
     tree: Option<UserTree>,
     answers: AnswerSource,
@@ -71,27 +71,27 @@ struct Run {
 
 /// Runs until the user quits; with `--yes`, until one feature request is done.
 pub(crate) async fn run(
-    order: PlanRequest,
+    request: PlanRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<RunStatus> {
-    if order.settings.choice.budget {
+    if request.settings.choice.budget {
         // The prices of both models must be known before anything is spent.
-        PlayerCoach::of(&order.settings, &RunTerms::default())?;
+        PlayerCoach::of(&request.settings, &RunTerms::default())?;
     }
-    let place = PlanDir::open(&order.settings.cwd)?;
-    let tree = match order.git {
+    let place = PlanDir::open(&request.settings.cwd)?;
+    let tree = match request.git {
         true => Some(UserTree::of(&place.code, place.keep())?.ok_or_else(no_repository)?),
         false => None,
     };
-    let answers = if order.yes { AnswerSource::Yes } else { AnswerSource::Lines };
+    let answers = if request.yes { AnswerSource::Yes } else { AnswerSource::Lines };
     let interrupts = Interrupts::listen()?;
     let ended = RunStatus::Done;
-    let budget = RoundBudget::new(order.settings.limits);
-    let mut run = Run { order, place, tree, answers, interrupts, bus, asker, ended, budget };
+    let budget = RoundBudget::new(request.settings.limits);
+    let mut run = Run { request, place, tree, answers, interrupts, bus, asker, ended, budget };
     let Some(mut stage) = run.begin().await? else { return Ok(RunStatus::Cancelled) };
     loop {
-        run.tell(stage);
+        run.emit_stage(stage);
         let answer = match stage {
             PlanningStage::Write => run.write().await?,
             PlanningStage::Refine => run.refine().await?,
@@ -155,11 +155,11 @@ impl Run {
         }
         match self.ask("continue it? (no: archive it)", &YES).await? {
             StageAnswer::Yes => {
-                self.place.tell(HistoryEvent::Recovering)?;
+                self.place.record(HistoryEvent::Recovering)?;
                 Ok(Some(planning_stage::stage(found)))
             }
             StageAnswer::No => {
-                self.place.tell(HistoryEvent::Skipped)?;
+                self.place.record(HistoryEvent::Skipped)?;
                 Ok(Some(if found.archived {
                     PlanningStage::Commit
                 } else {
@@ -174,7 +174,7 @@ impl Run {
         self.answers.ask(&self.interrupts, question, choice).await
     }
 
-    fn tell(&self, stage: PlanningStage) {
+    fn emit_stage(&self, stage: PlanningStage) {
         let plan = json!({"mode": "planning", "state": format!("{stage:?}").to_lowercase()});
         self.bus.emit(EventKind::Plan { plan });
     }
@@ -220,14 +220,15 @@ impl Run {
     async fn refine(&mut self) -> Result<StageAnswer> {
         let Some(text) = self.place.read(NEW)? else { return Ok(StageAnswer::No) };
         let text = document::marked(&text);
-        self.place.tell(HistoryEvent::Refining)?;
+        self.place.record(HistoryEvent::Refining)?;
         let wish = [document::original(&text), document::current(&text)];
         let wish = wish.into_iter().flatten().collect::<Vec<_>>().join("\n");
         let report = explore::report(&self.place.code);
         let history = self.place.history()?;
         let history = base::text::tail(&history, 4_000).to_owned();
         let (tool, asked) = refine::refine(&wish, prompts::refine(&wish, &report, &history));
-        let settings = AgentSettings { limits: self.limits_left()?, ..self.order.settings.clone() };
+        let settings =
+            AgentSettings { limits: self.limits_left()?, ..self.request.settings.clone() };
         let tokens = self.interrupts.begin();
         let listeners = (self.bus.clone(), self.asker.clone());
         let mut spent = Usage::default();
@@ -275,7 +276,7 @@ impl Run {
                 self.place.rename(NEW, CURRENT)?;
             }
             let hash = self.place.state.approved.clone().unwrap_or_default();
-            self.place.tell(HistoryEvent::Approved(base::text::head(&hash, 12).to_owned()))?;
+            self.place.record(HistoryEvent::Approved(base::text::head(&hash, 12).to_owned()))?;
         }
         Ok(answer)
     }
@@ -284,7 +285,7 @@ impl Run {
     fn limits_left(&self) -> Result<UsageLimits> {
         let mut spent = self.place.state.asked;
         if let Some(wanted) = self.place.wanted()?
-            && let Some(past) = autonomous::latest(&self.order.settings.cwd, &wanted)?
+            && let Some(past) = autonomous::latest(&self.request.settings.cwd, &wanted)?
         {
             spent = spent.plus(past.usage);
         }
@@ -307,8 +308,10 @@ impl Run {
         text: String,
         choice: fn(&AgentSettings) -> ProviderChoice,
     ) -> Result<String> {
-        let settings =
-            AgentSettings { choice: choice(&self.order.settings), ..self.order.settings.clone() };
+        let settings = AgentSettings {
+            choice: choice(&self.request.settings),
+            ..self.request.settings.clone()
+        };
         self.limits_left()?;
         let answer = complete::run(&settings, &text, self.bus.clone()).await?;
         self.charge(answer.usage)?;

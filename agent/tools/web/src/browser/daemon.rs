@@ -47,15 +47,15 @@ pub enum DaemonReport {
 }
 
 /// Runs a browser until it is no longer used. `report` is called once.
-pub async fn run(order: DaemonArgs, report: impl FnOnce(&DaemonReport)) -> io::Result<()> {
-    let place = BrowserDir::at(order.directory.clone());
+pub async fn run(args: DaemonArgs, report: impl FnOnce(&DaemonReport)) -> io::Result<()> {
+    let place = BrowserDir::at(args.directory.clone());
     let Some(_kept) = place.lock_daemon()? else {
         report(&DaemonReport::Failed("another one is being started or ended".to_owned()));
         return Ok(());
     };
     // Remove the profile that a killed daemon left.
     let _ = std::fs::remove_dir_all(place.profile());
-    let started = start(&order, &place).await;
+    let started = start(&args, &place).await;
     let (mut running, record) = match started {
         Ok(started) => started,
         Err(why) => {
@@ -66,7 +66,7 @@ pub async fn run(order: DaemonArgs, report: impl FnOnce(&DaemonReport)) -> io::R
     };
     if place.publish(&record).is_ok() {
         report(&DaemonReport::Ready(record.clone()));
-        until_unused(&order, &place, &mut running).await?;
+        until_unused(&args, &place, &mut running).await?;
     }
     place.withdraw();
     let closed = webdriver::close(&record.driver, &record.session);
@@ -77,14 +77,14 @@ pub async fn run(order: DaemonArgs, report: impl FnOnce(&DaemonReport)) -> io::R
 }
 
 async fn start(
-    order: &DaemonArgs,
+    args: &DaemonArgs,
     place: &BrowserDir,
 ) -> Result<(AsyncRunning, BrowserRecord), String> {
-    let programs = &order.programs;
+    let programs = &args.programs;
     let shown = programs.driver.display();
     let log = File::create(place.log()).map_err(|why| why.to_string())?;
     let job = Command::new(&programs.driver, place.profile())
-        .args(programs.arguments(&order.secret))
+        .args(programs.arguments(&args.secret))
         // Caches, reports and temporary files go with the profile. TMPDIR is a short name, because
         // it contains a socket, whose path is limited to 107 bytes.
         .env("XDG_CONFIG_HOME", place.profile())
@@ -95,7 +95,7 @@ async fn start(
     std::fs::create_dir_all(place.profile()).map_err(|why| why.to_string())?;
     let mut running = job.spawn_async().map_err(|why| why.to_string())?;
     let Some(stdout) = running.child.stdout.take() else { return Err("no pipe".to_owned()) };
-    let listening = tokio::time::timeout(LISTENS, address(order, stdout)).await;
+    let listening = tokio::time::timeout(LISTENS, address(args, stdout)).await;
     let Some(driver) = listening.ok().flatten() else {
         return Err(format!("{shown} does not listen; {}", last_words(place)));
     };
@@ -104,12 +104,12 @@ async fn start(
         BrowserError::Timeout => "the browser takes too long to start".to_owned(),
         error => format!("the browser does not start: {error}; {}", last_words(place)),
     })?;
-    let record = record(order, &driver, &session, running.id().unwrap_or_default());
+    let record = record(args, &driver, &session, running.id().unwrap_or_default());
     Ok((running, record.ok_or("the driver opened no session")?))
 }
 
 fn record(
-    order: &DaemonArgs,
+    args: &DaemonArgs,
     driver: &str,
     session: &Value,
     driver_pid: u32,
@@ -122,7 +122,7 @@ fn record(
         session: id.to_owned(),
         driver: driver.to_owned(),
         name: format!("{} {}", fact("browserName"), fact("browserVersion")),
-        visible: order.programs.kind != base::config::agent::BrowserKind::ChromeHeadless,
+        visible: args.programs.kind != base::config::agent::BrowserKind::ChromeHeadless,
         daemon_pid: std::process::id(),
         driver_pid,
         browser_pid: pid,
@@ -131,8 +131,8 @@ fn record(
 
 /// Waits until the driver listens, and returns its URL. The driver prints it, except for Safari's,
 /// which is polled.
-async fn address(order: &DaemonArgs, stdout: ChildStdout) -> Option<String> {
-    let programs = &order.programs;
+async fn address(args: &DaemonArgs, stdout: ChildStdout) -> Option<String> {
+    let programs = &args.programs;
     if programs.kind == base::config::agent::BrowserKind::Safari {
         let address = format!("http://127.0.0.1:{}/", programs.port);
         while !webdriver::listens(&address).await {
@@ -143,7 +143,7 @@ async fn address(order: &DaemonArgs, stdout: ChildStdout) -> Option<String> {
     let mut lines = BufReader::new(stdout).lines();
     let mut found = None;
     while let Ok(Some(line)) = lines.next_line().await {
-        found = programs.address(&line, &order.secret);
+        found = programs.address(&line, &args.secret);
         if found.is_some() {
             break;
         }
@@ -165,13 +165,13 @@ fn last_words(place: &BrowserDir) -> String {
 /// Waits until the driver exits, the session that uses the browser ends, no call has used it for
 /// long, or a signal ends the daemon.
 async fn until_unused(
-    order: &DaemonArgs,
+    args: &DaemonArgs,
     place: &BrowserDir,
     running: &mut AsyncRunning,
 ) -> io::Result<()> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let unwanted = async {
-        match order.idle {
+        match args.idle {
             Some(seconds) => idle(place, Duration::from_secs(seconds)).await,
             None => session_ended(place.clone()).await,
         }

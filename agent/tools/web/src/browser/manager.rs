@@ -137,15 +137,15 @@ impl BrowserManager {
         at: &ToolContext,
     ) -> Result<BrowserRecord, ToolError> {
         let idle = std::env::var(IDLE_VARIABLE).ok().and_then(|text| text.parse().ok());
-        let order = DaemonArgs {
+        let args = DaemonArgs {
             directory: place.path().to_owned(),
             programs,
             secret: secret()?,
             idle: (!self.owns).then(|| idle.unwrap_or(IDLE)),
         };
-        let order = serde_json::to_string(&order).map_err(|why| broken(&why.into()))?;
+        let args = serde_json::to_string(&args).map_err(|why| broken(&why.into()))?;
         let program = std::env::current_exe().map_err(|why| broken(&why))?;
-        let mut job = Command::new(program, place.path()).args(["tool", "keep-browser", &order]);
+        let mut job = Command::new(program, place.path()).args(["tool", "keep-browser", &args]);
         job = job.env_clear().stderr(base::process::Stream::Null).detached();
         for (key, value) in
             child_env(std::env::vars_os(), &["XDG_RUNTIME_DIR".to_owned()], ChildKind::Tool)
