@@ -1,5 +1,4 @@
-//! The surface of g3: the command line, its modes, and what people and programs see. The agent
-//! itself is in [`agent_core`].
+//! The command line of g3, its modes and its output. The agent itself is in [`agent_core`].
 
 pub mod cli;
 pub mod modes;

@@ -73,9 +73,9 @@ pub fn runs(pid: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Returns the processes of a browser: its keeper, its driver, itself.
+/// The processes of a browser: its daemon, its driver, itself.
 pub fn processes(record: &Value) -> [u32; 3] {
-    ["keeper", "driver_pid", "browser_pid"]
+    ["daemon_pid", "driver_pid", "browser_pid"]
         .map(|key| u32::try_from(record[key].as_u64().unwrap()).unwrap())
 }
 

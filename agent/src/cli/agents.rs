@@ -1,4 +1,4 @@
-//! Personas on the command line: which there are, and whose a session is.
+//! Personas on the command line: lists them, and finds the persona of a session.
 
 use base::failure::{OrFail, Result};
 
@@ -9,7 +9,7 @@ use agent_core::context::ConversationEntry;
 use agent_core::persona::{self, PersonaDirs};
 use agent_core::session;
 
-/// What a persona does that is given no task where nobody can be asked for one.
+/// The task of a persona that is started without a task and without a terminal.
 pub(crate) const MISSION: &str = "Begin your work in this repository: do what your role is for, on what \
                            was changed last.";
 
@@ -27,7 +27,7 @@ pub(crate) fn list(common: &GlobalArgs, json: bool) -> Result<u8> {
     ui::print(&base::text::printable(&table)).map(|()| 0)
 }
 
-/// The persona of the session that is to be taken up: who does not name one goes on with it.
+/// Returns the persona of the session to resume: `--resume` without `--agent` continues with it.
 pub(crate) fn of_session(common: &GlobalArgs, wanted: Option<&str>) -> Result<Option<String>> {
     let cwd = directory(common)?;
     let id = session::find(&cwd, wanted)?;

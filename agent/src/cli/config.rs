@@ -1,4 +1,4 @@
-//! `g3 config show`: the configuration that counts here, and where each value came from.
+//! `g3 config show`: prints the effective configuration and the origin of each value.
 
 use base::config::show;
 use base::failure::Result;
@@ -27,7 +27,7 @@ enum ConfigCommand {
     },
 }
 
-/// Runs `g3 config …`; gives the exit code.
+/// Runs `g3 config …` and returns the exit code.
 pub(crate) fn run(args: &ConfigArgs) -> Result<u8> {
     let ConfigCommand::Show { origin, common } = &args.command;
     let loaded = load(common, &directory(common)?)?;

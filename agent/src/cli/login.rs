@@ -1,4 +1,4 @@
-//! `g3 login`: signing in to a provider through the browser, once.
+//! `g3 login`: signs in to a provider through the browser and stores the login.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub(crate) async fn run(args: &LoginArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Shows the address, and opens it where there is a person with a browser.
+/// Shows the URL, and opens it in a browser if there is a display and stderr is a terminal.
 fn show(url: &str) {
     ui::say(&format!("Sign in with your browser (two minutes):\n\n  {url}\n"));
     let has_screen = cfg!(target_os = "macos")
@@ -80,6 +80,6 @@ fn show(url: &str) {
     }
     let Some(program) = find_program(opener) else { return };
     let job = Command::new(program, "/").arg(url).stdout(Stream::Null).stderr(Stream::Null);
-    // The address is shown as well.
+    // The URL is on the screen too, so a browser that cannot be started is not an error.
     let _ = job.detached().spawn_forget();
 }

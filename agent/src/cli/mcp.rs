@@ -1,4 +1,5 @@
-//! `g3 mcp`: the servers that are configured, a look at one, and g3 as a server itself.
+//! `g3 mcp`: lists and tests the configured servers, logs in to them, and serves g3's own tools
+//! over MCP.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,7 +78,7 @@ enum McpCommand {
     },
 }
 
-/// Which configuration counts.
+/// Selects the configuration.
 #[derive(Debug, Args)]
 struct ConfigScope {
     /// Read this file instead of the user's and the repository's configuration
@@ -94,7 +95,7 @@ impl From<ConfigScope> for GlobalArgs {
     }
 }
 
-/// Runs `g3 mcp …`; gives the exit code.
+/// Runs `g3 mcp …` and returns the exit code.
 pub(crate) fn run(args: McpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     match args.command {
         McpCommand::List { json, place } => list(json, &place.into()).map(|()| 0),
@@ -160,7 +161,7 @@ fn line(row: &Value) -> String {
     format!("{:20}  {:5}  {}{count}  {reach}\n", text("name"), text("transport"), text("state"))
 }
 
-/// What the configuration says about a server.
+/// Returns the configuration of a server; the error names the configured servers.
 fn definition(name: &str, common: &GlobalArgs, cwd: &Path) -> Result<McpServerConfig> {
     let mut config = load(common, cwd)?.config;
     if let Some(definition) = config.mcp.remove(name) {
@@ -189,8 +190,8 @@ async fn login(name: &str, common: &GlobalArgs) -> Result<()> {
 fn logout(name: &str, common: &GlobalArgs) -> Result<()> {
     let server = definition(name, common, &directory(common)?)?;
     let was = login::forget(&server).or_fail(|| format!("cannot forget the login at `{name}`"))?;
-    let said = if was { "removed" } else { "not found" };
-    ui::print(&format!("login to `{name}`: {said}\n"))
+    let result = if was { "removed" } else { "not found" };
+    ui::print(&format!("login to `{name}`: {result}\n"))
 }
 
 async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {
@@ -206,7 +207,7 @@ async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {
     let tools = server.known().filter(|_| started.is_ok()).unwrap_or_default();
     server.close().await;
     if as_json {
-        let told: Vec<Value> = server
+        let described: Vec<Value> = server
             .named(&tools)
             .into_iter()
             .map(|(full, tool)| {
@@ -215,8 +216,7 @@ async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {
             })
             .collect();
         let error = started.as_ref().err();
-        let all =
-            json!({"name": name, "ok": started.is_ok(), "ms": ms, "tools": told, "error": error});
+        let all = json!({"name": name, "ok": started.is_ok(), "ms": ms, "tools": described, "error": error});
         ui::print(&format!("{all:#}\n"))?;
         return Ok(u8::from(started.is_err()));
     }

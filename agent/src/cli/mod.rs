@@ -1,4 +1,4 @@
-//! What the user typed, as types, and which mode it means.
+//! The command line as types, and its dispatch to the modes and subcommands.
 
 pub mod agents;
 pub mod config;
@@ -57,7 +57,7 @@ pub(crate) struct Cli {
     agent: AgentArgs,
 }
 
-/// Flags that every mode honours.
+/// Flags that every mode accepts.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct GlobalArgs {
     /// Provider to use (TYPE or TYPE.NAME from the configuration)
@@ -79,7 +79,7 @@ pub(crate) struct GlobalArgs {
     trace: trace::TraceArgs,
 }
 
-/// Flags of the modes with an agent.
+/// Flags of the modes that run an agent.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AgentArgs {
     /// Task to run (`-` for stdin); starts an interactive session if omitted
@@ -122,7 +122,7 @@ pub(crate) struct AgentArgs {
     show: ShowOptions,
 }
 
-/// The notes of the workspace.
+/// Flags for the workspace notes.
 #[derive(Clone, Debug, Default, Args)]
 struct NoteArgs {
     /// Keep the workspace notes in this file instead of analysis/memory.md
@@ -192,7 +192,7 @@ struct AcpArgs {
     dry_run: bool,
 }
 
-/// Player and coach over ACP.
+/// Flags for player and coach over ACP.
 #[derive(Clone, Debug, Args)]
 struct RoundArgs {
     /// Run prompts with a player and a coach; the first prompt states the requirements
@@ -203,7 +203,7 @@ struct RoundArgs {
     checks: Vec<String>,
 }
 
-/// When to stop; each counts for one run (over ACP: one prompt), and ends it with exit code 3.
+/// Limits of one run (over ACP: one prompt). A run that reaches a limit ends with exit code 3.
 #[derive(Clone, Debug, Default, Args)]
 struct LimitArgs {
     /// Maximum number of model requests; with --autonomous and --auto, maximum number of rounds
@@ -221,21 +221,21 @@ struct LimitArgs {
     timeout: Option<u64>,
 }
 
-/// An amount of money that can be spent.
+/// Parses an amount of money: finite and greater than 0.
 fn dollars(text: &str) -> std::result::Result<f64, String> {
     let amount: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     let usable = amount.is_finite() && amount > 0.0;
     usable.then_some(amount).ok_or_else(|| "must be greater than 0".to_owned())
 }
 
-/// Reads the command line and runs what it means; gives the exit code.
+/// Parses the command line, runs it and returns the exit code.
 pub fn main(toolset: &'static dyn Toolset) -> u8 {
     let typed = Cli::command().try_get_matches();
     let parsed =
         typed.and_then(|typed| Ok((Cli::from_arg_matches(&typed)?, ExplicitFlags::of(&typed))));
     let (cli, given) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return usage_error::tell(&error),
+        Err(error) => return usage_error::report(&error),
     };
     match run(cli, &given, toolset) {
         Ok(code) => code,
@@ -274,7 +274,7 @@ fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
         .build()
         .or_fail(|| "cannot start the runtime")?;
     let done = runtime.block_on(work);
-    // A thread that still waits for a line of the terminal must not hold us.
+    // A thread that still waits for a line from the terminal must not delay the exit.
     runtime.shutdown_background();
     done
 }
@@ -289,11 +289,11 @@ async fn agent(
         return agents::list(&common, args.show.json);
     }
     let bus = Bus::new(Clock::from_env(), args.show.views()?);
-    let mut begun = || -> Result<_> {
+    let mut setup = || -> Result<_> {
         common.workspace = args.codebase_fast_start.clone().or(common.workspace.take());
         let task = task(&args)?;
-        let way = Mode::of(&args.mode, task.is_some());
-        given.fits(way)?;
+        let mode = Mode::of(&args.mode, task.is_some());
+        given.fits(mode)?;
         let cwd = common.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
         common.workspace = args.mode.code_path(&cwd)?.or(common.workspace.take());
         if let Some(wanted) = &args.resume
@@ -311,21 +311,21 @@ async fn agent(
         let settings = settings(&common, &args, toolset)?;
         let pictures = args.images.iter().map(|file| attachments::picture(&cwd_of_user(), file));
         let pictures = pictures.collect::<Result<Vec<Image>>>()?;
-        let trace = trace::begin(&common, &settings.config, way.name())?;
-        Ok((settings, trace, (task, pictures), way))
+        let trace = trace::begin(&common, &settings.config, mode.name())?;
+        Ok((settings, trace, (task, pictures), mode))
     };
-    let (settings, trace, (task, pictures), way) =
-        begun().inspect_err(|failure| tell_failure(&bus, failure))?;
+    let (settings, trace, (task, pictures), mode) =
+        setup().inspect_err(|failure| tell_failure(&bus, failure))?;
     let asker = args.show.asker(&bus);
     let which = match &args.resume {
         Some(wanted) => SessionSelector::Resume(wanted.clone()),
         None => SessionSelector::New(task.clone().unwrap_or_default()),
     };
-    let order = |settings| {
-        mode::order(settings, &args, way).inspect_err(|failure| tell_failure(&bus, failure))
+    let request = |settings| {
+        mode::run_request(settings, &args, mode).inspect_err(|failure| tell_failure(&bus, failure))
     };
     let work = async {
-        let status = match way {
+        let status = match mode {
             Mode::List => return Ok(0),
             Mode::Once => {
                 let task = task.unwrap_or_default();
@@ -335,10 +335,10 @@ async fn agent(
                 let opening = Opening { which, pictures };
                 interactive::run(settings, opening, bus.clone(), asker).await?
             }
-            Mode::Autonomous => autonomous::alone(&order(settings)?, bus.clone(), asker).await?,
-            Mode::Accumulative => accumulative::run(order(settings)?, bus.clone(), asker).await?,
+            Mode::Autonomous => autonomous::alone(&request(settings)?, bus.clone(), asker).await?,
+            Mode::Accumulative => accumulative::run(request(settings)?, bus.clone(), asker).await?,
             Mode::Planning => {
-                planning::run(mode::plan(settings, &args)?, bus.clone(), asker).await?
+                planning::run(mode::plan_request(settings, &args)?, bus.clone(), asker).await?
             }
         };
         Ok(status.exit())
@@ -361,8 +361,8 @@ async fn serve(args: AcpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
         return match checked {
             Ok(()) => Ok(0),
             Err(failure) => {
-                let told = serde_json::json!({ "error": failure.to_json() });
-                ui::print(&format!("{told}\n")).map(|()| failure.exit_code())
+                let report = serde_json::json!({ "error": failure.to_json() });
+                ui::print(&format!("{report}\n")).map(|()| failure.exit_code())
             }
         };
     }
@@ -379,8 +379,8 @@ async fn answer(common: GlobalArgs, toolset: &'static dyn Toolset) -> Result<u8>
     let trace = trace::begin(&common, &settings.config, "complete")?;
     let work = async {
         let question = stdin_text()?;
-        let talk = PlainOutput::new(std::io::stdout(), Some(std::io::stderr()));
-        let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
+        let output = PlainOutput::new(std::io::stdout(), Some(std::io::stderr()));
+        let bus = Bus::new(Clock::from_env(), vec![Box::new(output)]);
         let words = complete::run(&settings, &question, bus).await?.text;
         let end = if words.ends_with('\n') { "" } else { "\n" };
         ui::print(&format!("{words}{end}")).map(|()| 0)
@@ -388,8 +388,9 @@ async fn answer(common: GlobalArgs, toolset: &'static dyn Toolset) -> Result<u8>
     trace.over(work.await)
 }
 
-/// The task as typed or on stdin; `--resume` without one goes on in a conversation on a terminal,
-/// and with "go on" elsewhere.
+/// Returns the task: the argument, or stdin for `-`. If there is none and stdin is not a terminal,
+/// `--resume` asks the model to go on and `--agent` uses [`agents::MISSION`]. `None` starts an
+/// interactive session or a mode that reads its own input.
 fn task(args: &AgentArgs) -> Result<Option<String>> {
     let task = match args.task.as_deref() {
         Some("-") => Some(stdin_text()?),

@@ -1,4 +1,4 @@
-//! Which mode a command line means, and which flags each mode honours: every other is an error.
+//! Selects the mode of a command line, and rejects flags that the mode does not support.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::modes::autonomous::{RunOrigin, RunRequest, requirements};
 use crate::modes::planning;
 use agent_core::run::AgentSettings;
 
-/// Flags that choose a mode, and those that belong to one.
+/// Flags that select a mode, and flags that belong to one mode.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ModeArgs {
     /// Run a player and a coach in rounds until the requirements are met
@@ -52,38 +52,38 @@ struct PlanArgs {
 }
 
 impl ModeArgs {
-    /// Whether a mode is named.
+    /// Returns whether a flag selects a mode.
     pub(crate) fn is_some(&self) -> bool {
         self.autonomous || self.auto || self.plan.planning
     }
 
-    /// The directory that `--codepath` means, seen from this one.
+    /// Returns the directory of `--codepath`, resolved against `cwd`.
     pub(crate) fn code_path(&self, cwd: &Path) -> Result<Option<PathBuf>> {
         self.plan.codepath.as_ref().map(|typed| planning::code_path(typed, cwd)).transpose()
     }
 }
 
-/// A way of working with an agent.
+/// A mode of g3 with an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// One task, then the end.
+    /// Runs one task and exits.
     Once,
-    /// A conversation.
+    /// An interactive session.
     Interactive,
     /// Player and coach.
     Autonomous,
-    /// Player and coach, again with each new requirement.
+    /// Player and coach, run again for each new requirement.
     Accumulative,
-    /// From a wish to a commit.
+    /// Plans a feature, from the request to a commit.
     Planning,
-    /// No work: the list of personas.
+    /// Lists the personas and exits.
     List,
 }
 
 use Mode::{Accumulative, Autonomous, Interactive, List, Once, Planning};
 
 impl Mode {
-    /// The way that is meant.
+    /// Returns the mode that these flags select.
     pub(crate) fn of(mode: &ModeArgs, has_task: bool) -> Mode {
         match has_task {
             _ if mode.autonomous => Autonomous,
@@ -94,7 +94,7 @@ impl Mode {
         }
     }
 
-    /// What the trace calls it.
+    /// Returns the name of the mode in the trace.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Once => "once",
@@ -118,13 +118,13 @@ impl Mode {
     }
 }
 
-/// A flag: clap's name for it, how it is typed, who honours it, and what to do elsewhere.
+/// A flag: its clap id, how it is typed, the modes that support it, and the hint for other modes.
 type Flag = (&'static str, &'static str, &'static [Mode], &'static str);
 
 const WORK: &[Mode] = &[Once, Interactive, Autonomous, Accumulative, Planning];
 const ALL: &[Mode] = &[Once, Interactive, Autonomous, Accumulative, Planning, List];
 
-/// Every flag there is. A new mode adds itself where it belongs.
+/// All flags. A new mode is added to each flag that it supports.
 const FLAGS: &[Flag] = &[
     ("task", "a task", &[Once], "g3 --autonomous --requirements \"what must hold\""),
     ("provider", "--provider", WORK, "omit it"),
@@ -164,12 +164,12 @@ const FLAGS: &[Flag] = &[
     ("quiet", "--quiet", WORK, "omit it"),
 ];
 
-/// The flags that were typed.
+/// The flags that were set on the command line.
 #[derive(Debug)]
 pub(crate) struct ExplicitFlags(Vec<&'static Flag>);
 
 impl ExplicitFlags {
-    /// Those that a command line has.
+    /// Collects the flags that a command line sets.
     pub(crate) fn of(typed: &ArgMatches) -> ExplicitFlags {
         let has = |(flag, ..): &&Flag| {
             let known = typed.try_contains_id(flag).unwrap_or(false);
@@ -178,11 +178,11 @@ impl ExplicitFlags {
         ExplicitFlags(FLAGS.iter().filter(has).collect())
     }
 
-    /// Refuses what this way does not honour.
-    pub(crate) fn fits(&self, way: Mode) -> Result<()> {
-        match self.0.iter().find(|(_, _, by, _)| !by.contains(&way)) {
+    /// Fails if this mode does not support a flag.
+    pub(crate) fn fits(&self, mode: Mode) -> Result<()> {
+        match self.0.iter().find(|(_, _, by, _)| !by.contains(&mode)) {
             Some((_, shown, _, instead)) => {
-                Err(Failure::usage(format!("{shown} cannot be used with {}", way.shown()))
+                Err(Failure::usage(format!("{shown} cannot be used with {}", mode.shown()))
                     .hint(*instead))
             }
             None => Ok(()),
@@ -190,8 +190,12 @@ impl ExplicitFlags {
     }
 }
 
-/// The autonomous run that is meant; for `--auto`, what all its runs have in common.
-pub(crate) fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Result<RunRequest> {
+/// Builds the request for an autonomous run; for `--auto`, the part that all its runs share.
+pub(crate) fn run_request(
+    settings: AgentSettings,
+    args: &AgentArgs,
+    mode: Mode,
+) -> Result<RunRequest> {
     let requirements = args.mode.requirements.as_deref();
     let how = match &args.resume {
         Some(_) if requirements.is_some() => {
@@ -200,7 +204,7 @@ pub(crate) fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Res
                 .hint("g3 --autonomous --requirements TEXT, for a new run"));
         }
         Some(wanted) => RunOrigin::Resume(wanted.clone()),
-        None if way == Accumulative => RunOrigin::New(String::new()),
+        None if mode == Accumulative => RunOrigin::New(String::new()),
         None => RunOrigin::New(requirements::text(requirements, &settings.cwd)?),
     };
     Ok(RunRequest {
@@ -211,8 +215,11 @@ pub(crate) fn order(settings: AgentSettings, args: &AgentArgs, way: Mode) -> Res
     })
 }
 
-/// The planning run that is meant.
-pub(crate) fn plan(settings: AgentSettings, args: &AgentArgs) -> Result<planning::PlanRequest> {
+/// Builds the request for a planning run.
+pub(crate) fn plan_request(
+    settings: AgentSettings,
+    args: &AgentArgs,
+) -> Result<planning::PlanRequest> {
     let PlanArgs { no_git, yes, .. } = args.mode.plan;
     if args.show.json && !yes {
         return Err(Failure::usage("--json requires --yes").hint("g3 --planning --yes --json"));
@@ -229,7 +236,7 @@ mod tests {
     use crate::cli::Cli;
 
     #[test]
-    fn the_table_has_every_flag_there_is_and_no_other() {
+    fn the_table_has_exactly_the_flags_of_the_command_line() {
         let command = Cli::command();
         let ids: Vec<&str> = command
             .get_arguments()

@@ -1,4 +1,4 @@
-//! `g3 model …`: the model files on this machine.
+//! `g3 model …`: manages the model files on this machine.
 
 mod pull;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use base::model_host::catalogue::{self, DEFAULT, ENTRIES, InstalledModel};
 
-/// What the second task of a model costs, measured with the default one.
+/// Help about the cost of computing embeddings, measured with the default model.
 const COSTS: &str = "\
 With `embedder = \"local\"` in [memory], the model also computes the embeddings of memories:
 60 MB more memory when in use, and about 80 ms of CPU time per token of a memory.";
@@ -83,7 +83,7 @@ struct RemoveArgs {
     name: String,
 }
 
-/// Runs `g3 model …`; gives the exit code.
+/// Runs `g3 model …` and returns the exit code.
 pub(crate) fn run(args: &ModelArgs) -> Result<u8> {
     match &args.command {
         ModelCommand::List(args) => list(args.json)?,
@@ -177,7 +177,7 @@ fn add(args: &AddArgs) -> Result<()> {
             .hint(format!("g3 model remove {name}"))
             .hint("or another name: --name NAME"));
     }
-    // A link takes no space; the file may stay on another disk.
+    // A link takes no space, and the file may stay on another disk.
     std::os::unix::fs::symlink(&file, &target).or_fail(cannot)?;
     print(&format!(
         "{name} is ready: {}\nUse it: g3 --provider embedded --model {name}\n",
@@ -185,7 +185,7 @@ fn add(args: &AddArgs) -> Result<()> {
     ))
 }
 
-/// A name becomes a file name, so it must not lead anywhere else.
+/// Checks a model name: it becomes a file name, so it must not lead to another directory.
 fn check_name(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(fits) {
@@ -233,7 +233,7 @@ fn made(directory: PathBuf) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// Bytes as people read them.
+/// Formats a number of bytes for people.
 fn size(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
@@ -244,13 +244,13 @@ fn size(bytes: u64) -> String {
 
 fn print(text: &str) -> Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
-        // A reader that has seen enough is no failure.
+        // A reader that closes the pipe early is not an error.
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e).or_fail(|| "cannot print"),
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-/// Whether a person watches.
+/// Returns whether stderr is a terminal.
 fn is_watched() -> bool {
     io::stderr().is_terminal()
 }

@@ -1,4 +1,4 @@
-//! `g3 plan`: the parts of a plan that need a model, each by itself. `studio plan` asks for them.
+//! `g3 plan`: the steps of a plan that need a model, one per call; `studio plan` runs them.
 
 use std::path::PathBuf;
 
@@ -41,20 +41,20 @@ struct SplitArgs {
     tasks: Option<PathBuf>,
 }
 
-/// Runs it; what the model does is told on stderr.
+/// Runs `g3 plan …` and returns the exit code; what the model does is shown on stderr.
 pub(crate) async fn run(args: PlanArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     if !args.json {
-        let came = part(args.command, toolset).await?;
-        return ui::print(&format!("{}\n", came.trim_end())).map(|()| 0);
+        let answer = part(args.command, toolset).await?;
+        return ui::print(&format!("{}\n", answer.trim_end())).map(|()| 0);
     }
-    let (told, code) = match part(args.command, toolset).await {
-        Ok(came) => (serde_json::json!({ "text": came }), 0),
+    let (report, code) = match part(args.command, toolset).await {
+        Ok(answer) => (serde_json::json!({ "text": answer }), 0),
         Err(failure) => (serde_json::json!({ "error": failure.to_json() }), failure.exit_code()),
     };
-    ui::print(&format!("{told}\n")).map(|()| code)
+    ui::print(&format!("{report}\n")).map(|()| code)
 }
 
-/// One part of a plan: what the model said.
+/// Runs one step and returns the model's text.
 async fn part(command: PlanCommand, toolset: &'static dyn Toolset) -> Result<String> {
     let (common, part) = match command {
         PlanCommand::Refine(common) => (common, PlanPart::Refine),
@@ -66,16 +66,16 @@ async fn part(command: PlanCommand, toolset: &'static dyn Toolset) -> Result<Str
     let trace = trace::begin(&common, &settings.config, "plan")?;
     let work = async {
         let text = stdin_text()?;
-        let talk = PlainOutput::new(std::io::sink(), Some(std::io::stderr()));
-        let bus = Bus::new(Clock::from_env(), vec![Box::new(talk)]);
+        let output = PlainOutput::new(std::io::sink(), Some(std::io::stderr()));
+        let bus = Bus::new(Clock::from_env(), vec![Box::new(output)]);
         noninteractive::run(&settings, &part, &text, (bus, None)).await
     };
-    let mut came = String::new();
+    let mut answer = String::new();
     trace.over(work.await.map(|text| {
-        came = text;
+        answer = text;
         0
     }))?;
-    Ok(came)
+    Ok(answer)
 }
 
 fn file(path: PathBuf) -> Result<(String, String)> {

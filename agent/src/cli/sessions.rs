@@ -1,4 +1,5 @@
-//! `g3 sessions`: the sessions of a directory: listed, shown, exported, copied, spoken to.
+//! `g3 sessions`: lists, shows, exports, forks and imports the sessions of a directory, and sends
+//! messages to a running one.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -73,7 +74,7 @@ enum SessionsCommand {
     },
 }
 
-/// What an export is written as.
+/// The format of an export.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum Format {
     #[default]
@@ -82,7 +83,7 @@ enum Format {
     Journal,
 }
 
-/// Runs `g3 sessions …`; gives the exit code.
+/// Runs `g3 sessions …` and returns the exit code.
 pub(crate) fn run(args: &SessionsArgs) -> Result<u8> {
     let common = GlobalArgs { workspace: args.workspace.clone(), ..GlobalArgs::default() };
     let cwd = directory(&common)?;
@@ -179,7 +180,7 @@ fn in_full(seen: &SessionSnapshot) -> String {
     )
 }
 
-/// One line of what each model cost.
+/// Formats the usage and cost of one model as a line.
 fn billed(model: &str, line: &ModelUsage) -> String {
     format!("         {model}: {}\n", ui::bill(line.calls, line.usage))
 }

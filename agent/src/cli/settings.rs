@@ -1,4 +1,4 @@
-//! From flags, environment and files to the settings of a session.
+//! Builds the settings of a session from flags, environment and files.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tools::profile::Profile;
 use tools::research_agent;
 use tools::services::Toolset;
 
-/// The browser.
+/// Flags for the browser tools.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct BrowserArgs {
     /// Enable the browser tools with a visible browser (Safari on macOS, Chromium elsewhere)
@@ -32,7 +32,7 @@ pub(crate) struct BrowserArgs {
 }
 
 impl BrowserArgs {
-    /// What they mean for the configuration.
+    /// Applies the flags to the configuration; fails together with `--chat`.
     fn apply(&self, config: &mut Config, chat: bool) -> Result<()> {
         let visible =
             if cfg!(target_os = "macos") { BrowserKind::Safari } else { BrowserKind::Chrome };
@@ -51,7 +51,7 @@ impl BrowserArgs {
     }
 }
 
-/// The settings that these flags mean.
+/// Builds the settings of a session from these flags.
 pub(crate) fn settings(
     common: &GlobalArgs,
     args: &AgentArgs,
@@ -78,11 +78,11 @@ pub(crate) fn settings(
         }
         None => AgentRole::default(),
     };
-    // A persona keeps notes unless told not to, where its fence lets it write them.
+    // A persona keeps notes by default, unless it only reads or its write scope excludes the notes.
     if args.agent.is_some() && notes.auto.is_none() {
         let file = notes.file.clone().unwrap_or_else(|| memory::notes_file(&cwd));
-        let held = role.fence.as_ref().and_then(|fence| fence.refuses(&file));
-        notes.auto = Some(!role.reads_only && held.is_none());
+        let refused = role.fence.as_ref().and_then(|fence| fence.refuses(&file));
+        notes.auto = Some(!role.reads_only && refused.is_none());
     }
     let first_note = args.codebase_fast_start.as_ref().map(|_| first_report(&cwd));
     Ok(AgentSettings {
@@ -107,7 +107,7 @@ pub(crate) fn settings(
     })
 }
 
-/// What the model is told about the code before anything else.
+/// Returns the report about the code that the model receives before anything else.
 fn first_report(cwd: &Path) -> String {
     let report = explore::report(cwd);
     format!(
@@ -116,7 +116,8 @@ fn first_report(cwd: &Path) -> String {
     )
 }
 
-/// The notes of the workspace: flags, then configuration, then the mode.
+/// Resolves the settings of the workspace notes: flags first, then the configuration; if neither
+/// sets them, the mode decides.
 fn notes(args: &NoteArgs, config: &Config) -> Result<Notes> {
     let auto = match (args.auto_memory, args.no_auto_memory) {
         (true, _) => Some(true),
@@ -145,7 +146,7 @@ fn limits(args: &LimitArgs) -> UsageLimits {
     }
 }
 
-/// The directory to work in, absolute and without symbolic links.
+/// Returns the working directory, absolute and without symbolic links.
 pub(crate) fn directory(common: &GlobalArgs) -> Result<PathBuf> {
     let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
     let Some(wanted) = &common.workspace else { return Ok(here) };
@@ -157,7 +158,7 @@ pub(crate) fn directory(common: &GlobalArgs) -> Result<PathBuf> {
     }
 }
 
-/// The configuration for a directory.
+/// Loads the configuration for a directory, including the repository's MCP servers.
 pub(crate) fn load(common: &GlobalArgs, cwd: &std::path::Path) -> Result<LoadedConfig> {
     let sources = sources(common, cwd);
     let mut loaded = base::config::load(&sources)?;
@@ -168,14 +169,14 @@ pub(crate) fn load(common: &GlobalArgs, cwd: &std::path::Path) -> Result<LoadedC
     Ok(loaded)
 }
 
-/// Where the configuration comes from.
+/// Returns the sources of the configuration.
 pub(crate) fn sources(common: &GlobalArgs, cwd: &std::path::Path) -> ConfigSources {
     let mut sources = ConfigSources::from_env(cwd);
     sources.only = common.config.as_ref().map(|file| cwd_of_user().join(file));
     sources
 }
 
-/// Where relative paths on the command line start.
+/// Returns the directory against which relative paths on the command line are resolved.
 pub(crate) fn cwd_of_user() -> PathBuf {
     std::env::current_dir().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What is shown, and where: the flags, and who hears the events for them.
+//! The output flags, and the event sinks and the asker that they select.
 
 use std::fs::OpenOptions;
 use std::io::IsTerminal;
@@ -16,7 +16,7 @@ use crate::ui::rich_output::RichOutput;
 use agent_core::bus::{Bus, EventSink};
 use gate::Asker;
 
-/// What is shown, and where.
+/// The output flags.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ShowOptions {
     /// Print only events on stdout, one JSON object per line
@@ -31,7 +31,7 @@ pub(crate) struct ShowOptions {
 }
 
 impl ShowOptions {
-    /// Who hears the events: stdout as JSON, or a terminal, or plain text; and a file.
+    /// Returns the event sinks: JSON, rich or plain output on stdout, and the file of `--events`.
     pub(crate) fn views(&self) -> Result<Vec<Box<dyn EventSink>>> {
         let (out, err) = (std::io::stdout, std::io::stderr);
         let mut sinks: Vec<Box<dyn EventSink>> = vec![if self.json {
@@ -56,7 +56,7 @@ impl ShowOptions {
         Ok(sinks)
     }
 
-    /// The person at the terminal, when there is one to ask.
+    /// Returns an asker if stdin and stderr are a terminal and `--json` is not set.
     pub(crate) fn asker(&self, bus: &Arc<Bus>) -> Option<Arc<dyn Asker>> {
         let here = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let terminal = || -> Arc<dyn Asker> { Arc::new(TerminalAsker::new(bus.clone())) };

@@ -1,4 +1,4 @@
-//! `g3 skills`: the skills for a directory, and what is wrong with those that are left out.
+//! `g3 skills`: lists the skills of a directory, and checks skills against the rules.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ enum SkillsCommand {
     },
 }
 
-/// Runs `g3 skills …`; gives the exit code.
+/// Runs `g3 skills …` and returns the exit code.
 pub(crate) fn run(args: &SkillsArgs) -> Result<u8> {
     let common = GlobalArgs { workspace: args.workspace.clone(), ..GlobalArgs::default() };
     let cwd = directory(&common)?;
@@ -102,7 +102,7 @@ fn check(common: &GlobalArgs, cwd: &Path, dir: Option<&Path>, json: bool) -> Res
     Ok(u8::from(broken))
 }
 
-/// The skill in a directory, or the skills in the directories below it.
+/// Returns the skill in a directory, or the skills in the directories below it.
 fn named(dir: &Path) -> Result<Vec<SkillSearch>> {
     let real = dir
         .canonicalize()

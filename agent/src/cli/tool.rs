@@ -1,4 +1,5 @@
-//! `g3 tool …`: every tool without a model, and the gate without a tool.
+//! `g3 tool …`: lists and runs tools without a model, shows permission decisions, and undoes
+//! writes.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -49,10 +50,10 @@ enum ToolCommand {
     Check(check::CheckArgs),
     /// Undo the last write of a tool
     Undo(undo::UndoArgs),
-    /// Start a browser and end it when nobody wants it any more (g3 calls this itself)
+    /// Start a browser and end it when no session uses it any more (g3 runs this itself)
     #[command(hide = true)]
     KeepBrowser {
-        /// What to start, as JSON
+        /// Browser to start, as JSON
         order: String,
     },
 }
@@ -70,7 +71,7 @@ struct ListArgs {
     markdown: bool,
 }
 
-/// A call as it is typed.
+/// The flags that describe a tool call.
 #[derive(Debug, Args)]
 struct CallArgs {
     /// Tool profile
@@ -99,13 +100,13 @@ struct ExecArgs {
     json: bool,
 }
 
-/// The only call that runs.
+/// The id of the call; only one runs.
 const CALL: &str = "call";
 
-/// The session of calls that name none.
+/// The session of calls without `--session`.
 const SESSION: &str = "tool-exec";
 
-/// Runs `g3 tool …`; gives the exit code.
+/// Runs `g3 tool …` and returns the exit code.
 pub(crate) fn run(args: &ToolArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     match &args.command {
         ToolCommand::List(args) => list(args).map(|()| 0),
@@ -174,10 +175,10 @@ fn exec(args: &ExecArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     Ok(exit_code(&outcome))
 }
 
-/// Passes on what a tool writes, to be drawn on stderr where that is a terminal.
+/// Returns a callback that shows a tool's output on stderr, if that is a terminal.
 fn listener(live: &Arc<Mutex<LiveArea>>) -> Arc<dyn Fn(&str) + Send + Sync> {
     let live = live.clone();
-    Arc::new(move |text| with(&live, |live| live.heard(CALL, text)))
+    Arc::new(move |text| with(&live, |live| live.append(CALL, text)))
 }
 
 fn with(live: &Mutex<LiveArea>, work: impl FnOnce(&mut LiveArea)) {
@@ -185,7 +186,8 @@ fn with(live: &Mutex<LiveArea>, work: impl FnOnce(&mut LiveArea)) {
 }
 
 fn keep_browser(order: &str, toolset: &dyn Toolset) -> Result<()> {
-    // Who started us reads one line; that it cannot be written is its end, and then ours.
+    // The parent process reads one line. If it cannot be written, the parent has exited and the
+    // daemon ends too.
     runtime()?.block_on(toolset.keep_browser(order, &|line| drop(print(line))))
 }
 
@@ -204,7 +206,7 @@ fn run_to_its_end(
     let cancel = at.cancel.clone();
     Ok(runtime.block_on(async {
         let interrupted = async {
-            // Without the signal there is only no way to cancel.
+            // Without the signal handler, the call cannot be cancelled.
             if tokio::signal::ctrl_c().await.is_ok() {
                 cancel.cancel();
             }
@@ -224,7 +226,7 @@ fn run_to_its_end(
     }))
 }
 
-/// The arguments as text: given, in a file, or on stdin.
+/// Reads the arguments: the text itself, a file (`@FILE`) or stdin (`-`).
 fn given(args: &str) -> Result<String> {
     if args == "-" {
         let mut text = String::new();
@@ -239,7 +241,7 @@ fn given(args: &str) -> Result<String> {
     })
 }
 
-/// Where a call works.
+/// Returns the working directory of a call.
 fn directory(cwd: Option<&Path>) -> Result<PathBuf> {
     let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
     let cwd = cwd.map_or(here.clone(), |cwd| here.join(cwd));
@@ -250,14 +252,14 @@ fn directory(cwd: Option<&Path>) -> Result<PathBuf> {
     Ok(cwd)
 }
 
-/// Where a call works, and the configuration there.
+/// Returns the working directory of a call and the configuration there.
 fn loaded(cwd: Option<&Path>) -> Result<(PathBuf, Config)> {
     let cwd = directory(cwd)?;
     let loaded = base::config::load(&ConfigSources::from_env(&cwd))?;
     Ok((cwd, loaded.config))
 }
 
-/// Where the state of calls is kept.
+/// Returns the directory for the state of calls.
 fn state_dir(cwd: &Path, session: Option<&str>) -> Result<PathBuf> {
     let session = match session {
         Some(session) => {
@@ -283,7 +285,7 @@ fn workplace(
     Ok(at)
 }
 
-/// Makes the place where the state of calls is kept.
+/// Creates the directory for the state of calls.
 fn keep(at: &ToolContext) -> Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -304,7 +306,7 @@ fn as_json(outcome: &ToolOutput, took: Duration) -> Value {
     })
 }
 
-/// 0 it worked, 1 it failed, 2 the call was a bad one.
+/// Returns the exit code: 0 for success, 1 for a failure, 2 for an invalid call.
 fn exit_code(outcome: &ToolOutput) -> u8 {
     match outcome.error_kind {
         _ if outcome.ok => 0,
@@ -322,7 +324,7 @@ fn exit_code(outcome: &ToolOutput) -> u8 {
 
 fn print(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads us has read enough.
+        // The reader closed the pipe early.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.or_fail(|| "cannot write to stdout"),
     }

@@ -1,4 +1,4 @@
-//! The trace as flags and configuration want it.
+//! The trace flags, and the start of a trace from flags, environment and configuration.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::settings::{directory, load};
 use crate::trace::{self, Trace, Wanted};
 use gate::paths::expand_home;
 
-/// Where the trace goes.
+/// The trace flags.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TraceArgs {
     /// Append a trace as JSON lines to this file (level: G3_LOG)
@@ -19,7 +19,7 @@ pub(crate) struct TraceArgs {
     trace_file: Option<PathBuf>,
 }
 
-/// Begins the trace of a mode, where flags, environment or configuration want one.
+/// Starts the trace of a mode if flags, environment or configuration ask for one.
 pub(crate) fn begin(common: &GlobalArgs, config: &Config, mode: &str) -> Result<Trace> {
     let cwd = directory(common)?;
     let typed = common.trace.trace_file.as_ref();
@@ -29,9 +29,10 @@ pub(crate) fn begin(common: &GlobalArgs, config: &Config, mode: &str) -> Result<
     trace::begin(&wanted, mode, &cwd)
 }
 
-/// As [`begin`], for a mode that works in many directories: the one that it was started in decides.
+/// Like [`begin`], for a mode that works in many directories: the configuration of the directory in
+/// which it was started applies.
 pub(crate) fn begin_anywhere(common: &GlobalArgs, mode: &str) -> Result<Trace> {
-    // What is wrong with the configuration is told with the session that needs it.
+    // A configuration error is reported by the session that needs the configuration.
     let config = directory(common).and_then(|cwd| load(common, &cwd));
     begin(common, &config.map(|loaded| loaded.config).unwrap_or_default(), mode)
 }

@@ -1,4 +1,4 @@
-//! `g3 trust`: accept a repository's own configuration, exactly as it is now.
+//! `g3 trust`: trusts a repository's configuration by its content.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ enum TrustCommand {
     Revoke,
 }
 
-/// Runs `g3 trust …`; gives the exit code.
+/// Runs `g3 trust …` and returns the exit code.
 pub(crate) fn run(args: &TrustArgs) -> Result<u8> {
     let common = GlobalArgs { workspace: args.workspace.clone(), ..GlobalArgs::default() };
     let directory = directory(&common)?;
@@ -79,15 +79,16 @@ fn accept(store: &Path, file: &Path) -> Result<String> {
     ))
 }
 
-/// The untracked files that a `.worktreeinclude` names now: they are copied into studio's sessions.
+/// Lists the untracked files that a `.worktreeinclude` matches now; studio copies them into its
+/// sessions.
 fn copied_files(file: &Path) -> String {
     let Some(directory) = file.parent().filter(|_| file.ends_with(".worktreeinclude")) else {
         return String::new();
     };
     let list = || -> std::result::Result<String, base::git::GitError> {
         let (_, git_dir) = base::git::discover(directory)?;
-        let door = base::git::Git::at(git_dir).with_work_tree(directory);
-        door.run(&["ls-files", "--others", "--ignored", "--exclude-from=.worktreeinclude"])
+        let git = base::git::Git::at(git_dir).with_work_tree(directory);
+        git.run(&["ls-files", "--others", "--ignored", "--exclude-from=.worktreeinclude"])
     };
     match list() {
         Ok(files) if files.is_empty() => "it matches no existing file\n".to_owned(),

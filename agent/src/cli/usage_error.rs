@@ -1,4 +1,4 @@
-//! A wrong command line, told with a way out.
+//! Reports an invalid command line with suggestions.
 
 use base::failure::Failure;
 use clap::CommandFactory;
@@ -7,8 +7,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::Cli;
 use crate::ui;
 
-/// Prints what is wrong and what to try; gives the exit code. Help and versions go to stdout.
-pub(crate) fn tell(error: &clap::Error) -> u8 {
+/// Prints the error and its hints, and returns the exit code. Help and version go to stdout.
+pub(crate) fn report(error: &clap::Error) -> u8 {
     let _ = error.print();
     if !error.use_stderr() {
         return 0;
@@ -22,7 +22,7 @@ pub(crate) fn tell(error: &clap::Error) -> u8 {
     2
 }
 
-/// Whether a second word follows a task, which clap takes for a subcommand.
+/// Returns whether a second word follows a task, which clap takes for a subcommand.
 fn is_second_word(error: &clap::Error) -> bool {
     let before = match error.get(ContextKind::PriorArg) {
         Some(ContextValue::String(before)) => vec![before.as_str()],
@@ -32,18 +32,18 @@ fn is_second_word(error: &clap::Error) -> bool {
     error.kind() == ErrorKind::ArgumentConflict && before.contains(&"[TASK]")
 }
 
-/// The first word of the command line, unless it is a flag.
+/// Returns the first word of the command line, unless it is a flag.
 fn first_word() -> Option<String> {
     std::env::args().nth(1).filter(|word| !word.starts_with('-'))
 }
 
-/// Whether a task is a single word that was meant as a command or a flag; not behind `--`.
+/// Returns whether a task is a single word that looks like a command or a flag; `--` disables this.
 pub(crate) fn is_slip(task: &str) -> bool {
     let is_marked = std::env::args().any(|arg| arg == "--");
     !is_marked && nearest(task).is_some()
 }
 
-/// What to tell about such a task.
+/// Returns the error for such a task.
 pub(crate) fn slip(task: &str) -> Failure {
     let failure = Failure::usage(format!("no such command: `{task}`"));
     let failure = match nearest(task) {
@@ -53,7 +53,7 @@ pub(crate) fn slip(task: &str) -> Failure {
     failure.hint(format!("to run it as a task: g3 -- {task}"))
 }
 
-/// The command or flag that a word is, or is a slip of the pen away from.
+/// Returns the command or flag that a word equals or misspells.
 fn nearest(word: &str) -> Option<String> {
     let wanted = word.trim().to_lowercase().replace('_', "-");
     if wanted.contains(char::is_whitespace) {
@@ -67,7 +67,7 @@ fn nearest(word: &str) -> Option<String> {
     best.map(|(name, dashes)| format!("g3 {dashes}{name}"))
 }
 
-/// Whether a word is this name, or differs by a letter where both are long enough to tell.
+/// Returns whether a word equals a name, or misspells it: one edit from 4 letters, two from 9.
 fn is_near(word: &str, name: &str) -> bool {
     let slips = match word.len().min(name.len()) {
         0..=3 => 0,
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_pen_is_told_from_a_task() {
+    fn a_misspelled_command_is_distinguished_from_a_task() {
         for (word, command) in [
             ("resume", "g3 --resume"),
             ("chat", "g3 --chat"),

@@ -1,4 +1,5 @@
-//! `g3 --auto`: every line is one requirement more, and starts an autonomous run over all of them.
+//! `g3 --auto`: reads requirements line by line, and starts an autonomous run over all of them
+//! after each one.
 
 mod list;
 mod prompt;
@@ -29,7 +30,7 @@ Write a requirement: it is added to .g3/requirements.md, and a run over all of t
 /help          shows this
 exit, quit     leaves, as Ctrl-D does; Ctrl-C cancels a run";
 
-/// What a line means.
+/// The meaning of a line.
 #[derive(Debug, PartialEq, Eq)]
 enum ParsedLine<'a> {
     Requirement(&'a str),
@@ -41,14 +42,14 @@ enum ParsedLine<'a> {
     Nothing,
 }
 
-fn said(line: &str) -> ParsedLine<'_> {
+fn parse(line: &str) -> ParsedLine<'_> {
     match line.trim() {
         "" => ParsedLine::Nothing,
         "exit" | "quit" | "/exit" | "/quit" => ParsedLine::Exit,
         "/requirements" => ParsedLine::Requirements,
         "/chat" => ParsedLine::Chat,
         "/help" => ParsedLine::Help,
-        // A path may begin a requirement; a single word with a slash before it is a command.
+        // A requirement may start with a path; a single word after a slash is a command.
         other if other.starts_with('/') && !other[1..].contains(['/', ' ', '.']) => {
             ParsedLine::Unknown(other)
         }
@@ -56,13 +57,14 @@ fn said(line: &str) -> ParsedLine<'_> {
     }
 }
 
-/// Takes requirements until the user leaves. Where nobody watches, the end is that of the last run.
+/// Reads requirements until the user exits. Returns `Done` on a terminal, and the status of the
+/// last run otherwise.
 pub(crate) async fn run(
-    order: RunRequest,
+    request: RunRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<RunStatus> {
-    let mut list = RequirementList::open(&order.settings.cwd)?;
+    let mut list = RequirementList::open(&request.settings.cwd)?;
     let interrupts = Interrupts::listen()?;
     let mut prompt = LinePrompt::open()?;
     ui::say(&match list.items().len() {
@@ -78,7 +80,7 @@ pub(crate) async fn run(
         let (back, line) = prompt.read().await?;
         prompt = back;
         let Some(line) = line else { break };
-        match said(&line) {
+        match parse(&line) {
             ParsedLine::Nothing => {}
             ParsedLine::Exit => break,
             ParsedLine::Help => ui::say(HELP),
@@ -86,7 +88,7 @@ pub(crate) async fn run(
             ParsedLine::Unknown(name) => ui::say(&format!("no such command: `{name}`; see /help")),
             ParsedLine::Chat => {
                 drop((interrupts, prompt));
-                let settings = knowing(&order.settings, &list);
+                let settings = knowing(&request.settings, &list);
                 let opening = Opening::default();
                 return interactive::run(settings, opening, bus, asker).await;
             }
@@ -94,9 +96,9 @@ pub(crate) async fn run(
                 if let Err(failure) = list.add(text) {
                     ui::fail(&failure);
                 }
-                let order = RunRequest { how: RunOrigin::New(list.text()), ..order.clone() };
+                let request = RunRequest { how: RunOrigin::New(list.text()), ..request.clone() };
                 let (tokens, _quiet) = (interrupts.begin(), QuietInput::begin());
-                let ended = autonomous::run(&order, bus.clone(), asker.clone(), &tokens).await;
+                let ended = autonomous::run(&request, bus.clone(), asker.clone(), &tokens).await;
                 interrupts.over();
                 last = match ended {
                     Ok(status) => status,
@@ -122,7 +124,7 @@ fn show(list: &RequirementList) {
     }
 }
 
-/// Settings for a conversation that knows the requirements.
+/// Returns settings for an interactive session whose prompt includes the requirements.
 fn knowing(settings: &AgentSettings, list: &RequirementList) -> AgentSettings {
     let mut settings = settings.clone();
     settings.limits.turns = None;
@@ -137,11 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_and_requirements_are_told_apart() {
-        assert_eq!(said(" quit "), ParsedLine::Exit);
-        assert_eq!(said("/nope"), ParsedLine::Unknown("/nope"));
-        assert_eq!(said("/usr/bin/x must exist"), ParsedLine::Requirement("/usr/bin/x must exist"));
-        assert_eq!(said("quit when told so"), ParsedLine::Requirement("quit when told so"));
-        assert_eq!(said("  "), ParsedLine::Nothing);
+    fn commands_and_requirements_are_distinguished() {
+        assert_eq!(parse(" quit "), ParsedLine::Exit);
+        assert_eq!(parse("/nope"), ParsedLine::Unknown("/nope"));
+        assert_eq!(
+            parse("/usr/bin/x must exist"),
+            ParsedLine::Requirement("/usr/bin/x must exist")
+        );
+        assert_eq!(parse("quit when told so"), ParsedLine::Requirement("quit when told so"));
+        assert_eq!(parse("  "), ParsedLine::Nothing);
     }
 }

@@ -1,4 +1,4 @@
-//! What the user's words bring along: files and directories named as `@path`, and pictures.
+//! Attachments of a user's message: files and directories named as `@path`, and images.
 
 use std::path::{Path, PathBuf};
 
@@ -9,24 +9,24 @@ use gate::paths;
 use provider::message::{ContentPart, Image, Message, MessageRole};
 use tools::image;
 
-/// Files that one message brings along at most.
+/// Maximum number of files attached to a message.
 const FILES: usize = 20;
-/// Bytes of a file that are attached.
+/// Maximum number of bytes attached of a file.
 const FILE_BYTES: usize = 64 << 10;
-/// Entries of a directory that are named.
+/// Maximum number of entries listed of a directory.
 const ENTRIES: usize = 200;
-/// Endings of files that are taken for pictures where their path stands in the words.
+/// Extensions of files that are attached as images if the text contains their path.
 const PICTURES: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
 
-/// A message with what it brings along, and what the user is told about that.
+/// A message with its attachments, and the notes about them for the user.
 pub(crate) struct AttachedMessage {
-    /// The words, the texts of files and the pictures.
+    /// The text, the attached files and the images.
     pub message: Message,
-    /// A line for each file.
+    /// One line for each file.
     pub notes: Vec<String>,
 }
 
-/// Reads a picture that `--image` names.
+/// Reads an image that `--image` names.
 pub(crate) fn picture(cwd: &Path, typed: &Path) -> Result<Image> {
     let path = cwd.join(paths::expand_home(&typed.to_string_lossy()));
     let failed = |why: String| {
@@ -37,7 +37,7 @@ pub(crate) fn picture(cwd: &Path, typed: &Path) -> Result<Image> {
     image::of_file(&path).map(|(image, _)| image).map_err(failed)
 }
 
-/// The user's message: the words, with the files that they name and these pictures.
+/// Builds the user's message: the text, the files that it names and these images.
 pub(crate) fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> AttachedMessage {
     let mut attached = AttachedMessage {
         message: Message::text(MessageRole::User, String::new()),
@@ -81,7 +81,7 @@ pub(crate) fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attach
     attached
 }
 
-/// The text of a file, for a note of its own.
+/// Formats a file as an attachment, and returns it with its note.
 fn file(shown: &str, path: &Path) -> std::result::Result<(String, String), String> {
     let content = tools::fs::open::read_at_most(path, 64 << 20);
     let bytes = content.map_err(|why| why.to_string())?.bytes;
@@ -117,7 +117,7 @@ fn directory(shown: &str, path: &Path) -> (String, String) {
     (part, format!("attached {shown}: {entries}"))
 }
 
-/// What a word of the user names, as typed and absolute: `@path`, or the path of a picture.
+/// Returns the path that a word names, as typed and absolute: `@path`, or the path of an image.
 fn named(token: &str, cwd: &Path) -> Option<(String, PathBuf)> {
     let (raw, is_marked) = match token.strip_prefix('@') {
         Some(raw) => (raw, true),
@@ -136,7 +136,7 @@ fn is_picture(path: &Path) -> bool {
     ending.is_some_and(|ending| PICTURES.contains(&ending.as_str()))
 }
 
-/// The words of a text. Quotes hold a path with spaces together, and so does a backslash: terminals
+/// Splits a text into words. Quotes and backslashes keep a path with spaces together: terminals
 /// paste such paths when a file is dropped on them.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
@@ -158,7 +158,7 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// The first word of a text, with the spaces that a backslash escapes, and what follows it.
+/// Returns the first word of a text, with the spaces that a backslash escapes, and the rest.
 fn bare(text: &str) -> (String, &str) {
     let mut token = String::new();
     let mut chars = text.char_indices().peekable();
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_with_quotes_and_escaped_spaces_are_one() {
+    fn quoted_and_escaped_spaces_do_not_split_a_word() {
         let text = r#"look at @"a b.txt" and 'c d.png', /tmp/my\ shot.png (don't)"#;
         let expected =
             ["look", "at", "@a b.txt", "and", "c d.png", ",", "/tmp/my shot.png", "(don't)"];
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_directories_are_attached_and_other_words_stay_words() {
+    fn files_and_directories_are_attached_and_other_words_are_not() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("src")).unwrap();
         std::fs::write(dir.path().join("src/a.rs"), "fn a() {}\n").unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_says_what_is_missing() {
+    fn a_long_file_is_cut_and_its_note_says_so() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("long"), "line\n".repeat(20_000)).unwrap();
         let AttachedMessage { message, notes } =

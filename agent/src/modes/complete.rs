@@ -1,4 +1,4 @@
-//! `g3 complete`: one question on stdin, one answer on stdout; no tools, no agent prompt.
+//! `g3 complete`: one question on stdin, one answer on stdout; no tools and no agent prompt.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use provider::{self, ChatRequest, Delta, ProviderError};
 /// A model's answer to one question.
 #[derive(Debug)]
 pub(crate) struct Completion {
-    /// Its words.
+    /// The text of the answer.
     pub text: String,
     /// Tokens and money.
     pub usage: Usage,
 }
 
-/// Asks once and gives the answer. The bus hears only what happens beside it, e.g. that another
-/// model answers.
+/// Asks the model once and returns its answer. The bus receives only other events, e.g. that a
+/// fallback model answers.
 pub(crate) async fn run(
     settings: &AgentSettings,
     question: &str,
@@ -41,12 +41,12 @@ pub(crate) async fn run(
         max_output: provider.facts().max_output,
         session: "complete",
     };
-    let mut hear =
+    let mut on_delta =
         |delta: Delta<'_>| beside_words(delta).into_iter().for_each(|what| bus.emit(what));
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
     let reply = tokio::select! {
-        reply = provider.ask(&request, &mut hear) => reply,
+        reply = provider.ask(&request, &mut on_delta) => reply,
         () = tokens.cancel.cancelled() => Err(ProviderError::Cancelled),
     };
     let reply = match reply {

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin: the first cancels the turn, the second ends the program.
+//! Handles Ctrl-C and termination signals: the first cancels the turn, the second ends the program.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,14 +22,14 @@ impl Drop for Interrupts {
 /// The two tokens of a turn.
 #[derive(Clone)]
 pub(crate) struct CancelTokens {
-    /// Set by the first signal: tools end, what was done is recorded.
+    /// Cancelled by the first signal: tools end, and the finished work is recorded.
     pub cancel: CancellationToken,
-    /// Set by the second: nothing is waited for any more.
+    /// Cancelled by the second signal: nothing is waited for.
     pub end: CancellationToken,
 }
 
 impl Interrupts {
-    /// Starts to listen. A signal outside of a turn ends the program at once.
+    /// Starts listening. A signal outside of a turn ends the program immediately.
     pub(crate) fn listen() -> Result<Interrupts> {
         let turn: Arc<Mutex<Option<CancelTokens>>> = Arc::default();
         let mut listeners = Vec::new();
@@ -53,7 +53,7 @@ impl Interrupts {
         Ok(Interrupts { turn, listeners })
     }
 
-    /// A turn begins.
+    /// Starts a turn and returns its tokens.
     pub(crate) fn begin(&self) -> CancelTokens {
         let tokens =
             CancelTokens { cancel: CancellationToken::new(), end: CancellationToken::new() };
@@ -61,13 +61,13 @@ impl Interrupts {
         tokens
     }
 
-    /// The turn is over.
+    /// Ends the turn.
     pub(crate) fn over(&self) {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-/// What is said of a program that was told to end.
+/// Returns the failure of an interrupted program.
 pub(crate) fn failure() -> Failure {
     Failure::new(FailureKind::Interrupted, "interrupted")
 }

@@ -1,4 +1,5 @@
-//! `g3 mcp serve`: g3's tools for other agents, over the Model Context Protocol on stdin and stdout.
+//! `g3 mcp serve`: serves g3's tools to other agents, over the Model Context Protocol on stdin and
+//! stdout.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +28,7 @@ use tools::tool_switches;
 use tools::tool_switches::ToolSwitches;
 use tools::trace_events;
 
-/// The tools of a profile at a workplace, for somebody else's model.
+/// Serves the tools of a profile, in one tool context, to another agent's model.
 struct McpHandler {
     profile: Profile,
     place: ToolContext,
@@ -38,7 +39,7 @@ struct McpHandler {
 pub(crate) async fn serve(settings: AgentSettings) -> Result<()> {
     let session = Session::create(&settings.cwd, "mcp serve")?;
     let quiet = ToolContext::quiet(settings.toolset.registry(), &settings.cwd, &session.dir);
-    // The other agent asks its own user; ours is not here.
+    // The other agent asks its own user; there is no user here.
     let sandbox = &settings.config.sandbox;
     let gate = Gate::new(&settings.config.gate, None)?.confining(confining(sandbox));
     let gate = Arc::new(gate);
@@ -101,14 +102,15 @@ fn answered(outcome: ToolOutput) -> CallToolResult {
     if outcome.ok { CallToolResult::success(content) } else { CallToolResult::error(content) }
 }
 
-/// Calls that touch the same thing take turns, in the order in which they came.
+/// Runs calls that touch the same resource one at a time, in the order of their arrival.
 #[derive(Default)]
 struct CallQueue {
     keys: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl CallQueue {
-    /// Waits for what came before. Keys are taken in one order, so that nobody waits in a circle.
+    /// Waits for earlier calls with the same keys. Keys are locked in sorted order, which rules out
+    /// deadlocks.
     async fn turn(&self, mut keys: Vec<String>) -> Vec<OwnedMutexGuard<()>> {
         keys.sort();
         keys.dedup();
@@ -116,7 +118,7 @@ impl CallQueue {
         for key in keys {
             let lock = {
                 let mut all = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-                // What nobody holds or waits for is forgotten.
+                // Forget locks that no call holds or waits for.
                 all.retain(|_, lock| Arc::strong_count(lock) > 1);
                 all.entry(key).or_default().clone()
             };
@@ -133,7 +135,7 @@ mod tests {
     use tools::output::ToolErrorKind;
 
     #[test]
-    fn pictures_go_along_and_failures_are_marked() {
+    fn images_are_returned_and_failures_are_marked() {
         let image = Image { media_type: "image/png".into(), data: "aGk=".into() };
         let done = answered(ToolOutput { images: vec![image], ..ToolOutput::done("seen") });
         assert_eq!(done.is_error, Some(false));
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_that_share_a_key_take_turns_and_others_do_not() {
+    async fn calls_that_share_a_key_run_one_at_a_time_and_others_do_not() {
         let order = CallQueue::default();
         let first = order.turn(vec!["a".into(), "b".into()]).await;
         let second = order.turn(vec!["b".into(), "c".into()]);

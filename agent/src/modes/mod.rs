@@ -1,4 +1,4 @@
-//! The ways of running g3, one file each.
+//! The modes of g3, one module each.
 
 pub mod accumulative;
 pub mod acp;

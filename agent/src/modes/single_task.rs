@@ -1,4 +1,4 @@
-//! `g3 TASK`: one turn of the user, then the end.
+//! `g3 TASK`: runs one turn and exits.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use agent_core::run::{AgentSession, AgentSettings, SessionSelector};
 use gate::Asker;
 use provider::message::Image;
 
-/// Runs one task, with these pictures; the failure has been told as an event already.
+/// Runs one task with these images. A failure has already been emitted as an event.
 pub(crate) async fn run(
     settings: &AgentSettings,
     which: &SessionSelector,

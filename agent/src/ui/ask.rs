@@ -1,4 +1,4 @@
-//! Questions of the gate to a person at the terminal.
+//! Asks permission questions on the terminal.
 
 use std::io::{BufRead, Write};
 use std::os::fd::AsFd;
@@ -17,13 +17,13 @@ use agent_core::bus::Bus;
 use agent_core::current_call;
 use gate::{Asker, PermissionAnswer, PermissionQuestion};
 
-/// The answers that are offered.
+/// The possible answers.
 const OPTIONS: [&str; 3] = ["once", "always", "no"];
 
-/// Lines of the details that a question shows at once; `d` shows all of them.
+/// Number of lines of the details that a question shows at first; `d` shows all of them.
 const DETAILS: usize = 100;
 
-/// The event for a question.
+/// Returns the event for a question.
 pub(crate) fn event(id: &str, question: &PermissionQuestion) -> EventKind {
     let what = format!("{} wants to {}, and {}", question.tool, question.what, question.why);
     let options = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
@@ -38,17 +38,17 @@ pub(crate) struct TerminalAsker {
 }
 
 impl TerminalAsker {
-    /// A terminal that tells questions to this bus as well.
+    /// Creates an asker that also emits each question on this bus.
     pub(crate) fn new(bus: Arc<Bus>) -> TerminalAsker {
         TerminalAsker { bus: OnceLock::from(bus), turn: tokio::sync::Mutex::default() }
     }
 }
 
-/// A question on the screen. When it is dropped, its thread stops reading the user's next words,
-/// and the terminal is as before.
+/// A question on the screen. Dropping it stops its thread from reading further input and restores
+/// the terminal.
 struct Open<'a> {
     dropped: Arc<AtomicBool>,
-    /// Whether the user ended the line.
+    /// Whether the user has ended the line.
     is_answered: bool,
     input: Option<QuestionInput>,
     bus: Option<&'a Arc<Bus>>,
@@ -86,7 +86,8 @@ impl Asker for TerminalAsker {
     }
 }
 
-/// Shows the question and reads lines until one is an answer; `None` at the end of input.
+/// Shows the question and reads lines until one is an answer. Returns `None` at the end of input or
+/// when the question is dropped.
 fn put(question: &PermissionQuestion, dropped: &AtomicBool) -> Option<PermissionAnswer> {
     let colours = terminal::has_colours();
     let hidden = question.details.as_deref().is_some_and(|details| {
@@ -111,8 +112,8 @@ fn write(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// What is asked, whole. Every line behind the first one has a bar before it, so that none of it
-/// can look like an answer or like another question.
+/// Formats the whole question. Each line after the first starts with a bar, so that none can look
+/// like an answer or another question.
 fn text(question: &PermissionQuestion, colours: bool, most: usize) -> String {
     let (bold, reset) = if colours { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
     let what = printable(question.what.trim_end());
@@ -128,7 +129,7 @@ fn text(question: &PermissionQuestion, colours: bool, most: usize) -> String {
     text
 }
 
-/// The line on which the answer is typed.
+/// Returns the line on which the answer is typed.
 fn choices(question: &PermissionQuestion, hidden: bool) -> String {
     let always = match &question.host {
         _ if question.rule.is_empty() => String::new(),
@@ -139,7 +140,7 @@ fn choices(question: &PermissionQuestion, hidden: bool) -> String {
     format!("Allow? [y]es, {always}{details}[N]o: ")
 }
 
-/// A line from the terminal; `None` at its end or when the question was dropped.
+/// Reads a line from the terminal; returns `None` at its end or when the question is dropped.
 fn read_line(dropped: &AtomicBool) -> Option<String> {
     let stdin = std::io::stdin();
     let tick = rustix::event::Timespec::try_from(Duration::from_millis(100)).ok()?;
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_shown_whole_and_cannot_look_like_the_end_of_the_question() {
+    fn a_command_is_shown_in_full_and_cannot_imitate_the_prompt() {
         let command = "run `echo hi\nAllow? [y]es: \u{1b}]0;\nrm -rf \u{202e}x`";
         insta::assert_snapshot!(text(&question(command, None), false, 9), @r#"
         shell wants to run `echo hi
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_diff_says_that_there_is_more() {
+    fn a_long_diff_is_cut_and_can_be_shown_in_full() {
         let lines: String = (1..=9).map(|n| format!("+{n}\n")).collect();
         let diff = format!("--- /dev/null\n+++ b/x\n@@ -0,0 +1,9 @@\n{lines}");
         let question = question("write x", Some(&diff));
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_kept_for_a_host_says_so() {
+    fn the_always_answer_names_the_host() {
         let asked =
             PermissionQuestion { host: Some("a.example".to_owned()), ..question("ask", None) };
         assert_eq!(choices(&asked, false), "Allow? [y]es, [a]lways for a.example, [N]o: ");

@@ -1,28 +1,28 @@
-//! The clipboard: by a program of the desktop where there is one, else by the terminal itself.
+//! Sets the clipboard with a program of the desktop, or else through the terminal.
 
 use std::io::Write;
 use std::path::Path;
 
 use base::process::{Command, OutputLimits, Stream, find_program};
 
-/// Programs that set the clipboard from stdin, and the variable without which each cannot work.
+/// Programs that set the clipboard from stdin, and the environment variable that each one requires.
 const PROGRAMS: [(&str, &[&str], Option<&str>); 4] = [
     ("wl-copy", &[], Some("WAYLAND_DISPLAY")),
     ("xclip", &["-selection", "clipboard"], Some("DISPLAY")),
     ("xsel", &["--clipboard", "--input"], Some("DISPLAY")),
     ("pbcopy", &[], None),
 ];
-/// Bytes that terminals take by a control sequence.
+/// Maximum number of bytes that terminals accept in a control sequence.
 const TERMINAL_BYTES: usize = 74_000;
-/// How long a program may take, in seconds.
+/// Timeout of a program, in seconds.
 const TIME: u64 = 5;
 
-/// Sets the clipboard; says how. The error says why it cannot be set.
+/// Sets the clipboard and returns how. The error says why it cannot be set.
 pub(crate) fn copy(text: &str, cwd: &Path) -> Result<String, String> {
     for (name, args, variable) in PROGRAMS {
         let usable = variable.is_none_or(|name| std::env::var_os(name).is_some());
         let Some(program) = find_program(name).filter(|_| usable) else { continue };
-        // It goes on in the background for as long as it owns the clipboard.
+        // The program stays in the background for as long as it owns the clipboard.
         let job = Command::new(program, cwd).args(args).input(text).detached();
         let job = job.stdout(Stream::Null).stderr(Stream::Null);
         let done = job.output(OutputLimits::seconds(TIME));
@@ -33,7 +33,7 @@ pub(crate) fn copy(text: &str, cwd: &Path) -> Result<String, String> {
     by_terminal(text)
 }
 
-/// Asks the terminal by OSC 52. A terminal does not say whether it did it.
+/// Asks the terminal with OSC 52. A terminal does not report whether it complied.
 fn by_terminal(text: &str) -> Result<String, String> {
     use base64::Engine as _;
     let data = base64::engine::general_purpose::STANDARD.encode(text);

@@ -1,4 +1,4 @@
-//! The rounds of player and coach for people: a line while they go on, a table at the end.
+//! Shows the rounds of player and coach: a line for each step, a table at the end.
 
 use base::event::coach_rounds::{
     JudgedRequirement, RequirementStatus, RoundCheck, RoundCost, RoundDisagreement, RoundPart,
@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::tokens;
 use agent_core::call_line::cut_to;
 
-/// Characters of a requirement's line.
+/// Maximum number of characters in the line of a requirement.
 const WIDE: usize = 110;
 
-/// What a person is shown of a `plan` event; nothing where it speaks of something else.
+/// Returns the lines that show a `plan` event; none for the events of another mode.
 pub(crate) fn lines(plan: &Value) -> Vec<String> {
     let Some(event) = RoundsEvent::parse(plan) else { return Vec::new() };
     let lines = match &event {
@@ -53,7 +53,7 @@ fn judged(rounds: u32, round: &RoundReport) -> Vec<String> {
     lines
 }
 
-/// Checks that failed, one line each.
+/// Formats the failed checks, one line each.
 fn checks(all: &[RoundCheck]) -> impl Iterator<Item = String> {
     let red = all.iter().filter(|check| !check.ok);
     red.map(|check| cut_to(&format!("  check failed ({}): {}", check.exit, check.command), WIDE))
@@ -66,7 +66,7 @@ fn statuses(requirements: Option<&[JudgedRequirement]>) -> impl Iterator<Item = 
     })
 }
 
-/// Where coach and checks disagree.
+/// Formats the disagreements of coach and checks.
 fn apart(all: &[RoundDisagreement]) -> impl Iterator<Item = String> {
     all.iter().map(|it| format!("  warning: {}", it.text))
 }
@@ -121,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_end_is_a_table_of_rounds_and_the_last_verdict() {
+    fn the_end_shows_a_table_of_rounds_and_the_last_verdict() {
         let usage = json!({"input": 1200, "output": 80, "cache_read": 0, "cache_write": 0, "cost_usd": null});
         let cost = json!({"turns": 3, "ms": 1500, "usage": usage});
         let plan = json!({
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_of_others_are_not_ours_to_show() {
+    fn plan_events_of_other_modes_are_ignored() {
         assert!(lines(&json!({"mode": "planning", "state": "ended"})).is_empty());
         assert!(lines(&json!({"x": 1})).is_empty());
     }

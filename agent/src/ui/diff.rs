@@ -1,4 +1,4 @@
-//! Diffs for people: a line for each file, numbered lines, colours.
+//! Renders diffs for people: a header for each file, numbered lines, colours.
 
 use base::text::{count, printable};
 
@@ -10,38 +10,38 @@ const GREEN: &str = "\u{1b}[32m";
 const BOLD: &str = "\u{1b}[1m";
 const DIM: &str = "\u{1b}[2m";
 
-/// How a diff is drawn.
+/// How a diff is rendered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiffView {
-    /// Whether lines have colours; their signs they always have.
+    /// Whether lines have colours; they always have their signs.
     pub colours: bool,
-    /// Columns to which lines are cut; without it they are whole.
+    /// Width in columns to which lines are cut; `None` keeps them whole.
     pub width: Option<usize>,
-    /// Lines that are drawn at most.
+    /// Maximum number of lines.
     pub most: usize,
 }
 
 /// A line of a unified diff.
 #[derive(Debug, PartialEq)]
 enum DiffLine<'a> {
-    /// Another file begins.
+    /// The header of a file.
     File {
         from: &'a str,
         to: &'a str,
     },
-    /// Another hunk begins: the numbers of its first lines.
+    /// The header of a hunk, with the numbers of its first lines.
     Hunk {
         old: usize,
         new: usize,
     },
     Same(&'a str),
-    Gone(&'a str),
-    Come(&'a str),
-    /// Neither: `\ No newline at end of file`, a binary file.
+    Removed(&'a str),
+    Added(&'a str),
+    /// Any other line: `\ No newline at end of file`, a binary file.
     Other(&'a str),
 }
 
-/// The lines of a unified diff as they are shown. The last line says how many are left out.
+/// Renders a unified diff as lines. If lines are omitted, the last line says how many.
 pub(crate) fn draw(diff: &str, view: DiffView) -> Vec<String> {
     let lines = parse(diff);
     let mut drawn = Vec::new();
@@ -62,11 +62,11 @@ pub(crate) fn draw(diff: &str, view: DiffView) -> Vec<String> {
                 (old, new) = (old + 1, new + 1);
                 numbered(new - 1, ' ', text, "", view)
             }
-            DiffLine::Gone(text) => {
+            DiffLine::Removed(text) => {
                 old += 1;
                 numbered(old - 1, '-', text, RED, view)
             }
-            DiffLine::Come(text) => {
+            DiffLine::Added(text) => {
                 new += 1;
                 numbered(new - 1, '+', text, GREEN, view)
             }
@@ -82,14 +82,14 @@ pub(crate) fn draw(diff: &str, view: DiffView) -> Vec<String> {
     drawn
 }
 
-/// The line over a file's changes: its path and how much changed.
+/// Renders the header of a file: its path and the numbers of added and removed lines.
 fn file(from: &str, to: &str, rest: &[DiffLine<'_>], view: DiffView) -> String {
     let lines = rest.iter().take_while(|line| !matches!(line, DiffLine::File { .. }));
-    let (mut come, mut gone) = (0, 0);
+    let (mut added, mut removed) = (0, 0);
     for line in lines {
         match line {
-            DiffLine::Come(_) => come += 1,
-            DiffLine::Gone(_) => gone += 1,
+            DiffLine::Added(_) => added += 1,
+            DiffLine::Removed(_) => removed += 1,
             DiffLine::Same(_)
             | DiffLine::Hunk { .. }
             | DiffLine::Other(_)
@@ -103,8 +103,10 @@ fn file(from: &str, to: &str, rest: &[DiffLine<'_>], view: DiffView) -> String {
     };
     let path = printable(path);
     match view.colours {
-        true => format!("  {BOLD}{path}{RESET}{kind}  {GREEN}+{come}{RESET} {RED}-{gone}{RESET}"),
-        false => format!("  {path}{kind}  +{come} -{gone}"),
+        true => {
+            format!("  {BOLD}{path}{RESET}{kind}  {GREEN}+{added}{RESET} {RED}-{removed}{RESET}")
+        }
+        false => format!("  {path}{kind}  +{added} -{removed}"),
     }
 }
 
@@ -122,8 +124,8 @@ fn coloured(colour: &str, text: &str, view: DiffView) -> String {
     }
 }
 
-/// Reads a unified diff. The counts of a hunk tell which lines are its content, whatever they
-/// begin with.
+/// Parses a unified diff. The counts of a hunk determine which lines are its content, regardless of
+/// how they start.
 fn parse(diff: &str) -> Vec<DiffLine<'_>> {
     let mut out = Vec::new();
     let mut lines = diff.split('\n').peekable();
@@ -136,10 +138,10 @@ fn parse(diff: &str) -> Vec<DiffLine<'_>> {
         let marked = |sign: char| line.strip_prefix(sign).filter(|_| in_hunk);
         if let Some(text) = marked('-') {
             old_left = usize::saturating_sub(old_left, 1);
-            out.push(DiffLine::Gone(text));
+            out.push(DiffLine::Removed(text));
         } else if let Some(text) = marked('+') {
             new_left = usize::saturating_sub(new_left, 1);
-            out.push(DiffLine::Come(text));
+            out.push(DiffLine::Added(text));
         } else if let Some(text) =
             marked(' ').or_else(|| Some(line).filter(|l| in_hunk && l.is_empty()))
         {
@@ -159,13 +161,13 @@ fn parse(diff: &str) -> Vec<DiffLine<'_>> {
     out
 }
 
-/// What git writes between two files and is told by the lines below it.
+/// Returns whether git writes this line between two files. The lines below it say the same.
 fn is_git_header(line: &str) -> bool {
     const WORDS: [&str; 3] = ["diff --git ", "index ", "similarity index "];
     WORDS.iter().any(|word| line.starts_with(word))
 }
 
-/// The numbers of `@@ -old,lines +new,lines @@`.
+/// Parses the numbers of `@@ -old,lines +new,lines @@`.
 fn hunk(line: &str) -> Option<[usize; 4]> {
     let (ranges, _) = line.strip_prefix("@@ -")?.split_once(" @@")?;
     let (old, new) = ranges.split_once(" +")?;
@@ -208,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_counted() {
+    fn omitted_lines_are_counted() {
         let drawn = draw(DIFF, view(3));
         assert_eq!(drawn.len(), 4);
         assert_eq!(drawn[3], "  … 9 more lines");
     }
 
     #[test]
-    fn colours_tell_what_went_and_came() {
+    fn removed_and_added_lines_are_coloured() {
         let drawn = draw(DIFF, DiffView { colours: true, ..view(99) }).join("\n");
         assert!(drawn.contains("\u{1b}[31m    2 -     one();\u{1b}[0m"), "{drawn:?}");
         assert!(drawn.contains("\u{1b}[32m    2 +     two();\u{1b}[0m"), "{drawn:?}");

@@ -1,4 +1,4 @@
-//! Events as JSON, one object a line: `--json` on stdout, `--events FILE`.
+//! Writes events as JSON lines: `--json` on stdout, `--events FILE`.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ pub(crate) struct JsonLines<W: Write + Send> {
 }
 
 impl<W: Write + Send> JsonLines<W> {
-    /// Writes to this.
+    /// Creates a sink that writes to `out`.
     pub(crate) fn new(out: W) -> JsonLines<W> {
         JsonLines { out }
     }
@@ -22,7 +22,7 @@ impl<W: Write + Send> EventSink for JsonLines<W> {
     fn hear(&mut self, event: &Event) {
         let Ok(mut line) = serde_json::to_vec(event) else { return };
         line.push(b'\n');
-        // Nobody may be reading any more; the work itself goes on.
+        // The reader may have exited; the work continues.
         let _ = self.out.write_all(&line).and_then(|()| self.out.flush());
     }
 }

@@ -1,5 +1,5 @@
-//! What runs now, drawn below the text while it runs: how long it takes and the last lines that it
-//! wrote. Nothing of it stays.
+//! The live area below the text: running calls with their elapsed time and last lines of output. It
+//! is erased when they end.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -11,25 +11,25 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use super::wrap::cut_columns;
 
-/// Last lines that are shown of a call that runs alone, and of each of several.
+/// Number of last lines shown of a single call, and of each of several calls.
 const LINES: usize = 5;
 const LINES_OF_SEVERAL: usize = 2;
-/// Calls that are shown at most.
+/// Maximum number of calls shown.
 const CALLS: usize = 4;
-/// Bytes of a line that are kept.
+/// Maximum number of bytes kept of a line.
 const LINE_BYTES: usize = 2_000;
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
-/// Between two frames.
+/// Time between two frames.
 const TICK: Duration = Duration::from_millis(120);
 
-/// The part of the terminal below the text.
+/// The live area of the terminal.
 pub(crate) struct LiveArea {
     calls: Arc<Mutex<Vec<Call>>>,
     bar: Option<ProgressBar>,
     width: usize,
 }
 
-/// Something that is waited for.
+/// A running call, or the wait for a model.
 #[derive(Clone)]
 struct Call {
     id: String,
@@ -47,37 +47,37 @@ struct Tail {
 }
 
 impl LiveArea {
-    /// Nothing runs yet.
+    /// Creates an empty live area.
     pub(crate) fn new() -> LiveArea {
         LiveArea { calls: Arc::default(), bar: None, width: 80 }
     }
 
-    /// Lines are cut to this width from now on.
+    /// Sets the width to which lines are cut; 80 columns if it is unknown.
     pub(crate) fn fit(&mut self, width: Option<usize>) {
         self.width = width.unwrap_or(80);
     }
 
-    /// Something begins.
+    /// Adds a running call.
     pub(crate) fn begin(&mut self, id: &str, title: &str) {
         let (id, title) = (id.to_owned(), title.to_owned());
         self.calls().push(Call { id, title, since: Instant::now(), tail: Tail::default() });
     }
 
-    /// It wrote something.
-    pub(crate) fn heard(&mut self, id: &str, text: &str) {
+    /// Appends to the output of a call.
+    pub(crate) fn append(&mut self, id: &str, text: &str) {
         if let Some(call) = self.calls().iter_mut().find(|call| call.id == id) {
             call.tail.push(text);
         }
     }
 
-    /// It is over; gives its title.
+    /// Removes a call and returns its title.
     pub(crate) fn end(&mut self, id: &str) -> Option<String> {
         let mut calls = self.calls();
         let at = calls.iter().position(|call| call.id == id)?;
         Some(calls.remove(at).title)
     }
 
-    /// Draws what runs, if anything does, until [`Live::hide`].
+    /// Draws the running calls, if there are any, until [`LiveArea::hide`].
     pub(crate) fn show(&mut self) {
         if self.bar.is_some() || self.calls().is_empty() {
             return;
@@ -93,14 +93,14 @@ impl LiveArea {
         self.bar = Some(bar);
     }
 
-    /// Clears what is drawn.
+    /// Erases the live area.
     pub(crate) fn hide(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
     }
 
-    /// Whether anything runs.
+    /// Returns whether a call is running.
     #[cfg(test)]
     pub(crate) fn is_waiting(&self) -> bool {
         !self.calls().is_empty()
@@ -117,7 +117,7 @@ impl Default for LiveArea {
     }
 }
 
-/// The lines of what runs now.
+/// Renders the running calls as lines.
 fn lines(calls: &[Call], width: usize) -> Vec<String> {
     let each = if calls.len() > 1 { LINES_OF_SEVERAL } else { LINES };
     let mut out = Vec::new();
@@ -136,7 +136,7 @@ fn lines(calls: &[Call], width: usize) -> Vec<String> {
     out
 }
 
-/// A time for people: `7s`, `2m05s`.
+/// Formats a duration for people: `7s`, `2m05s`.
 fn elapsed(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..60 => format!("{seconds}s"),
@@ -163,7 +163,7 @@ impl Tail {
         }
     }
 
-    /// The last lines, the one that is being written included.
+    /// Returns the last lines, including the incomplete one.
     fn last(&self, most: usize) -> Vec<String> {
         let partial = Some(&self.partial).filter(|line| !line.trim().is_empty());
         let all: Vec<String> = self.lines.iter().chain(partial).map(|line| shown(line)).collect();
@@ -171,7 +171,8 @@ impl Tail {
     }
 }
 
-/// A line as a terminal would show it in the end: what a carriage return took back is gone.
+/// Returns a line as a terminal would finally show it: a carriage return discards the text before
+/// it.
 fn shown(line: &str) -> String {
     let line = line.trim_end_matches('\r');
     let last = line.rsplit('\r').next().unwrap_or_default();
@@ -183,15 +184,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_of_what_runs_are_shown_and_fit() {
+    fn the_last_lines_of_running_calls_are_shown_and_fit_the_width() {
         let mut live = LiveArea::new();
         live.begin("a", "shell make");
-        live.heard("a", "1\n2\n3\n4\n5\n6\n\n10%\r20%\r");
-        live.heard("a", "30");
+        live.append("a", "1\n2\n3\n4\n5\n6\n\n10%\r20%\r");
+        live.append("a", "30");
         let shown = lines(&live.calls(), 12);
         assert_eq!(shown[1..], ["  3", "  4", "  5", "  6", "  30"].map(str::to_owned));
         live.begin("b", "a title that does not fit");
-        live.heard("b", "one line that does not fit\n");
+        live.append("b", "one line that does not fit\n");
         let shown = lines(&live.calls(), 12);
         assert_eq!(shown.len(), 5);
         assert!(shown.iter().all(|line| crate::ui::wrap::columns(line) <= 12), "{shown:?}");
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn durations_are_formatted_briefly() {
         assert_eq!(
             [7, 65, 3600].map(|s| elapsed(Duration::from_secs(s))),
             ["7s", "1m05s", "60m00s"]

@@ -1,5 +1,5 @@
-//! Markdown painted while it streams: headings, lists, code, emphasis and tables, wrapped at the
-//! width of the terminal. Words appear when they come, a table when it is complete.
+//! Renders Markdown while it streams: headings, lists, code, emphasis and tables, wrapped at the
+//! width of the terminal. Words appear as they arrive, a table when it is complete.
 
 use super::table;
 use super::wrap::{Wrapper, columns};
@@ -8,39 +8,39 @@ const BOLD: &str = "\u{1b}[1m";
 const BOLD_AGAIN: &str = "\u{1b}[0;1m";
 const CODE: &str = "\u{1b}[36m";
 const HEADING: &str = "\u{1b}[1;35m";
-/// Makes text faint.
+/// Style sequence for faint text.
 pub(crate) const DIM: &str = "\u{1b}[2m";
-/// Ends every style.
+/// Resets all styles.
 pub(crate) const RESET: &str = "\u{1b}[0m";
 
-/// Paints text that has no control sequences of its own. Without colours and width what comes out
-/// is what went in, tables excepted.
+/// Renders text that contains no control sequences. Without colours and width, the output equals
+/// the input, except for tables.
 #[derive(Debug, Default)]
 pub(crate) struct MarkdownPainter {
     colours: bool,
     wrap: Wrapper,
-    /// What may still become a marker: the beginning of a line, or one star; a line of a table.
+    /// Text that may become a marker (the start of a line, or one star), or a line of a table.
     held: String,
     /// Complete lines of a table.
     table: Vec<String>,
     line: Line,
-    /// Whether the text is part of a line: it has no headings, lists and tables.
+    /// Whether the text is part of a line, without headings, lists and tables.
     inline: bool,
     fenced: bool,
     emphasis: Emphasis,
 }
 
-/// The styles of words within a line.
+/// The styles of text within a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Emphasis {
     bold: bool,
     code: bool,
 }
 
-/// What the current line is.
+/// The kind of the current line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Line {
-    /// Its first characters do not tell yet.
+    /// Unknown until more characters arrive.
     #[default]
     Unknown,
     Text,
@@ -51,24 +51,24 @@ enum Line {
 }
 
 impl MarkdownPainter {
-    /// Paints with colours or without.
+    /// Creates a painter with or without colours.
     pub(crate) fn new(colours: bool) -> MarkdownPainter {
         MarkdownPainter { colours, ..MarkdownPainter::default() }
     }
 
-    /// Paints text that is part of a line, such as a cell of a table.
+    /// Creates a painter for text that is part of a line, such as a cell of a table.
     pub(crate) fn inline(colours: bool, width: Option<usize>) -> MarkdownPainter {
         let mut wrap = Wrapper::new(width);
         wrap.cuts_words = true;
         MarkdownPainter { colours, wrap, inline: true, ..MarkdownPainter::default() }
     }
 
-    /// Wraps at this width from now on.
+    /// Sets the width at which text is wrapped.
     pub(crate) fn wrap_at(&mut self, width: Option<usize>) {
         self.wrap.width = width;
     }
 
-    /// Paints the next piece.
+    /// Renders the next piece of text.
     pub(crate) fn paint(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + 16);
         for c in text.chars() {
@@ -88,7 +88,7 @@ impl MarkdownPainter {
         out
     }
 
-    /// Ends the text: what was held back comes out and colours are reset.
+    /// Ends the text: returns what was held back and resets the styles.
     pub(crate) fn finish(&mut self) -> String {
         let mut out = String::new();
         if self.line == Line::Table {
@@ -132,12 +132,12 @@ impl MarkdownPainter {
         }
     }
 
-    /// Lets out what was held back, as it is.
+    /// Writes the held text unchanged.
     fn release(&mut self, out: &mut String) {
         std::mem::take(&mut self.held).chars().for_each(|c| self.wrap.put(c, out));
     }
 
-    /// One more character of a line's beginning.
+    /// Adds a character to the start of a line.
     fn begin(&mut self, c: char, out: &mut String) {
         let mut start = std::mem::take(&mut self.held);
         start.push(c);
@@ -198,7 +198,7 @@ impl MarkdownPainter {
     }
 }
 
-/// What a line is, told by its beginning; `None` when more is needed.
+/// Returns the kind of a line by its start; `None` if more characters are needed.
 fn kind(start: &str, fenced: bool) -> Option<Line> {
     let marker = start.trim_start();
     if marker.is_empty() && start.len() < 4 {
@@ -225,7 +225,7 @@ fn kind(start: &str, fenced: bool) -> Option<Line> {
     }
 }
 
-/// Whether this may become the marker of a list's item or of a quotation: its space is missing.
+/// Returns whether this is the marker of a list item or a quotation, without its space.
 fn begins_item(marker: &str) -> bool {
     let number = marker.trim_end_matches(['.', ')']);
     let numbered = (1..=3).contains(&number.len())
@@ -234,7 +234,7 @@ fn begins_item(marker: &str) -> bool {
     matches!(marker, "-" | "*" | "+" | ">") || numbered
 }
 
-/// Where a line goes on that begins so: behind the marker of its item.
+/// Returns the column at which the continuation of a line begins: after the marker of its item.
 fn continuation(start: &str) -> usize {
     let marker = start.trim_start();
     let indent = start.len() - marker.len();
@@ -242,7 +242,7 @@ fn continuation(start: &str) -> usize {
     indent + item.map_or(0, |item| columns(item) + 1)
 }
 
-/// A painted text without its style sequences.
+/// Removes the style sequences from rendered text.
 pub(crate) fn visible(painted: &str) -> String {
     let mut pieces = painted.split('\u{1b}');
     let mut out = pieces.next().unwrap_or_default().to_owned();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_become_colours() {
+    fn markup_becomes_colours() {
         assert_eq!(painted(&["# Top\n"]), "^[1;35m# Top^[0m\n");
         assert_eq!(painted(&["a **b** `c`\n"]), "a ^[1mb^[0m ^[36mc^[0m\n");
         assert_eq!(
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_stream_is_cut_makes_no_difference() {
+    fn the_output_does_not_depend_on_how_the_stream_is_split() {
         let text = "# T\n\n- **one** `two`\n  ```sh\n  ls *\n  ```\n| a | b |\n|--|--|\n| 1 | 2 |\n#hash 1 * 2\n12. x";
         for width in [None, Some(8)] {
             let whole = painted_at(width, true, &[text]);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_wrapped_below_their_item_and_code_is_not() {
+    fn items_are_wrapped_with_a_hanging_indent_and_code_is_not_wrapped() {
         let text =
             "- one two three\n  12. four five\n> six seven eight\n```\nlet a = 1 + 2 + 3;\n```\n";
         let expected = "- one two\n  three\n  12. four\n      five\n> six\n  seven\n  eight\n```\nlet a = 1 + 2 + 3;\n```\n";
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn without_colours_and_width_text_stays_as_it_is() {
+    fn without_colours_and_width_text_is_unchanged() {
         let text = "# T\n- **a** `b`\n  c  d\n> e\n12 f\n-\n";
         assert_eq!(painted_at(None, false, &[text]), text);
     }

@@ -1,4 +1,4 @@
-//! What people and programs see: every event goes out through here, and nothing below prints.
+//! Output for people and programs: all events are shown here, and the layers below do not print.
 
 pub mod ask;
 pub mod clipboard;
@@ -24,23 +24,23 @@ use base::text::count;
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Whoever read it has had enough.
+        // The reader closed the pipe early.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         done => done.or_fail(|| "cannot write to stdout"),
     }
 }
 
-/// Says a line to the person, on stderr.
+/// Prints a line for the user on stderr.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Shows a failure: the one place where they are printed.
+/// Prints a failure; all failures are printed here.
 pub(crate) fn fail(failure: &Failure) {
     say(&base::text::printable(&failure.to_string()));
 }
 
-/// A number of tokens for people, e.g. `12.3k`.
+/// Formats a number of tokens for people, e.g. `12.3k`.
 pub(crate) fn tokens(count: u64) -> String {
     match count {
         0..1_000 => count.to_string(),
@@ -49,28 +49,28 @@ pub(crate) fn tokens(count: u64) -> String {
     }
 }
 
-/// The line under a turn: that it was interrupted, and what the session came to so far; `None`
-/// where there is nothing to say.
+/// Returns the line after a turn: whether it was interrupted, and the usage of the session so far.
+/// Returns `None` if there is nothing to show.
 pub(crate) fn summed_up(
     status: RunStatus,
     turns: u32,
     usage: Usage,
     between: &str,
 ) -> Option<String> {
-    let mut said = Vec::new();
+    let mut parts = Vec::new();
     if status == RunStatus::Cancelled {
-        said.push("interrupted".to_owned());
+        parts.push("interrupted".to_owned());
     }
     if turns > 0 {
         let sent = tokens(usage.sent());
         let turns = count(turns, "turn");
-        said.extend([turns, format!("{sent} in"), format!("{} out", tokens(usage.output))]);
-        said.extend(usage.cost_text());
+        parts.extend([turns, format!("{sent} in"), format!("{} out", tokens(usage.output))]);
+        parts.extend(usage.cost_text());
     }
-    (!said.is_empty()).then(|| said.join(between))
+    (!parts.is_empty()).then(|| parts.join(between))
 }
 
-/// What so many questions cost, in one line.
+/// Formats the usage and cost of a number of model requests in one line.
 pub(crate) fn bill(calls: u32, usage: Usage) -> String {
     let cost = usage.cost_text().unwrap_or_else(|| "cost unknown".to_owned());
     let calls = count(calls, "call");

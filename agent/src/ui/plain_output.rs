@@ -1,4 +1,4 @@
-//! Where no terminal is: the model's words to stdout, everything else to stderr, no colours.
+//! Output without a terminal: the model's text on stdout, everything else on stderr, no colours.
 
 use std::io::Write;
 
@@ -9,20 +9,20 @@ use super::summed_up;
 use agent_core::bus::EventSink;
 use agent_core::call_line::call_line;
 
-/// Lines of a failure that are shown.
+/// Maximum number of lines shown of a failure.
 const LINES: usize = 10;
 
-/// Clean text. `talk` gets what is not the model's words; `None` keeps quiet.
+/// Plain text output. `talk` receives everything but the model's text; `None` discards it.
 pub(crate) struct PlainOutput<O: Write + Send, T: Write + Send> {
     out: O,
     talk: Option<T>,
-    /// Whether the last words ended a line.
+    /// Whether the model's text ended with a newline.
     at_line_start: bool,
     spoke: bool,
 }
 
 impl<O: Write + Send, T: Write + Send> PlainOutput<O, T> {
-    /// Words go to `out`, the rest to `talk`.
+    /// Creates an output that writes the model's text to `out` and the rest to `talk`.
     pub(crate) fn new(out: O, talk: Option<T>) -> PlainOutput<O, T> {
         PlainOutput { out, talk, at_line_start: true, spoke: false }
     }
@@ -43,8 +43,8 @@ impl<O: Write + Send, T: Write + Send> PlainOutput<O, T> {
         }
     }
 
-    /// Why a call failed: whole where it was not run, so that the rule to add can be read; else
-    /// where the reason is, at the beginning or at the end of a command's output.
+    /// Shows why a call failed. The reason is in the last lines of a command's output, and
+    /// otherwise in the first lines, where a call that did not run names the rule to add.
     fn failure(&mut self, text: &str) {
         let text = printable_output(text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -55,13 +55,13 @@ impl<O: Write + Send, T: Write + Send> PlainOutput<O, T> {
             false => (0, &lines[..lines.len() - left_out], left_out),
         };
         let note = |n: usize, word: &str| (n > 0).then(|| format!("  … {}", count(n, word)));
-        let mut told: Vec<String> = note(before, "earlier line").into_iter().collect();
-        told.extend(shown.iter().map(|line| format!("  {line}")));
-        told.extend(note(after, "more line"));
-        if let Some(first) = told.first_mut() {
+        let mut report: Vec<String> = note(before, "earlier line").into_iter().collect();
+        report.extend(shown.iter().map(|line| format!("  {line}")));
+        report.extend(note(after, "more line"));
+        if let Some(first) = report.first_mut() {
             *first = format!("  failed: {}", first.trim_start());
         }
-        told.iter().for_each(|line| self.say(line));
+        report.iter().for_each(|line| self.say(line));
     }
 
     fn say(&mut self, line: &str) {

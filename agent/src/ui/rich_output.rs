@@ -1,4 +1,4 @@
-//! A terminal: painted words, a line for each tool call with what came of it, and what runs below.
+//! Output on a terminal: styled text, a line with its result for each tool call, and the live area.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -20,30 +20,30 @@ const RED: &str = "\u{1b}[31m";
 const YELLOW: &str = "\u{1b}[33m";
 const GREEN: &str = "\u{1b}[32m";
 const RESET: &str = "\u{1b}[0m";
-/// Lines of a tool's result that are shown.
+/// Maximum number of lines shown of a tool's result.
 const RESULT_LINES: usize = 5;
-/// Lines of a failure that are shown.
+/// Maximum number of lines shown of a failure.
 const FAILURE_LINES: usize = 15;
-/// Lines of a diff that are shown.
+/// Maximum number of lines shown of a diff.
 const DIFF_LINES: usize = 40;
-/// What is waited for between calls.
+/// The id in the live area of the wait for the model.
 const MODEL: &str = "model";
 
-/// Draws on a terminal.
+/// Draws events on a terminal.
 pub(crate) struct RichOutput<O: Write + Send> {
     out: O,
     painter: MarkdownPainter,
-    /// Wraps the model's thoughts.
+    /// Wraps the model's reasoning.
     thoughts: Wrapper,
     colours: bool,
-    /// How wide the terminal is.
+    /// Returns the width of the terminal.
     measure: fn() -> Option<usize>,
     at_line_start: bool,
     thinking: bool,
     live: LiveArea,
-    /// Calls that run, by id.
+    /// Running calls, by id.
     calls: HashMap<String, Shown>,
-    /// What happened while a question waited for its answer.
+    /// Events that arrived while a question was open.
     deferred: Vec<Event>,
 }
 
@@ -54,7 +54,7 @@ struct Shown {
 }
 
 impl<O: Write + Send> RichOutput<O> {
-    /// Draws on this; without colours when the user set `NO_COLOR`.
+    /// Creates an output on `out`; without colours if the user set `NO_COLOR`.
     pub(crate) fn new(out: O) -> RichOutput<O> {
         let colours = terminal::has_colours();
         RichOutput {
@@ -102,7 +102,7 @@ impl<O: Write + Send> RichOutput<O> {
         self.write(&painted);
     }
 
-    /// Ends the words so far; what follows begins a line.
+    /// Ends the current text; what follows starts on a new line.
     fn end_words(&mut self) {
         self.live.hide();
         let mut rest = String::new();
@@ -116,7 +116,7 @@ impl<O: Write + Send> RichOutput<O> {
         self.thinking = false;
     }
 
-    /// A text in lines of its own, wrapped.
+    /// Writes text on lines of its own, wrapped.
     fn line(&mut self, colour: &str, text: &str) {
         self.indented(colour, "", text);
     }
@@ -133,13 +133,13 @@ impl<O: Write + Send> RichOutput<O> {
         if plain { text.to_owned() } else { format!("{colour}{text}{RESET}") }
     }
 
-    /// The model is waited for.
+    /// Shows in the live area that g3 waits for the model.
     fn waits(&mut self, why: &str) {
         self.live.end(MODEL);
         self.live.begin(MODEL, why);
     }
 
-    /// Draws what runs, unless a question or half a line is on the screen.
+    /// Draws the live area, unless a question or an incomplete line is on the screen.
     fn show_live(&mut self) {
         if self.at_line_start && !terminal::is_asking() {
             self.live.fit((self.measure)());
@@ -156,7 +156,7 @@ impl<O: Write + Send> RichOutput<O> {
         self.calls.insert(id.to_owned(), Shown { line, is_command });
     }
 
-    /// A call with what came of it.
+    /// Writes a call with its result.
     fn end_call(&mut self, id: &str, ok: bool, text: &str, diff: Option<&str>, ms: u64) {
         self.live.end(id);
         self.live.hide();
@@ -179,20 +179,21 @@ impl<O: Write + Send> RichOutput<O> {
         self.write(&format!("{}\n", lines.join("\n")));
     }
 
-    /// The last lines of a command's output.
+    /// Writes the last lines of a command's output.
     fn output(&mut self, ok: bool, text: &str, seconds: Option<String>) {
         let text = output_of(text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let earlier = lines.len().saturating_sub(RESULT_LINES);
         let more = (earlier > 0).then(|| format!("… {}", count(earlier, "earlier line")));
-        self.told([more]);
+        self.note_line([more]);
         for line in &lines[earlier..] {
             self.cut_line(ok, line);
         }
-        self.told([seconds]);
+        self.note_line([seconds]);
     }
 
-    /// The first lines of what another tool gave; a failure whole.
+    /// Writes the first lines of another tool's result. A failure gets more lines, wrapped instead
+    /// of cut.
     fn result(&mut self, ok: bool, text: &str, seconds: Option<String>) {
         let text = printable_output(text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -204,7 +205,7 @@ impl<O: Write + Send> RichOutput<O> {
             }
         }
         let more = lines.len().saturating_sub(most);
-        self.told([(more > 0).then(|| format!("… {}", count(more, "more line"))), seconds]);
+        self.note_line([(more > 0).then(|| format!("… {}", count(more, "more line"))), seconds]);
     }
 
     fn cut_line(&mut self, ok: bool, line: &str) {
@@ -214,8 +215,8 @@ impl<O: Write + Send> RichOutput<O> {
         self.write(&format!("{painted}\n"));
     }
 
-    /// A line about a result, where there is something to tell.
-    fn told<const N: usize>(&mut self, parts: [Option<String>; N]) {
+    /// Writes a dim line of notes about a result, if there are any.
+    fn note_line<const N: usize>(&mut self, parts: [Option<String>; N]) {
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         if !parts.is_empty() {
             self.indented(DIM, "  ", &parts.join(", "));
@@ -248,7 +249,7 @@ impl<O: Write + Send> RichOutput<O> {
             }
             EventKind::Reasoning { text } => self.thought(text),
             EventKind::ToolStart { id, name, args } => self.begin_call(id, name, args),
-            EventKind::ToolOutput { id, text } => self.live.heard(id, text),
+            EventKind::ToolOutput { id, text } => self.live.append(id, text),
             EventKind::ToolEnd { id, ok, text, ms, diff, .. } => {
                 self.end_call(id, *ok, text, diff.as_deref(), *ms);
             }
@@ -282,12 +283,12 @@ impl<O: Write + Send> RichOutput<O> {
     }
 }
 
-/// Whether this is the result of a command that was run, and not why it was not.
+/// Returns whether this is the result of a command that ran, not the reason why it did not run.
 fn was_run(text: &str) -> bool {
     !["denied", "not run"].iter().any(|word| text.starts_with(word))
 }
 
-/// What a command wrote, of the result that the model reads. The core tools give it as JSON.
+/// Extracts a command's output from the result that the model reads. The core tools return JSON.
 fn output_of(text: &str) -> String {
     let object = serde_json::from_str::<Value>(text).ok();
     let Some(object) = object.filter(|object| object["stdout"].is_string()) else {
@@ -316,7 +317,7 @@ impl<O: Write + Send> EventSink for RichOutput<O> {
     }
 }
 
-/// How full the context is, for the prompt: ten dots and a number.
+/// Renders how full the context is, for the prompt: ten dots and a percentage.
 pub(crate) fn context_bar(percent: u64) -> String {
     let full = (percent.min(100) as usize).div_ceil(10);
     let (dots, rest) = ("●".repeat(full), "○".repeat(10 - full));
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_is_cancelled_before_its_first_word_says_so_and_spins_no_more() {
+    fn a_turn_cancelled_before_its_first_word_says_so_and_stops_the_spinner() {
         let screen = Screen::default();
         let mut rich = RichOutput::new(screen.clone());
         hear(&mut rich, EventKind::Turn { n: 1 });

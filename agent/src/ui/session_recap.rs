@@ -1,31 +1,31 @@
-//! The end of a conversation, shown when it is taken up again.
+//! The end of a conversation, shown when it is resumed.
 
 use base::text::{count, printable};
 
 use super::markdown::{DIM, MarkdownPainter, RESET};
 use super::wrap::{cut_columns, wrapped};
 
-/// Turns that are shown.
+/// Number of turns shown.
 const TURNS: usize = 2;
-/// Lines that are shown of what the user asked, and of each answer but the last.
+/// Maximum number of lines of a user's message, and of each answer but the last.
 const LINES: usize = 8;
-/// Lines that are shown of the last answer.
+/// Maximum number of lines of the last answer.
 const LAST_LINES: usize = 40;
-/// Calls of a turn that are shown.
+/// Maximum number of calls shown of a turn.
 const CALLS: usize = 4;
 
 /// One turn of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PastTurn {
-    /// What the user asked.
+    /// The user's message.
     pub asked: String,
-    /// The calls that the model made, a line each.
+    /// The model's calls, one line each.
     pub calls: Vec<String>,
-    /// The model's last words in it.
+    /// The model's last text in the turn.
     pub answer: String,
 }
 
-/// The last turns as text for a terminal; empty when there are none.
+/// Renders the last turns for a terminal; empty if there are none.
 pub(crate) fn recap(turns: &[PastTurn], width: Option<usize>, colours: bool) -> String {
     let earlier = turns.len().saturating_sub(TURNS);
     let dim = |text: &str| match colours {

@@ -1,11 +1,11 @@
-//! Markdown tables, aligned and fitted to the terminal's width.
+//! Renders Markdown tables, aligned and fitted to the terminal's width.
 
 use super::markdown::{DIM, MarkdownPainter, RESET, visible};
 use super::wrap::columns;
 
-/// Columns between two cells.
+/// The border between two cells.
 const BORDER: &str = " │ ";
-/// The least that a column of a table is narrowed to.
+/// Minimum width of a column, in columns of the terminal.
 const NARROWEST: usize = 6;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -22,7 +22,7 @@ struct Style {
     colours: bool,
 }
 
-/// The lines of a table, drawn. Lines that are no table come back as they are.
+/// Renders the lines of a table. Lines that are not a table are returned unchanged.
 pub(crate) fn render(lines: &[String], width: Option<usize>, colours: bool) -> String {
     let style = Style { width, colours };
     let mut rows = lines.iter().map(|line| cells(line));
@@ -49,7 +49,7 @@ fn raw(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// The cells of a line; `\|` is a bar within a cell.
+/// Splits a line into cells; `\|` is a bar within a cell.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);
@@ -84,7 +84,7 @@ fn align(cell: &str) -> Option<Align> {
     })
 }
 
-/// The width of each column; `None` where the table is too wide to be one.
+/// Returns the width of each column; `None` if the table does not fit at the minimum widths.
 fn widths(header: &[String], rows: &[Vec<String>], style: Style) -> Option<Vec<usize>> {
     let natural = |at: usize| {
         let all = rows.iter().map(|row| &row[at]).chain([&header[at]]);
@@ -104,7 +104,7 @@ fn widths(header: &[String], rows: &[Vec<String>], style: Style) -> Option<Vec<u
     Some(widths)
 }
 
-/// A cell's text as it is shown, in lines of a width.
+/// Renders the text of a cell, wrapped at a width.
 fn painted(cell: &str, width: Option<usize>, style: Style) -> String {
     let mut painter = MarkdownPainter::inline(style.colours, width);
     let mut out = painter.paint(cell);
@@ -164,7 +164,7 @@ fn row(
     out
 }
 
-/// Each row as lines of `header: cell`, where the columns do not fit beside each other.
+/// Renders each row as lines of `header: cell`, for a table that is too wide.
 fn records(header: &[String], rows: &[Vec<String>], style: Style) -> String {
     let record = |row: &Vec<String>| -> String {
         let cells = header.iter().zip(row).filter(|(_, cell)| !cell.is_empty());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_wrapped_where_the_terminal_is_narrow() {
+    fn cells_are_wrapped_on_a_narrow_terminal() {
         insta::assert_snapshot!(drawn(TABLE, 36), @r#"
         Name   │ What it does        │ Lines
         ───────┼─────────────────────┼──────
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_only_begin_with_a_bar_stay() {
+    fn lines_that_only_start_with_a_bar_are_unchanged() {
         assert_eq!(drawn("| grep x\n| sort", 80), "| grep x\n| sort\n");
         assert_eq!(drawn("| a |", 80), "| a |\n");
         assert_eq!(cells(r"| a \| b | c |"), ["a | b", "c"]);

@@ -1,4 +1,4 @@
-//! The user's terminal: its width, whether it has colours, and what is typed while g3 works.
+//! The user's terminal: its width, its colours, and input typed while g3 works.
 
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
@@ -9,39 +9,41 @@ use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
 
-/// Columns of the terminal that stdout is; `None` where it is none or its size is not known.
+/// Returns the width in columns of the terminal on stdout; `None` if stdout is not a terminal or
+/// the size is unknown.
 pub(crate) fn width() -> Option<usize> {
     let size = tcgetwinsize(std::io::stdout()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// Columns of the terminal that stderr is.
+/// Returns the width in columns of the terminal on stderr.
 pub(crate) fn stderr_width() -> Option<usize> {
     let size = tcgetwinsize(std::io::stderr()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// Whether colours may be used: not where the user set `NO_COLOR`.
+/// Returns whether colours may be used, i.e. `NO_COLOR` is unset or empty.
 pub(crate) fn has_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// What the user typed before anything asked for it.
+/// Input that was typed before a prompt asked for it.
 static TYPED: Mutex<String> = Mutex::new(String::new());
 
-/// The terminal's modes as g3 found them.
+/// The terminal's modes before g3 changed them.
 static FOUND: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Whether a question waits for its answer: nothing else is drawn then.
+/// Whether a question is open; nothing else is drawn then.
 static QUESTION: AtomicBool = AtomicBool::new(false);
 
-/// Whether a question waits for its answer.
+/// Returns whether a question is open.
 pub(crate) fn is_asking() -> bool {
     QUESTION.load(Ordering::Relaxed)
 }
 
-/// While it is held, what the user types is not echoed into the output. It stays in the terminal's
-/// queue for the next prompt. Nothing happens where stdin is not a terminal, or not ours.
+/// Prevents typed input from being echoed into the output while it is alive. The input stays in the
+/// terminal's queue for the next prompt. It does nothing if stdin is not a terminal or g3 is not
+/// its foreground process group.
 #[must_use]
 pub(crate) struct QuietInput {
     before: Option<Termios>,
@@ -60,17 +62,17 @@ impl Drop for QuietInput {
     }
 }
 
-/// While it is held, a question reads its answer: what is typed is echoed, and what was typed
-/// before the question does not answer it.
+/// Lets a question read its answer while it is alive: input is echoed, and input from before the
+/// question does not answer it.
 #[must_use]
 pub(crate) struct QuestionInput {
     before: Option<Termios>,
 }
 
 impl QuestionInput {
-    /// Keeps what was typed for the next prompt, and switches the echo on.
+    /// Saves earlier input for the next prompt, and switches the echo on.
     pub(crate) fn begin() -> QuestionInput {
-        // Before anything is shown, so that nothing is drawn over the question.
+        // Set before anything is shown, so that nothing is drawn over the question.
         QUESTION.store(true, Ordering::Relaxed);
         let raw = change(|modes| {
             modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
@@ -94,7 +96,7 @@ impl Drop for QuestionInput {
     }
 }
 
-/// What was typed before a question, for the next prompt.
+/// Takes the input that was typed before a question, for the next prompt.
 pub(crate) fn take_typed() -> String {
     std::mem::take(&mut *typed())
 }
@@ -103,7 +105,7 @@ fn typed() -> MutexGuard<'static, String> {
     TYPED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads what waits in the terminal's queue.
+/// Reads the input that is in the terminal's queue.
 fn drain() {
     let mut bytes = [0; 1024];
     while let Ok(read @ 1..) = rustix::io::read(std::io::stdin(), &mut bytes) {
@@ -111,11 +113,11 @@ fn drain() {
     }
 }
 
-/// Changes the terminal's modes; gives those before.
+/// Changes the terminal's modes and returns the previous ones.
 fn change(with: impl FnOnce(&mut Termios)) -> Option<Termios> {
     let stdin = std::io::stdin();
     let stdin = stdin.as_fd();
-    // A job in the background that changes its terminal is stopped.
+    // The kernel stops a background job that changes its terminal.
     let is_ours = stdin.is_terminal()
         && rustix::termios::tcgetpgrp(stdin).ok() == Some(rustix::process::getpgrp());
     if !is_ours {
@@ -129,13 +131,13 @@ fn change(with: impl FnOnce(&mut Termios)) -> Option<Termios> {
     Some(before)
 }
 
-/// Gives the terminal back as it was found; for an end at which nothing else is tidied up.
+/// Restores the terminal's original modes, for an exit without other cleanup.
 pub(crate) fn give_back() {
     restore(FOUND.lock().unwrap_or_else(PoisonError::into_inner).take());
 }
 
 fn restore(before: Option<Termios>) {
     let Some(before) = before else { return };
-    // A terminal that is gone needs nothing.
+    // A terminal that is gone needs no restoring.
     let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &before);
 }

@@ -1,4 +1,4 @@
-//! Word wrap of text that streams: words stay whole, and lines end at the terminal's width.
+//! Wraps streamed text: words stay whole, and lines end at the terminal's width.
 
 pub use base::text::{columns, cut_columns};
 use unicode_width::UnicodeWidthChar;
@@ -6,13 +6,12 @@ use unicode_width::UnicodeWidthChar;
 /// Columns between two tab stops.
 const TAB: usize = 8;
 
-/// Wraps text at spaces. Style sequences pass through it and take no room. Without a width nothing
-/// is wrapped.
+/// Wraps text at spaces. Style sequences take no columns. Without a width, nothing is wrapped.
 #[derive(Debug, Default)]
 pub(crate) struct Wrapper {
-    /// Columns of a line.
+    /// Width of a line, in columns.
     pub width: Option<usize>,
-    /// Where the continuation of the current line begins.
+    /// Column at which the continuation of the current line begins.
     pub indent: usize,
     /// Whether a word that is longer than a line is cut.
     pub cuts_words: bool,
@@ -23,12 +22,12 @@ pub(crate) struct Wrapper {
 }
 
 impl Wrapper {
-    /// Wraps at this width.
+    /// Creates a wrapper with this width.
     pub(crate) fn new(width: Option<usize>) -> Wrapper {
         Wrapper { width, ..Wrapper::default() }
     }
 
-    /// The next character of a line.
+    /// Adds the next character of a line.
     pub(crate) fn put(&mut self, c: char, out: &mut String) {
         if self.width.is_none() {
             self.flush(out);
@@ -45,7 +44,8 @@ impl Wrapper {
             }
             c => {
                 let width = c.width().unwrap_or(0);
-                // Scripts with wide characters have no spaces: a line may end anywhere.
+                // Scripts with wide characters have no spaces, so a line may end after any
+                // character.
                 if width > 1 || self.cuts_words && self.fills_line(width) {
                     self.end_word(out);
                 }
@@ -62,7 +62,7 @@ impl Wrapper {
         self.width.is_some_and(|width| self.word_width + more > width.saturating_sub(self.indent))
     }
 
-    /// A style sequence.
+    /// Adds a style sequence.
     pub(crate) fn style(&mut self, code: &str) {
         self.word.push_str(code);
     }
@@ -85,7 +85,7 @@ impl Wrapper {
         (self.spaces, self.word_width) = (0, 0);
     }
 
-    /// Writes the last word, although it may not be complete.
+    /// Writes the last word, even if it is incomplete.
     pub(crate) fn flush(&mut self, out: &mut String) {
         self.end_word(out);
     }
@@ -98,8 +98,8 @@ impl Wrapper {
     }
 }
 
-/// A text of one or more lines, wrapped. Each line begins with `prefix`, and its continuation with
-/// as many spaces.
+/// Wraps a text of one or more lines. Each line starts with `prefix`, and its continuation with as
+/// many spaces.
 pub(crate) fn wrapped(text: &str, width: Option<usize>, prefix: &str) -> String {
     let mut out = String::new();
     let mut wrap = Wrapper::new(width);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_longer_than_a_line_begins_one() {
+    fn a_word_longer_than_a_line_starts_a_new_line() {
         let wrapped = wrapped("see https://example.org/x now then", Some(10), "");
         assert_eq!(wrapped, "see\nhttps://example.org/x now then");
     }

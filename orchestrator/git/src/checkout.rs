@@ -1,4 +1,5 @@
-//! Where a branch is checked out, and whether its files may be brought along to another commit.
+//! The user's checkouts of a branch: finds them, locks their indexes, and compares the commits that
+//! their files move between.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,39 +15,39 @@ use crate::names::BranchName;
 use crate::repo::Repository;
 use crate::{index, worktree};
 
-/// What an index lock of ours begins with; the operation's id follows.
+/// The start of the content of studio's index locks; the operation's id follows.
 const OURS: &str = "studio ";
 
-/// A working tree of the user's: the main checkout or a linked worktree.
+/// A working tree of the user: the main checkout or a linked worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkout {
-    /// Its files.
+    /// The directory of its files.
     pub worktree: PathBuf,
     /// Its own git directory (HEAD and index).
     pub git_dir: PathBuf,
 }
 
-/// A path that lands.
+/// A path that a landing changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
     /// Relative to the working tree.
     pub path: PathBuf,
-    /// Content and mode before.
+    /// Content and mode before the landing.
     pub before: Option<FileEntry>,
-    /// Content and mode after.
+    /// Content and mode after the landing.
     pub after: Option<FileEntry>,
 }
 
-/// What a tree holds at a path.
+/// The entry of a path in a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileEntry {
     /// The blob (or, for a submodule, the commit).
     pub id: git2::Oid,
-    /// The mode as trees have it.
+    /// The mode, as in a tree.
     pub mode: u32,
 }
 
-/// An index that nobody else may write. Dropped, it is free again.
+/// The lock of an index. Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct IndexLock(PathBuf);
 
@@ -56,8 +57,8 @@ impl Drop for IndexLock {
     }
 }
 
-/// All checkouts of a branch. Refuses (3) while one of them is in the middle of something that
-/// would be confused by a branch that moves.
+/// Returns all checkouts of a branch. Refuses (3) if one of them is in the middle of an operation
+/// that a moving branch would confuse.
 pub(crate) fn of_branch(repository: &Repository, target: &BranchName) -> Result<Vec<Checkout>> {
     let mut found = Vec::new();
     for checkout in all(repository)? {
@@ -70,7 +71,7 @@ pub(crate) fn of_branch(repository: &Repository, target: &BranchName) -> Result<
     Ok(found)
 }
 
-/// All working trees of the user's, without the sessions'.
+/// Returns all working trees of the user, without those of sessions.
 pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
     let mut found = Vec::new();
     if let Some(worktree) = &repository.main_checkout {
@@ -80,7 +81,8 @@ pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
     for git_dir in worktree::admin_dirs(repository)? {
         let worktree = worktree::named_by(&git_dir);
         let own = git_dir.canonicalize().ok();
-        // What leads elsewhere is a session's; what leads nowhere may be the user's.
+        // A git directory that leads elsewhere belongs to a session; one that leads nowhere may be
+        // the user's.
         if !worktree.is_dir() || worktree::leads_to(&git_dir).is_some_and(|to| Some(to) != own) {
             continue;
         }
@@ -89,13 +91,14 @@ pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
     Ok(found)
 }
 
-/// Whether the HEAD in a git directory is on a branch.
+/// Returns whether the HEAD in a git directory is on a branch.
 pub(crate) fn head_names(git_dir: &Path, target: &BranchName) -> bool {
     let head = fs::read_to_string(git_dir.join("HEAD")).unwrap_or_default();
     head.strip_prefix("ref:").map(str::trim) == Some(target.full().as_str())
 }
 
-/// A rebase and a bisection detach HEAD and come back to the branch at their end.
+/// Refuses if the checkout is being rebased or bisected: both detach HEAD and return to the branch
+/// at their end.
 fn refuse_busy(checkout: &Checkout, target: &BranchName) -> Result<()> {
     let names = |file: &str| {
         let text = fs::read_to_string(checkout.git_dir.join(file)).unwrap_or_default();
@@ -124,7 +127,7 @@ fn refuse_merging(checkout: &Checkout, target: &BranchName) -> Result<()> {
         .hint("finish it (`git commit`) or abort it (`git merge --abort`) first"))
 }
 
-/// Locks the index of a checkout. Refuses (3) when somebody holds it.
+/// Locks the index of a checkout. Refuses (3) if it is locked.
 pub(crate) fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
     let path = checkout.git_dir.join("index.lock");
     let mut options = fs::OpenOptions::new();
@@ -146,21 +149,21 @@ pub(crate) fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLo
     }
 }
 
-/// Takes over an index lock that a killed studio left, or a free one. Only under the operation
-/// lock: then no other studio is alive that could hold it.
+/// Locks the index of a checkout, and replaces a lock that a killed studio left. Only called under
+/// the operation lock, which guarantees that no other studio holds it.
 pub(crate) fn lock_again(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
     drop_stale_lock(checkout);
     lock_index(checkout, operation)
 }
 
-/// Removes an index lock that a killed studio left. Only under the operation lock.
+/// Removes an index lock that a killed studio left. Only called under the operation lock.
 pub(crate) fn drop_stale_lock(checkout: &Checkout) -> bool {
     let path = checkout.git_dir.join("index.lock");
     let ours = fs::read_to_string(&path).is_ok_and(|text| text.starts_with(OURS));
     ours && fs::remove_file(path).is_ok()
 }
 
-/// What differs between two commits, path by path.
+/// Returns the differences between two commits, one per path.
 pub(crate) fn changes(
     repo: &git2::Repository,
     before: &str,
@@ -188,8 +191,8 @@ pub(crate) fn changes(
     Ok(found.into_values().collect())
 }
 
-/// What stands in the place of a directory on the way to a path: a file, or a symlink, behind which
-/// files of somebody else lie.
+/// Returns what blocks the way to a path: a file instead of a directory, or a symlink, which may
+/// lead to unrelated files.
 pub(crate) fn blocked_at(worktree: &Path, path: &Path) -> Option<PathBuf> {
     let above = path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
     let blocks =
@@ -197,7 +200,7 @@ pub(crate) fn blocked_at(worktree: &Path, path: &Path) -> Option<PathBuf> {
     above.filter(blocks).last().map(Path::to_owned)
 }
 
-/// The changes that are written as files: all but those left out of a sparse checkout.
+/// Returns the changes that are written as files: all except those outside of a sparse checkout.
 pub(crate) fn written(
     checkout: &Checkout,
     index: &git2::Index,
@@ -208,7 +211,7 @@ pub(crate) fn written(
     changes.iter().filter(|change| !left_out(change)).cloned().collect()
 }
 
-/// Confines a checkout to the paths that land.
+/// Restricts a checkout to the paths of the changes.
 pub(crate) fn limit(builder: &mut git2::build::CheckoutBuilder<'_>, changes: &[FileChange]) {
     builder.disable_pathspec_match(true);
     for change in changes {
@@ -227,8 +230,8 @@ pub(crate) fn open_index(path: &Path) -> Result<git2::Index> {
     git2::Index::open(path).map_err(|why| unreadable(Failure::refused, path, &why))
 }
 
-/// Refuses (2) a repository from whose branch nothing could land: the index of the main checkout,
-/// or of a checkout of the branch, is one that libgit2 cannot read.
+/// Refuses (2) a repository in which nothing could land on the branch, because libgit2 cannot read
+/// the index of the main checkout or of a checkout of the branch.
 pub fn refuse_unreadable(repository: &Repository, target: Option<&BranchName>) -> Result<()> {
     for checkout in all(repository)? {
         let is_main = checkout.git_dir == repository.common_dir;
@@ -247,7 +250,7 @@ fn unreadable(kind: impl Fn(String) -> Failure, path: &Path, why: &git2::Error) 
         .hint("any other: git -c index.version=2 update-index --force-write-index")
 }
 
-/// The tree of a commit.
+/// Returns the tree of a commit.
 pub fn tree_of<'repo>(repo: &'repo git2::Repository, commit: &str) -> Result<git2::Tree<'repo>> {
     let id = crate::refs::oid(commit)?;
     repo.find_commit(id).and_then(|commit| commit.tree()).or_fail(|| "cannot read a commit")

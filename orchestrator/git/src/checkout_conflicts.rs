@@ -1,5 +1,5 @@
-//! What of the user's would be overwritten by a landing: looked for in the index and in the files,
-//! before anything is written.
+//! Finds the user's changes that a landing would overwrite, in the index and in the files, before
+//! anything is written.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,11 +11,11 @@ use base::failure::{Failure, OrFail, Result};
 use crate::checkout::{self, Checkout, FileChange, FileEntry};
 use crate::index::{is_hidden, is_left_out};
 
-/// Paths, each with why it may not be written.
+/// Paths, and why each of them may not be written.
 type Reasons = BTreeMap<PathBuf, &'static str>;
 
-/// Refuses (3), naming paths and reasons, when something of the user's is where files would be
-/// written. Touches nothing.
+/// Refuses (3), with paths and reasons, if the landing would overwrite something of the user's.
+/// Changes nothing.
 pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> {
     if changes.is_empty() {
         return Ok(());
@@ -37,8 +37,8 @@ pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> 
         .hint(format!("commit, stash or move them; see: git -C '{at}' status --ignored")))
 }
 
-/// Paths whose index entry is not what the branch holds: something is staged, or git was told not
-/// to look there.
+/// Returns paths whose index entry differs from the branch: something is staged, or git was told to
+/// ignore changes there.
 fn staged(checkout: &Checkout, index: &git2::Index, changes: &[FileChange]) -> Reasons {
     let mut found = Reasons::new();
     for change in changes {
@@ -56,7 +56,7 @@ fn staged(checkout: &Checkout, index: &git2::Index, changes: &[FileChange]) -> R
     found
 }
 
-/// Tracked paths whose file is not what the index holds.
+/// Adds tracked paths whose file differs from the index.
 fn changed(
     checkout: &Checkout,
     index: &git2::Index,
@@ -88,7 +88,7 @@ fn changed(
     Ok(())
 }
 
-/// New paths where something stands that is not going away.
+/// Adds new paths at which something exists that the landing does not remove.
 fn occupied(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) {
     let goes =
         |path: &Path| changes.iter().any(|change| change.path == path && change.after.is_none());
@@ -118,8 +118,8 @@ fn occupied(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) 
     }
 }
 
-/// Paths with something else than a directory on their way: following a symlink there writes,
-/// or deletes, somewhere else.
+/// Adds paths that lead through something other than a directory: following a symlink there would
+/// write or delete files elsewhere.
 fn beyond_symlinks(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) {
     for change in changes.iter().filter(|change| change.before.is_some()) {
         if let Some(dir) = checkout::blocked_at(&checkout.worktree, &change.path) {
@@ -128,7 +128,8 @@ fn beyond_symlinks(checkout: &Checkout, changes: &[FileChange], reasons: &mut Re
     }
 }
 
-/// Everything in a directory that is no directory, as paths relative to the working tree.
+/// Returns everything in a directory that is not a directory, as paths relative to the working
+/// tree.
 fn files_in(worktree: &Path, dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(worktree.join(dir)).into_iter().flatten().flatten() {

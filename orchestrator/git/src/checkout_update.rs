@@ -1,4 +1,4 @@
-//! Bringing a checkout's files and index along to another commit, and back again.
+//! Updates the files and the index of a checkout to another commit, and reverts the update.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,9 +14,9 @@ use crate::index;
 /// The mode of a submodule's entry.
 const GITLINK: u32 = 0o160_000;
 
-/// Writes the files of a commit where they differ, and nothing else. Fails before the first file
-/// when something of the user's is in the way; a failure in the middle (a full disk) is for the
-/// caller to take back.
+/// Writes the files of a commit where they differ, and nothing else. Fails before the first file if
+/// something of the user's would be overwritten. After a failure in the middle (e.g. a full disk),
+/// the caller has to revert the update.
 pub(crate) fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) -> Result<()> {
     let index = open_index(&checkout.git_dir.join("index"))?;
     let changes = &checkout::written(checkout, &index, changes);
@@ -32,9 +32,9 @@ pub(crate) fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) ->
         .or_fail(|| format!("cannot write the files in {}", checkout.worktree.display()))
 }
 
-/// Takes [`bring`] back, also a half-done one: files that are what we wrote (or a beginning of it)
-/// become what they were. A file that somebody changed, staged or committed meanwhile is left alone
-/// and named.
+/// Reverts [`apply`], even a partial one: files with the written content (or the start of it) get
+/// their previous content. A file that was changed, staged or committed in between is left
+/// unchanged and returned.
 pub(crate) fn take_back(
     checkout: &Checkout,
     changes: &[FileChange],
@@ -81,7 +81,7 @@ pub(crate) fn take_back(
     Ok(left)
 }
 
-/// The paths that somebody staged, or committed as they were written.
+/// Returns the paths that were staged, or committed with the written content.
 fn taken_over(
     repo: &git2::Repository,
     index: &git2::Index,
@@ -105,7 +105,7 @@ fn taken_over(
     found
 }
 
-/// The paths, among those that land, that are not as a commit has them.
+/// Returns the paths among the changes whose file differs from a commit.
 fn differing(
     repo: &git2::Repository,
     changes: &[FileChange],
@@ -138,7 +138,7 @@ fn differing(
     Ok(found)
 }
 
-/// Whether a file is missing, or holds the first bytes of what was being written.
+/// Returns whether a file is missing, or contains only the start of the written content.
 fn is_beginning(repo: &git2::Repository, path: &Path, entry: Option<FileEntry>) -> bool {
     match path.symlink_metadata() {
         Err(_) => true,
@@ -151,7 +151,7 @@ fn is_beginning(repo: &git2::Repository, path: &Path, entry: Option<FileEntry>) 
     }
 }
 
-/// Removes a file that we wrote, and the directories that it leaves empty.
+/// Removes a written file, and the directories that are empty without it.
 fn remove(worktree: &Path, path: &Path) {
     let _ = fs::remove_file(worktree.join(path));
     for dir in path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty()) {
@@ -161,8 +161,8 @@ fn remove(worktree: &Path, path: &Path) {
     }
 }
 
-/// Writes the new index beside the old one: entries of landed paths as the commit has them, all
-/// others untouched. Paths whose entry is no longer what it was are left alone.
+/// Writes the new index next to the old one: the entries of landed paths as in the commit, all
+/// others unchanged. A path whose entry has changed in between is skipped.
 pub(crate) fn write_index(
     checkout: &Checkout,
     changes: &[FileChange],
@@ -174,7 +174,8 @@ pub(crate) fn write_index(
         copy_with_times(&checkout.git_dir.join("index"), &side).or_fail(cannot_write)?;
         let mut index = open_index(&side)?;
         let stats: Vec<_> = changes.iter().map(|change| stat(checkout, change)).collect();
-        // Looked at after the stat: a file that somebody wrote to in between must not pass for ours.
+        // Compared after the stat: a file that was written to in between must not count as
+        // unchanged.
         let differing = differing(&checkout::open(checkout)?, changes, after)?;
         for (change, stat) in changes.iter().zip(stats) {
             let held = index.get_path(&change.path, 0);
@@ -202,14 +203,14 @@ pub(crate) fn write_index(
     })
 }
 
-/// Puts the new index in place.
+/// Replaces the index with the new one.
 pub(crate) fn install_index(checkout: &Checkout, operation: &str) -> Result<()> {
     let side = side_index(checkout, operation);
     fs::rename(&side, checkout.git_dir.join("index")).or_fail(cannot_write)?;
     base::files::sync_dir(&checkout.git_dir).or_fail(cannot_write)
 }
 
-/// Drops a new index that is not to be.
+/// Removes a new index that is not installed.
 pub(crate) fn drop_index(checkout: &Checkout, operation: &str) {
     let side = side_index(checkout, operation);
     let _ = fs::remove_file(side.with_extension(format!("studio-{operation}.lock")));
@@ -220,8 +221,7 @@ fn side_index(checkout: &Checkout, operation: &str) -> PathBuf {
     checkout.git_dir.join(format!("index.studio-{operation}"))
 }
 
-/// A copy with the modification time of the original, by which git knows which entries to
-/// distrust.
+/// Copies an index with its modification time, by which git knows which entries it must verify.
 fn copy_with_times(from: &Path, to: &Path) -> std::io::Result<()> {
     match fs::copy(from, to) {
         Ok(_) => {}
@@ -237,14 +237,14 @@ fn stat(checkout: &Checkout, change: &FileChange) -> Option<fs::Metadata> {
     is_file.then(|| checkout.worktree.join(&change.path).symlink_metadata().ok()).flatten()
 }
 
-/// An index entry for a file as it lies on disk; without a stat, git looks at the file itself.
+/// Returns the index entry of a file on disk. Without a stat, git compares the file itself.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn fresh(
     path: &Path,
     entry: FileEntry,
     stat: Option<&fs::Metadata>,
 ) -> git2::IndexEntry {
-    // The index has 32 bits for each of these, and git cuts likewise.
+    // The index has 32 bits for each of these; git truncates them as well.
     let time = |seconds: i64, nanos: i64| git2::IndexTime::new(seconds as i32, nanos as u32);
     git2::IndexEntry {
         ctime: stat.map_or(time(0, 0), |s| time(s.ctime(), s.ctime_nsec())),

@@ -1,5 +1,6 @@
-//! Bringing an agent's commits home: from its private git directory, which it may have changed at
-//! will, into the repository's branch. Idempotent; a crash anywhere is mended by the next call.
+//! Imports an agent's commits from its private git directory, which the agent may have changed in
+//! any way, into the repository's branch. Idempotent: the next call completes an import that was
+//! interrupted by a crash.
 
 use base::failure::{Failure, OrFail, Result};
 use base::files::step;
@@ -13,23 +14,23 @@ use crate::safe_open::SafeDir;
 use crate::session_repo::{Originals, SessionRepo};
 use crate::{keepalive_refs, moved_repository, session_repo, worktree};
 
-/// What came home.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedWork {
-    /// The commit that the agent's HEAD names; the session's branch holds it now.
+    /// The commit of the agent's HEAD, which is now the session's branch.
     pub head: String,
     /// Whether the branch moved.
     pub moved: bool,
-    /// The branch that the agent is on; none when its HEAD is detached.
+    /// The agent's branch; `None` if its HEAD is detached.
     pub on: Option<String>,
-    /// What is under way in the worktree: a rebase, a merge.
+    /// The operation in progress in the worktree: a rebase, a merge.
     pub busy: Option<String>,
-    /// What a person should know, one sentence each.
+    /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Imports what the agent committed. Refuses (3) when the worktree's `.git` file is not the one
-/// that was written: then nobody knows whose repository it leads to.
+/// Imports the agent's commits. Refuses (3) if the worktree's `.git` file was changed, because it
+/// may then lead to any repository.
 pub fn import(repository: &Repository, place: &SessionRepo) -> Result<ImportedWork> {
     let originals = Originals::load(&place.git_dir)?;
     let mut notes = Vec::new();
@@ -54,7 +55,7 @@ pub fn import(repository: &Repository, place: &SessionRepo) -> Result<ImportedWo
     Ok(ImportedWork { head, moved, on: found.branch, busy: found.busy, notes })
 }
 
-/// Brings the objects, pins them, then moves the branch.
+/// Imports the objects and pins them, then moves the branch.
 fn import_objects(
     repository: &Repository,
     place: &SessionRepo,
@@ -94,7 +95,7 @@ fn import_objects(
     Ok(())
 }
 
-/// Whether the worktree is there; refuses (3) when its `.git` file is not ours.
+/// Returns whether the worktree exists. Refuses (3) if its `.git` file was changed.
 pub fn check_pointer(place: &SessionRepo) -> Result<bool> {
     let originals = Originals::load(&place.git_dir)?;
     if place.worktree.symlink_metadata().is_err() {
@@ -132,9 +133,9 @@ pub fn check_pointer(place: &SessionRepo) -> Result<bool> {
         .hint(format!("or drop the session, which can be undone: studio discard {}", place.id)))
 }
 
-/// What a person should know before running plain git in a session's worktree: the `.git` file or
-/// the configuration, hooks and attributes behind it are not those that studio wrote, so git would
-/// run what the agent put there. None while all is as it was, or the worktree is gone.
+/// Returns a warning for a user who runs plain git in a session's worktree: the `.git` file, or the
+/// configuration, hooks and attributes behind it, differ from what studio wrote, so git would run
+/// what the agent put there. `None` if nothing was changed or the worktree is missing.
 pub fn tampered(place: &SessionRepo) -> Option<String> {
     if Originals::are_untouched(place) {
         return None;
@@ -165,8 +166,8 @@ fn remarks(place: &SessionRepo, found: &HeadState) -> Vec<String> {
     notes
 }
 
-/// Removes the scratch directories and `.keep` files of imports that were killed. Only called
-/// while nothing is imported: under the operation lock, by `studio doctor`.
+/// Removes the scratch directories and `.keep` files of killed imports. Only called by `studio
+/// doctor` under the operation lock, while no import runs.
 pub fn remove_leftovers(repository: &Repository) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     let scratch = repository.common_dir.join("studio/scratch");

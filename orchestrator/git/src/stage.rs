@@ -1,4 +1,4 @@
-//! What changed in a worktree since its index, put into an index in memory, within limits.
+//! Stages the changes of a worktree since its index in an in-memory index, within limits.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,18 +14,18 @@ use crate::patterns;
 use crate::safe_open::read_file;
 use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
 
-/// How long git may take to list what changed.
+/// Timeout of listing the changes with git.
 const LONGEST: Duration = Duration::from_secs(300);
-/// The most bytes of a list of paths.
+/// Maximum size of a list of paths in bytes.
 const LIST_BYTES: usize = 256 << 20;
-/// The largest `.gitattributes` that is looked at; git itself reads none larger than this.
+/// Maximum size in bytes of a `.gitattributes` that is checked; git itself reads no larger ones.
 const PATTERN_FILE_BYTES: u64 = 100 << 20;
-/// How often a file is read that changes while it is read.
+/// How often a file is read if it changes while it is read.
 const TRIES: u32 = 3;
 /// The mode of a submodule's entry.
 const GITLINK: u32 = 0o160_000;
 
-/// What a worktree holds that its index does not.
+/// The differences of a worktree from its index.
 #[derive(Default)]
 struct Changes {
     gone: Vec<PathBuf>,
@@ -35,18 +35,18 @@ struct Changes {
     unreadable: Vec<PathBuf>,
 }
 
-/// Puts changed, deleted and untracked (not ignored) files into the index, which is not written.
-/// Gives what was left out. `door` leads to a git directory of ours whose index file says the same
-/// as the index, and to the worktree. To be called on a confined thread: files are read by name.
+/// Stages changed, deleted and untracked (not ignored) files in the index, which is not written to
+/// disk. Returns what was left out. `git` uses a git directory of studio whose index file equals
+/// `index`, and the worktree. Must be called on a confined thread, because files are read by name.
 pub(crate) fn add_changes(
-    door: &Git,
+    git: &Git,
     index: &mut git2::Index,
     worktree: &Path,
     limits: &SnapshotLimits,
 ) -> Result<Vec<Omission>> {
     let hidden = index::unhide(index, worktree)?;
-    let mut changes = list(door, index, worktree, hidden)?;
-    set_repositories_apart(&mut changes, worktree);
+    let mut changes = list(git, index, worktree, hidden)?;
+    separate_repositories(&mut changes, worktree);
     refuse_endless_attributes(&changes, worktree)?;
     let mut left_out = Vec::new();
     let mut leave = |path: &Path, why| {
@@ -78,10 +78,11 @@ pub(crate) fn add_changes(
     Ok(left_out)
 }
 
-/// Asks git, whose matching of ignore patterns ends, and which can be ended.
-fn list(door: &Git, index: &git2::Index, worktree: &Path, hidden: Vec<PathBuf>) -> Result<Changes> {
+/// Lists the changes with git: its matching of ignore patterns terminates, and its process can be
+/// ended.
+fn list(git: &Git, index: &git2::Index, worktree: &Path, hidden: Vec<PathBuf>) -> Result<Changes> {
     let mut changes = Changes::default();
-    let (differing, _) = listed(door, &["diff-files", "--name-only", "--ignore-submodules=all"])?;
+    let (differing, _) = listed(git, &["diff-files", "--name-only", "--ignore-submodules=all"])?;
     for path in differing.into_iter().chain(hidden).collect::<BTreeSet<_>>() {
         if is_g3s_own(&path) {
             continue;
@@ -97,21 +98,21 @@ fn list(door: &Git, index: &git2::Index, worktree: &Path, hidden: Vec<PathBuf>) 
             Err(_) => changes.gone.push(path),
         }
     }
-    let (untracked, said) = listed(door, &["ls-files", "--others", "--exclude-standard"])?;
+    let (untracked, stderr) = listed(git, &["ls-files", "--others", "--exclude-standard"])?;
     for path in untracked.into_iter().filter(|path| !is_g3s_own(path)) {
         match path.as_os_str().as_bytes().ends_with(b"/") {
             true => changes.repositories.push(path),
             false => changes.untracked.push(path),
         }
     }
-    changes.unreadable = said.lines().filter_map(unreadable_directory).collect();
+    changes.unreadable = stderr.lines().filter_map(unreadable_directory).collect();
     Ok(changes)
 }
 
-/// The paths that a git command prints, and what it says.
-fn listed(door: &Git, args: &[&str]) -> Result<(Vec<PathBuf>, String)> {
+/// Returns the paths that a git command prints, and its stderr.
+fn listed(git: &Git, args: &[&str]) -> Result<(Vec<PathBuf>, String)> {
     let (command, rest) = args.split_first().expect("a command is named");
-    let job = door.job([command, "-z"].into_iter().chain(rest.iter().copied()));
+    let job = git.job([command, "-z"].into_iter().chain(rest.iter().copied()));
     let limits = base::process::OutputLimits { time: Some(LONGEST), bytes: LIST_BYTES };
     let output = job.output(limits).or_fail(|| "cannot start git")?;
     if output.timed_out {
@@ -119,25 +120,25 @@ fn listed(door: &Git, args: &[&str]) -> Result<(Vec<PathBuf>, String)> {
             .because(format!("`git {command}` took longer than {} s", LONGEST.as_secs()))
             .hint("look for a pattern with many `*` in its .gitignore files"));
     }
-    let said = output.error_text();
+    let stderr = output.error_text();
     if !output.ok() {
-        return Err(Failure::failed(cannot()).because(said));
+        return Err(Failure::failed(cannot()).because(stderr));
     }
     if output.stdout.last().is_some_and(|last| *last != 0) {
         return Err(Failure::failed(cannot()).because("the list of its files is too long"));
     }
     let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    Ok((names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect(), said))
+    Ok((names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect(), stderr))
 }
 
-/// The directory in git's warning that it could not look into one.
+/// Returns the directory in git's warning that it could not open one.
 fn unreadable_directory(line: &str) -> Option<PathBuf> {
     let rest = line.strip_prefix("warning: could not open directory '")?;
     rest.rsplit_once("': ").map(|(path, _)| PathBuf::from(path))
 }
 
-/// Refuses attributes that libgit2, which applies them to the files to be added, would match for
-/// years.
+/// Refuses attribute patterns that libgit2, which applies them to the staged files, would take
+/// practically forever to match.
 fn refuse_endless_attributes(changes: &Changes, worktree: &Path) -> Result<()> {
     let mut seen = BTreeSet::new();
     for path in changes.changed.iter().chain(&changes.untracked) {
@@ -167,8 +168,9 @@ pub(crate) fn is_g3s_own(path: &Path) -> bool {
     path.starts_with(".g3") && !path.starts_with(".g3/skills")
 }
 
-/// An untracked directory that git would take for a repository is one, whatever its name.
-fn set_repositories_apart(changes: &mut Changes, worktree: &Path) {
+/// Moves untracked directories that git would take for a bare repository from the files to the
+/// repositories, whatever their names are.
+fn separate_repositories(changes: &mut Changes, worktree: &Path) {
     let heads = changes.untracked.iter().filter(|path| path.file_name() == Some("HEAD".as_ref()));
     let bare: BTreeSet<PathBuf> = heads
         .filter_map(|head| head.parent().map(Path::to_owned))
@@ -183,8 +185,8 @@ fn set_repositories_apart(changes: &mut Changes, worktree: &Path) {
     }
 }
 
-/// Puts one file into the index; gives why not. The file may change, go away or become something
-/// else at any moment.
+/// Stages one file, or returns why it was left out. The file may change, disappear or become
+/// something else at any time.
 fn add(
     index: &mut git2::Index,
     worktree: &Path,
@@ -194,7 +196,7 @@ fn add(
     let mut tries = 1;
     loop {
         let Ok(found) = worktree.join(path).symlink_metadata() else {
-            // It went away since it was listed.
+            // It was removed after it was listed.
             index.remove_path(path).or_fail(cannot)?;
             return Ok(None);
         };

@@ -1,5 +1,5 @@
-//! Fetches a model file: with progress, resumed where an earlier fetch stopped, and put in place
-//! only when its SHA-256 is the pinned one.
+//! Downloads a model file: shows progress, resumes an interrupted download, and installs the file
+//! only if its SHA-256 matches the pinned one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,26 +16,26 @@ use sha2::{Digest, Sha256};
 
 use super::{beside, is_watched};
 
-/// An address that does not answer is given up: people wait at the terminal.
+/// Timeout for connecting; short, because a person waits at the terminal.
 const CONNECT: Duration = Duration::from_secs(5);
-/// A transfer that stands still is given up; the next one resumes it.
+/// Timeout for a transfer that receives no data; the next one resumes it.
 const STILL: Duration = Duration::from_secs(30);
-/// How often a transfer that broke off is resumed by itself.
+/// How often an interrupted transfer is resumed automatically.
 const RESUMES: u32 = 3;
 
-/// What is to be fetched, and where it goes.
+/// A file to download.
 pub(crate) struct Download<'a> {
-    /// Its address.
+    /// Its URL.
     pub url: &'a str,
-    /// What it must hash to, in hex.
+    /// Its expected SHA-256, in hex.
     pub sha256: &'a str,
-    /// How long it must be.
+    /// Its expected length in bytes.
     pub bytes: u64,
-    /// Where it is put.
+    /// The path to install it at.
     pub target: &'a Path,
 }
 
-/// Fetches a file.
+/// Downloads a file, verifies it and installs it. Fails if another process downloads the same file.
 pub(crate) async fn fetch(wanted: &Download<'_>) -> Result<()> {
     let half = beside(wanted.target, ".part");
     let locked = Lock::try_take(&beside(wanted.target, ".lock"));
@@ -64,11 +64,11 @@ pub(crate) async fn fetch(wanted: &Download<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Why a transfer ended.
+/// The error of a transfer.
 enum TransferError {
-    /// The connection: another try may go on.
+    /// The connection failed; another attempt may resume the transfer.
     Off(String),
-    /// The server or the disk: another try would not help.
+    /// The server or the disk failed; another attempt would not help.
     Refused(Failure),
 }
 
@@ -88,7 +88,8 @@ async fn transfer(
     let answer = tokio::time::timeout(STILL, request.send()).await;
     let response =
         answer.map_err(|_| TransferError::Off("no answer in 30 s".into()))?.map_err(off)?;
-    let from = start(&response, have).map_err(|why| TransferError::Refused(said(wanted, &why)))?;
+    let from = start(&response, have)
+        .map_err(|why| TransferError::Refused(download_error(wanted, &why)))?;
     let open = OpenOptions::new().create(true).write(true).truncate(from == 0).open(half);
     let mut file = open.map_err(refused)?;
     io::Seek::seek(&mut file, io::SeekFrom::Start(from)).map_err(refused)?;
@@ -103,7 +104,7 @@ async fn transfer(
         if at > wanted.bytes {
             let why = format!("it is longer than {} bytes", wanted.bytes);
             let _ = fs::remove_file(half);
-            return Err(TransferError::Refused(said(wanted, &why)));
+            return Err(TransferError::Refused(download_error(wanted, &why)));
         }
         file.write_all(&chunk).map_err(refused)?;
         bar.set_position(at);
@@ -117,7 +118,7 @@ async fn transfer(
     file.sync_data().map_err(refused)
 }
 
-/// Where the body of an answer begins in the file.
+/// Returns the offset in the file at which the body of a response begins.
 fn start(response: &Response, have: u64) -> std::result::Result<u64, String> {
     match response.status() {
         StatusCode::OK => Ok(0),
@@ -132,7 +133,7 @@ fn start(response: &Response, have: u64) -> std::result::Result<u64, String> {
                 }
             }
         }
-        // What is there is no beginning of that file, so the next try begins anew.
+        // The partial file is at least as long as the file on the server.
         StatusCode::RANGE_NOT_SATISFIABLE => Err("the server does not have this range".into()),
         status => Err(format!("the server answered {status}")),
     }
@@ -149,7 +150,7 @@ fn check(wanted: &Download<'_>, half: &Path) -> Result<()> {
         .hint("g3 model pull    downloads it again"))
 }
 
-/// The SHA-256 of a file, in hex.
+/// Returns the SHA-256 of a file, in hex.
 pub(crate) fn sha256(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut file = File::open(path)?;
@@ -190,7 +191,7 @@ fn cannot(wanted: &Download<'_>) -> String {
     format!("cannot download {}", wanted.url)
 }
 
-fn said(wanted: &Download<'_>, why: &str) -> Failure {
+fn download_error(wanted: &Download<'_>, why: &str) -> Failure {
     ways_out(Failure::failed(cannot(wanted)).because(why))
 }
 
@@ -225,8 +226,8 @@ mod tests {
 
     const CONTENT: &[u8] = b"GGUF and some more bytes of a model";
 
-    /// A server that answers each connection with the next answer; gives its address and what was
-    /// asked.
+    /// Starts a server that answers each connection with the next response. Returns its URL and a
+    /// channel with the request heads.
     fn server(answers: Vec<String>) -> (String, std::sync::mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/model.gguf", listener.local_addr().unwrap());
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_transfer_that_was_cut_goes_on_where_it_stopped() {
+    async fn an_interrupted_download_resumes_where_it_stopped() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("model.gguf");
         let rest = &text()[10..];
@@ -278,11 +279,11 @@ mod tests {
         assert_eq!(fs::read(&target).unwrap(), CONTENT);
         assert!(!asked.recv().unwrap().contains("range:"));
         assert!(asked.recv().unwrap().contains("range: bytes=10-"));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something is left behind");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "a temporary file is left");
     }
 
     #[tokio::test]
-    async fn a_server_that_cannot_resume_begins_anew() {
+    async fn a_server_without_range_support_restarts_the_download() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("model.gguf");
         fs::write(dir.path().join("model.gguf.part"), "some other bytes").unwrap();
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_with_another_hash_is_deleted() {
+    async fn a_file_with_a_wrong_hash_is_deleted() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("model.gguf");
         let (url, _asked) = server(vec![ok(text(), CONTENT.len())]);
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn redirects_are_followed_and_a_missing_file_is_a_sentence() {
+    async fn redirects_are_followed_and_a_missing_file_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("model.gguf");
         let (url, _asked) = server(vec![ok(text(), CONTENT.len())]);

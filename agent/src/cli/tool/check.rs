@@ -1,4 +1,4 @@
-//! `g3 tool check`: what the gate would say of a call. Nothing runs, and nobody is asked.
+//! `g3 tool check`: shows the gate's decision about a call, without running the call or asking.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ enum Judge {
     CoreExact,
 }
 
-/// What is printed.
+/// The printed report.
 #[derive(Debug, Serialize)]
 struct CheckReport {
     route: &'static str,
@@ -50,7 +50,7 @@ struct CheckReport {
     require_confirmation: bool,
 }
 
-/// Judges a call; gives the exit code.
+/// Evaluates a call and returns the exit code.
 pub(crate) fn run(args: &CheckArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     let text = given(&args.call.args)?;
     let (cwd, config) = loaded(args.call.cwd.as_deref())?;
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &CheckArgs, toolset: &'static dyn Toolset) -> Result<u8>
             args.json,
         );
     };
-    let told = match policy {
+    let report = match policy {
         CommandPolicy::CoreExact => {
             let evaluator = Evaluator::new(&config.gate)?;
             by_words(evaluator.judge(&args.call.name, &call, args.force_host))
@@ -80,11 +80,11 @@ pub(crate) fn run(args: &CheckArgs, toolset: &'static dyn Toolset) -> Result<u8>
             }
         }
     };
-    print(&shown(&told, args.json)?)?;
+    print(&shown(&report, args.json)?)?;
     Ok(0)
 }
 
-/// Says why a call makes no sense, as `g3 tool exec` would.
+/// Prints why a call is invalid, in the format of `g3 tool exec`.
 fn bad_call(wrong: &ToolOutput, json: bool) -> Result<u8> {
     let text = if json { as_json(wrong, Duration::ZERO).to_string() } else { wrong.text.clone() };
     print(&format!("{text}\n"))?;
@@ -100,7 +100,7 @@ fn by_words(judgement: Judgement) -> CheckReport {
     CheckReport { route, reason, voice_message, require_confirmation }
 }
 
-/// The strictest verdict about what a call reaches.
+/// Reports the strictest verdict about the accesses of a call.
 fn by_gate(call: &Invocation<'_>) -> CheckReport {
     let verdicts = call.scope().access.iter().map(|access| {
         let (root, session_dir) = (&call.at.root, &call.at.session_dir);
@@ -110,12 +110,12 @@ fn by_gate(call: &Invocation<'_>) -> CheckReport {
     });
     let strictest = verdicts.max_by_key(|verdict| strictness(verdict.action));
     let Some(verdict) = strictest else {
-        return told(&PolicyVerdict::by_reach(GateAction::Allow, String::new()));
+        return report(&PolicyVerdict::by_reach(GateAction::Allow, String::new()));
     };
-    told(&verdict)
+    report(&verdict)
 }
 
-fn told(verdict: &PolicyVerdict) -> CheckReport {
+fn report(verdict: &PolicyVerdict) -> CheckReport {
     let (action, why) = (verdict.action, &verdict.why);
     let route = match action {
         GateAction::Allow | GateAction::Ask if verdict.confine == BoxUse::Always => "box",
@@ -143,16 +143,16 @@ fn strictness(action: GateAction) -> u8 {
     }
 }
 
-fn shown(told: &CheckReport, json: bool) -> Result<String> {
+fn shown(report: &CheckReport, json: bool) -> Result<String> {
     use base::failure::OrFail;
     if json {
-        let line = serde_json::to_string(told).or_fail(|| "cannot write the verdict as JSON")?;
+        let line = serde_json::to_string(report).or_fail(|| "cannot write the verdict as JSON")?;
         return Ok(line + "\n");
     }
-    let asks = if told.require_confirmation { "asks first" } else { "does not ask" };
-    let mut text = format!("{}: {} ({asks})\n", told.route, told.reason);
-    if !told.voice_message.is_empty() {
-        text.push_str(&format!("{}\n", told.voice_message));
+    let asks = if report.require_confirmation { "asks first" } else { "does not ask" };
+    let mut text = format!("{}: {} ({asks})\n", report.route, report.reason);
+    if !report.voice_message.is_empty() {
+        text.push_str(&format!("{}\n", report.voice_message));
     }
     Ok(text)
 }

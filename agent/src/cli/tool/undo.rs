@@ -1,4 +1,4 @@
-//! `g3 tool undo`: takes back what a tool wrote last.
+//! `g3 tool undo`: undoes the last write of a tool.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub(crate) struct UndoArgs {
     json: bool,
 }
 
-/// Takes the last write back, or lists all.
+/// Undoes the last write, or lists all that can be undone.
 pub(crate) fn run(args: &UndoArgs) -> Result<()> {
     let state = state_dir(&directory(args.cwd.as_deref())?, args.session.as_deref())?;
     if args.list {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &UndoArgs) -> Result<()> {
             .because(format!("no records in {}", state.display()))
             .hint("name another session with --session, another directory with --cwd"));
     };
-    print(&if args.json { format!("{}\n", report(&taken)) } else { told(&taken) })
+    print(&if args.json { format!("{}\n", report(&taken)) } else { summary(&taken) })
 }
 
 fn row(kept: &Backup) -> Value {
@@ -92,7 +92,7 @@ fn report(taken: &UndoneWrite) -> Value {
     })
 }
 
-fn told(taken: &UndoneWrite) -> String {
+fn summary(taken: &UndoneWrite) -> String {
     let tool = &taken.kept.record.tool;
     if !taken.was_made() {
         let names: Vec<String> =

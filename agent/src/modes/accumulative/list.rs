@@ -1,5 +1,5 @@
-//! The numbered list in `.g3/requirements.md`. A line that could not be written is kept and written
-//! with the next one; what a person changed in the file stays.
+//! The numbered list in `.g3/requirements.md`. A line that cannot be written is kept and written
+//! with the next one; edits of the file are preserved.
 
 use std::fs;
 use std::io;
@@ -12,18 +12,18 @@ use agent_core::session::refuse_links;
 
 const HEADING: &str = "# Project Requirements\n\n";
 
-/// The list.
+/// The list of requirements.
 #[derive(Debug)]
 pub(crate) struct RequirementList {
     cwd: PathBuf,
-    /// As the file was seen last.
+    /// The content of the file when it was last read.
     known: String,
-    /// Lines that are not in it yet.
+    /// Lines that are not in the file yet.
     pending: Vec<String>,
 }
 
 impl RequirementList {
-    /// The list of a working directory.
+    /// Opens the list of a working directory. Fails if two requirements have the same number.
     pub(crate) fn open(cwd: &Path) -> Result<RequirementList> {
         refuse_links(cwd)?;
         let mut list =
@@ -39,15 +39,15 @@ impl RequirementList {
         }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> PathBuf {
         self.cwd.join(".g3/requirements.md")
     }
 
-    /// Adds a requirement. An error means that it is not in the file; in the list it is.
+    /// Adds a requirement. On an error it is in the list, but not in the file.
     pub(crate) fn add(&mut self, text: &str) -> Result<()> {
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        // The file may have been edited since.
+        // The file may have been edited in between.
         let looked = self.look();
         let number = self.numbers().max().unwrap_or(0) + 1;
         self.pending.push(format!("{number}. {words}\n"));
@@ -62,7 +62,7 @@ impl RequirementList {
         Ok(())
     }
 
-    /// Each requirement: its id, and its words.
+    /// Returns the id and the text of each requirement.
     pub(crate) fn items(&self) -> Vec<(String, String)> {
         let whole = self.whole();
         let all = if whole.trim() == HEADING.trim() {
@@ -73,7 +73,7 @@ impl RequirementList {
         all.into_iter().map(|it| (it.id, it.text)).collect()
     }
 
-    /// The text for a run: all requirements, the newest marked.
+    /// Returns the text for a run: all requirements, with the newest marked.
     pub(crate) fn text(&self) -> String {
         let newest = self.items().pop().map(|(id, _)| {
             format!("\n{id} is the newest: this run is for it. The others must hold too.\n")
@@ -91,7 +91,7 @@ impl RequirementList {
         text
     }
 
-    /// The numbers that are taken.
+    /// Returns the numbers in use.
     fn numbers(&self) -> impl Iterator<Item = u32> {
         let items = self.items().into_iter();
         items.filter_map(|(id, _)| id.strip_prefix('R')?.parse().ok())
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_numbered_on_and_what_was_edited_stays() {
+    fn numbering_continues_and_edits_are_preserved() {
         let dir = tempfile::tempdir().unwrap();
         let mut list = RequirementList::open(dir.path()).unwrap();
         assert!(list.items().is_empty());
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_kept_and_written_later() {
+    fn a_requirement_that_cannot_be_written_is_kept_and_written_later() {
         let dir = tempfile::tempdir().unwrap();
         let mut list = RequirementList::open(dir.path()).unwrap();
         fs::write(dir.path().join(".g3"), "in the way").unwrap();

@@ -1,4 +1,4 @@
-//! The prompt `requirement> ` with a history of its own.
+//! The `requirement> ` prompt, with its own history.
 
 use std::path::PathBuf;
 
@@ -6,26 +6,27 @@ use base::failure::{OrFail, Result};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-/// Reads lines on a thread of its own, so that signals are heard meanwhile.
+/// Reads lines on a separate thread, so that signals are handled while it waits.
 pub(crate) struct LinePrompt {
     editor: DefaultEditor,
     history: Option<PathBuf>,
 }
 
 impl LinePrompt {
-    /// A prompt with the history of `~/.g3/requirements_history`.
+    /// Opens a prompt with the history in `~/.g3/requirements_history`.
     pub(crate) fn open() -> Result<LinePrompt> {
         let mut editor = DefaultEditor::new().or_fail(|| "cannot open the terminal")?;
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let history = home.map(|home| home.join(".g3/requirements_history"));
         if let Some(file) = &history {
-            // The first time there is none.
+            // The file does not exist on the first run.
             let _ = editor.load_history(file);
         }
         Ok(LinePrompt { editor, history })
     }
 
-    /// One line, empty after Ctrl-C; `None` at the end. Gives the prompt back with it.
+    /// Reads one line: empty after Ctrl-C, `None` at the end of the input. Returns the prompt with
+    /// it.
     pub(crate) async fn read(mut self) -> Result<(LinePrompt, Option<String>)> {
         let reading = tokio::task::spawn_blocking(move || {
             let line = self.editor.readline("requirement> ");
@@ -46,7 +47,7 @@ impl LinePrompt {
     fn remember(&mut self, line: &str) {
         let added = !line.trim().is_empty() && self.editor.add_history_entry(line).unwrap_or(false);
         if let Some(file) = self.history.as_ref().filter(|_| added) {
-            // A history that cannot be written is no reason to stop.
+            // A history that cannot be written is not an error.
             let _ = file.parent().map(std::fs::create_dir_all);
             let _ = self.editor.append_history(file);
         }

@@ -1,4 +1,4 @@
-//! The editor's own files and terminals, where it offers them.
+//! Files and terminals of the editor, where the editor offers them.
 
 use std::io;
 use std::path::Path;
@@ -18,12 +18,12 @@ use super::updates::SessionName;
 use agent_core::current_call::call_id;
 use tools::client_io::{ClientIo, TerminalCommand, TerminalOutput};
 
-/// Bytes of output that the editor keeps for us.
+/// Maximum number of bytes of output that the editor keeps.
 const OUTPUT: u64 = 1 << 20;
-/// How long an ended terminal may take to say so.
+/// How long a killed terminal may take to report its exit.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The editor behind a session.
+/// The editor of a session.
 pub(crate) struct EditorIo {
     client: ConnectionTo<Client>,
     session: SessionName,
@@ -31,7 +31,7 @@ pub(crate) struct EditorIo {
 }
 
 impl EditorIo {
-    /// What this editor offers to this session.
+    /// Creates the access to what this editor offers to this session.
     pub(crate) fn new(
         client: ConnectionTo<Client>,
         session: SessionName,
@@ -96,12 +96,12 @@ impl EditorIo {
         })
     }
 
-    /// Shows the terminal in the place of the call.
+    /// Shows the terminal as the content of the tool call.
     fn show(&self, session: &str, id: &TerminalId) {
         let content = ToolCallContent::Terminal(Terminal::new(id.clone()));
         let fields = ToolCallUpdateFields::new().content(vec![content]);
         let update = SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(call_id(), fields));
-        // An editor that is gone is noticed by the connection itself.
+        // The connection itself reports that the editor has exited.
         let _ = self.client.send_notification(SessionNotification::new(session.to_owned(), update));
     }
 }

@@ -1,4 +1,4 @@
-//! Between g3's nouns and the protocol's. Pure: no connection, no session.
+//! Converts between g3's types and those of the protocol. Pure: no connection, no session.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use agent_core::session::{self, export, snapshot::SessionSnapshot};
 use gate::permission_mode::PermissionMode;
 use provider::message::{ContentPart, Image, Message, MessageRole};
 
-/// The user's message.
+/// Converts a prompt into the user's message.
 pub(crate) fn message(blocks: Vec<ContentBlock>) -> Message {
     Message { role: MessageRole::User, parts: blocks.into_iter().filter_map(part).collect() }
 }
@@ -42,8 +42,8 @@ fn part(block: ContentBlock) -> Option<ContentPart> {
     Some(ContentPart::Text { text })
 }
 
-/// A server that the editor names, as the configuration would have it; `None` for a kind that was
-/// not offered.
+/// Converts an MCP server of the editor into its configuration; `None` for a transport that g3 did
+/// not offer.
 pub(crate) fn server(server: McpServer) -> Option<(String, Definition)> {
     match server {
         McpServer::Stdio(it) => {
@@ -61,7 +61,7 @@ pub(crate) fn server(server: McpServer) -> Option<(String, Definition)> {
     }
 }
 
-/// The update for an event, where the protocol has one.
+/// Converts an event into an update; `None` if the protocol has none for it.
 pub(crate) fn update(what: &EventKind, cwd: &Path) -> Option<SessionUpdate> {
     Some(match what {
         EventKind::Text { text } => SessionUpdate::AgentMessageChunk(chunk(text)),
@@ -98,7 +98,7 @@ pub(crate) fn update(what: &EventKind, cwd: &Path) -> Option<SessionUpdate> {
     })
 }
 
-/// A session as it is listed.
+/// Returns the entry of a session for the list of sessions.
 pub(crate) fn listed(cwd: &Path, id: &base::id::Id) -> SessionInfo {
     let dir = session::sessions_dir(cwd).join(id.as_str());
     let seen = SessionSnapshot::read(&dir, id.as_str());
@@ -108,7 +108,7 @@ pub(crate) fn listed(cwd: &Path, id: &base::id::Id) -> SessionInfo {
         .updated_at(Some(seen.updated_at).filter(|time| !time.is_empty()))
 }
 
-/// A conversation as the updates that a client would have seen.
+/// Converts a conversation into the updates that a client would have received.
 pub(crate) fn history(messages: &[Message]) -> Vec<SessionUpdate> {
     let mut updates = Vec::new();
     for message in messages {
@@ -147,7 +147,7 @@ fn chunk(text: &str) -> ContentChunk {
     ContentChunk::new(ContentBlock::Text(TextContent::new(text)))
 }
 
-/// What a question would do in detail, as a code block: a unified diff is highlighted as one.
+/// Formats the details of a question as a code block; a unified diff is highlighted as such.
 pub(crate) fn details(details: &str) -> ToolCallContent {
     let language = if details.starts_with("--- ") { "diff" } else { "" };
     let mut text = String::new();
@@ -159,7 +159,7 @@ fn words(text: &str) -> ToolCallContent {
     ToolCallContent::from(ContentBlock::Text(TextContent::new(text)))
 }
 
-/// A call at its beginning: what it is about, which file, and the change it wants to make.
+/// Returns a call at its start: its title, its file, and the change that it proposes.
 fn started(id: &str, name: &str, args: &Value, cwd: &Path) -> ToolCall {
     let mut call = ToolCall::new(id.to_owned(), call_line(name, args))
         .name(name.to_owned())
@@ -182,7 +182,7 @@ fn path_of(args: &Value, cwd: &Path) -> Option<PathBuf> {
     keys.iter().find_map(|key| args[*key].as_str()).map(|path| cwd.join(path))
 }
 
-/// The kind of a tool, for its icon, told by the verbs in its name.
+/// Returns the kind of a tool, for its icon, by the verbs in its name.
 fn kind(name: &str) -> ToolKind {
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     if has(&["read", "list", "view"]) {

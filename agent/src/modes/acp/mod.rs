@@ -1,7 +1,7 @@
 //! `g3 acp`: the Agent Client Protocol, version 1, on stdin and stdout.
 //!
-//! Several sessions live in one process, each with its own directory and configuration. Long
-//! requests run beside the connection, so a cancel is heard while a prompt is at work.
+//! Several sessions run in one process, each with its own directory and configuration. Long
+//! requests run concurrently with the connection, so that a cancel is received while a prompt runs.
 
 pub mod client_io;
 pub mod convert;
@@ -43,35 +43,34 @@ use gate::permission_mode::PermissionMode;
 use provider::off_loop;
 use updates::{AcpAsker, UpdateSink};
 
-/// Makes the settings for a session's directory.
+/// Builds the settings for a session's directory.
 pub(crate) type SettingsFor = dyn Fn(&Path) -> Result<AgentSettings> + Send + Sync;
 
 /// The sessions of this process.
 struct Host {
     settings: Box<SettingsFor>,
-    /// How player and coach carry the prompts out, where they do.
+    /// The terms of player and coach, if they run the prompts.
     rounds: Option<RunTerms>,
     open: Mutex<HashMap<String, Arc<OpenSession>>>,
-    /// Held while a session is opened or closed, by id.
+    /// Locked while a session is opened or closed, by id.
     changing: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
-    /// What the editor offers.
+    /// The capabilities of the editor.
     able: Mutex<ClientCapabilities>,
 }
 
-/// One open session.
+/// An open session.
 struct OpenSession {
     cwd: PathBuf,
     work: Arc<tokio::sync::Mutex<AgentSession>>,
-    /// Player and coach, where they carry the prompts out.
+    /// Player and coach, if they run the prompts.
     team: Option<PromptedPair>,
     cancel: Mutex<CancellationToken>,
 }
 
-/// A session that a prompt has to itself, and the token that cancels it.
+/// A session that is locked for a prompt, and the token that cancels the prompt.
 type Entered = (Arc<OpenSession>, OwnedMutexGuard<AgentSession>, CancellationToken);
 
-/// Serves until stdin ends, or a signal comes. With terms of rounds, player and coach carry the
-/// prompts out.
+/// Serves until stdin ends or a signal arrives. With `rounds`, player and coach run the prompts.
 pub(crate) async fn run(settings: Box<SettingsFor>, rounds: Option<RunTerms>) -> Result<()> {
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
@@ -88,7 +87,7 @@ pub(crate) async fn run(settings: Box<SettingsFor>, rounds: Option<RunTerms>) ->
     served
 }
 
-/// Responds with what comes of some work, which goes on beside the connection.
+/// Responds with the result of some work, which runs concurrently with the connection.
 macro_rules! beside {
     ($client:ident, $responder:ident, $work:ident) => {
         $client
@@ -154,7 +153,7 @@ async fn serve(host: &Arc<Host>) -> Result<()> {
         )
         .on_receive_request(
             async move |request: PromptRequest, responder, client: ConnectionTo<Client>| {
-                // Entered before the next message is read, so that a cancel finds it.
+                // Enter before the next message is read, so that a cancel finds the prompt.
                 let entered = prompt.enter(&request);
                 let answered = async move { answer(entered?, request).await };
                 beside!(client, responder, answered)
@@ -189,7 +188,8 @@ fn initialized() -> InitializeResponse {
         .agent_info(Implementation::new("g3", env!("CARGO_PKG_VERSION")))
 }
 
-/// A failure as the other side reads it; the message is the sentence, the data the rest.
+/// Converts a failure for the client: the sentence is the message, and exit code and hints are the
+/// data.
 fn wire_error(failure: Failure) -> Error {
     let message = match &failure.why {
         Some(why) => format!("{}: {why}", failure.what),
@@ -218,7 +218,7 @@ impl Host {
         client: ConnectionTo<Client>,
     ) -> Result<LoadSessionResponse> {
         let (wanted, cx) = (&request.session_id.0, client.clone());
-        let (id, open) = self.take_up(wanted, &request.cwd, cx, request.mcp_servers).await?;
+        let (id, open) = self.reopen(wanted, &request.cwd, cx, request.mcp_servers).await?;
         if let Ok(work) = open.work.try_lock() {
             let updates = UpdateSink::new(&id, client, request.cwd);
             convert::history(work.talk.messages()).into_iter().for_each(|it| updates.send(it));
@@ -232,12 +232,13 @@ impl Host {
         client: ConnectionTo<Client>,
     ) -> Result<ResumeSessionResponse> {
         let wanted = &request.session_id.0;
-        let (_, open) = self.take_up(wanted, &request.cwd, client, request.mcp_servers).await?;
+        let (_, open) = self.reopen(wanted, &request.cwd, client, request.mcp_servers).await?;
         Ok(ResumeSessionResponse::new().modes(modes(&open)))
     }
 
-    /// Opens a session again; one that is open here is closed first, with the prompt at work in it.
-    async fn take_up(
+    /// Reopens a session. If it is open here, it is closed first and its running prompt is
+    /// cancelled.
+    async fn reopen(
         self: &Arc<Host>,
         id: &str,
         cwd: &Path,
@@ -246,20 +247,20 @@ impl Host {
     ) -> Result<(String, Arc<OpenSession>)> {
         let changing = self.changing(id);
         let _changing = changing.lock().await;
-        self.let_go(id).await;
+        self.close_session(id).await;
         let which = SessionSelector::Resume(Some(id.to_owned()));
         self.open(cwd.to_owned(), which, client, servers).await
     }
 
-    /// What is held while a session is opened or closed.
+    /// Returns the lock that is held while a session is opened or closed.
     fn changing(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut all = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, one| Arc::strong_count(one) > 1);
         all.entry(id.to_owned()).or_default().clone()
     }
 
-    /// Lets a session go: what it works on is cancelled and has ended, and its lock is free.
-    async fn let_go(&self, id: &str) {
+    /// Closes a session: cancels its prompt, waits for its end and frees its lock.
+    async fn close_session(&self, id: &str) {
         self.cancel(id);
         let open = self.opened().remove(id);
         if let Some(open) = open {
@@ -267,7 +268,7 @@ impl Host {
         }
     }
 
-    /// The sessions of a directory, or of every directory in which one is open.
+    /// Returns the sessions of a directory, or of every directory with an open session.
     fn list(&self, request: &ListSessionsRequest) -> Result<ListSessionsResponse> {
         let dirs = match &request.cwd {
             Some(cwd) => vec![cwd.clone()],
@@ -284,11 +285,11 @@ impl Host {
         Ok(ListSessionsResponse::new(all))
     }
 
-    /// Closes a session. It is cancelled at once; the rest is to be waited for.
+    /// Closes a session. It is cancelled immediately; the returned future does the rest.
     fn close(self: &Arc<Host>, id: &str) -> impl Future<Output = ()> + Send + use<> {
         self.cancel(id);
         let changing = self.changing(id);
-        // Held from now on, so that a request behind this one waits for it.
+        // Locked from here on, so that a later request for this session waits.
         let held = changing.clone().try_lock_owned().ok();
         let open = held.as_ref().and_then(|_| self.opened().remove(id));
         let (host, id) = (self.clone(), id.to_owned());
@@ -298,7 +299,7 @@ impl Host {
                 (Some(_), None) => {}
                 (None, _) => {
                     let _held = changing.lock().await;
-                    host.let_go(&id).await;
+                    host.close_session(&id).await;
                 }
             }
         }
@@ -325,8 +326,8 @@ impl Host {
         })
     }
 
-    /// Opens a session beside the connection: a key may come from a command, and a model host may
-    /// have to be started.
+    /// Opens a session outside of the event loop: a key may come from a command, and a model host
+    /// may have to be started.
     async fn open(
         self: &Arc<Host>,
         cwd: PathBuf,
@@ -352,17 +353,17 @@ impl Host {
         settings.config.mcp.extend(servers.into_iter().filter_map(convert::server));
         let sink = UpdateSink::unnamed(client.clone(), cwd.clone());
         let able = self.able.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let held = EditorIo::new(client.clone(), sink.session(), able);
+        let client_io = EditorIo::new(client.clone(), sink.session(), able);
         let editor = Arc::new(AcpAsker::new(client, sink.session()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(sink)]);
-        editor.tells(&bus);
+        editor.set_bus(&bus);
         let pair =
             self.rounds.as_ref().map(|terms| PlayerCoach::of(&settings, terms)).transpose()?;
         let player = pair.as_ref().map_or(&settings, |pair| &pair.player);
         let mut work = AgentSession::begin(player, which, bus.clone(), Some(editor.clone()))?;
-        work.use_outside(Arc::new(held));
-        let team =
-            pair.map(|pair| PromptedPair { pair, heard: Listeners { bus, asker: Some(editor) } });
+        work.use_outside(Arc::new(client_io));
+        let team = pair
+            .map(|pair| PromptedPair { pair, listeners: Listeners { bus, asker: Some(editor) } });
         let id = work.session.id.to_string();
         let cancel = Mutex::new(CancellationToken::new());
         let work = Arc::new(tokio::sync::Mutex::new(work));
@@ -387,7 +388,7 @@ impl Host {
         }
     }
 
-    /// The editor has left: what the sessions keep running ends.
+    /// Shuts all sessions down after the editor has disconnected.
     async fn close_all(&self) {
         let all: Vec<Arc<OpenSession>> = self.opened().drain().map(|(_, open)| open).collect();
         for open in all {
@@ -404,14 +405,14 @@ impl Host {
 }
 
 impl OpenSession {
-    /// Waits for the end of what is at work, and leaves the session.
+    /// Waits for the running prompt to end, and shuts the session down.
     async fn end(self: Arc<OpenSession>) {
         let handle = self.work.lock().await.shutdown();
         tokio::spawn(handle.finish());
     }
 }
 
-/// The modes of a session, and the one that it is in.
+/// Returns the modes of a session, and the current one.
 fn modes(open: &OpenSession) -> Option<SessionModeState> {
     let now = open.work.try_lock().ok()?.permission_mode();
     let mode = |mode: PermissionMode| {
@@ -420,7 +421,7 @@ fn modes(open: &OpenSession) -> Option<SessionModeState> {
     Some(SessionModeState::new(now.id(), PermissionMode::ALL.into_iter().map(mode).collect()))
 }
 
-/// Carries a prompt out.
+/// Runs a prompt.
 async fn answer(
     (open, mut work, cancel): Entered,
     request: PromptRequest,

@@ -1,4 +1,4 @@
-//! Events as ACP updates, and the gate's questions as permission requests.
+//! Sends events as ACP updates, and the gate's questions as permission requests.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use agent_core::bus::{Bus, EventSink};
 use agent_core::current_call;
 use gate::{Asker, PermissionAnswer, PermissionQuestion};
 
-/// g3's own events beside the protocol's: they carry cost.
+/// g3's own events, sent in addition to the protocol's: they include cost.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonRpcNotification)]
 #[notification(method = "_g3/event")]
 #[serde(rename_all = "camelCase")]
@@ -30,42 +30,43 @@ struct OwnEvent {
     event: Event,
 }
 
-/// The key of what g3 and its orchestrator tell each other beside the protocol, in `_meta`.
+/// The key in `_meta` of the data that g3 and its orchestrator exchange in addition to the
+/// protocol.
 const META: &str = "g3";
 
-/// A session's id, known as soon as its first event was told.
+/// A session's id, which its first event sets.
 pub(crate) type SessionName = Arc<OnceLock<String>>;
 
-/// Sends what happens to the editor.
+/// Sends events to the editor.
 pub(crate) struct UpdateSink {
     session: SessionName,
     client: ConnectionTo<Client>,
     cwd: PathBuf,
-    /// What each running call has written so far: an update replaces the one before it.
+    /// The output of each running call so far: an update replaces the one before it.
     output: HashMap<String, String>,
 }
 
-/// Bytes of a running call's output that are shown.
+/// Maximum number of bytes shown of a running call's output.
 const OUTPUT: usize = 8 << 10;
 
 impl UpdateSink {
-    /// For a session whose id is known.
+    /// Creates a sink for a session whose id is known.
     pub(crate) fn new(id: &str, client: ConnectionTo<Client>, cwd: PathBuf) -> UpdateSink {
         let session = Arc::new(OnceLock::from(id.to_owned()));
         UpdateSink { session, client, cwd, output: HashMap::new() }
     }
 
-    /// For a session that is about to begin: its `start` event names it.
+    /// Creates a sink for a session that is about to start; its `start` event sets the id.
     pub(crate) fn unnamed(client: ConnectionTo<Client>, cwd: PathBuf) -> UpdateSink {
         UpdateSink { session: SessionName::default(), client, cwd, output: HashMap::new() }
     }
 
-    /// The session's id, once it is known.
+    /// Returns the session's id, which may not be set yet.
     pub(crate) fn session(&self) -> SessionName {
         self.session.clone()
     }
 
-    /// Sends one update. An editor that is gone is noticed by the connection itself.
+    /// Sends one update. The connection itself reports that the editor has exited.
     pub(crate) fn send(&self, update: SessionUpdate) {
         if let Some(id) = self.session.get() {
             let _ = self.client.send_notification(SessionNotification::new(id.clone(), update));
@@ -74,7 +75,7 @@ impl UpdateSink {
 }
 
 impl UpdateSink {
-    /// The event itself, except that output comes with what was written before.
+    /// Returns the event itself, except that output is preceded by the call's earlier output.
     fn gathered(&mut self, what: &EventKind) -> EventKind {
         match what {
             EventKind::ToolOutput { id, text } => {
@@ -107,7 +108,7 @@ impl EventSink for UpdateSink {
     }
 }
 
-/// Asks the person behind the editor.
+/// Asks the user of the editor.
 pub(crate) struct AcpAsker {
     client: ConnectionTo<Client>,
     session: SessionName,
@@ -115,13 +116,13 @@ pub(crate) struct AcpAsker {
 }
 
 impl AcpAsker {
-    /// Asks through this connection, for this session.
+    /// Creates an asker for this session of this connection.
     pub(crate) fn new(client: ConnectionTo<Client>, session: SessionName) -> AcpAsker {
         AcpAsker { client, session, bus: OnceLock::new() }
     }
 
-    /// Tells questions to this bus as well.
-    pub(crate) fn tells(&self, bus: &Arc<Bus>) {
+    /// Sets a bus that receives the questions as well.
+    pub(crate) fn set_bus(&self, bus: &Arc<Bus>) {
         let _ = self.bus.set(bus.clone());
     }
 }
@@ -157,7 +158,7 @@ impl Asker for AcpAsker {
             ];
             let request = RequestPermissionRequest::new(session, call, options);
             let response = self.client.send_request(request).block_task().await;
-            // An orchestrator may deny by itself, and says why.
+            // An orchestrator may deny without asking, and says why.
             let denied = response.as_ref().ok().and_then(|response| response.meta.as_ref());
             if let Some(why) = denied.and_then(|meta| meta.get(META)?["denied"].as_str()) {
                 return PermissionAnswer::Unasked(why.to_owned());

@@ -1,4 +1,4 @@
-//! The limits of a whole run, of which each part gets what is left.
+//! The limits of a whole run. Each part gets the remainder.
 
 use std::time::Instant;
 
@@ -6,28 +6,28 @@ use base::event::Usage;
 
 use agent_core::limits::{Limit, UsageLimits};
 
-/// What a run may use.
+/// The budget of a run.
 #[derive(Debug)]
 pub(crate) struct RoundBudget {
     limits: UsageLimits,
-    /// What was spent before, which does not count.
+    /// Earlier usage, which does not count.
     before: Usage,
     began: Instant,
 }
 
 impl RoundBudget {
-    /// A purse that is opened now.
+    /// Creates a budget whose time starts now.
     pub(crate) fn new(limits: UsageLimits) -> RoundBudget {
         RoundBudget { limits, before: Usage::default(), began: Instant::now() }
     }
 
-    /// What was spent so far does not count.
+    /// Excludes this usage, which was spent before.
     pub(crate) fn leave_out(&mut self, spent: Usage) {
         self.before = spent;
     }
 
-    /// What is left when so much was spent; the error is the limit that was reached.
-    pub(crate) fn left(&self, spent: Usage) -> Result<UsageLimits, Limit> {
+    /// Returns the limits that remain after this usage. The error is the limit that was reached.
+    pub(crate) fn remaining(&self, spent: Usage) -> Result<UsageLimits, Limit> {
         let spent = beyond(spent, self.before);
         let UsageLimits { tokens, cost_usd, time, .. } = self.limits;
         let used = spent.tokens();
@@ -54,7 +54,7 @@ impl RoundBudget {
     }
 }
 
-/// What was used beyond what was used before.
+/// Returns the usage since an earlier point.
 pub(crate) fn beyond(now: Usage, before: Usage) -> Usage {
     let cost = now.cost_usd.map(|usd| (usd - before.cost_usd.unwrap_or(0.0)).max(0.0));
     Usage {
@@ -72,16 +72,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_gets_what_the_parts_before_it_left() {
+    fn a_part_gets_the_remainder_of_the_budget() {
         let limits =
             UsageLimits { tokens: Some(100), cost_usd: Some(2.0), ..UsageLimits::default() };
         let spent = |tokens, usd| Usage { input: tokens, cost_usd: Some(usd), ..Usage::default() };
-        let mut purse = RoundBudget::new(limits);
-        let left = purse.left(spent(30, 0.5)).unwrap();
+        let mut budget = RoundBudget::new(limits);
+        let left = budget.remaining(spent(30, 0.5)).unwrap();
         assert_eq!((left.tokens, left.cost_usd), (Some(70), Some(1.5)));
-        assert_eq!(purse.left(spent(100, 0.0)).unwrap_err(), Limit::Tokens(100));
-        assert_eq!(purse.left(spent(0, 2.5)).unwrap_err(), Limit::Cost(2.0));
-        purse.leave_out(spent(100, 2.5));
-        assert_eq!(purse.left(spent(130, 3.0)).unwrap().tokens, Some(70));
+        assert_eq!(budget.remaining(spent(100, 0.0)).unwrap_err(), Limit::Tokens(100));
+        assert_eq!(budget.remaining(spent(0, 2.5)).unwrap_err(), Limit::Cost(2.0));
+        budget.leave_out(spent(100, 2.5));
+        assert_eq!(budget.remaining(spent(130, 3.0)).unwrap().tokens, Some(70));
     }
 }

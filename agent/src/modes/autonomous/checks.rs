@@ -1,4 +1,5 @@
-//! The checks: commands that the harness runs by itself, so that nobody's word is taken for them.
+//! The checks of a run: commands that g3 runs itself instead of trusting an agent's claims, and the
+//! record of the checks that this user has given.
 
 use base::failure::{Failure, OrFail, Result};
 use base::process::{Command, GRACE, Stream, exit_code};
@@ -12,43 +13,43 @@ use tokio_util::sync::CancellationToken;
 use tools::exec::confinement::{self, CommandBox};
 use tools::exec::environment::{self, Environment};
 
-/// Bytes of the end of an output that are kept.
+/// Maximum number of bytes kept of the end of an output.
 const TAIL: u64 = 4_000;
-/// What `timeout` gives as exit code.
+/// Exit code of a check that timed out, as in `timeout(1)`.
 const TIMED_OUT: i32 = 124;
-/// What a shell gives when there is no such program.
+/// Exit code of a check that cannot be started, as in a shell.
 const NOT_STARTED: i32 = 127;
 
-/// What came of one check.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CheckOutcome {
-    /// The line, as given.
+    /// The command line, as given.
     pub command: String,
     /// Whether it passed.
     pub ok: bool,
-    /// As a shell gives it.
+    /// The exit code, as a shell reports it.
     pub exit: i32,
-    /// Milliseconds.
+    /// Duration in milliseconds.
     pub ms: u64,
-    /// The end of what it wrote.
+    /// The end of its output.
     pub tail: String,
 }
 
-/// Where and for how long checks run.
+/// Where, how long and how confined checks run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckRunner<'a> {
     /// The directory they run in.
     pub cwd: &'a Path,
-    /// Where their whole output goes, a file each.
+    /// Directory for the whole output, a file for each check.
     pub logs: &'a Path,
-    /// The time for each.
+    /// Timeout of each check.
     pub most: Duration,
-    /// What holds them; nothing when not said.
+    /// The sandbox of the checks; `None` for no sandbox.
     pub around: Option<&'a CommandBox>,
 }
 
-/// Runs every check in order, also after one failed: the coach wants to see all that is wrong.
-/// `None` when the user cancelled.
+/// Runs every check in order, even after one has failed: the coach needs to see all failures.
+/// Returns `None` if the user cancelled.
 pub(crate) async fn run(
     lines: &[String],
     at: &CheckRunner<'_>,
@@ -113,7 +114,7 @@ fn tail_of(log: &Path) -> io::Result<String> {
     Ok(format!("{cut}{}", text.trim_end()))
 }
 
-/// Remembers that this user began a run with these checks.
+/// Records that this user started a run with these checks.
 pub(crate) fn remember(session_dir: &Path, checks: &[String]) -> Result<()> {
     let Some(mark) = mark(session_dir, checks).filter(|_| !checks.is_empty()) else {
         return Ok(());
@@ -124,8 +125,9 @@ pub(crate) fn remember(session_dir: &Path, checks: &[String]) -> Result<()> {
     base::files::replace(&mark, b"").or_fail(cannot)
 }
 
-/// Refuses checks that nobody here is known to have typed; those given now are known.
-pub(crate) fn refuse_strangers(
+/// Fails if the session has checks that were not given on this machine. Checks in `given` are
+/// known.
+pub(crate) fn refuse_unknown(
     session_dir: &Path,
     checks: &[String],
     given: &[String],
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_takes_too_long_is_ended_with_all_it_started() {
+    async fn a_check_that_times_out_is_ended_with_its_children() {
         let slow = ran("sleep 1000 & echo $!; wait", Duration::from_millis(300)).await;
         assert_eq!((slow.ok, slow.exit), (false, TIMED_OUT));
         let child: u32 = slow.tail.lines().next().unwrap().parse().unwrap();

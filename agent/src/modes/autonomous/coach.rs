@@ -1,5 +1,5 @@
-//! The coach: a fresh conversation each round, which can only look, and whose one result is a
-//! verdict that was measured.
+//! The coach: a new conversation in each round that can only read, and whose only result is a
+//! validated verdict.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use tools::output::ToolOutput;
 
 /// The tool's name.
 const NAME: &str = "verdict";
-/// How often a verdict may be given that does not count.
+/// Maximum number of invalid verdicts.
 const PATIENCE: u32 = 4;
 
 /// The tool `verdict`.
@@ -30,17 +30,17 @@ pub(crate) struct VerdictTool {
 struct State {
     verdict: Option<Verdict>,
     refused: u32,
-    /// What was wrong with the last one.
+    /// Why the last verdict was invalid.
     why: Option<String>,
 }
 
 impl VerdictTool {
-    /// A tool that takes a verdict on these requirements.
+    /// Creates a tool that accepts a verdict on these requirements.
     pub(crate) fn new(requirements: Vec<Requirement>, red: Vec<String>) -> Arc<VerdictTool> {
         Arc::new(VerdictTool { requirements, red, state: Mutex::default() })
     }
 
-    /// The verdict, or why there is none that counts.
+    /// Returns the verdict, or why there is no valid one.
     pub(crate) fn taken(&self) -> Result<Verdict, String> {
         let state = self.state();
         let none = || match &state.why {
@@ -54,7 +54,7 @@ impl VerdictTool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A verdict that counts, or all that is wrong with it.
+    /// Parses a verdict. The error lists everything that is wrong with it.
     fn read(&self, args: &Value) -> Result<Verdict, String> {
         let verdict = Verdict::deserialize(args).map_err(|why| why.to_string())?;
         let by = VerdictBasis { requirements: &self.requirements, red: &self.red };
@@ -100,7 +100,7 @@ impl RoleTool for VerdictTool {
             }
             Err(why) => {
                 let mut state = self.state();
-                // A verdict that was withdrawn by a wrong one does not come back.
+                // An invalid verdict withdraws the one before it.
                 state.verdict = None;
                 state.refused += 1;
                 state.why = Some(why.clone());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_counts_when_it_is_whole_and_a_red_check_forbids_approval() {
+    fn a_verdict_must_be_complete_and_a_failed_check_forbids_approval() {
         let green = tool(&[]);
         assert!(green.left().is_some());
         assert!(green.call(&verdict(true, "met")).ok);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_with_wrong_verdicts_ends_without_one() {
+    fn too_many_invalid_verdicts_end_without_a_verdict() {
         let tool = tool(&[]);
         for _ in 0..PATIENCE {
             assert!(tool.left().is_some());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_verdict_takes_the_right_one_before_it_back() {
+    fn an_invalid_verdict_withdraws_the_valid_one_before_it() {
         let tool = tool(&[]);
         assert!(tool.call(&verdict(true, "met")).ok);
         assert!(!tool.call(&json!({"approved": true})).ok);

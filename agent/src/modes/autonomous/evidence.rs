@@ -1,4 +1,5 @@
-//! What changed since a run began, as the harness itself sees it.
+//! The changes since a run began, as g3 itself sees them: compares the files with a git tree or,
+//! without git, with a list of all files, and cuts the result to fit.
 
 use base::config::trust::hash;
 use base::failure::{OrFail, Result};
@@ -12,28 +13,28 @@ use serde::{Deserialize, Serialize};
 use agent_core::run::root_of;
 use agent_core::session::checkpoint::Checkpoints;
 
-/// What the files were like when a run began.
+/// The state of the files when a run began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunBaseline {
-    /// As a tree of git, also what was not committed, and also outside of repositories.
+    /// A git tree, which includes uncommitted files; used outside of repositories too.
     Tree(String),
-    /// Where there is no program git: in a list of all files.
+    /// A list of all files, if git is not installed.
     List,
 }
 
-/// What changed.
+/// The changes since a run began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EvidenceChanges {
     /// One line for each file: `A`, `M` or `D`, and its path.
     pub files: Vec<String>,
-    /// The diff of each text file, cut to fit.
+    /// The diffs of the text files, cut to fit.
     pub diff: String,
     /// What is not shown, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Where a run looks, and where it keeps what it needs for that.
+/// The directories of the evidence.
 #[derive(Clone, Debug)]
 pub(crate) struct EvidencePaths {
     /// The working directory.
@@ -43,7 +44,7 @@ pub(crate) struct EvidencePaths {
 }
 
 impl EvidencePaths {
-    /// Looks at everything as it is now.
+    /// Records the current state of all files.
     pub(crate) async fn begin(&self) -> Result<RunBaseline> {
         let place = self.clone();
         on_a_thread(move || match base::git::version() {
@@ -53,7 +54,7 @@ impl EvidencePaths {
         .await
     }
 
-    /// What changed since then, in at most so many bytes.
+    /// Returns the changes since `start`, in about `room` bytes at most.
     pub(crate) async fn since(&self, start: &RunBaseline, room: usize) -> Result<EvidenceChanges> {
         let (place, start) = (self.clone(), start.clone());
         on_a_thread(move || place.look(&start, room)).await
@@ -79,17 +80,17 @@ impl EvidencePaths {
     }
 }
 
-/// git and the walk block; signals are heard meanwhile.
+/// Runs blocking work, i.e. git or a directory walk, on a thread, so that signals are handled.
 async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     tokio::task::spawn_blocking(work).await.or_fail(|| "cannot collect the changes")?
 }
 
-/// Bytes of a file's diff that are always shown.
+/// Minimum number of bytes shown of a file's diff.
 const LEAST: usize = 400;
 
-/// Changes in at most about so many bytes: a third for the list, the rest for the diffs.
+/// Cuts changes to about `room` bytes: a third for the list, the rest for the diffs.
 pub(crate) fn to_fit(
     files: Vec<String>,
     diff: &str,
@@ -129,7 +130,7 @@ pub(crate) fn to_fit(
     EvidenceChanges { files, diff: shown, notes }
 }
 
-/// The diff of each file.
+/// Splits a diff into the diffs of its files.
 fn parts(diff: &str) -> Vec<&str> {
     let starts: Vec<usize> = std::iter::once(0)
         .chain(diff.match_indices("\ndiff --git ").map(|(at, _)| at + 1))
@@ -139,8 +140,8 @@ fn parts(diff: &str) -> Vec<&str> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// How many bytes each gets: the short ones all, the long ones the same share; the last ones
-/// nothing where not even the least is left for each.
+/// Divides the bytes over the diffs: short ones are shown in full, long ones get equal shares. The
+/// last ones get nothing if less than [`LEAST`] is left for each.
 fn shares(lengths: &[usize], room: usize) -> Vec<usize> {
     let shown = lengths.len().min((room / LEAST).max(1));
     let mut order: Vec<usize> = (0..shown).collect();
@@ -154,23 +155,23 @@ fn shares(lengths: &[usize], room: usize) -> Vec<usize> {
     shares
 }
 
-/// Files at most; what is past them is not watched.
+/// Maximum number of files; any further ones are not observed.
 const MOST: usize = 20_000;
-/// Bytes of a file that is hashed; of longer ones the size tells.
+/// Maximum size in bytes of a file that is hashed; longer ones are compared by size.
 const HASHED: u64 = 10 << 20;
 
 const NAME: &str = "files.json";
 
 type Files = BTreeMap<String, (u64, String)>;
 
-/// Writes the list of all files down.
+/// Writes the list of all files.
 pub(crate) fn write(cwd: &Path, keep: &Path) -> Result<()> {
     let file = keep.join(NAME);
     base::files::replace_json(&file, &files(cwd))
         .or_fail(|| format!("cannot write {}", file.display()))
 }
 
-/// What is different from that list, one line each.
+/// Returns the differences from that list, one line each.
 pub(crate) fn changed(cwd: &Path, keep: &Path) -> Result<Vec<String>> {
     let file = keep.join(NAME);
     let cannot = || format!("cannot read {}", file.display());
@@ -200,8 +201,40 @@ fn files(cwd: &Path) -> Files {
 }
 
 #[cfg(test)]
-mod list_tests {
+mod tests {
     use super::*;
+
+    fn diff(lines: &[usize]) -> String {
+        let one = |(n, lines): (usize, &usize)| {
+            format!("diff --git a/{n} b/{n}\n{}", "+line\n".repeat(*lines))
+        };
+        lines.iter().enumerate().map(one).collect()
+    }
+
+    #[test]
+    fn changes_that_fit_are_shown_in_full() {
+        let text = diff(&[3, 5]);
+        let changes = to_fit(vec!["M 0".into(), "M 1".into()], &text, Vec::new(), 10_000);
+        assert_eq!(changes.diff, text);
+        assert!(changes.notes.is_empty());
+    }
+
+    #[test]
+    fn a_long_diff_leaves_room_for_the_short_ones() {
+        let changes = to_fit(vec!["M 0".into()], &diff(&[10_000, 4]), Vec::new(), 3_000);
+        assert!(changes.diff.contains("[cut: ") && changes.diff.len() < 2_200);
+        assert!(changes.diff.ends_with("b/1\n+line\n+line\n+line\n+line\n"), "{}", changes.diff);
+    }
+
+    #[test]
+    fn omitted_changes_are_counted() {
+        let files = (0..500).map(|n| format!("A file-{n}")).collect();
+        let changes = to_fit(files, &diff(&[100; 50]), Vec::new(), 3_000);
+        let notes = changes.notes.join("; ");
+        assert!(notes.contains("more files changed than are listed"), "{notes}");
+        assert!(notes.contains("are not shown"), "{notes}");
+        assert!(changes.diff.len() < 2_500);
+    }
 
     #[test]
     fn added_changed_and_removed_files_are_listed() {
@@ -218,47 +251,10 @@ mod list_tests {
         fs::write(cwd.join("new"), "").unwrap();
         assert_eq!(changed(cwd, &keep).unwrap(), ["D gone", "A new", "M other"]);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn diff(lines: &[usize]) -> String {
-        let one = |(n, lines): (usize, &usize)| {
-            format!("diff --git a/{n} b/{n}\n{}", "+line\n".repeat(*lines))
-        };
-        lines.iter().enumerate().map(one).collect()
-    }
-
-    #[test]
-    fn what_fits_is_whole() {
-        let text = diff(&[3, 5]);
-        let changes = to_fit(vec!["M 0".into(), "M 1".into()], &text, Vec::new(), 10_000);
-        assert_eq!(changes.diff, text);
-        assert!(changes.notes.is_empty());
-    }
-
-    #[test]
-    fn a_long_diff_leaves_room_for_the_short_ones() {
-        let changes = to_fit(vec!["M 0".into()], &diff(&[10_000, 4]), Vec::new(), 3_000);
-        assert!(changes.diff.contains("[cut: ") && changes.diff.len() < 2_200);
-        assert!(changes.diff.ends_with("b/1\n+line\n+line\n+line\n+line\n"), "{}", changes.diff);
-    }
-
-    #[test]
-    fn what_is_not_shown_is_counted() {
-        let files = (0..500).map(|n| format!("A file-{n}")).collect();
-        let changes = to_fit(files, &diff(&[100; 50]), Vec::new(), 3_000);
-        let notes = changes.notes.join("; ");
-        assert!(notes.contains("more files changed than are listed"), "{notes}");
-        assert!(notes.contains("are not shown"), "{notes}");
-        assert!(changes.diff.len() < 2_500);
-    }
 
     proptest::proptest! {
         #[test]
-        fn shares_never_pass_the_room(lengths in proptest::collection::vec(0usize..5_000, 0..40), room in 0usize..9_000) {
+        fn shares_never_exceed_the_room(lengths in proptest::collection::vec(0usize..5_000, 0..40), room in 0usize..9_000) {
             let shares = shares(&lengths, room);
             proptest::prop_assert!(shares.iter().sum::<usize>() <= room);
             proptest::prop_assert!(shares.iter().zip(&lengths).all(|(share, length)| share <= length));

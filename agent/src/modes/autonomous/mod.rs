@@ -1,4 +1,4 @@
-//! `g3 --autonomous`: a player works, the harness checks, a coach judges, round by round, until
+//! `g3 --autonomous`: in each round a player works, g3 runs the checks and a coach judges, until
 //! all requirements are met or the rounds are used up.
 
 mod budget;
@@ -38,41 +38,41 @@ pub(crate) use start::Listeners;
 pub(crate) use start::{PreviousRun, latest};
 use start::{ResumableRun, ResumedRun};
 
-/// What is to be run.
+/// The request for an autonomous run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunRequest {
-    /// What was typed and configured.
+    /// The settings of the command line and the configuration.
     pub settings: AgentSettings,
-    /// A new run, or one that goes on.
+    /// Whether the run is new or resumed.
     pub how: RunOrigin,
-    /// Rounds at most; five unless said.
+    /// Maximum number of rounds; five by default.
     pub rounds: Option<u32>,
-    /// Commands that must pass, besides the configured ones.
+    /// Commands that must pass, in addition to the configured ones.
     pub checks: Vec<String>,
 }
 
-/// Whether a run is new.
+/// The origin of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum RunOrigin {
-    /// A new run on these requirements.
+    /// A new run with these requirements.
     New(String),
     /// The run of this session, or the latest one.
     Resume(Option<String>),
 }
 
-/// A run at work.
+/// A run in progress.
 struct Run<'w> {
     contract: Contract,
     rounds: RoundHistory,
     journal: Journal,
     place: EvidencePaths,
     start: RunBaseline,
-    purse: RoundBudget,
-    /// The player, in the one conversation that it keeps.
+    budget: RoundBudget,
+    /// The player's session, which it keeps over all rounds.
     work: &'w mut AgentSession,
-    /// How a coach is set up.
+    /// The settings of a coach.
     coach: AgentSettings,
-    /// Bytes of evidence that a coach can take.
+    /// Maximum number of bytes of evidence for a coach.
     room: usize,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
@@ -80,7 +80,7 @@ struct Run<'w> {
 
 /// How a run ended.
 enum End {
-    /// As the rounds say.
+    /// With the status of the rounds.
     Rounds(RunStatus),
     /// A limit of the whole run was reached.
     Limit(Limit),
@@ -88,32 +88,32 @@ enum End {
     Cancelled,
 }
 
-/// Runs alone in this process: the first Ctrl-C cancels, the second ends it.
+/// Runs as the only run of this process: the first Ctrl-C cancels it, the second one ends it.
 pub(crate) async fn alone(
-    order: &RunRequest,
+    request: &RunRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<RunStatus> {
     let interrupts = Interrupts::listen()?;
-    run(order, bus, asker, &interrupts.begin()).await
+    run(request, bus, asker, &interrupts.begin()).await
 }
 
-/// Runs to the end; the failure has been told as an event already.
+/// Runs to the end. A failure has already been emitted as an event.
 pub(crate) async fn run(
-    order: &RunRequest,
+    request: &RunRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
     tokens: &CancelTokens,
 ) -> Result<RunStatus> {
-    let told = |failure: &Failure| tell_failure(&bus, failure);
-    let Plan { pair, which, contract, again } = plan(order).inspect_err(told)?;
+    let emit_failure = |failure: &Failure| tell_failure(&bus, failure);
+    let Plan { pair, which, contract, again } = plan(request).inspect_err(emit_failure)?;
     let mut work = AgentSession::begin(&pair.player, &which, bus.clone(), asker.clone())?;
     if again.is_none() {
-        checks::remember(&work.session.dir, &contract.checks).inspect_err(told)?;
+        checks::remember(&work.session.dir, &contract.checks).inspect_err(emit_failure)?;
     }
-    let heard = Listeners { bus: bus.clone(), asker };
-    let begun = start::open(&pair, contract, again, &mut work, heard).await;
-    let mut run = begun.inspect_err(told)?;
+    let listeners = Listeners { bus: bus.clone(), asker };
+    let begun = start::open(&pair, contract, again, &mut work, listeners).await;
+    let mut run = begun.inspect_err(emit_failure)?;
     let ended = tokio::select! {
         ended = run.go(&tokens.cancel) => ended,
         () = tokens.end.cancelled() => {
@@ -127,7 +127,7 @@ pub(crate) async fn run(
     ended.failure.map_or(Ok(ended.status), Err)
 }
 
-/// All that is known before the session is opened.
+/// Everything that is known before the session is opened.
 struct Plan {
     pair: PlayerCoach,
     which: SessionSelector,
@@ -135,20 +135,20 @@ struct Plan {
     again: Option<ResumedRun>,
 }
 
-fn plan(order: &RunRequest) -> Result<Plan> {
-    let terms = RunTerms { rounds: order.rounds, checks: order.checks.clone() };
-    let pair = PlayerCoach::of(&order.settings, &terms)?;
-    match &order.how {
+fn plan(request: &RunRequest) -> Result<Plan> {
+    let terms = RunTerms { rounds: request.rounds, checks: request.checks.clone() };
+    let pair = PlayerCoach::of(&request.settings, &terms)?;
+    match &request.how {
         RunOrigin::New(text) => {
             let contract = pair.contract(text.clone(), &[])?;
             let named = contract.requirements.iter().take(1).map(|it| it.text.as_str()).collect();
             Ok(Plan { pair, which: SessionSelector::New(named), contract, again: None })
         }
         RunOrigin::Resume(wanted) => {
-            let cwd = &order.settings.cwd;
+            let cwd = &request.settings.cwd;
             let (id, found) = ResumableRun::meant(cwd, wanted.as_deref())?;
             let dir = session::sessions_dir(cwd).join(&id);
-            checks::refuse_strangers(&dir, &found.checks, &pair.checks)?;
+            checks::refuse_unknown(&dir, &found.checks, &pair.checks)?;
             let contract = pair.contract(found.text.clone(), &found.checks)?;
             let rounds = pair.rounds.unwrap_or(found.rounds.most);
             let note = RoundNote::Resumed { rounds, more: false, said: None };
@@ -176,7 +176,7 @@ impl Run<'_> {
         }
     }
 
-    /// Writes a note down, then lets it take effect.
+    /// Writes a note to the journal, then applies it.
     fn note(&mut self, note: RoundNote) -> Result<()> {
         files::step(match &note {
             RoundNote::Begun { .. } => "g3.rounds.begun",
@@ -191,7 +191,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Tells how it ended.
+    /// Emits how the run ended.
     fn finish(&self, ended: Result<End>) -> RunOutcome {
         let (status, failure) = match ended {
             Err(failure) => (RunStatus::Failed, Some(failure)),
@@ -221,7 +221,7 @@ impl Run<'_> {
         ended
     }
 
-    /// What kept a run from being approved.
+    /// Returns why a run was not approved.
     fn shortfall(&self, status: RunStatus) -> Option<Failure> {
         let last = self.rounds.rounds.last();
         let judged = last.and_then(|round| round.judged.as_ref()).map(|(judged, _)| judged);

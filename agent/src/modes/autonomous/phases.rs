@@ -1,4 +1,4 @@
-//! The three parts of a round: the player works, the harness checks, the coach judges.
+//! The three phases of a round: the player works, g3 runs the checks, the coach judges.
 
 use std::time::{Duration, Instant};
 
@@ -19,18 +19,19 @@ use provider::message::{Message, MessageRole};
 use provider::off_loop;
 use tools::exec::confinement::CommandBox;
 
-/// How often the player's part of a round is tried.
+/// Maximum number of attempts of the player in a round.
 const PLAYER_TRIES: u32 = 3;
-/// How often a coach is asked, each time afresh.
+/// Maximum number of coaches in a round, each with a new conversation.
 const COACH_TRIES: u32 = 2;
-/// Seconds that one check may take, unless configured.
+/// Timeout of a check in seconds, unless configured.
 const CHECK_SECONDS: u64 = 3_600;
 
-/// What came of one coach: its verdict or why there is none, and what it cost.
+/// The result of one coach: its verdict or why there is none, and its cost.
 type CoachResult = (std::result::Result<Verdict, String>, PartCost);
 
 impl Run<'_> {
-    /// The player's part. A part that fails is tried again with the reason, then left to the coach.
+    /// Runs the player's part. A failed attempt is repeated with the reason; after the last one,
+    /// the coach judges the result.
     pub(crate) async fn play(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
         let of = (n, self.rounds.most);
         self.bus.emit(report::playing(of.0, of.1, &self.work.facts().model));
@@ -39,11 +40,11 @@ impl Run<'_> {
         let asked = self.work.talk.request();
         let goes_on = asked.contains(&prompt) || asked.starts_with(&prompts::interrupted(n));
         let mut message = if goes_on { prompts::interrupted(n) } else { prompt };
-        message.push_str(&prompts::said(&self.rounds.said));
+        message.push_str(&prompts::user_messages(&self.rounds.said));
         let since = Instant::now();
         let mut why = None;
         for _ in 0..PLAYER_TRIES {
-            let left = match self.purse.left(self.cost().usage) {
+            let left = match self.budget.remaining(self.cost().usage) {
                 Ok(left) => left,
                 Err(limit) => return Ok(Some(End::Limit(limit))),
             };
@@ -67,7 +68,7 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// The checks.
+    /// Runs the checks.
     pub(crate) async fn check(
         &mut self,
         n: u32,
@@ -88,7 +89,8 @@ impl Run<'_> {
         }
     }
 
-    /// The coach's part. A coach without a verdict is followed by another, who is shown less.
+    /// Runs the coach's part. If a coach returns no verdict, another one is asked, which is shown
+    /// less.
     pub(crate) async fn judge(
         &mut self,
         n: u32,
@@ -97,7 +99,7 @@ impl Run<'_> {
         let mut judged: CoachResult = (Err(String::new()), PartCost::default());
         for attempt in 0..COACH_TRIES {
             let spent = self.cost().usage.plus(judged.1.usage);
-            let left = match self.purse.left(spent) {
+            let left = match self.budget.remaining(spent) {
                 Ok(left) => left,
                 Err(limit) => return Ok(Some(End::Limit(limit))),
             };
@@ -122,7 +124,7 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// Asks one coach, in a conversation of its own. `None` when the user cancelled.
+    /// Asks one coach in a conversation of its own. Returns `None` if the user cancelled.
     async fn one_coach(
         &mut self,
         n: u32,
@@ -159,7 +161,8 @@ impl Run<'_> {
         Ok(Some((verdict, cost)))
     }
 
-    /// A name that no coach before has: each begins afresh, also after a crash.
+    /// Returns a name that no earlier coach has: each starts a new conversation, even after a
+    /// crash.
     fn free_name(&self, n: u32) -> String {
         let names = (1..).map(|k| match k {
             1 => format!("coach-{n}"),
@@ -173,15 +176,15 @@ impl Run<'_> {
         self.rounds.rounds.get(n as usize - 1).cloned().unwrap_or_default()
     }
 
-    /// What the player used since its last part was written down; parts that a crash cut short
-    /// count as well.
+    /// Returns the player's usage since its last recorded part, including parts that a crash
+    /// interrupted.
     fn since_played(&self, since: Instant) -> PartCost {
         let (known, talk) = (self.rounds.played(), &self.work.talk);
         let usage = beyond(talk.usage(), known.usage);
         PartCost { turns: talk.turns().saturating_sub(known.turns), usage, ms: millis(since) }
     }
 
-    /// What the run used so far.
+    /// Returns the usage of the run so far.
     pub(crate) fn cost(&self) -> PartCost {
         self.rounds.cost().plus(self.since_played(Instant::now()))
     }

@@ -1,4 +1,4 @@
-//! Player and coach as they are set up for a directory.
+//! Player and coach, set up for a directory.
 
 use base::failure::Result;
 
@@ -11,45 +11,45 @@ use agent_core::run::AgentSettings;
 use provider::{self, ProviderChoice};
 use tools::profile::Profile;
 
-/// Questions that a coach may ask its model.
+/// Maximum number of model requests of a coach.
 const COACH_TURNS: u32 = 100;
-/// Bytes of evidence at most, however much a coach could read.
+/// Maximum number of bytes of evidence, however large the coach's context is.
 const MOST_EVIDENCE: u64 = 160_000;
 
-/// What is typed for runs besides their requirements.
+/// The terms of a run, besides its requirements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunTerms {
-    /// Rounds at most; five unless said.
+    /// Maximum number of rounds; five by default.
     pub rounds: Option<u32>,
-    /// Commands that must pass, besides the configured ones.
+    /// Commands that must pass, in addition to the configured ones.
     pub checks: Vec<String>,
 }
 
-/// The two sides, and on which terms they work.
+/// Player and coach, and the terms of their runs.
 #[derive(Clone, Debug)]
 pub(crate) struct PlayerCoach {
-    /// How the player is set up.
+    /// The settings of the player.
     pub player: AgentSettings,
-    /// How a coach is set up.
+    /// The settings of a coach.
     pub coach: AgentSettings,
-    /// Bytes of evidence that a coach can take.
+    /// Maximum number of bytes of evidence for a coach.
     pub room: usize,
-    /// When a run is to stop.
+    /// The limits of a run.
     pub limits: UsageLimits,
-    /// Rounds at most, where it was said.
+    /// Maximum number of rounds, if given.
     pub rounds: Option<u32>,
     /// The commands that must pass.
     pub checks: Vec<String>,
 }
 
 impl PlayerCoach {
-    /// Both sides for these settings. A coach that cannot be asked is noticed here, before
-    /// anything is begun.
+    /// Sets up both for these settings. Fails here, before anything has started, if the coach's
+    /// model cannot be used.
     pub(crate) fn of(settings: &AgentSettings, terms: &RunTerms) -> Result<PlayerCoach> {
         let (player, coach) = sides(settings);
         let facts = provider::open(&coach.config, &coach.choice)?;
         if player.choice.budget {
-            // Its price must be known before anything is spent.
+            // The player's price must be known before anything is spent.
             provider::open(&player.config, &player.choice)?;
         }
         let room = facts.facts().context.min(MOST_EVIDENCE) as usize;
@@ -65,7 +65,7 @@ impl PlayerCoach {
         })
     }
 
-    /// The requirements and checks of a run; those of an earlier beginning stay.
+    /// Builds the contract of a run; the checks that it started with are kept.
     pub(crate) fn contract(&self, text: String, earlier: &[String]) -> Result<Contract> {
         let mut checks = earlier.to_vec();
         add_to(&mut checks, &self.checks);
@@ -82,8 +82,8 @@ fn add_to(checks: &mut Vec<String>, more: &[String]) {
     }
 }
 
-/// How player and coach are set up. A provider that was typed is meant for both; a model that was
-/// typed is meant for the coach only where it is asked at the same place.
+/// Returns the settings of player and coach. A provider of the command line applies to both; a
+/// model of the command line applies to the coach only if it uses the same provider.
 fn sides(settings: &AgentSettings) -> (AgentSettings, AgentSettings) {
     let mut both = settings.clone();
     both.config.agent.max_retry_attempts = settings.config.agent.autonomous_max_retry_attempts;

@@ -1,5 +1,5 @@
-//! Runs over the Agent Client Protocol: a session's first prompt says the requirements and begins
-//! the run, and each later one goes on with it.
+//! Runs over the Agent Client Protocol: a session's first prompt states the requirements and starts
+//! the run, and each later prompt continues it.
 
 use base::event::RunStatus;
 use base::failure::{Failure, Result};
@@ -15,16 +15,16 @@ use super::{PlayerCoach, Run, checks, requirements};
 use agent_core::run::AgentSession;
 use agent_core::run::outcome::{RunOutcome, tell_failure};
 
-/// Player and coach of one session, who wait for prompts.
+/// Player and coach of one session, which wait for prompts.
 pub(crate) struct PromptedPair {
-    /// The two sides.
+    /// Player and coach.
     pub pair: PlayerCoach,
-    /// Who hears them, and is asked.
-    pub heard: Listeners,
+    /// The event bus and the asker.
+    pub listeners: Listeners,
 }
 
 impl PromptedPair {
-    /// Carries a prompt out; its end has been told as an event.
+    /// Runs a prompt. Its end has already been emitted as an event.
     pub(crate) async fn prompt(
         &self,
         text: &str,
@@ -37,7 +37,7 @@ impl PromptedPair {
                 run.finish(ended)
             }
             Err(failure) => {
-                tell_failure(&self.heard.bus, &failure);
+                tell_failure(&self.listeners.bus, &failure);
                 RunOutcome::new(RunStatus::Failed, Some(failure))
             }
         }
@@ -47,20 +47,21 @@ impl PromptedPair {
         let (contract, again) = match ResumableRun::at(&work.session.dir)? {
             None => (self.first(text)?, None),
             Some(found) => {
-                checks::refuse_strangers(&work.session.dir, &found.checks, &self.pair.checks)?;
+                checks::refuse_unknown(&work.session.dir, &found.checks, &self.pair.checks)?;
                 let contract = self.pair.contract(found.text.clone(), &found.checks)?;
                 let note = self.later(text, &found);
                 (contract, Some(ResumedRun { found, note }))
             }
         };
-        // Limits count for each prompt.
-        let mut run = open(&self.pair, contract, again, work, self.heard.clone()).await?;
+        // Limits apply to each prompt.
+        let mut run = open(&self.pair, contract, again, work, self.listeners.clone()).await?;
         let spent = run.cost().usage;
-        run.purse.leave_out(spent);
+        run.budget.leave_out(spent);
         Ok(run)
     }
 
-    /// What the first prompt asks for. Words that only say to go on are no requirement.
+    /// Builds the contract of the first prompt. A prompt that only says to go on is not a
+    /// requirement.
     fn first(&self, text: &str) -> Result<Contract> {
         if text.trim() == GO_ON {
             return Err(Failure::usage("this session has no requirements yet")
@@ -70,11 +71,11 @@ impl PromptedPair {
         self.pair.contract(text.to_owned(), &[])
     }
 
-    /// How the run goes on: where it was cut short. When it was over, or the user has something to
-    /// say, the player works once more, and there are as many rounds again.
+    /// Returns how the run continues: where it was interrupted. If it had ended, or if the user
+    /// says something, the player works again and the run gets its full number of further rounds.
     fn later(&self, text: &str, found: &ResumableRun) -> RoundNote {
         let rounds = &found.rounds;
-        let said = said(text, &found.text);
+        let said = user_message(text, &found.text);
         let more = said.is_some() || matches!(rounds.next(), NextStep::End(_));
         let allowance = self.pair.rounds.unwrap_or(ROUNDS);
         let most = if more { rounds.rounds.len() as u32 + allowance } else { rounds.most };
@@ -82,9 +83,9 @@ impl PromptedPair {
     }
 }
 
-/// What the user has to say in a later prompt: not that it goes on, and nothing that the run began
-/// with.
-fn said(text: &str, began_with: &str) -> Option<String> {
+/// Returns what the user says in a later prompt, without the request to go on and without the text
+/// that the run began with.
+fn user_message(text: &str, began_with: &str) -> Option<String> {
     let again = document::current(text)
         .is_some_and(|section| section.trim() == requirements::section(began_with).trim());
     let words = if again { document::without(text, document::CURRENT) } else { text.to_owned() };
@@ -99,21 +100,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_already_is_not_said_again() {
+    fn text_that_the_run_began_with_is_not_repeated() {
         let mark = document::CURRENT;
         let began = format!("Build it\n\n{mark}\n\n- R1: a\n");
-        assert_eq!(said(GO_ON, &began), None);
-        assert_eq!(said(&format!("{GO_ON}\n\n{mark}\n\n- R1: a"), &began), None);
+        assert_eq!(user_message(GO_ON, &began), None);
+        assert_eq!(user_message(&format!("{GO_ON}\n\n{mark}\n\n- R1: a"), &began), None);
         assert_eq!(
-            said(&format!("be quick\n\n{mark}\n\n- R1: a"), &began),
+            user_message(&format!("be quick\n\n{mark}\n\n- R1: a"), &began),
             Some("be quick".into())
         );
-        assert_eq!(said("be quick", &began), Some("be quick".into()));
-        assert_eq!(said(&began, &began), None);
+        assert_eq!(user_message("be quick", &began), Some("be quick".into()));
+        assert_eq!(user_message(&began, &began), None);
         let task = began.replace("it\n", "it\n\nbe quick\n");
-        assert_eq!(said(&task, &began), Some("be quick".into()));
+        assert_eq!(user_message(&task, &began), Some("be quick".into()));
         let other = format!("{mark}\n- R1: b");
-        assert_eq!(said(&other, &began), Some(other.clone()), "new words are not lost");
-        assert_eq!(said(" \n", &began), None);
+        assert_eq!(user_message(&other, &began), Some(other.clone()), "new words are not lost");
+        assert_eq!(user_message(" \n", &began), None);
     }
 }

@@ -1,5 +1,5 @@
-//! What player and coach are told. Pure text: the same notes give the same words, so that a run
-//! that was killed finds its place again.
+//! The prompts of player and coach. Pure: the same notes give the same text, so that a killed run
+//! recognizes where it stopped.
 
 use std::fmt::Write as _;
 
@@ -12,18 +12,18 @@ use super::evidence::EvidenceChanges;
 use super::requirements;
 use super::round_log::Round;
 
-/// What both sides agree on.
+/// The contract of a run, which both sides know.
 #[derive(Clone, Debug)]
 pub(crate) struct Contract {
-    /// The requirements' text, word for word.
+    /// The text of the requirements, verbatim.
     pub text: String,
-    /// Each with its id.
+    /// The requirements with their ids.
     pub requirements: Vec<Requirement>,
     /// The commands that must pass.
     pub checks: Vec<String>,
 }
 
-/// How the coach is told to work.
+/// System prompt of the coach.
 pub(crate) const COACH: &str = "\
 You are the coach: you review the work of another agent, the player, against requirements that \
 both of you were given. You see the requirements, what changed since the work began, and the \
@@ -47,7 +47,7 @@ evidence; `approved` only when all are met and no check failed; in `feedback` wh
 to do next, most important first, concrete enough to act on without asking back. Nothing else \
 counts as a verdict.";
 
-/// The player's message of a round.
+/// Returns the player's prompt for a round.
 pub(crate) fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&Round>) -> String {
     let mut text = match before {
         None => format!(
@@ -78,7 +78,7 @@ pub(crate) fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&R
     text
 }
 
-/// What a player reads whose last part ended early.
+/// Returns the prompt for a player whose last attempt ended early.
 pub(crate) fn again(why: &str) -> String {
     format!(
         "Your last attempt ended early: {why}\nLook at what is already done, and continue with what \
@@ -86,20 +86,20 @@ pub(crate) fn again(why: &str) -> String {
     )
 }
 
-/// What a player reads whose process was ended in the middle of a round.
+/// Returns the prompt for a player whose process ended in the middle of a round.
 pub(crate) fn interrupted(n: u32) -> String {
     format!("Round {n} was interrupted. Look at what is already done, and continue with it.")
 }
 
-/// What the user said since the player heard from them.
-pub(crate) fn said(words: &[String]) -> String {
+/// Formats what the user has said since the player's last part.
+pub(crate) fn user_messages(words: &[String]) -> String {
     match words {
         [] => String::new(),
         words => format!("\n\nThe user says:\n\n{}\n", words.join("\n\n")),
     }
 }
 
-/// What the review of a round left for the player.
+/// Formats the review of a round for the player.
 fn review_of(round: &Round) -> String {
     let mut text = String::new();
     match round.judged.as_ref().map(|(judged, _)| judged) {
@@ -126,22 +126,22 @@ fn review_of(round: &Round) -> String {
     text
 }
 
-/// What the coach is to judge.
+/// The case that the coach judges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CoachCase<'a> {
-    /// The round, and how many there are.
+    /// The number of the round, and the maximum number of rounds.
     pub round: (u32, u32),
     /// The round so far.
     pub now: &'a Round,
-    /// The round before.
+    /// The previous round.
     pub before: Option<&'a Round>,
-    /// What changed.
+    /// The changes since the run began.
     pub changes: &'a EvidenceChanges,
-    /// Bytes for all of it, more or less.
+    /// Approximate number of bytes for all of it.
     pub room: usize,
 }
 
-/// The coach's message.
+/// Returns the coach's prompt.
 pub(crate) fn judge(contract: &Contract, case: &CoachCase<'_>) -> String {
     let (n, most) = case.round;
     let mut text = format!("Round {n} of {most}. Review the work against these requirements.\n");
@@ -203,7 +203,7 @@ fn short(text: &str) -> &str {
     base::text::head(text, 200)
 }
 
-/// A requirement's status in one line for people.
+/// Formats a requirement's status in one line for people.
 pub(crate) fn status_line(id: &str, status: VerdictStatus, evidence: &str) -> String {
     let evidence = evidence.trim().lines().next().unwrap_or_default();
     format!("{id} {}: {}", status.word(), short(evidence))

@@ -1,4 +1,4 @@
-//! What a run tells while it goes on and at its end: events of the type `plan`.
+//! The events of type `plan` that report the progress and the end of a run.
 
 use base::event::coach_rounds::{
     JudgedRequirement, RequirementStatus, RequirementText, RoundCheck, RoundCost,
@@ -10,36 +10,36 @@ use planner::verdict::{RequirementVerdict, VerdictStatus as Met};
 use super::prompts::Contract;
 use super::round_log::{PartCost, Round, RoundHistory};
 
-/// The run begins, or goes on.
-pub(crate) fn begun(contract: &Contract, most: u32, taken_up: bool) -> EventKind {
+/// Returns the event for the start of a new or resumed run.
+pub(crate) fn begun(contract: &Contract, most: u32, resumed: bool) -> EventKind {
     let all = contract.requirements.iter();
     let requirements =
         all.map(|it| RequirementText { id: it.id.clone(), text: it.text.clone() }).collect();
     let checks = contract.checks.clone();
-    RoundsEvent::Begun { rounds: most, resumed: taken_up, requirements, checks }.into()
+    RoundsEvent::Begun { rounds: most, resumed, requirements, checks }.into()
 }
 
-/// The player's part of a round begins.
+/// Returns the event for the start of the player's part of a round.
 pub(crate) fn playing(n: u32, rounds: u32, model: &str) -> EventKind {
     RoundsEvent::Playing(RoundPart { round: n, rounds, model: Some(model.to_owned()) }).into()
 }
 
-/// The checks of a round begin.
+/// Returns the event for the start of a round's checks.
 pub(crate) fn checking(n: u32, rounds: u32) -> EventKind {
     RoundsEvent::Checking(RoundPart { round: n, rounds, model: None }).into()
 }
 
-/// The coach's part of a round begins.
+/// Returns the event for the start of the coach's part of a round.
 pub(crate) fn judging(n: u32, rounds: u32, model: &str) -> EventKind {
     RoundsEvent::Judging(RoundPart { round: n, rounds, model: Some(model.to_owned()) }).into()
 }
 
-/// A round is over.
+/// Returns the event for the end of a round.
 pub(crate) fn judged((n, rounds): (u32, u32), round: &Round) -> EventKind {
     RoundsEvent::Judged { rounds, round: round_of(n, round) }.into()
 }
 
-/// The run is over: every round, and how it ended.
+/// Returns the event for the end of the run, with its status and every round.
 pub(crate) fn ended(status: RunStatus, rounds: &RoundHistory) -> EventKind {
     let report = rounds.rounds.iter().zip(1..).map(|(round, n)| round_of(n, round)).collect();
     let cost = cost(rounds.cost());

@@ -1,4 +1,4 @@
-//! Where the requirements of a run come from: the flag, or `requirements.md`.
+//! The source of a run's requirements: the flag, or `requirements.md`.
 
 use std::fs;
 use std::path::Path;
@@ -7,13 +7,13 @@ use base::failure::{Failure, Result};
 use planner::document;
 use planner::requirement::{AmbiguousRequirements, Requirement, read};
 
-/// The file that is read when no flag names another.
+/// The file that is read without the flag.
 const FILE: &str = "requirements.md";
-/// Bytes of requirements at most.
+/// Maximum size of the requirements in bytes.
 const MOST: u64 = 1 << 20;
 
-/// The text that is meant: that of the file that the flag names, else the flag itself, else
-/// that of `requirements.md`.
+/// Returns the text of the requirements: the content of the file that the flag names, or the flag
+/// itself. Without a flag, returns the content of `requirements.md`.
 pub(crate) fn text(flag: Option<&str>, cwd: &Path) -> Result<String> {
     let Some(flag) = flag else {
         let file = cwd.join(FILE);
@@ -22,7 +22,7 @@ pub(crate) fn text(flag: Option<&str>, cwd: &Path) -> Result<String> {
             false => Err(missing(&file)),
         };
     };
-    // A text of several lines, or a long one, is no file name, and must not be tried as one.
+    // A text of several lines, or a long one, is not a file name and must not be tried as one.
     let path = cwd.join(flag);
     let names_file = !flag.contains('\n') && flag.len() < 1_000 && path.is_file();
     let text = if names_file { text_of(&path)? } else { flag.to_owned() };
@@ -34,7 +34,7 @@ pub(crate) fn text(flag: Option<&str>, cwd: &Path) -> Result<String> {
     }
 }
 
-/// The requirements of a text: of the section that is marked as such, else of all of it.
+/// Parses the requirements of a text: of its marked section, or of all of it without one.
 pub(crate) fn of(text: &str) -> Result<Vec<Requirement>> {
     read(section(text)).map_err(|unclear| match unclear {
         AmbiguousRequirements::Empty => Failure::usage("the requirements are empty")
@@ -46,7 +46,7 @@ pub(crate) fn of(text: &str) -> Result<Vec<Requirement>> {
     })
 }
 
-/// Where the requirements of a text stand.
+/// Returns the part of a text that contains the requirements.
 pub(crate) fn section(text: &str) -> &str {
     document::current(text).unwrap_or(text)
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn words_beside_the_marked_section_are_no_requirements() {
+    fn text_outside_the_marked_section_is_not_a_requirement() {
         let text = format!("- the task\n\n{}\n\n- R4: this\n", document::CURRENT);
         let all = of(&format!("{text}{}\n- wished\n", document::ORIGINAL)).unwrap();
         assert_eq!(all.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["R4"]);

@@ -1,4 +1,4 @@
-//! The rounds of a run as they are written down, and the one step that follows from them.
+//! The journal of a run's rounds, and the next step that follows from it.
 
 use base::event::{RunStatus, Usage};
 use planner::verdict::{CheckOutcomes, Disagreement, Verdict, disagreements};
@@ -13,70 +13,70 @@ use super::evidence::RunBaseline;
 pub(crate) enum RoundNote {
     /// The run began.
     Begun {
-        /// RFC 3339.
+        /// Time in RFC 3339 format.
         time: String,
-        /// The requirements, word for word.
+        /// The requirements, verbatim.
         requirements: String,
-        /// Rounds at most.
+        /// Maximum number of rounds.
         rounds: u32,
         /// The commands that must pass.
         checks: Vec<String>,
-        /// What the files were like.
+        /// The state of the files.
         start: RunBaseline,
     },
-    /// It was taken up again.
+    /// The run was resumed.
     Resumed {
-        /// Rounds at most.
+        /// Maximum number of rounds.
         rounds: u32,
-        /// Whether the player works once more, whatever was judged before.
+        /// Whether the player works again, regardless of the last verdict.
         #[serde(default)]
         more: bool,
         /// What the user says to the player.
         #[serde(default)]
         said: Option<String>,
     },
-    /// The player's part of a round is over.
+    /// The player's part of a round has ended.
     Played {
-        /// Counts from 1.
+        /// Number of the round, from 1.
         round: u32,
         /// Why it ended early.
         why: Option<String>,
-        /// What it took.
+        /// Its cost.
         cost: PartCost,
     },
-    /// The checks were run.
+    /// The checks have run.
     Checked {
-        /// Counts from 1.
+        /// Number of the round, from 1.
         round: u32,
-        /// In order.
+        /// The results, in the order of the checks.
         results: Vec<CheckOutcome>,
     },
-    /// The coach's part is over.
+    /// The coach's part has ended.
     Judged {
-        /// Counts from 1.
+        /// Number of the round, from 1.
         round: u32,
-        /// Its verdict, when there is one that counts.
+        /// Its verdict, if it returned a valid one.
         verdict: Option<Verdict>,
-        /// Why there is none.
+        /// Why there is no verdict.
         why: Option<String>,
-        /// What it took.
+        /// Its cost.
         cost: PartCost,
     },
 }
 
-/// What a part took.
+/// The cost of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PartCost {
-    /// Replies of the model.
+    /// Number of replies of the model.
     pub turns: u32,
     /// Tokens and money.
     pub usage: Usage,
-    /// Milliseconds.
+    /// Duration in milliseconds.
     pub ms: u64,
 }
 
 impl PartCost {
-    /// Both together.
+    /// Adds two costs.
     #[must_use]
     pub(crate) fn plus(self, other: PartCost) -> PartCost {
         PartCost {
@@ -90,69 +90,69 @@ impl PartCost {
 /// One round so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Round {
-    /// The player's part: why it ended early, and what it took.
+    /// The player's part: why it ended early, and its cost.
     pub played: Option<(Option<String>, PartCost)>,
-    /// The checks.
+    /// The results of the checks.
     pub checks: Option<Vec<CheckOutcome>>,
-    /// The coach's part: its verdict or why there is none, and what it took.
+    /// The coach's part: its verdict or why there is none, and its cost.
     pub judged: Option<(Result<Verdict, String>, PartCost)>,
 }
 
 impl Round {
-    /// The verdict.
+    /// Returns the verdict, if there is one.
     pub(crate) fn verdict(&self) -> Option<&Verdict> {
         self.judged.as_ref()?.0.as_ref().ok()
     }
 
-    /// Whether the coach approved it.
+    /// Returns whether the coach approved the round.
     pub(crate) fn is_approved(&self) -> bool {
         self.verdict().is_some_and(|verdict| verdict.approved)
     }
 
-    /// The command lines of the checks that failed.
+    /// Returns the command lines of the checks that failed.
     pub(crate) fn red(&self) -> Vec<String> {
         let all = self.checks.iter().flatten();
         all.filter(|ran| !ran.ok).map(|ran| ran.command.clone()).collect()
     }
 
-    /// Where its coach and its checks disagree.
+    /// Returns where the coach and the checks disagree.
     pub(crate) fn disagreements(&self) -> Vec<Disagreement> {
         let ran = self.checks.iter().flatten().map(|ran| (ran.command.as_str(), ran.ok));
         let checks = CheckOutcomes::of(ran);
         self.verdict().map(|verdict| disagreements(verdict, &checks)).unwrap_or_default()
     }
 
-    /// What both parts took.
+    /// Returns the cost of both parts.
     pub(crate) fn cost(&self) -> PartCost {
         let played = self.played.as_ref().map(|(_, cost)| *cost).unwrap_or_default();
         played.plus(self.judged.as_ref().map(|(_, cost)| *cost).unwrap_or_default())
     }
 
-    /// Whether no model gave a single reply in it, so that another round would be no better.
+    /// Returns whether no model replied in this round, in which case another round would not help.
     fn was_silent(&self) -> bool {
         self.cost().turns == 0
     }
 }
 
-/// What the notes of a run say.
+/// The rounds of a run, reconstructed from its notes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RoundHistory {
-    /// Rounds at most.
+    /// Maximum number of rounds.
     pub most: u32,
-    /// The rounds that were begun; the first is round 1.
+    /// The rounds that have begun; the first is round 1.
     pub rounds: Vec<Round>,
-    /// Whether the player was to work once more, and has not yet.
+    /// Whether the player is to work again and has not done so yet.
     pub more: bool,
-    /// What the user said to the player since its last part.
+    /// What the user has said to the player since its last part.
     pub said: Vec<String>,
 }
 
-/// What is to be done next.
+/// The next step of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     /// The player works.
     Play(u32),
-    /// The harness runs the checks.
+    /// g3 runs the checks.
     Check(u32),
     /// The coach judges.
     Judge(u32),
@@ -161,14 +161,14 @@ pub(crate) enum NextStep {
 }
 
 impl RoundHistory {
-    /// What these notes say.
+    /// Reconstructs the rounds from these notes.
     pub(crate) fn of(notes: &[RoundNote]) -> RoundHistory {
         let mut rounds = RoundHistory::default();
         notes.iter().cloned().for_each(|note| rounds.take(note));
         rounds
     }
 
-    /// One note more.
+    /// Applies a note.
     pub(crate) fn take(&mut self, note: RoundNote) {
         match note {
             RoundNote::Begun { rounds, .. } => self.most = rounds,
@@ -176,7 +176,7 @@ impl RoundHistory {
                 self.most = rounds;
                 self.more |= more;
                 self.said.extend(said);
-                // A round without a single answer is played anew: the reason may be gone.
+                // A round without a reply is repeated: the cause may be gone.
                 self.rounds.pop_if(|round| round.judged.is_some() && round.was_silent());
             }
             RoundNote::Played { round, why, cost } => {
@@ -200,7 +200,7 @@ impl RoundHistory {
         &mut self.rounds[index]
     }
 
-    /// The step that follows.
+    /// Returns the next step.
     pub(crate) fn next(&self) -> NextStep {
         let count = self.rounds.len() as u32;
         let Some(last) = self.rounds.last() else { return NextStep::Play(1) };
@@ -215,12 +215,12 @@ impl RoundHistory {
         }
     }
 
-    /// What all rounds took.
+    /// Returns the cost of all rounds.
     pub(crate) fn cost(&self) -> PartCost {
         self.rounds.iter().fold(PartCost::default(), |sum, round| sum.plus(round.cost()))
     }
 
-    /// What the player took in all rounds.
+    /// Returns the player's cost in all rounds.
     pub(crate) fn played(&self) -> PartCost {
         let costs = self.rounds.iter().filter_map(|round| Some(round.played.as_ref()?.1));
         costs.fold(PartCost::default(), PartCost::plus)
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn each_prefix_of_the_notes_has_its_step() {
+    fn each_prefix_of_the_notes_has_a_next_step() {
         let begun = RoundNote::Begun {
             time: String::new(),
             requirements: "x".into(),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_said_waits_for_the_players_next_part() {
+    fn user_messages_are_kept_for_the_players_next_part() {
         let mut rounds = RoundHistory::of(&[more(5), judged(1, true), more(6)]);
         assert_eq!((rounds.said.len(), rounds.next()), (2, NextStep::Play(1)), "never played");
         rounds.take(RoundNote::Played { round: 1, why: None, cost: cost() });
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_in_which_no_model_answered_ends_the_run() {
+    fn a_round_without_a_model_reply_ends_the_run() {
         let mut silent = vec![
             resumed(5),
             RoundNote::Played { round: 1, why: Some("401".into()), cost: PartCost::default() },
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(
             RoundHistory::of(&silent).next(),
             NextStep::Play(1),
-            "once more when it is taken up"
+            "a resumed run repeats the round"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! How a run begins in a session, or is taken up again.
+//! Starts or resumes a run in a session, and finds runs of earlier sessions.
 
 use super::budget::RoundBudget;
 use super::evidence::{EvidencePaths, RunBaseline};
@@ -19,33 +19,33 @@ use planner::verdict::Verdict;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rounds at most, unless said.
+/// Default maximum number of rounds.
 pub(crate) const ROUNDS: u32 = 5;
 
-/// Who hears what happens, and who can be asked.
+/// The event bus, and the asker if there is a user.
 #[derive(Clone)]
 pub(crate) struct Listeners {
-    /// Hears.
+    /// Receives the events.
     pub bus: Arc<Bus>,
-    /// Is asked.
+    /// Asks the user.
     pub asker: Option<Arc<dyn Asker>>,
 }
 
-/// A run that is taken up again.
+/// A run to resume.
 pub(crate) struct ResumedRun {
-    /// As it stopped.
+    /// The run as it stopped.
     pub found: ResumableRun,
-    /// That it goes on, and for how long.
+    /// The note that the run resumes, with the new number of rounds.
     pub note: RoundNote,
 }
 
-/// Begins a run of this pair in the player's session, or goes on with the one that is there.
+/// Starts a run of this pair in the player's session, or resumes the run in it.
 pub(crate) async fn open<'w>(
     pair: &PlayerCoach,
     contract: Contract,
     again: Option<ResumedRun>,
     work: &'w mut AgentSession,
-    heard: Listeners,
+    listeners: Listeners,
 ) -> Result<Run<'w>> {
     let place = EvidencePaths { cwd: pair.player.cwd.clone(), keep: work.session.dir.clone() };
     let path = work.session.dir.join(JOURNAL);
@@ -64,34 +64,34 @@ pub(crate) async fn open<'w>(
             (RoundHistory::default(), start, note)
         }
     };
-    let Listeners { bus, asker } = heard;
-    let purse = RoundBudget::new(pair.limits);
+    let Listeners { bus, asker } = listeners;
+    let budget = RoundBudget::new(pair.limits);
     let (coach, room) = (pair.coach.clone(), pair.room);
     let mut run =
-        Run { contract, rounds, journal, place, start, purse, work, coach, room, bus, asker };
-    let taken_up = matches!(note, RoundNote::Resumed { .. });
+        Run { contract, rounds, journal, place, start, budget, work, coach, room, bus, asker };
+    let resumed = matches!(note, RoundNote::Resumed { .. });
     run.note(note)?;
-    run.bus.emit(report::begun(&run.contract, run.rounds.most, taken_up));
+    run.bus.emit(report::begun(&run.contract, run.rounds.most, resumed));
     Ok(run)
 }
 
-/// The journal of the rounds, in the session's directory.
+/// Name of the journal of the rounds in the session's directory.
 pub(crate) const JOURNAL: &str = "rounds.jsonl";
 
-/// A run to go on with.
+/// A run as its journal recorded it.
 pub(crate) struct ResumableRun {
-    /// The requirements' text that it began with.
+    /// The text of the requirements at its start.
     pub text: String,
-    /// The checks that it began with.
+    /// The checks at its start.
     pub checks: Vec<String>,
-    /// What the files were like then.
+    /// The state of the files at its start.
     pub start: RunBaseline,
-    /// How far it came.
+    /// Its rounds so far.
     pub rounds: RoundHistory,
 }
 
 impl ResumableRun {
-    /// The run of a session, by its directory.
+    /// Reads the run of a session, by the session's directory; `None` if there is none.
     pub(crate) fn at(session_dir: &Path) -> Result<Option<ResumableRun>> {
         let path = session_dir.join(JOURNAL);
         let notes: Vec<RoundNote> =
@@ -105,7 +105,7 @@ impl ResumableRun {
         })
     }
 
-    /// The run that is meant: by its session, or the latest; and that session.
+    /// Finds the run to resume, and its session: that of `wanted`, or the latest run.
     pub(crate) fn meant(cwd: &Path, wanted: Option<&str>) -> Result<(String, ResumableRun)> {
         let dir = session::sessions_dir(cwd);
         let id = match wanted {
@@ -126,13 +126,13 @@ impl ResumableRun {
     }
 }
 
-/// An earlier run on the same requirements.
+/// An earlier run with the same requirements.
 pub(crate) struct PreviousRun {
-    /// Its session.
+    /// The id of its session.
     pub id: String,
-    /// Rounds that were played.
+    /// Number of rounds played.
     pub rounds: u32,
-    /// Whether the coach approved in the end.
+    /// Whether the coach approved it at its end.
     pub approved: bool,
     /// Its last verdict.
     pub verdict: Option<Verdict>,
@@ -140,7 +140,7 @@ pub(crate) struct PreviousRun {
     pub usage: Usage,
 }
 
-/// The latest run on exactly this text, if there is one.
+/// Returns the latest run with exactly this text, if there is one.
 pub(crate) fn latest(cwd: &Path, text: &str) -> Result<Option<PreviousRun>> {
     let dir = session::sessions_dir(cwd);
     for id in session::list(cwd)?.into_iter().map(|id| id.to_string()) {

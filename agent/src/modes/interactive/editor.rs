@@ -1,5 +1,5 @@
-//! The line editor: history, completion of commands, sessions and paths, and more than one line
-//! by a trailing backslash or Alt+Enter.
+//! The line editor: history, completion of commands, sessions and paths, and multi-line input with
+//! a trailing backslash or Alt+Enter.
 
 use std::path::{Path, PathBuf};
 
@@ -15,25 +15,25 @@ use rustyline::{Cmd, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
 use super::commands::TABLE;
 use agent_core::session;
 
-/// What the user did at the prompt.
+/// The input at the prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PromptInput {
-    /// Said something.
+    /// A message or a command.
     Words(String),
-    /// Pressed Enter or Ctrl-C.
+    /// Enter on an empty line, or Ctrl-C.
     Nothing,
-    /// Pressed Ctrl-D.
+    /// Ctrl-D.
     End,
 }
 
-/// Reads lines on a thread of its own, so that signals are heard meanwhile.
+/// Reads lines on a separate thread, so that signals are handled while it waits.
 pub(crate) struct LineEditor {
     editor: Editor<Hints, FileHistory>,
     history: Option<PathBuf>,
 }
 
 impl LineEditor {
-    /// An editor with the history of `~/.g3/history`.
+    /// Opens an editor with the history in `~/.g3/history`.
     pub(crate) fn open(cwd: &Path) -> Result<LineEditor> {
         let mut editor: Editor<Hints, FileHistory> =
             Editor::new().or_fail(|| "cannot open the terminal")?;
@@ -42,13 +42,13 @@ impl LineEditor {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let history = home.map(|home| home.join(".g3/history"));
         if let Some(file) = &history {
-            // The first time there is none.
+            // The file does not exist on the first run.
             let _ = editor.load_history(file);
         }
         Ok(LineEditor { editor, history })
     }
 
-    /// Reads one line that begins with what was typed already; gives the editor back with it.
+    /// Reads one line that starts with the text typed so far. Returns the editor with it.
     pub(crate) async fn read(
         mut self,
         prompt: String,
@@ -63,7 +63,7 @@ impl LineEditor {
         });
         let (mut editor, line) = reading.await.or_fail(|| "the line editor broke")?;
         let line = match line {
-            Ok(text) => editor.heard(&text),
+            Ok(text) => editor.accept(&text),
             Err(ReadlineError::Interrupted) => PromptInput::Nothing,
             Err(ReadlineError::Eof) => PromptInput::End,
             Err(why) => return Err(why).or_fail(|| "cannot read from the terminal"),
@@ -71,14 +71,14 @@ impl LineEditor {
         Ok((editor, line))
     }
 
-    fn heard(&mut self, text: &str) -> PromptInput {
+    fn accept(&mut self, text: &str) -> PromptInput {
         let words = text.replace("\\\n", "\n");
         if words.trim().is_empty() {
             return PromptInput::Nothing;
         }
         let added = self.editor.add_history_entry(text).unwrap_or(false);
         if let Some(file) = self.history.as_ref().filter(|_| added) {
-            // A history that cannot be written is no reason to stop.
+            // A history that cannot be written is not an error.
             let _ = file.parent().map(std::fs::create_dir_all);
             let _ = self.editor.append_history(file);
         }
@@ -86,12 +86,12 @@ impl LineEditor {
     }
 }
 
-/// Completes commands, sessions and paths, and lets a backslash continue a line.
+/// Completes commands, sessions and paths, and continues a line after a backslash.
 struct Hints {
     cwd: PathBuf,
 }
 
-/// Commands that take a session.
+/// Commands whose argument is a session.
 const OF_SESSIONS: [&str; 1] = ["/resume "];
 
 impl Completer for Hints {
@@ -107,7 +107,7 @@ impl Completer for Hints {
     }
 }
 
-/// Where what is completed begins, and everything that it may become.
+/// Returns the position at which the completed text starts, and all candidates.
 fn completions(cwd: &Path, typed: &str) -> (usize, Vec<String>) {
     let command = typed.starts_with('/') && !typed.contains(char::is_whitespace);
     if command && !typed[1..].contains('/') {
@@ -133,12 +133,13 @@ fn completions(cwd: &Path, typed: &str) -> (usize, Vec<String>) {
     }
 }
 
-/// Files below the working directory that are looked at for one whose name fits.
+/// Maximum number of files that are searched for a matching path.
 const LOOKED_AT: usize = 20_000;
-/// Files that are offered of those.
+/// Maximum number of matching files that are offered.
 const OFFERED: usize = 20;
 
-/// The files below the working directory whose path holds this text; git's ignored ones do not.
+/// Returns the files below the working directory whose path contains this text, without those that
+/// git ignores.
 fn anywhere(cwd: &Path, text: &str) -> Vec<String> {
     let text = text.to_lowercase();
     let below = |entry: ignore::DirEntry| {
@@ -152,7 +153,8 @@ fn anywhere(cwd: &Path, text: &str) -> Vec<String> {
     found
 }
 
-/// The paths that begin so, as they would be typed; directories end with a slash.
+/// Returns the paths that start with this text, as they would be typed; directories end with a
+/// slash.
 fn paths(cwd: &Path, begun: &str) -> Vec<String> {
     let (folder, name) = begun.rsplit_once('/').map_or(("", begun), |(dir, name)| (dir, name));
     let shown = if begun.contains('/') { format!("{folder}/") } else { String::new() };

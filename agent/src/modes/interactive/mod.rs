@@ -1,4 +1,4 @@
-//! `g3` without a task: a conversation, line by line.
+//! `g3` without a task: an interactive session, line by line.
 
 pub mod commands;
 pub mod editor;
@@ -20,11 +20,11 @@ use agent_core::run::{AgentSettings, SessionSelector};
 use gate::Asker;
 use provider::message::Image;
 
-/// What a conversation begins with.
+/// The start of an interactive session.
 pub(crate) struct Opening {
-    /// The session.
+    /// The session to open.
     pub which: SessionSelector,
-    /// Pictures of the first message.
+    /// Images for the first message.
     pub pictures: Vec<Image>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Opening {
     }
 }
 
-/// Talks until the user leaves.
+/// Runs until the user exits.
 pub(crate) async fn run(
     settings: AgentSettings,
     opening: Opening,
@@ -42,7 +42,7 @@ pub(crate) async fn run(
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<RunStatus> {
     let interrupts = Interrupts::listen()?;
-    // The line editor echoes by itself; between two prompts nothing is echoed.
+    // The line editor echoes input itself; between two prompts nothing is echoed.
     let _quiet = QuietInput::begin();
     let Opening { which, pictures } = opening;
     let mut chat = InteractiveSession {
@@ -67,14 +67,14 @@ pub(crate) async fn run(
         match line {
             PromptInput::End => break Ok(()),
             PromptInput::Nothing => {}
-            PromptInput::Words(words) => match obey(&mut chat, &words).await {
+            PromptInput::Words(words) => match handle_line(&mut chat, &words).await {
                 Ok(Next::Prompt) => {}
                 Ok(Next::Leave) => break Ok(()),
                 Err(failure) => break Err(failure),
             },
         }
     };
-    chat.part();
+    chat.show_resume_hint();
     chat.leave();
     ended?;
     chat.close().await;
@@ -87,8 +87,8 @@ enum Next {
     Leave,
 }
 
-/// Does what a line says. Only an interrupt is an error.
-async fn obey(chat: &mut InteractiveSession, words: &str) -> Result<Next> {
+/// Handles a line. Only an interrupt is returned as an error.
+async fn handle_line(chat: &mut InteractiveSession, words: &str) -> Result<Next> {
     match commands::read(words) {
         TypedLine::Words => chat.turn(template(words)).await?,
         TypedLine::Exit => return Ok(Next::Leave),

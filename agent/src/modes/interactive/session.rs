@@ -1,5 +1,5 @@
-//! The state of an interactive session: the agent's session once there is one, its turns, and
-//! what is shown before and after them.
+//! An interactive session: opens and closes the agent's session, runs its turns, records the file
+//! changes of each turn for `/undo`, and shows the greeting and the last turns.
 
 use crate::modes::attachments;
 use crate::modes::interrupt::Interrupts;
@@ -23,7 +23,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A conversation. The session is made when the first words are said.
+/// An interactive session. The agent's session is created with the first message.
 pub(crate) struct InteractiveSession {
     pub(super) settings: AgentSettings,
     pub(super) which: SessionSelector,
@@ -33,12 +33,12 @@ pub(crate) struct InteractiveSession {
     pub(super) asker: Option<Arc<dyn Asker>>,
     pub(super) interrupts: Interrupts,
     pub(super) closing: Vec<ShutdownHandle>,
-    /// Whether the last turn came to no end, so that `/retry` can go on with it.
+    /// Whether the last turn did not finish, so that `/retry` can continue it.
     pub(super) is_unfinished: bool,
 }
 
 impl InteractiveSession {
-    /// One turn of the user. A failure is shown, and the conversation goes on.
+    /// Runs a turn of the user. A failure is shown, and the session continues.
     pub(super) async fn turn(&mut self, words: String) -> Result<()> {
         if self.work.is_none()
             && let Err(failure) = self.open(&words)
@@ -52,7 +52,7 @@ impl InteractiveSession {
         self.work_on(Some(attached.message)).await
     }
 
-    /// Goes on with the last turn, which came to no end.
+    /// Continues the last turn, which did not finish.
     pub(super) async fn retry(&mut self) -> Result<()> {
         if !self.is_unfinished {
             return Err(Failure::usage("the last turn did not fail"));
@@ -60,7 +60,7 @@ impl InteractiveSession {
         self.work_on(None).await
     }
 
-    /// A turn with this message, or the last one again.
+    /// Runs a turn with this message, or continues the last one.
     async fn work_on(&mut self, message: Option<Message>) -> Result<()> {
         let Some(work) = &mut self.work else { return Ok(()) };
         let before = FilesBefore::take(work);
@@ -93,7 +93,7 @@ impl InteractiveSession {
         }
     }
 
-    /// Says who answers where, and shows the end of a conversation that is taken up again.
+    /// Shows model, directory and session, and the end of a resumed conversation.
     pub(super) fn greet(&self) {
         let listed = model_list::chosen(&self.settings.config, &self.settings.choice);
         let (provider, model) = match &self.work {
@@ -126,8 +126,8 @@ impl InteractiveSession {
         }
     }
 
-    /// Says how to come back to the session.
-    pub(crate) fn part(&self) {
+    /// Prints the command that resumes this session.
+    pub(crate) fn show_resume_hint(&self) {
         let Some(work) = &self.work else { return };
         let here = std::env::current_dir().is_ok_and(|here| here == self.settings.cwd);
         let workspace = match here {
@@ -137,7 +137,7 @@ impl InteractiveSession {
         self.say(&format!("to continue this session: g3{workspace} --resume {}", work.session.id));
     }
 
-    /// Opens the session that was asked for; a new one is named after the first words.
+    /// Opens the selected session; a new one is named after the first message.
     pub(crate) fn open(&mut self, words: &str) -> Result<()> {
         let which = match &self.which {
             SessionSelector::New(_) => SessionSelector::New(words.to_owned()),
@@ -151,21 +151,21 @@ impl InteractiveSession {
         Ok(())
     }
 
-    /// Leaves the session, if one is open; its lock is free at once.
+    /// Closes the session and frees its lock immediately. Returns whether one was open.
     pub(crate) fn leave(&mut self) -> bool {
         let Some(mut work) = self.work.take() else { return false };
         self.closing.push(work.shutdown());
         true
     }
 
-    /// Ends what the sessions kept running that were left.
+    /// Ends everything that the closed sessions keep running.
     pub(super) async fn close(&mut self) {
         for handle in std::mem::take(&mut self.closing) {
             handle.finish().await;
         }
     }
 
-    /// Something for the person, not for the model.
+    /// Prints a text for the user, not for the model.
     pub(crate) fn say(&self, text: &str) {
         crate::ui::say(text);
     }
@@ -183,18 +183,18 @@ impl InteractiveSession {
         }
     }
 
-    /// The agent's session, once the user has sent a message.
+    /// Returns the agent's session, or an error before the first message.
     pub(super) fn at_work(&mut self) -> Result<&mut AgentSession> {
         self.work.as_mut().ok_or_else(|| Failure::failed("the session is empty"))
     }
 }
 
-/// The journal of a session; what cannot be read of it is not shown.
+/// Reads the journal of a session; empty if it cannot be read.
 fn entries(work: &AgentSession) -> Vec<ConversationEntry> {
     base::files::read_journal(&work.session.journal_path()).unwrap_or_default()
 }
 
-/// A directory with `~` in place of the home directory.
+/// Formats a directory with `~` for the home directory.
 fn below_home(path: &Path) -> String {
     let home = base::user_dirs::home_dir();
     match home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {
@@ -204,7 +204,7 @@ fn below_home(path: &Path) -> String {
     }
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one word for a shell.
 fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
     if text.chars().all(plain) {
@@ -214,11 +214,12 @@ fn shell_word(text: &str) -> String {
     }
 }
 
-/// The files as they were before a turn.
+/// The state of the files before a turn.
 struct FilesBefore(Result<(Checkpoints, String)>);
 
 impl FilesBefore {
-    /// Without git, or where it fails, there is none; `/undo` says why.
+    /// Records the state of the files. An error, e.g. without git, is kept for
+    /// [`FilesBefore::note`].
     fn take(work: &AgentSession) -> FilesBefore {
         let taken = Checkpoints::open(&work.session.dir, work.root());
         FilesBefore(
@@ -226,7 +227,7 @@ impl FilesBefore {
         )
     }
 
-    /// Notes what the turn did to them.
+    /// Records the file changes of the turn, or warns that `/undo` cannot undo it.
     fn note(self, work: &AgentSession) {
         let noted = self.0.and_then(|(checkpoints, before)| {
             checkpoints.note(work.talk.requests(), before, checkpoints.take()?)
@@ -237,7 +238,7 @@ impl FilesBefore {
     }
 }
 
-/// Whether the last turn came to no end.
+/// Returns whether the last turn did not finish.
 pub(crate) fn is_unfinished(entries: &[ConversationEntry]) -> bool {
     let mut unfinished = false;
     for entry in entries {
@@ -253,7 +254,7 @@ pub(crate) fn is_unfinished(entries: &[ConversationEntry]) -> bool {
     unfinished
 }
 
-/// The turns that these entries of a journal hold.
+/// Returns the turns in these entries of a journal.
 pub(crate) fn turns(entries: Vec<ConversationEntry>) -> Vec<PastTurn> {
     let mut all: Vec<PastTurn> = Vec::new();
     for entry in turns::effective(entries).entries {

@@ -1,4 +1,4 @@
-//! Questions to the user, by lines of stdin; or the answers that `--yes` stands for.
+//! Asks the user questions on stdin; `--yes` answers them with yes.
 
 use base::failure::{OrFail, Result};
 use planner::planning_stage::StageAnswer;
@@ -6,34 +6,34 @@ use planner::planning_stage::StageAnswer;
 use crate::modes::interrupt::Interrupts;
 use crate::ui;
 
-/// Who answers.
+/// The source of the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerSource {
-    /// Somebody types, or a program writes into stdin.
+    /// Lines of stdin, from a user or a program.
     Lines,
-    /// `--yes`: what would be asked is done.
+    /// `--yes`: every question is answered with yes.
     Yes,
 }
 
-/// What is taken for which answer: the words, and what an empty line stands for.
+/// The possible answers to a question.
 pub(crate) struct AnswerChoice {
-    /// What is shown behind the question, e.g. `[Y/n/q]`.
+    /// The choices as shown after the question, e.g. `[Y/n/q]`.
     pub shown: &'static str,
-    /// What an empty line means; the question is asked again without it.
+    /// The answer that an empty line means; without it, the question is repeated.
     pub empty: Option<StageAnswer>,
 }
 
-/// Yes is what an empty line means.
+/// An empty line means yes.
 pub(crate) const YES: AnswerChoice =
     AnswerChoice { shown: "[Y/n/q]", empty: Some(StageAnswer::Yes) };
-/// An answer is needed.
+/// An explicit answer is required.
 pub(crate) const OWN: AnswerChoice = AnswerChoice { shown: "[yes/no/quit]", empty: None };
 
 impl AnswerSource {
-    /// Asks until there is an answer. The end of stdin, or Ctrl-C, quits.
+    /// Asks until there is an answer. The end of stdin and Ctrl-C mean quit.
     pub(crate) async fn ask(
         self,
-        hear: &Interrupts,
+        interrupts: &Interrupts,
         question: &str,
         choice: &AnswerChoice,
     ) -> Result<StageAnswer> {
@@ -42,7 +42,7 @@ impl AnswerSource {
         }
         loop {
             ui::say(&format!("{question} {}", choice.shown));
-            let Some(line) = line(hear).await? else { return Ok(StageAnswer::Quit) };
+            let Some(line) = line(interrupts).await? else { return Ok(StageAnswer::Quit) };
             match line.trim().to_ascii_lowercase().as_str() {
                 "" if choice.empty.is_some() => {
                     return Ok(choice.empty.unwrap_or(StageAnswer::Quit));
@@ -56,9 +56,9 @@ impl AnswerSource {
     }
 }
 
-/// A line of stdin; `None` at its end and after Ctrl-C.
-pub(crate) async fn line(hear: &Interrupts) -> Result<Option<String>> {
-    let tokens = hear.begin();
+/// Reads a line from stdin; returns `None` at its end and after Ctrl-C.
+pub(crate) async fn line(interrupts: &Interrupts) -> Result<Option<String>> {
+    let tokens = interrupts.begin();
     let reading = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).map(|bytes| (bytes > 0).then_some(line))
@@ -67,6 +67,6 @@ pub(crate) async fn line(hear: &Interrupts) -> Result<Option<String>> {
         read = reading => Some(read.or_fail(|| "cannot read the answer")?),
         () = tokens.cancel.cancelled() => None,
     };
-    hear.over();
+    interrupts.over();
     read.map_or(Ok(None), |read| read.or_fail(|| "cannot read stdin"))
 }

@@ -1,4 +1,4 @@
-//! The end of a plan: its files get the names that they keep, and what was done is committed.
+//! The end of a plan: renames its files to their final names, and commits the work.
 
 use base::failure::Result;
 use planner::history::HistoryEvent;
@@ -16,7 +16,7 @@ use agent_core::run::AgentSettings;
 use provider::ProviderChoice;
 
 impl Run {
-    /// Gives both files the names that they keep.
+    /// Renames both files to their final names.
     pub(super) fn archive(&mut self) -> Result<StageAnswer> {
         let stamp = match &self.place.state.completed {
             Some(stamp) => stamp.clone(),
@@ -32,7 +32,7 @@ impl Run {
         let [(_, requirements), (_, todo)] = names;
         let done = HistoryEvent::Completed(requirements, todo);
         if self.place.last()?.as_ref() != Some(&done) {
-            self.place.tell(done)?;
+            self.place.record(done)?;
         }
         self.place.state.completed = Some(stamp);
         self.place.state.archived = true;
@@ -41,7 +41,7 @@ impl Run {
         Ok(StageAnswer::Yes)
     }
 
-    /// Commits what the work changed, and nothing else.
+    /// Commits the changes of the work, and nothing else.
     pub(super) async fn commit(&mut self) -> Result<StageAnswer> {
         let (Some(tree), Some(since)) = (self.tree.clone(), self.place.state.tree.clone()) else {
             self.place.forget()?;
@@ -49,21 +49,21 @@ impl Run {
         };
         let message = self.message(&tree, &since).await?;
         let subject = message.lines().next().unwrap_or_default().to_owned();
-        let said = HistoryEvent::Committing(subject);
-        // In the history before the commit, so that the commit holds the line.
+        let event = HistoryEvent::Committing(subject);
+        // The line enters the history before the commit, so that the commit contains it.
         let pick = tree.pick(&since, &self.place.dir)?;
         self.show(&message, &pick);
         match self.ask("commit this?", &YES).await? {
             StageAnswer::Yes => {}
             StageAnswer::No => {
-                self.place.tell(HistoryEvent::NotCommitted)?;
+                self.place.record(HistoryEvent::NotCommitted)?;
                 self.place.forget()?;
                 return Ok(StageAnswer::No);
             }
             StageAnswer::Quit => return Ok(StageAnswer::Quit),
         }
-        if self.place.last()?.as_ref() != Some(&said) {
-            self.place.tell(said)?;
+        if self.place.last()?.as_ref() != Some(&event) {
+            self.place.record(event)?;
         }
         let pick = tree.pick(&since, &self.place.dir)?;
         let commit = tree.commit(&pick, &message)?;
@@ -75,7 +75,7 @@ impl Run {
         Ok(StageAnswer::Yes)
     }
 
-    /// The commit message: a model's, or a plain one from the requirements.
+    /// Returns the commit message: from a model, or a plain one from the requirements.
     async fn message(&mut self, tree: &UserTree, since: &str) -> Result<String> {
         if let Some(message) = &self.place.state.message {
             return Ok(message.clone());
@@ -87,8 +87,8 @@ impl Run {
             let own = settings.config.providers.commit.clone();
             ProviderChoice { reference: typed.reference.clone().or(own), ..typed.clone() }
         };
-        let said = self.question(prompts::commit(&wanted, &paths), commit).await;
-        let read = said.map_err(|failure| failure.sentence());
+        let answer = self.question(prompts::commit(&wanted, &paths), commit).await;
+        let read = answer.map_err(|failure| failure.sentence());
         let read =
             read.and_then(|words| planner::commit::read(&base::text::printable_output(&words)));
         let message = read.unwrap_or_else(|why| {

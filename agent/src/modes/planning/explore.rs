@@ -1,21 +1,21 @@
-//! A report about a codebase for whoever refines requirements: its languages, how it is laid out,
-//! how it is built, and the names that its files define.
+//! A report about a codebase for the model that refines requirements: its languages, its layout,
+//! its build files and the names that its files define.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 
-/// Files that are looked at.
+/// Maximum number of files examined.
 const FILES: usize = 5_000;
-/// Bytes of a report.
+/// Approximate maximum size of a report in bytes.
 const ROOM: usize = 40_000;
-/// Bytes of a source file that are read.
+/// Maximum number of bytes read of a source file.
 const READ: usize = 200_000;
-/// Lines of a build file that are shown.
+/// Maximum number of lines shown of a build file.
 const LINES: usize = 60;
 
-/// A language: its name, the endings of its files, how a line begins that defines a name.
+/// A language: its name, the extensions of its files, and the starts of lines that define a name.
 type Language = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 const LANGUAGES: &[Language] = &[
@@ -73,7 +73,7 @@ const LANGUAGES: &[Language] = &[
     ("YAML", &["yml", "yaml"], &[]),
 ];
 
-/// Files that say what a project is and how it is built.
+/// Files that describe a project and how it is built.
 const BUILDS: &[&str] = &[
     "Cargo.toml",
     "package.json",
@@ -92,7 +92,8 @@ const BUILDS: &[&str] = &[
     "AGENTS.md",
 ];
 
-/// What there is below a directory, in at most about 40 kB; `.gitignore` holds.
+/// Returns the report about a directory, about 40 kB at most. Files that `.gitignore` matches are
+/// left out.
 pub(crate) fn report(code: &Path) -> String {
     let files = files(code);
     let mut text = String::new();
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_tells_languages_layout_build_and_names() {
+    fn a_report_contains_languages_layout_build_files_and_names() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let file = dir.path().join(name);
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_tree_is_cut_and_says_so() {
+    fn the_report_of_a_large_tree_is_cut_and_says_so() {
         let dir = tempfile::tempdir().unwrap();
         for n in 0..900 {
             std::fs::create_dir_all(dir.path().join(format!("d{n}"))).unwrap();

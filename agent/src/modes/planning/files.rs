@@ -1,4 +1,4 @@
-//! The files of `g3-plan/`, the state beside them, and the history.
+//! The files of `g3-plan/`, the state of the current requirements, and the history.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,43 +18,43 @@ pub(crate) const NEW: &str = "new_requirements.md";
 pub(crate) const CURRENT: &str = "current_requirements.md";
 pub(crate) const LIST: &str = "todo.g3.md";
 const HISTORY: &str = "planner_history.txt";
-/// Bytes of a requirements file at most.
+/// Maximum size of a requirements file in bytes.
 const MOST: u64 = 1 << 20;
 
-/// What is known of the requirements at work, besides the files.
+/// The recorded state of the current requirements, in addition to the files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RequirementsRecord {
-    /// The hash of the text that the user approved.
+    /// The hash of the approved text.
     pub approved: Option<String>,
-    /// What the files were like before the work, as a tree of the checkpoints.
+    /// The state of the files before the work, as a tree of the checkpoints.
     pub tree: Option<String>,
-    /// The rounds of player and coach are over.
+    /// Whether the rounds of player and coach have ended.
     pub played: bool,
-    /// The user said that it is complete: the time in the names of the archive.
+    /// When the user declared the work complete, as in the names of the archived files.
     pub completed: Option<String>,
-    /// Both files were archived.
+    /// Whether both files have been archived.
     pub archived: bool,
     /// The commit message.
     pub message: Option<String>,
-    /// What the questions of planning itself cost: those besides the rounds of player and coach.
+    /// The usage of planning's own model requests, without the rounds of player and coach.
     pub asked: Usage,
 }
 
 /// The directory of a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanDir {
-    /// Where the code is.
+    /// The directory of the code.
     pub code: PathBuf,
-    /// `g3-plan/` in it.
+    /// The `g3-plan/` in it.
     pub dir: PathBuf,
-    /// What is known.
+    /// The recorded state.
     pub state: RequirementsRecord,
     clock: Clock,
 }
 
 impl PlanDir {
-    /// Opens, or makes, the plan of a code path.
+    /// Opens the plan of a code path, and creates it if there is none.
     pub(crate) fn open(code: &Path) -> Result<PlanDir> {
         let dir = code.join("g3-plan");
         if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {
@@ -82,7 +82,7 @@ impl PlanDir {
         Ok(place)
     }
 
-    /// Where what is not meant to be committed is kept: out of reach of commands.
+    /// Returns the directory for what is not committed, which commands cannot access.
     pub(crate) fn keep(&self) -> PathBuf {
         agent_core::session::workspace(&self.code).join("planning")
     }
@@ -91,7 +91,7 @@ impl PlanDir {
         self.keep().join("state.json")
     }
 
-    /// Writes the state down.
+    /// Writes the state to its file.
     pub(crate) fn save(&self) -> Result<()> {
         let file = self.state_file();
         let failed = || format!("cannot write {}", file.display());
@@ -99,18 +99,18 @@ impl PlanDir {
         files::replace_json(&file, &self.state).or_fail(failed)
     }
 
-    /// The plan is over: nothing is at work any more.
+    /// Resets the state at the end of a plan.
     pub(crate) fn forget(&mut self) -> Result<()> {
         self.state = RequirementsRecord::default();
         self.save()
     }
 
-    /// A file of `g3-plan/`.
+    /// Returns the path of a file in `g3-plan/`.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// The text of a file; `None` where there is none.
+    /// Reads a file; `None` if it does not exist.
     pub(crate) fn read(&self, name: &str) -> Result<Option<String>> {
         let file = self.file(name);
         let failed = || format!("cannot read {}", file.display());
@@ -128,14 +128,14 @@ impl PlanDir {
         text.map(Some).map_err(|_| Failure::usage(failed()).because("it is not UTF-8"))
     }
 
-    /// Puts a text in the place of a file.
+    /// Replaces the content of a file.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         let file = self.file(name);
         files::replace(&file, text.as_bytes())
             .or_fail(|| format!("cannot write {}", file.display()))
     }
 
-    /// Gives a file another name; one that is gone was renamed before an interruption.
+    /// Renames a file. A missing file whose target exists was renamed before an interruption.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (self.file(from), self.file(to));
         match fs::rename(&from, &to) {
@@ -144,13 +144,13 @@ impl PlanDir {
         }
     }
 
-    /// The text that is to be implemented, without what the user wrote first.
+    /// Returns the text to implement, without the user's original text.
     pub(crate) fn wanted(&self) -> Result<Option<String>> {
         let text = self.read(CURRENT)?;
         Ok(text.map(|text| section(&text).to_owned()))
     }
 
-    /// What there is.
+    /// Returns the state of the files.
     pub(crate) fn found(&self) -> Result<PlanningFiles> {
         let new = match self.read(NEW)? {
             Some(text) if document::current(&text).is_some() => NewRequirements::Refined,
@@ -170,8 +170,8 @@ impl PlanDir {
         Ok(PlanningFiles { new, current, todo: self.file(LIST).exists(), archived: state.archived })
     }
 
-    /// Writes a line of the history.
-    pub(crate) fn tell(&self, what: HistoryEvent) -> Result<()> {
+    /// Appends a line to the history.
+    pub(crate) fn record(&self, what: HistoryEvent) -> Result<()> {
         let line = HistoryLine { time: self.time("%Y-%m-%d %H:%M:%S"), what };
         let file = self.file(HISTORY);
         let failed = || format!("cannot write {}", file.display());
@@ -183,24 +183,24 @@ impl PlanDir {
         files::replace(&file, &text).or_fail(failed)
     }
 
-    /// The last thing that happened.
+    /// Returns the last event of the history.
     pub(crate) fn last(&self) -> Result<Option<HistoryEvent>> {
         let text = self.read(HISTORY)?.unwrap_or_default();
         Ok(planner::history::read(&text).pop().map(|line| line.what))
     }
 
-    /// The history, for whoever is to know it.
+    /// Returns the text of the history.
     pub(crate) fn history(&self) -> Result<String> {
         Ok(self.read(HISTORY)?.unwrap_or_default())
     }
 
-    /// Now, in local time.
+    /// Formats the current local time.
     pub(crate) fn time(&self, shape: &str) -> String {
         self.clock.now().to_zoned(TimeZone::system()).strftime(shape).to_string()
     }
 }
 
-/// What of a text is to be implemented.
+/// Returns the part of a text that is to be implemented.
 pub(crate) fn section(text: &str) -> &str {
     document::current(text).unwrap_or(text)
 }

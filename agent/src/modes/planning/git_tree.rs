@@ -1,5 +1,5 @@
-//! The user's repository: what it is like, what the work changed in it, and a commit of that and
-//! of nothing else. Index and files of the user stay as they are.
+//! The user's repository: its state, the changes of the work, and a commit of exactly these
+//! changes. The user's own staged and unstaged changes are preserved.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,45 +13,45 @@ use planner::staging::left_out;
 
 use agent_core::session::checkpoint::Checkpoints;
 
-/// Seconds that one call of git may take.
+/// Timeout of a git command in seconds.
 const PATIENCE: u64 = 120;
-/// No file: the mode that git's lists give it.
+/// The mode of an absent file in git's lists.
 const ABSENT: &str = "000000";
 
-/// A file in a tree or an index: mode and object. Absent files have none.
+/// A file in a tree or an index: its mode and object; `None` for an absent file.
 type Entry = Option<(String, String)>;
 type Entries = BTreeMap<Vec<u8>, (String, String)>;
 
-/// A repository of the user.
+/// The user's repository.
 #[derive(Clone, Debug)]
 pub(crate) struct UserTree {
     git: Git,
-    /// The top of its working tree.
+    /// The top level of its working tree.
     pub top: PathBuf,
-    /// Where the checkpoints are.
+    /// The directory of the checkpoints.
     keep: PathBuf,
 }
 
-/// What a commit would hold.
+/// The changes that a commit would contain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommitSelection {
-    /// The commit that it stands on; none in a repository without any.
+    /// The parent commit; `None` in a repository without commits.
     pub head: Option<String>,
-    /// Path, what the commit has there, and what the index has then.
+    /// Each path, its entry in the commit, and its entry in the index after the commit.
     taken: Vec<(Vec<u8>, Entry, Entry)>,
-    /// What is left out, and why; paths for people.
+    /// The paths that are left out, for people, and why.
     pub left: Vec<(String, &'static str)>,
 }
 
 impl CommitSelection {
-    /// The paths, for people.
+    /// Returns the paths, for people.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.taken.iter().map(|(path, ..)| shown(path)).collect()
     }
 }
 
 impl UserTree {
-    /// The repository of a directory; `None` outside of any.
+    /// Opens the repository of a directory; `None` outside of a repository.
     pub(crate) fn of(code: &Path, keep: PathBuf) -> Result<Option<UserTree>> {
         git::version()?;
         let Ok((_, git_dir)) = git::discover(code) else { return Ok(None) };
@@ -60,7 +60,7 @@ impl UserTree {
         Ok(Some(UserTree { git, top, keep }))
     }
 
-    /// The branch, or the short name of the commit where there is none.
+    /// Returns the branch, or the abbreviated commit if HEAD is detached.
     pub(crate) fn branch(&self) -> Result<String> {
         let branch = self.git.run(&["symbolic-ref", "--quiet", "--short", "HEAD"]);
         match (branch, self.head()) {
@@ -70,32 +70,33 @@ impl UserTree {
         }
     }
 
-    /// The commit that is checked out.
+    /// Returns the commit of HEAD.
     pub(crate) fn head(&self) -> Option<String> {
         self.git.run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()
     }
 
-    /// Refuses where git does not know who commits: before any work is paid for.
-    pub(crate) fn refuse_nobody(&self) -> Result<()> {
+    /// Fails if git does not know the committer, before any work is paid for.
+    pub(crate) fn require_committer(&self) -> Result<()> {
         self.call(&["var", "GIT_COMMITTER_IDENT"], None).map(drop)
     }
 
-    /// What is not committed, as git's short status has it, one line a file.
+    /// Returns the uncommitted changes in git's short format, one line per file.
     pub(crate) fn dirty(&self) -> Result<Vec<String>> {
         let output = self.call(&["status", "--porcelain=v1", "-z", "--no-renames"], None)?;
         Ok(parts(&output).map(|line| shown(&line)).collect())
     }
 
-    /// What the files are like now, as a tree of the checkpoints.
+    /// Records the current state of the files, as a tree of the checkpoints.
     pub(crate) fn take(&self) -> Result<String> {
         Checkpoints::open(&self.keep, &self.top)?.take()
     }
 
-    /// What of the changes since a picture was taken can be committed. What the user had changed
-    /// before is told apart line by line, or left out whole. Files below `whole` are ours.
+    /// Selects the changes since a checkpoint that can be committed. In a file that the user had
+    /// changed before, the two changes are separated by lines, or the file is left out. Files below
+    /// `whole` belong to g3 and are committed as they are.
     pub(crate) fn pick(&self, since: &str, whole: &Path) -> Result<CommitSelection> {
-        let pictures = Checkpoints::open(&self.keep, &self.top)?;
-        let now = pictures.take()?;
+        let checkpoints = Checkpoints::open(&self.keep, &self.top)?;
+        let now = checkpoints.take()?;
         let head = self.head();
         let committed = match &head {
             Some(head) => entries(&self.call(&["ls-tree", "-r", "-z", "--full-tree", head], None)?),
@@ -104,7 +105,7 @@ impl UserTree {
         let staged = index(&self.call(&["ls-files", "--stage", "-z", "--full-name"], None)?);
         let whole = whole.strip_prefix(&self.top).unwrap_or(whole).as_os_str().as_bytes().to_vec();
         let mut pick = CommitSelection { head, ..CommitSelection::default() };
-        for (path, before, after) in pictures.changed(since, &now)? {
+        for (path, before, after) in checkpoints.changed(since, &now)? {
             let ours = path.starts_with(&[&whole[..], b"/"].concat());
             let name = shown(&path);
             if let Some(why) = left_out(&name).filter(|_| !ours) {
@@ -112,15 +113,15 @@ impl UserTree {
                 continue;
             }
             let before = if ours { committed.get(&path).cloned() } else { before };
-            let after = self.bring(&pictures, after)?;
+            let after = self.import_object(&checkpoints, after)?;
             let unknown = |known: &Entries| !known.contains_key(&path);
             if after.is_none() && unknown(&committed) && unknown(&staged) {
-                // It was never in git, and it is gone.
+                // The file was never in git, and it was removed.
                 continue;
             }
             let change = (&before, &after);
-            let in_commit = self.moved(committed.get(&path).cloned(), change, &pictures)?;
-            let in_index = self.moved(staged.get(&path).cloned(), change, &pictures)?;
+            let in_commit = self.moved(committed.get(&path).cloned(), change, &checkpoints)?;
+            let in_index = self.moved(staged.get(&path).cloned(), change, &checkpoints)?;
             match (in_commit, in_index) {
                 (Some(in_commit), Some(in_index)) => pick.taken.push((path, in_commit, in_index)),
                 _ => pick.left.push((name, "it also contains your own changes")),
@@ -129,8 +130,8 @@ impl UserTree {
         Ok(pick)
     }
 
-    /// Commits what was picked, with this message, and gives the commit. The index first: a stop
-    /// in between leaves the work staged.
+    /// Commits the selection with this message and returns the commit. The index is updated first:
+    /// an interruption in between leaves the work staged.
     pub(crate) fn commit(&self, pick: &CommitSelection, message: &str) -> Result<String> {
         let scratch = tempfile::tempdir_in(&self.keep).or_fail(|| "cannot make a directory")?;
         let index = scratch.path().join("index");
@@ -160,19 +161,19 @@ impl UserTree {
         Ok(commit)
     }
 
-    /// An entry as a change of the work makes it: `None` where the change cannot be told apart
-    /// from what else the entry has.
+    /// Applies a change of the work to an entry. Returns `None` if the change cannot be separated
+    /// from other changes of the entry.
     fn moved(
         &self,
         has: Entry,
         (before, after): (&Entry, &Entry),
-        pictures: &Checkpoints,
+        checkpoints: &Checkpoints,
     ) -> Result<Option<Entry>> {
         if has == *before || has == *after {
             return Ok(Some(after.clone()));
         }
         let (Some(has), Some(before), Some(after)) = (has, before, after) else { return Ok(None) };
-        let before = self.bring(pictures, Some(before.clone()))?;
+        let before = self.import_object(checkpoints, Some(before.clone()))?;
         let Some(before) = before.filter(|it| it.0 == has.0 && it.0 == after.0) else {
             return Ok(None);
         };
@@ -195,11 +196,11 @@ impl UserTree {
         Ok(Some(Some((has.0, String::from_utf8_lossy(&object).trim().to_owned()))))
     }
 
-    /// Makes sure that the user's repository has an object of the checkpoints.
-    fn bring(&self, pictures: &Checkpoints, entry: Entry) -> Result<Entry> {
+    /// Copies an object of the checkpoints into the user's repository if it is missing there.
+    fn import_object(&self, checkpoints: &Checkpoints, entry: Entry) -> Result<Entry> {
         let Some((mode, object)) = entry else { return Ok(None) };
         if self.git.run(&["cat-file", "-e", &object]).is_err() {
-            let bytes = pictures.blob(&object)?;
+            let bytes = checkpoints.blob(&object)?;
             self.call(&["hash-object", "-w", "--stdin"], Some(bytes))?;
         }
         Ok(Some((mode, object)))
@@ -216,11 +217,11 @@ impl UserTree {
         index: Option<&Path>,
     ) -> Result<Vec<u8>> {
         let mut job = self.git.job(args);
-        // Who commits is the user's word, wherever it is said.
+        // Author and committer may be set in the user's environment.
         for part in ["NAME", "EMAIL", "DATE"] {
-            let said = |who: &str| std::env::var_os(format!("GIT_{who}_{part}"));
-            let author = said("AUTHOR");
-            let committer = said("COMMITTER").or_else(|| author.clone());
+            let variable = |who: &str| std::env::var_os(format!("GIT_{who}_{part}"));
+            let author = variable("AUTHOR");
+            let committer = variable("COMMITTER").or_else(|| author.clone());
             for (who, value) in [("AUTHOR", author), ("COMMITTER", committer)] {
                 if let Some(value) = value {
                     job = job.env(format!("GIT_{who}_{part}"), value);
@@ -249,7 +250,7 @@ impl UserTree {
     }
 }
 
-/// A line for `update-index --index-info`.
+/// Formats a line for `update-index --index-info`.
 fn listed(path: &[u8], entry: &Entry) -> Vec<u8> {
     let (mode, object) = match entry {
         Some((mode, object)) => (mode.as_str(), object.clone()),
@@ -262,7 +263,7 @@ fn parts(output: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     output.split(|byte| *byte == 0).filter(|part| !part.is_empty()).map(<[u8]>::to_vec)
 }
 
-/// `MODE TYPE OBJECT TAB PATH`, without repositories inside.
+/// Parses lines of `MODE TYPE OBJECT TAB PATH`, without submodules.
 fn entries(output: &[u8]) -> Entries {
     let entry = |line: Vec<u8>| {
         let tab = line.iter().position(|byte| *byte == b'\t')?;
@@ -274,7 +275,8 @@ fn entries(output: &[u8]) -> Entries {
     parts(output).filter_map(entry).collect()
 }
 
-/// `MODE OBJECT STAGE TAB PATH`; what is in conflict counts as something that nothing matches.
+/// Parses lines of `MODE OBJECT STAGE TAB PATH`. A conflicted entry gets a mode that equals no
+/// other.
 fn index(output: &[u8]) -> Entries {
     let entry = |line: Vec<u8>| {
         let tab = line.iter().position(|byte| *byte == b'\t')?;
@@ -287,7 +289,7 @@ fn index(output: &[u8]) -> Entries {
     parts(output).filter_map(entry).collect()
 }
 
-/// A path for people.
+/// Formats a path for people.
 fn shown(path: &[u8]) -> String {
     OsString::from_vec(path.to_vec()).as_os_str().to_string_lossy().into_owned()
 }
@@ -297,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_with_any_path() {
+    fn lists_with_any_path_are_parsed() {
         let list = b"100644 blob aa\ta \xc3\xbc\nb\x00160000 commit bb\tsub\x00";
         let found = entries(list);
         assert_eq!(found.len(), 1);

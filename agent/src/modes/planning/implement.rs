@@ -1,4 +1,4 @@
-//! Player and coach work on what was approved; the user says whether that is all.
+//! Runs player and coach on the approved text, and asks the user whether the work is complete.
 
 use base::event::RunStatus;
 use base::failure::{FailureKind, Result};
@@ -15,11 +15,11 @@ use crate::ui;
 use agent_core::limits::UsageLimits;
 use agent_core::run::AgentSettings;
 
-/// Rounds of player and coach, unless said.
+/// Default maximum number of rounds.
 const ROUNDS: u32 = 5;
 
 impl Run {
-    /// Player and coach work.
+    /// Runs player and coach.
     pub(super) async fn implement(&mut self) -> Result<StageAnswer> {
         let Some(wanted) = self.place.wanted()? else { return Ok(StageAnswer::No) };
         let all = requirements::of(&wanted)?;
@@ -27,34 +27,34 @@ impl Run {
         if self.place.state.tree.is_none() {
             self.start(&wanted, &all).await?;
         }
-        let past = autonomous::latest(&self.order.settings.cwd, &wanted)?;
+        let past = autonomous::latest(&self.request.settings.cwd, &wanted)?;
         let (how, before) = match past {
             Some(PreviousRun { id, rounds, approved: false, .. }) => {
                 (RunOrigin::Resume(Some(id)), rounds)
             }
             Some(_) | None => (RunOrigin::New(wanted.clone()), 0),
         };
-        let most = self.order.rounds.unwrap_or(ROUNDS);
-        let turns = self.order.settings.limits.turns;
-        // The rounds count themselves, those of an earlier beginning too.
+        let most = self.request.rounds.unwrap_or(ROUNDS);
+        let turns = self.request.settings.limits.turns;
+        // The rounds count their own usage, including that of an earlier start.
         let limits = UsageLimits { turns, ..self.left_after(self.place.state.asked)? };
-        let settings = AgentSettings { limits, ..self.order.settings.clone() };
-        let order = autonomous::RunRequest {
+        let settings = AgentSettings { limits, ..self.request.settings.clone() };
+        let request = autonomous::RunRequest {
             settings,
             how,
             rounds: Some(before + most),
-            checks: self.order.checks.clone(),
+            checks: self.request.checks.clone(),
         };
-        let tokens = self.hear.begin();
+        let tokens = self.interrupts.begin();
         let (bus, asker) = (self.bus.clone(), self.asker.clone());
-        let ended = autonomous::run(&order, bus, asker, &tokens).await;
-        self.hear.over();
+        let ended = autonomous::run(&request, bus, asker, &tokens).await;
+        self.interrupts.over();
         self.ended = match ended {
             Ok(status) => status,
             Err(failure) if failure.kind == FailureKind::Refused => RunStatus::NotApproved,
             Err(failure) => return Err(failure),
         };
-        let past = autonomous::latest(&self.order.settings.cwd, &wanted)?;
+        let past = autonomous::latest(&self.request.settings.cwd, &wanted)?;
         let met = |id: &str| {
             let verdict = past.as_ref().and_then(|past| past.verdict.as_ref());
             let mut judged = verdict.into_iter().flat_map(|verdict| &verdict.requirements);
@@ -70,29 +70,29 @@ impl Run {
         Ok(StageAnswer::Yes)
     }
 
-    /// What is written down before the first round.
+    /// Records the to-do list, the state of the files and a summary before the first round.
     async fn start(&mut self, wanted: &str, all: &[Requirement]) -> Result<()> {
         self.place.write(LIST, &prompts::todo(all, |_| false))?;
-        let said = self.question(prompts::summary(wanted), model_io::choice).await;
-        let summary = prompts::summed_up(said.ok().as_deref(), all);
+        let answer = self.question(prompts::summary(wanted), model_io::choice).await;
+        let summary = prompts::summed_up(answer.ok().as_deref(), all);
         if let Some(tree) = &self.tree {
             if let Some(head) = tree.head() {
-                self.place.tell(HistoryEvent::Head(head))?;
+                self.place.record(HistoryEvent::Head(head))?;
             }
             self.place.state.tree = Some(tree.take()?);
         }
-        self.place.tell(HistoryEvent::Started(summary))?;
+        self.place.record(HistoryEvent::Started(summary))?;
         self.place.save()?;
         base::files::step("g3.planning.started");
         Ok(())
     }
 
-    /// The user says whether that is all.
+    /// Asks the user whether the work is complete.
     pub(super) async fn complete(&mut self) -> Result<StageAnswer> {
         let todo = self.place.read(LIST)?.unwrap_or_default();
         ui::say(&format!("\n{}\n", base::text::printable(todo.trim_end())));
-        if self.voice == AnswerSource::Yes && todo.lines().any(|line| line.starts_with("- [ ]")) {
-            // Nobody is there who could say that it is good enough.
+        if self.answers == AnswerSource::Yes && todo.lines().any(|line| line.starts_with("- [ ]")) {
+            // There is no user who could accept open requirements.
             self.ended = RunStatus::NotApproved;
             return Ok(StageAnswer::Quit);
         }

@@ -1,5 +1,6 @@
-//! `g3 --planning`: from a wish to a commit. The user writes what is wanted, a model refines it,
-//! the user approves the text, player and coach work, and what they did is archived and committed.
+//! `g3 --planning`: from a feature request to a commit. The user writes the request, a model
+//! refines it, the user approves the text, player and coach work, and the result is archived and
+//! committed.
 
 mod ask;
 mod commit;
@@ -38,59 +39,59 @@ use agent_core::run::AgentSettings;
 use gate::Asker;
 use provider::ProviderChoice;
 
-/// What is to be run.
+/// The request for a planning run.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanRequest {
-    /// What was typed and configured; its directory is the code path.
+    /// The settings of the command line and the configuration; their directory is the code path.
     pub settings: AgentSettings,
     /// Whether git is used.
     pub git: bool,
-    /// Whether everything that would be asked is answered with yes.
+    /// Whether every question is answered with yes.
     pub yes: bool,
-    /// Rounds at most.
+    /// Maximum number of rounds.
     pub rounds: Option<u32>,
-    /// Commands that must pass, besides the configured ones.
+    /// Commands that must pass, in addition to the configured ones.
     pub checks: Vec<String>,
 }
 
-/// A run at work.
+/// A planning run in progress.
 struct Run {
-    order: PlanRequest,
+    request: PlanRequest,
     place: PlanDir,
     tree: Option<UserTree>,
-    voice: AnswerSource,
-    hear: Interrupts,
+    answers: AnswerSource,
+    interrupts: Interrupts,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
-    /// How the rounds ended, as far as they were run here.
+    /// How the rounds ended, if this process ran them.
     ended: RunStatus,
-    /// The limits of the run, of which each question gets what is left.
-    purse: RoundBudget,
+    /// The limits of the run; each model request gets the remainder.
+    budget: RoundBudget,
 }
 
-/// Runs until the user leaves; with `--yes`, until one wish is done.
+/// Runs until the user quits; with `--yes`, until one feature request is done.
 pub(crate) async fn run(
-    order: PlanRequest,
+    request: PlanRequest,
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<RunStatus> {
-    if order.settings.choice.budget {
-        // The prices of both sides must be known before anything is spent.
-        PlayerCoach::of(&order.settings, &RunTerms::default())?;
+    if request.settings.choice.budget {
+        // The prices of both models must be known before anything is spent.
+        PlayerCoach::of(&request.settings, &RunTerms::default())?;
     }
-    let place = PlanDir::open(&order.settings.cwd)?;
-    let tree = match order.git {
+    let place = PlanDir::open(&request.settings.cwd)?;
+    let tree = match request.git {
         true => Some(UserTree::of(&place.code, place.keep())?.ok_or_else(no_repository)?),
         false => None,
     };
-    let voice = if order.yes { AnswerSource::Yes } else { AnswerSource::Lines };
-    let hear = Interrupts::listen()?;
+    let answers = if request.yes { AnswerSource::Yes } else { AnswerSource::Lines };
+    let interrupts = Interrupts::listen()?;
     let ended = RunStatus::Done;
-    let purse = RoundBudget::new(order.settings.limits);
-    let mut run = Run { order, place, tree, voice, hear, bus, asker, ended, purse };
+    let budget = RoundBudget::new(request.settings.limits);
+    let mut run = Run { request, place, tree, answers, interrupts, bus, asker, ended, budget };
     let Some(mut stage) = run.begin().await? else { return Ok(RunStatus::Cancelled) };
     loop {
-        run.tell(stage);
+        run.emit_stage(stage);
         let answer = match stage {
             PlanningStage::Write => run.write().await?,
             PlanningStage::Refine => run.refine().await?,
@@ -102,7 +103,7 @@ pub(crate) async fn run(
         };
         match planning_stage::after(stage, answer) {
             Some(PlanningStage::Write)
-                if stage == PlanningStage::Commit && run.voice == AnswerSource::Yes =>
+                if stage == PlanningStage::Commit && run.answers == AnswerSource::Yes =>
             {
                 return Ok(run.ended);
             }
@@ -119,10 +120,10 @@ fn no_repository() -> Failure {
 }
 
 impl Run {
-    /// The questions at the start; `None` when the user does not want to go on.
+    /// Asks the questions at the start; returns `None` if the user does not want to continue.
     async fn begin(&mut self) -> Result<Option<PlanningStage>> {
         if let Some(tree) = &self.tree {
-            tree.refuse_nobody()?;
+            tree.require_committer()?;
             let (branch, dirty) = (tree.branch()?, tree.dirty()?);
             let ours = |line: &&String| !line.ends_with(&format!("g3-plan/{NEW}"));
             let dirty: Vec<&String> = dirty.iter().filter(ours).collect();
@@ -144,7 +145,7 @@ impl Run {
         self.recover(found).await
     }
 
-    /// Takes up what an earlier run left.
+    /// Continues or archives the work of an earlier run, as the user decides.
     async fn recover(&mut self, found: PlanningFiles) -> Result<Option<PlanningStage>> {
         ui::say("unfinished work of an earlier run:");
         for name in [CURRENT, LIST] {
@@ -154,11 +155,11 @@ impl Run {
         }
         match self.ask("continue it? (no: archive it)", &YES).await? {
             StageAnswer::Yes => {
-                self.place.tell(HistoryEvent::Recovering)?;
+                self.place.record(HistoryEvent::Recovering)?;
                 Ok(Some(planning_stage::stage(found)))
             }
             StageAnswer::No => {
-                self.place.tell(HistoryEvent::Skipped)?;
+                self.place.record(HistoryEvent::Skipped)?;
                 Ok(Some(if found.archived {
                     PlanningStage::Commit
                 } else {
@@ -170,10 +171,10 @@ impl Run {
     }
 
     async fn ask(&self, question: &str, choice: &ask::AnswerChoice) -> Result<StageAnswer> {
-        self.voice.ask(&self.hear, question, choice).await
+        self.answers.ask(&self.interrupts, question, choice).await
     }
 
-    fn tell(&self, stage: PlanningStage) {
+    fn emit_stage(&self, stage: PlanningStage) {
         let plan = json!({"mode": "planning", "state": format!("{stage:?}").to_lowercase()});
         self.bus.emit(EventKind::Plan { plan });
     }
@@ -182,10 +183,10 @@ impl Run {
         self.bus.emit(EventKind::Notice { level: NoticeLevel::Warning, text });
     }
 
-    /// Waits for what the user wants.
+    /// Waits for the user's feature request.
     async fn write(&mut self) -> Result<StageAnswer> {
         let file = self.place.file(NEW);
-        let mut pressed = self.voice == AnswerSource::Yes;
+        let mut pressed = self.answers == AnswerSource::Yes;
         loop {
             if let Some(text) = self.place.read(NEW)?.filter(|text| !text.trim().is_empty())
                 && (pressed || planning_stage::stage(self.place.found()?) == PlanningStage::Refine)
@@ -193,7 +194,7 @@ impl Run {
                 self.place.write(NEW, &document::marked(&text))?;
                 return Ok(StageAnswer::Yes);
             }
-            if self.voice == AnswerSource::Yes {
+            if self.answers == AnswerSource::Yes {
                 return Err(Failure::usage("no requirements")
                     .because(format!("no such file: {}", file.display()))
                     .hint("write a feature request to it, then run this again"));
@@ -205,7 +206,7 @@ impl Run {
                 "write a feature request to {}, then press Enter (q: quit)",
                 file.display()
             ));
-            match ask::line(&self.hear).await? {
+            match ask::line(&self.interrupts).await? {
                 None => return Ok(StageAnswer::Quit),
                 Some(line) if ["q", "quit", "exit"].contains(&line.trim()) => {
                     return Ok(StageAnswer::Quit);
@@ -215,25 +216,26 @@ impl Run {
         }
     }
 
-    /// Lets a model refine it.
+    /// Lets a model refine the feature request.
     async fn refine(&mut self) -> Result<StageAnswer> {
         let Some(text) = self.place.read(NEW)? else { return Ok(StageAnswer::No) };
         let text = document::marked(&text);
-        self.place.tell(HistoryEvent::Refining)?;
+        self.place.record(HistoryEvent::Refining)?;
         let wish = [document::original(&text), document::current(&text)];
         let wish = wish.into_iter().flatten().collect::<Vec<_>>().join("\n");
         let report = explore::report(&self.place.code);
         let history = self.place.history()?;
         let history = base::text::tail(&history, 4_000).to_owned();
         let (tool, asked) = refine::refine(&wish, prompts::refine(&wish, &report, &history));
-        let settings = AgentSettings { limits: self.limits_left()?, ..self.order.settings.clone() };
-        let tokens = self.hear.begin();
-        let heard = (self.bus.clone(), self.asker.clone());
+        let settings =
+            AgentSettings { limits: self.limits_left()?, ..self.request.settings.clone() };
+        let tokens = self.interrupts.begin();
+        let listeners = (self.bus.clone(), self.asker.clone());
         let mut spent = Usage::default();
-        let came = tool.ask(&settings, asked, heard, (tokens.cancel, &mut spent)).await;
-        self.hear.over();
+        let refined = tool.ask(&settings, asked, listeners, (tokens.cancel, &mut spent)).await;
+        self.interrupts.over();
         self.charge(spent)?;
-        match came? {
+        match refined? {
             ModelText::Text(wanted) => {
                 let text = document::with_current(&text, &wanted);
                 let (text, _) = document::numbered(&text).map_err(|_| unusable())?;
@@ -242,7 +244,7 @@ impl Run {
                 Ok(StageAnswer::Yes)
             }
             ModelText::Cancelled => Ok(StageAnswer::Quit),
-            ModelText::Nothing(failure) if self.voice == AnswerSource::Yes => Err(failure),
+            ModelText::Nothing(failure) if self.answers == AnswerSource::Yes => Err(failure),
             ModelText::Nothing(failure) => {
                 ui::fail(&failure);
                 self.ask("try again?", &YES).await.map(|answer| match answer {
@@ -253,7 +255,7 @@ impl Run {
         }
     }
 
-    /// Shows the text, and asks for the user's approval of exactly that text.
+    /// Shows the text, and asks the user to approve exactly that text.
     async fn approve(&mut self) -> Result<StageAnswer> {
         let name = if self.place.file(CURRENT).exists() { CURRENT } else { NEW };
         let Some(text) = self.place.read(name)? else { return Ok(StageAnswer::No) };
@@ -274,16 +276,16 @@ impl Run {
                 self.place.rename(NEW, CURRENT)?;
             }
             let hash = self.place.state.approved.clone().unwrap_or_default();
-            self.place.tell(HistoryEvent::Approved(base::text::head(&hash, 12).to_owned()))?;
+            self.place.record(HistoryEvent::Approved(base::text::head(&hash, 12).to_owned()))?;
         }
         Ok(answer)
     }
 
-    /// What is left of the limits for questions to a model: the rounds of player and coach count too.
+    /// Returns the limits that remain for model requests. The rounds of player and coach count too.
     fn limits_left(&self) -> Result<UsageLimits> {
         let mut spent = self.place.state.asked;
         if let Some(wanted) = self.place.wanted()?
-            && let Some(past) = autonomous::latest(&self.order.settings.cwd, &wanted)?
+            && let Some(past) = autonomous::latest(&self.request.settings.cwd, &wanted)?
         {
             spent = spent.plus(past.usage);
         }
@@ -291,23 +293,25 @@ impl Run {
     }
 
     fn left_after(&self, spent: Usage) -> Result<UsageLimits> {
-        self.purse.left(spent).map_err(|limit| Failure::refused(format!("stopped: {limit}")))
+        self.budget.remaining(spent).map_err(|limit| Failure::refused(format!("stopped: {limit}")))
     }
 
-    /// Counts what a question to a model cost.
+    /// Records the usage of a model request.
     fn charge(&mut self, usage: Usage) -> Result<()> {
         self.place.state.asked = self.place.state.asked.plus(usage);
         self.place.save()
     }
 
-    /// One question to a model, without tools.
+    /// Sends one request to a model, without tools.
     async fn question(
         &mut self,
         text: String,
         choice: fn(&AgentSettings) -> ProviderChoice,
     ) -> Result<String> {
-        let settings =
-            AgentSettings { choice: choice(&self.order.settings), ..self.order.settings.clone() };
+        let settings = AgentSettings {
+            choice: choice(&self.request.settings),
+            ..self.request.settings.clone()
+        };
         self.limits_left()?;
         let answer = complete::run(&settings, &text, self.bus.clone()).await?;
         self.charge(answer.usage)?;
@@ -319,7 +323,7 @@ fn unusable() -> Failure {
     Failure::failed("requirement ids are not unique")
 }
 
-/// The directory that `--codepath` means: `~` is the home, and it must be there.
+/// Resolves the directory of `--codepath`; `~` is the home directory. Fails if it does not exist.
 pub(crate) fn code_path(typed: &str, cwd: &std::path::Path) -> Result<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let path = match typed.strip_prefix('~') {

@@ -1,4 +1,4 @@
-//! A model that can only look, and gives its one result by a tool of its own.
+//! Asks a model that can only read, and that returns its one result through a tool.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,34 +19,34 @@ use provider::{self, ProviderChoice, ToolDefinition};
 use tools::output::ToolOutput;
 use tools::profile::Profile;
 
-/// Reads the arguments of the tool; the error tells the model what is wrong with them.
+/// Parses the arguments of the tool. The error tells the model what is wrong with them.
 type Reader = Box<dyn Fn(&Value) -> std::result::Result<String, String> + Send + Sync>;
 
-/// A tool by which a model gives a text.
+/// A tool through which a model returns a text.
 pub(crate) struct TextTool {
     spec: ToolDefinition,
     read: Reader,
     taken: Mutex<Option<String>>,
 }
 
-/// Who is asked for what.
+/// A task for the model.
 pub(crate) struct ModelTask {
-    /// How the model is told to work.
+    /// The system prompt.
     pub identity: &'static str,
     /// The session's title.
     pub title: &'static str,
-    /// What it is asked.
+    /// The message to the model.
     pub message: String,
 }
 
-/// Who hears what happens, and who can be asked.
+/// The event bus, and the asker if there is a user.
 pub(crate) type PlanListeners = (Arc<Bus>, Option<Arc<dyn Asker>>);
 
-/// What came of it.
+/// The result of a task.
 pub(crate) enum ModelText {
     /// The text.
     Text(String),
-    /// There is none that counts.
+    /// The model returned no valid text.
     Nothing(Failure),
     /// The user cancelled.
     Cancelled,
@@ -59,7 +59,7 @@ impl fmt::Debug for TextTool {
 }
 
 impl TextTool {
-    /// A tool whose arguments are read so.
+    /// Creates a tool whose arguments are parsed by `read`.
     pub(crate) fn by(
         spec: ToolDefinition,
         read: impl Fn(&Value) -> std::result::Result<String, String> + Send + Sync + 'static,
@@ -71,23 +71,24 @@ impl TextTool {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the planner's model and adds what that cost. One that gives nothing is asked once more, without anything to
-    /// look at; a small one, which gets lost in looking, begins with that.
+    /// Asks the planner's model and adds the usage to `spent`. A model that returns nothing is
+    /// asked again without its reading tools; a small model, which gets lost in reading, never has
+    /// them.
     pub(crate) async fn ask(
         self,
         settings: &AgentSettings,
         asked: ModelTask,
-        heard: PlanListeners,
+        listeners: PlanListeners,
         (cancel, spent): (CancellationToken, &mut Usage),
     ) -> Result<ModelText> {
         let choice = choice(settings);
         let small = provider::open(&settings.config, &choice)?.facts().small;
         let tool = Arc::new(self);
-        let mut came = ModelText::Cancelled;
-        let purse = RoundBudget::new(settings.limits);
+        let mut result = ModelText::Cancelled;
+        let budget = RoundBudget::new(settings.limits);
         for looks in [!small, false] {
-            // The turns that were typed are rounds of player and coach.
-            let limits = match purse.left(*spent) {
+            // `--max-turns` means rounds of player and coach here.
+            let limits = match budget.remaining(*spent) {
                 Ok(left) => left,
                 Err(limit) => {
                     let failure = Failure::refused(format!("stopped: {limit}"));
@@ -107,7 +108,7 @@ impl TextTool {
                 },
                 ..settings.clone()
             };
-            let (bus, asker) = heard.clone();
+            let (bus, asker) = listeners.clone();
             let mut work = AgentSession::begin(
                 &settings,
                 &SessionSelector::New(asked.title.into()),
@@ -120,13 +121,13 @@ impl TextTool {
             work.shutdown().finish().await;
             let none = || Failure::failed(format!("the model returned no {}", tool.spec.name));
             let status = ended.status;
-            came = match (status, tool.taken()) {
+            result = match (status, tool.taken()) {
                 (RunStatus::Cancelled, _) => return Ok(ModelText::Cancelled),
                 (_, Some(text)) => return Ok(ModelText::Text(text)),
                 (_, None) => ModelText::Nothing(ended.into_failure().unwrap_or_else(none)),
             };
         }
-        Ok(came)
+        Ok(result)
     }
 }
 
@@ -155,7 +156,7 @@ impl RoleTool for TextTool {
     }
 }
 
-/// Who is asked: as typed, else `[providers] planner`, else the default.
+/// Selects the provider: that of the command line, else `[providers] planner`, else the default.
 pub(crate) fn choice(settings: &AgentSettings) -> ProviderChoice {
     let typed = &settings.choice;
     let planner = settings.config.providers.planner.clone();

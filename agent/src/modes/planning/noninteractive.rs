@@ -1,4 +1,4 @@
-//! One part of a plan by itself, as `g3 plan` asks for it: refining a wish, splitting requirements.
+//! `g3 plan`: runs one step of a plan, i.e. refines a feature request or splits requirements.
 
 use std::path::Path;
 
@@ -12,21 +12,21 @@ use crate::modes::autonomous::requirements;
 use crate::modes::interrupt::{self, Interrupts};
 use agent_core::run::AgentSettings;
 
-/// A part of a plan.
+/// A step of a plan.
 #[derive(Clone, Debug)]
 pub(crate) enum PlanPart {
-    /// The wish becomes a list of requirements.
+    /// Refines the feature request into a list of requirements.
     Refine,
-    /// The requirements become tasks; these tasks (TOML, with the file's name) are there already.
+    /// Splits the requirements into tasks, in addition to existing tasks (file name and TOML).
     Split(Option<(String, String)>),
 }
 
-/// Carries a part out; gives the list in Markdown, or the new tasks in TOML.
+/// Runs a step, and returns the list in Markdown or the new tasks in TOML.
 pub(crate) async fn run(
     settings: &AgentSettings,
     part: &PlanPart,
     text: &str,
-    heard: PlanListeners,
+    listeners: PlanListeners,
 ) -> Result<String> {
     let report = explore::report(&settings.cwd);
     let (tool, asked) = match part {
@@ -45,7 +45,7 @@ pub(crate) async fn run(
     };
     let interrupts = Interrupts::listen()?;
     match tool
-        .ask(settings, asked, heard, (interrupts.begin().cancel, &mut Usage::default()))
+        .ask(settings, asked, listeners, (interrupts.begin().cancel, &mut Usage::default()))
         .await?
     {
         ModelText::Text(text) => Ok(text),

@@ -1,9 +1,9 @@
-//! What models are told in planning mode.
+//! The prompts of planning mode.
 
 use planner::requirement::Requirement;
 use planner::task::Task;
 
-/// How whoever refines requirements is told to work.
+/// System prompt of the model that refines requirements.
 pub(crate) const ARCHITECT: &str = "\
 You refine the requirements of a piece of work before anybody begins it. You are given what the \
 user wrote, a report about the codebase, and the history of earlier work. You can read and search \
@@ -22,7 +22,7 @@ How to end
 Call the tool `requirements` with the whole list as Markdown, one item each (`- R1: …`), most \
 basic first, at most 40 items. Nothing else counts as an answer.";
 
-/// What whoever refines is asked.
+/// Returns the prompt for refining.
 pub(crate) fn refine(wish: &str, report: &str, history: &str) -> String {
     let mut text = format!("What the user wrote:\n\n{}\n\n", wish.trim());
     if !history.trim().is_empty() {
@@ -31,7 +31,7 @@ pub(crate) fn refine(wish: &str, report: &str, history: &str) -> String {
     text + &format!("The codebase:\n\n{report}\n")
 }
 
-/// How whoever splits requirements into tasks is told to work.
+/// System prompt of the model that splits requirements into tasks.
 pub(crate) const SPLITTER: &str = "\
 You split approved requirements into tasks that several agents work on at the same time, each in a \
 copy of the repository of its own, on a branch of its own. You can read and search files; you \
@@ -50,7 +50,7 @@ never fail shows nothing.
 How to end
 Call the tool `tasks` with all new tasks. Nothing else counts as an answer.";
 
-/// What whoever splits is asked.
+/// Returns the prompt for splitting.
 pub(crate) fn split(
     all: &[Requirement],
     open: &[&Requirement],
@@ -71,7 +71,7 @@ pub(crate) fn split(
     text + &format!("The codebase:\n\n{report}\n")
 }
 
-/// A summary of requirements for the history.
+/// Returns the prompt for a summary of requirements, for the history.
 pub(crate) fn summary(wanted: &str) -> String {
     format!(
         "Sum up these requirements for a log: at most 5 lines of at most 120 characters each, one \
@@ -80,7 +80,7 @@ pub(crate) fn summary(wanted: &str) -> String {
     )
 }
 
-/// The lines of a summary, from a model's words; from the requirements where there are none.
+/// Returns the lines of a summary from a model's text, or from the requirements without one.
 pub(crate) fn summed_up(words: Option<&str>, requirements: &[Requirement]) -> Vec<String> {
     let lines: Vec<String> = words
         .unwrap_or_default()
@@ -93,7 +93,7 @@ pub(crate) fn summed_up(words: Option<&str>, requirements: &[Requirement]) -> Ve
     lines.into_iter().take(5).map(|line| line.chars().take(120).collect()).collect()
 }
 
-/// The question for a commit message.
+/// Returns the prompt for a commit message.
 pub(crate) fn commit(wanted: &str, files: &[String]) -> String {
     format!(
         "Write the commit message for work that was done on these requirements.\n\
@@ -106,13 +106,13 @@ pub(crate) fn commit(wanted: &str, files: &[String]) -> String {
     )
 }
 
-/// The first requirement as words for a subject.
+/// Returns the first requirement, for the subject of a plain commit message.
 pub(crate) fn plain(wanted: &str) -> String {
     let first = planner::requirement::read(wanted).ok().and_then(|all| all.into_iter().next());
     first.map_or_else(|| "Implement requirements".to_owned(), |it| it.text)
 }
 
-/// The list of what is to be done, each ticked off when it is met.
+/// Formats the to-do list; a requirement that is met is ticked off.
 pub(crate) fn todo(requirements: &[Requirement], is_met: impl Fn(&str) -> bool) -> String {
     let item = |it: &Requirement| {
         let mark = if is_met(&it.id) { 'x' } else { ' ' };
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_has_five_short_lines_whatever_was_said() {
+    fn a_summary_has_at_most_five_short_lines() {
         let requirements = planner::requirement::read("- a\n- b").unwrap();
         assert_eq!(summed_up(None, &requirements), ["R1: a", "R2: b"]);
         assert_eq!(summed_up(Some(" \n```\n"), &requirements).len(), 2);

@@ -1,4 +1,4 @@
-//! Refining: a model that can only look reads the code, and gives the requirements by a tool.
+//! Refines a feature request: a model that can only read returns the requirements through a tool.
 
 use planner::requirement::{self, AmbiguousRequirements};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::model_io::{ModelTask, TextTool};
 use super::prompts;
 use provider::ToolDefinition;
 
-/// The tool, and what is asked.
+/// Returns the tool and the task for refining.
 pub(crate) fn refine(wish: &str, message: String) -> (TextTool, ModelTask) {
     let wished = requirement::items_of(wish);
     let text = json!({
@@ -25,10 +25,10 @@ pub(crate) fn refine(wish: &str, message: String) -> (TextTool, ModelTask) {
     (TextTool::by(spec, move |args| read(args, wished)), asked)
 }
 
-/// The list; `wished` items are in what the user wrote.
+/// Parses the list. The user's text has `wished` items.
 fn read(args: &Value, wished: usize) -> Result<String, String> {
     let text = args["text"].as_str().unwrap_or_default().trim();
-    // Marks are ours: a text with them could hide a part of itself.
+    // The marks are reserved: a text that contains them could hide a part of itself.
     if text.contains("{{CURRENT REQUIREMENTS") || text.contains("{{ORIGINAL USER") {
         return Err("omit the marks in double braces: only the list".to_owned());
     }

@@ -1,4 +1,4 @@
-//! Splitting: a model that can only look reads the code, and gives the tasks of a plan by a tool.
+//! Splits requirements: a model that can only read returns the tasks of a plan through a tool.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::model_io::{ModelTask, TextTool};
 use super::prompts;
 use provider::ToolDefinition;
 
-/// A task as the model gives it.
+/// A task as the model returns it.
 #[derive(Deserialize)]
 struct TaskRow {
     id: String,
@@ -26,8 +26,8 @@ struct TaskRow {
     checks: Vec<String>,
 }
 
-/// The tool, and what is asked: tasks for the requirements that none of these tasks serves. What is
-/// given is TOML.
+/// Returns the tool and the task for splitting: tasks for the requirements that no existing task
+/// covers. The tool returns TOML.
 pub(crate) fn split(
     all: Vec<Requirement>,
     there: Vec<Task>,
@@ -61,7 +61,7 @@ pub(crate) fn split(
     (TextTool::by(spec, move |args| read(args, &all, &there)), asked)
 }
 
-/// The requirements that no task serves.
+/// Returns the requirements that no task covers.
 fn open<'a>(all: &'a [Requirement], tasks: &[Task]) -> Vec<&'a Requirement> {
     let served: BTreeSet<&String> = tasks.iter().flat_map(|task| &task.requirements).collect();
     all.iter().filter(|it| !served.contains(&it.id)).collect()

@@ -1,4 +1,4 @@
-//! One running server: its start, what it can do, questions to it, and its end.
+//! A running language server: its start, its capabilities, requests to it, and its shutdown.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -14,36 +14,36 @@ use super::{document, render};
 use tools::child_server::{self, Disconnect, ServerProcess, ServerStart};
 use tools::exec::confinement::CommandBox;
 
-/// A server that says nothing of its work for this long has read the project.
+/// A server that reports no work for this long after its start has read the project.
 const SETTLED: Duration = Duration::from_secs(1);
-/// How long an empty answer is asked again while the server reads the project.
+/// How long a request with an empty answer is repeated while the server reads the project.
 const READING: Duration = Duration::from_secs(60);
-/// The longest pause between two such questions.
+/// Maximum pause between two such requests.
 const PAUSE: Duration = Duration::from_secs(2);
-/// How long it may take to say goodbye.
+/// Timeout of the shutdown request.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// Numbers of the protocol for: what you ask about has changed; I was cancelled; not ready yet.
+/// Error codes of the protocol for content modified, server cancelled, and server not initialized.
 const AGAIN: [i64; 3] = [-32801, -32802, -32002];
-/// How often such a question is asked again.
+/// How often a request with such an error is sent.
 const TRIES: u32 = 5;
 
-/// A server that was started and shook hands.
+/// A server that has been started and initialized.
 pub(crate) struct LspClient {
-    /// What the configuration calls it.
+    /// Its name in the configuration.
     pub name: String,
-    /// The line to it.
-    pub line: Arc<LspConnection>,
-    /// What it counts columns in.
+    /// The connection to it.
+    pub connection: Arc<LspConnection>,
+    /// The unit in which it counts columns.
     pub encoding: PositionEncoding,
-    /// The files that it was told of.
+    /// The files that it knows.
     pub documents: Mutex<Documents>,
     capabilities: Value,
     program: tokio::sync::Mutex<ServerProcess>,
-    patience: Duration,
+    timeout: Duration,
     born: Instant,
 }
 
-/// Starts a server in a root and shakes hands. The error says why it cannot be used.
+/// Starts a server in a root and initializes it. The error says why it cannot be used.
 pub(crate) async fn start(
     language: &LanguageServer,
     root: &Path,
@@ -57,13 +57,13 @@ pub(crate) async fn start(
     let hold = around.hold_where_possible().map_err(|why| why.to_string())?;
     let wanted = ServerStart { command: &command, env: &language.env, cwd: root, log, hold };
     let (mut program, stdin, stdout) = child_server::start(&wanted)?;
-    let line = LspConnection::open(stdin, stdout, root.to_owned());
-    let patience = language.patience();
-    let hello = match line.request("initialize", hello(root), patience).await {
+    let connection = LspConnection::open(stdin, stdout, root.to_owned());
+    let timeout = language.timeout();
+    let hello = match connection.request("initialize", hello(root), timeout).await {
         Ok(hello) => hello,
         Err(RequestError::Gone(why)) => return Err(why.with_end(program.end_of_it().await)),
         Err(RequestError::Late) => {
-            return Err(format!("it did not answer within {} s of its start", patience.as_secs()));
+            return Err(format!("it did not answer within {} s of its start", timeout.as_secs()));
         }
         Err(RequestError::Refused { message, .. }) => {
             return Err(format!("no handshake: {message}"));
@@ -71,22 +71,22 @@ pub(crate) async fn start(
     };
     let capabilities = hello["capabilities"].clone();
     let encoding = PositionEncoding::chosen(&capabilities)?;
-    line.notify("initialized", json!({}));
-    line.notify("workspace/didChangeConfiguration", json!({ "settings": {} }));
+    connection.notify("initialized", json!({}));
+    connection.notify("workspace/didChangeConfiguration", json!({ "settings": {} }));
     tracing::info!(target: "g3::lsp", server = language.name, "server started");
     Ok(LspClient {
         name: language.name.clone(),
-        line,
+        connection,
         encoding,
         documents: Mutex::default(),
         capabilities,
         program: tokio::sync::Mutex::new(program),
-        patience,
+        timeout,
         born: Instant::now(),
     })
 }
 
-/// What g3 is and can, for a server.
+/// Returns the parameters of the `initialize` request.
 fn hello(root: &Path) -> Value {
     let encodings = PositionEncoding::EACH.map(PositionEncoding::name);
     let kinds: Vec<u32> = (1..=26).collect();
@@ -103,7 +103,8 @@ fn hello(root: &Path) -> Value {
                 "configuration": true,
                 "workspaceFolders": true,
                 "didChangeConfiguration": { "dynamicRegistration": true },
-                // Servers watch files by themselves; what we write they hear from us as well.
+                // Servers watch files themselves; g3 also notifies them of the files that it
+                // writes.
                 "didChangeWatchedFiles": { "dynamicRegistration": false },
                 "symbol": { "symbolKind": { "valueSet": kinds } },
             },
@@ -127,15 +128,18 @@ fn hello(root: &Path) -> Value {
 }
 
 impl LspClient {
-    /// Whether it offers a method, by the name of the capability.
+    /// Returns whether it provides a method, by its capabilities or by a later registration.
     pub(crate) fn can(&self, method: &str, capability: &str) -> bool {
-        let told = &self.capabilities[capability];
-        let from_start = !told.is_null() && *told != Value::Bool(false);
-        from_start || self.line.news(|news| news.registered.contains(method))
+        let provided = &self.capabilities[capability];
+        let from_start = !provided.is_null() && *provided != Value::Bool(false);
+        from_start
+            || self
+                .connection
+                .notifications(|notifications| notifications.registered.contains(method))
     }
 
-    /// What it wants to hear when a file was saved: nothing, that, or the text as well.
-    pub(crate) fn hears_saves(&self) -> Option<bool> {
+    /// Returns whether a save notification contains the text; `None` if it expects no notification.
+    pub(crate) fn save_includes_text(&self) -> Option<bool> {
         match &self.capabilities["textDocumentSync"]["save"] {
             Value::Bool(true) => Some(false),
             Value::Object(save) => Some(save.get("includeText") == Some(&Value::Bool(true))),
@@ -147,14 +151,15 @@ impl LspClient {
         }
     }
 
-    /// Asks. While the server reads the project, an empty answer is asked again, for a while.
+    /// Sends a request. While the server reads the project, a request with an empty answer is
+    /// repeated for up to [`READING`].
     pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, RequestError> {
         let end = Instant::now() + READING;
         let (mut pause, mut tries) = (PAUSE / 16, 0);
         loop {
-            let mut changes = self.line.watch();
+            let mut changes = self.connection.watch();
             let reads = self.reads();
-            let answer = self.line.request(method, params.clone(), self.patience).await;
+            let answer = self.connection.request(method, params.clone(), self.timeout).await;
             let again = match &answer {
                 Ok(answer) => reads && is_nothing(answer),
                 Err(RequestError::Refused { code, .. }) => {
@@ -171,30 +176,32 @@ impl LspClient {
         }
     }
 
-    /// Whether it may still be reading the project.
+    /// Returns whether it may still be reading the project.
     pub(crate) fn reads(&self) -> bool {
         let young = self.born.elapsed() < SETTLED;
-        self.line.news(|news| news.is_busy() || (young && !news.tells()))
+        self.connection.notifications(|notifications| {
+            notifications.is_busy() || (young && !notifications.has_reported())
+        })
     }
 
-    /// How it ended, after the line broke.
+    /// Returns how it ended, after the connection broke.
     pub(crate) async fn end_of_it(&self, why: &Disconnect) -> String {
         why.with_end(self.program.lock().await.end_of_it().await)
     }
 
-    /// Says goodbye, and ends what does not end by itself.
+    /// Shuts the server down, and ends the process if it does not exit by itself.
     pub(crate) async fn close(&self) {
-        if self.line.gone().is_none() {
+        if self.connection.gone().is_none() {
             self.documents.lock().unwrap_or_else(std::sync::PoisonError::into_inner).close(self);
-            let _ = self.line.request("shutdown", Value::Null, GOODBYE).await;
-            self.line.notify("exit", Value::Null);
+            let _ = self.connection.request("shutdown", Value::Null, GOODBYE).await;
+            self.connection.notify("exit", Value::Null);
         }
         self.program.lock().await.close().await;
         tracing::info!(target: "g3::lsp", server = self.name, "server stopped");
     }
 }
 
-/// Whether an answer says nothing.
+/// Returns whether an answer is empty.
 fn is_nothing(answer: &Value) -> bool {
     match answer {
         Value::Null => true,

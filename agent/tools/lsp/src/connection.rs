@@ -1,4 +1,5 @@
-//! The open line to a server: requests and their answers, and what the server says by itself.
+//! The connection to a language server: messages with their headers, requests and responses, and
+//! the notifications of the server.
 
 use super::{document, render};
 use serde_json::{Value, json};
@@ -11,23 +12,23 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot, watch};
 use tools::child_server::Disconnect;
 
-/// Why there is no answer.
+/// The error of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestError {
     /// The connection broke.
     Gone(Disconnect),
-    /// It took too long.
+    /// The request timed out.
     Late,
-    /// The server says that it cannot.
+    /// The server returned an error.
     Refused {
-        /// Its number for that.
+        /// Its error code.
         code: i64,
-        /// Its words.
+        /// Its message.
         message: String,
     },
 }
 
-/// A line that was opened.
+/// An open connection.
 pub(crate) struct LspConnection {
     out: mpsc::UnboundedSender<Value>,
     state: Mutex<State>,
@@ -40,66 +41,66 @@ struct State {
     asked: u64,
     waiting: HashMap<u64, oneshot::Sender<Result<Value, RequestError>>>,
     gone: Option<Disconnect>,
-    news: Notifications,
+    notifications: Notifications,
 }
 
-/// What the server said by itself.
+/// The state that the server has reported in notifications.
 #[derive(Default)]
 pub(crate) struct Notifications {
-    /// The work that it is at.
+    /// Tokens of the work in progress.
     works: HashSet<String>,
-    /// Whether it ever told of work.
-    told: bool,
-    /// Whether it has nothing left to do, where it tells that.
+    /// Whether it has ever reported progress.
+    reports_progress: bool,
+    /// Whether it is idle, if it reports that.
     quiet: Option<bool>,
-    /// What is wrong with files, as it last said.
+    /// The last diagnostics of each file.
     pub published: HashMap<PathBuf, PublishedDiagnostics>,
-    /// Methods that it offered after its start.
+    /// Methods that it has registered after its start.
     pub registered: HashSet<String>,
 }
 
-/// What is wrong with a file.
+/// The diagnostics of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedDiagnostics {
-    /// The version of the file that is meant, where the server tells it.
+    /// The version of the file, if the server reports it.
     pub version: Option<i64>,
-    /// When it came.
+    /// When they arrived.
     pub at: Instant,
     /// The diagnostics.
     pub items: Vec<Value>,
 }
 
 impl LspConnection {
-    /// Speaks on these pipes.
+    /// Opens a connection on these pipes.
     pub(crate) fn open(
         stdin: ChildStdin,
         stdout: ChildStdout,
         root: PathBuf,
     ) -> Arc<LspConnection> {
         let (out, messages) = mpsc::unbounded_channel();
-        let line =
+        let connection =
             LspConnection { out, state: Mutex::default(), changed: watch::Sender::new(()), root };
-        let line = Arc::new(line);
+        let connection = Arc::new(connection);
         tokio::spawn(write(stdin, messages));
-        tokio::spawn(listen(stdout, line.clone()));
-        line
+        tokio::spawn(listen(stdout, connection.clone()));
+        connection
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells something that wants no answer.
+    /// Sends a notification.
     pub(crate) fn notify(&self, method: &str, params: Value) {
         self.send(json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
     fn send(&self, message: Value) {
-        // A line that broke is known by its requests.
+        // A broken connection is reported by its requests.
         let _ = self.out.send(message);
     }
 
-    /// Asks, and takes the question back when nobody waits for the answer any more.
+    /// Sends a request, and cancels it if the caller stops waiting for the response.
     pub(crate) async fn request(
         &self,
         method: &str,
@@ -115,7 +116,7 @@ impl LspConnection {
             state.asked += 1;
             let id = state.asked;
             state.waiting.insert(id, send);
-            PendingRequest { line: self, id }
+            PendingRequest { connection: self, id }
         };
         let mut message = json!({ "jsonrpc": "2.0", "id": asked.id, "method": method });
         if !params.is_null() {
@@ -129,24 +130,24 @@ impl LspConnection {
         }
     }
 
-    /// What the server said by itself.
-    pub(crate) fn news<T>(&self, look: impl FnOnce(&mut Notifications) -> T) -> T {
-        look(&mut self.state().news)
+    /// Accesses the state that the server has reported.
+    pub(crate) fn notifications<T>(&self, look: impl FnOnce(&mut Notifications) -> T) -> T {
+        look(&mut self.state().notifications)
     }
 
-    /// Why it broke, if it did.
+    /// Returns why the connection broke, if it did.
     pub(crate) fn gone(&self) -> Option<Disconnect> {
         self.state().gone.clone()
     }
 
-    /// Learns when something is new. What was there before is no news.
+    /// Returns a receiver of the changes from now on.
     pub(crate) fn watch(&self) -> watch::Receiver<()> {
         let mut changes = self.changed.subscribe();
         changes.mark_unchanged();
         changes
     }
 
-    fn hear(&self, message: Value) {
+    fn handle(&self, message: Value) {
         let method = message["method"].as_str().unwrap_or_default();
         match (message.get("id"), method) {
             (Some(id), "") => self.answered(id, &message),
@@ -154,12 +155,12 @@ impl LspConnection {
                 if method == "client/registerCapability" {
                     let all = message["params"]["registrations"].as_array().into_iter().flatten();
                     let names = all.filter_map(|it| it["method"].as_str()).map(str::to_owned);
-                    self.state().news.registered.extend(names);
+                    self.state().notifications.registered.extend(names);
                 }
                 self.send(render::to(id, method, &message["params"], &self.root));
             }
             (None, method) => {
-                if self.state().news.hear(method, &message["params"]) {
+                if self.state().notifications.handle(method, &message["params"]) {
                     self.changed.send_replace(());
                 }
             }
@@ -177,7 +178,7 @@ impl LspConnection {
             }),
             None => Ok(message["result"].clone()),
         };
-        // Whoever asked may have gone.
+        // The caller may have stopped waiting.
         let _ = asked.send(answer);
     }
 
@@ -194,17 +195,17 @@ impl LspConnection {
     }
 }
 
-/// A question that is open.
+/// A request that has no response yet.
 struct PendingRequest<'a> {
-    line: &'a LspConnection,
+    connection: &'a LspConnection,
     id: u64,
 }
 
 impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        let open = self.line.state().waiting.remove(&self.id).is_some();
+        let open = self.connection.state().waiting.remove(&self.id).is_some();
         if open {
-            self.line.notify("$/cancelRequest", json!({ "id": self.id }));
+            self.connection.notify("$/cancelRequest", json!({ "id": self.id }));
         }
     }
 }
@@ -219,35 +220,35 @@ async fn write(mut stdin: ChildStdin, mut messages: mpsc::UnboundedReceiver<Valu
     }
 }
 
-async fn listen(stdout: ChildStdout, line: Arc<LspConnection>) {
+async fn listen(stdout: ChildStdout, connection: Arc<LspConnection>) {
     let mut frames = FrameReader::new(BufReader::new(stdout));
     let why = loop {
         match frames.next().await {
-            Ok(Some(message)) => line.hear(message),
+            Ok(Some(message)) => connection.handle(message),
             Ok(None) => break Disconnect::Closed,
             Err(why) => break Disconnect::Failed(why),
         }
     };
-    line.broke(why);
+    connection.broke(why);
 }
 
 impl Notifications {
-    /// Whether the server is at work that may change its answers.
+    /// Returns whether the server is doing work that may change its answers.
     pub(crate) fn is_busy(&self) -> bool {
         self.quiet.map_or(!self.works.is_empty(), |quiet| !quiet)
     }
 
-    /// Whether it ever told of its work.
-    pub(crate) fn tells(&self) -> bool {
-        self.told || self.quiet.is_some()
+    /// Returns whether it has ever reported its work.
+    pub(crate) fn has_reported(&self) -> bool {
+        self.reports_progress || self.quiet.is_some()
     }
 
-    /// Takes something over; whether anybody may wait for it.
-    fn hear(&mut self, method: &str, params: &Value) -> bool {
+    /// Handles a notification. Returns whether it contains something that a caller may wait for.
+    fn handle(&mut self, method: &str, params: &Value) -> bool {
         match method {
             "$/progress" => {
                 let token = params["token"].to_string();
-                self.told = true;
+                self.reports_progress = true;
                 match params["value"]["kind"].as_str() {
                     Some("begin") => self.works.insert(token),
                     Some("end") => self.works.remove(&token),
@@ -273,11 +274,11 @@ impl Notifications {
     }
 }
 
-/// The longest message, in bytes.
+/// Maximum size of a message in bytes.
 const LONGEST: usize = 64 << 20;
-/// The longest line of a header, in bytes.
+/// Maximum length of a header line in bytes.
 const LINE: u64 = 16 << 10;
-/// How much of what is no message is passed over, in bytes.
+/// Maximum number of bytes that are skipped because they are not a message.
 const NOISE: usize = 1 << 20;
 
 /// Reads messages from a pipe.
@@ -287,12 +288,12 @@ pub(crate) struct FrameReader<R> {
 }
 
 impl<R: AsyncBufRead + Unpin> FrameReader<R> {
-    /// Reads from here.
+    /// Creates a reader of this pipe.
     pub(crate) fn new(from: R) -> FrameReader<R> {
         FrameReader { from, noise: 0 }
     }
 
-    /// The next message; `None` at the end. The error says why nothing more can be read.
+    /// Returns the next message; `None` at the end. The error says why nothing more can be read.
     pub(crate) async fn next(&mut self) -> Result<Option<Value>, String> {
         while let Some(length) = self.length().await? {
             let mut body = Vec::new();
@@ -302,13 +303,13 @@ impl<R: AsyncBufRead + Unpin> FrameReader<R> {
             }
             match serde_json::from_slice(&body) {
                 Ok(message) => return Ok(Some(message)),
-                Err(_) => self.passes_over(length)?,
+                Err(_) => self.skip(length)?,
             }
         }
         Ok(None)
     }
 
-    /// Reads a header to its end; the length that it tells.
+    /// Reads a header to its end and returns the length that it announces.
     async fn length(&mut self) -> Result<Option<usize>, String> {
         let mut length = None;
         loop {
@@ -320,18 +321,18 @@ impl<R: AsyncBufRead + Unpin> FrameReader<R> {
             }
             let text = String::from_utf8_lossy(&line).trim().to_ascii_lowercase();
             match (length_in(&text), length) {
-                (Some(told), _) if told > LONGEST => {
-                    return Err(format!("it announced a message of {told} bytes"));
+                (Some(announced), _) if announced > LONGEST => {
+                    return Err(format!("it announced a message of {announced} bytes"));
                 }
-                (Some(told), _) => length = Some(told),
+                (Some(announced), _) => length = Some(announced),
                 (None, Some(length)) if text.is_empty() => return Ok(Some(length)),
                 (None, _) if text.is_empty() || text.starts_with("content-type:") => {}
-                (None, _) => self.passes_over(read)?,
+                (None, _) => self.skip(read)?,
             }
         }
     }
 
-    fn passes_over(&mut self, bytes: usize) -> Result<(), String> {
+    fn skip(&mut self, bytes: usize) -> Result<(), String> {
         self.noise += bytes;
         match self.noise > NOISE {
             true => Err("what it writes to stdout is not the protocol".to_owned()),
@@ -340,12 +341,12 @@ impl<R: AsyncBufRead + Unpin> FrameReader<R> {
     }
 }
 
-/// The length in a line of a header, also behind something that had no newline.
+/// Parses the length in a header line, even after noise that did not end in a newline.
 fn length_in(line: &str) -> Option<usize> {
     line.rsplit_once("content-length:")?.1.trim().parse().ok()
 }
 
-/// A message with its header.
+/// Formats a message with its header.
 pub(crate) fn framed(message: &Value) -> Vec<u8> {
     let body = message.to_string();
     format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
@@ -358,7 +359,7 @@ mod tests {
 
     use super::*;
 
-    /// All messages in these bytes, read in pieces of this size.
+    /// Returns all messages in these bytes, read in pieces of this size.
     fn read(bytes: &[u8], piece: usize) -> (Vec<Value>, Result<(), String>) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
@@ -377,7 +378,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_back_whatever_the_pieces_and_the_noise(
+        fn messages_are_read_from_any_pieces_and_through_noise(
             texts in prop::collection::vec(".{0,30}", 0..6),
             noise in "[a-z{}: ]{0,20}",
             piece in 1usize..40,
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_passed_over_and_too_much_of_it_is_an_error() {
+    fn invalid_json_is_skipped_and_too_much_of_it_is_an_error() {
         let good = framed(&json!(1));
         let bad = b"Content-Length: 3\r\nContent-Type: x\r\n\r\n{]}".to_vec();
         assert_eq!(read(&[bad, good.clone()].concat(), 64).0, [json!(1)]);

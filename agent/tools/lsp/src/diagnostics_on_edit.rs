@@ -1,4 +1,5 @@
-//! After an edit: the servers that know the file hear of it, and what they find wrong is told.
+//! Diagnostics after an edit: notifies the servers that know the file, and reports the errors that
+//! they find.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -13,18 +14,18 @@ use super::pool::{LspPool, ServerKey};
 use tools::call::Invocation;
 use tools::output::ToolOutput;
 
-/// How long an edit waits for what a server finds.
+/// How long an edit waits for diagnostics.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long nothing more must come until what came is all.
+/// How long after the last diagnostics they count as complete.
 const CALM: Duration = Duration::from_millis(150);
-/// How many errors of a file are told.
+/// Maximum number of errors that are reported of a file.
 const MOST: usize = 20;
-/// The longest message that is told, in bytes.
+/// Maximum length of an error message in bytes.
 const LONGEST: usize = 500;
-/// The protocol's number for an error.
+/// The protocol's severity of an error.
 const ERROR: u64 = 1;
 
-/// What is wrong at a place, counted from 1.
+/// An error at a position, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FileFinding {
     line: usize,
@@ -32,7 +33,7 @@ struct FileFinding {
     message: String,
 }
 
-/// The outcome of a call, with the errors of the files that it wrote.
+/// Returns the outcome of a call with the errors of the files that it wrote.
 pub(crate) async fn with_errors(
     hub: &LspPool,
     call: &Invocation<'_>,
@@ -40,7 +41,7 @@ pub(crate) async fn with_errors(
     mut outcome: ToolOutput,
 ) -> ToolOutput {
     let end = Instant::now() + PATIENCE;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for file in files {
         let found = call.at.cancel.run_until_cancelled(errors(hub, call, file, end)).await;
         let Some(Some(errors)) =
@@ -50,18 +51,18 @@ pub(crate) async fn with_errors(
         };
         let shown = call.shown(file);
         outcome.text.push_str(&block(&shown, &errors));
-        told.extend(errors.iter().map(|it| {
+        reported.extend(errors.iter().map(|it| {
             json!({ "path": shown, "line": it.line, "column": it.column, "message": it.message })
         }));
     }
-    if let (false, Some(metadata)) = (told.is_empty(), outcome.metadata.as_object_mut()) {
-        metadata.insert("diagnostics".to_owned(), json!(told));
+    if let (false, Some(metadata)) = (reported.is_empty(), outcome.metadata.as_object_mut()) {
+        metadata.insert("diagnostics".to_owned(), json!(reported));
     }
     outcome
 }
 
-/// The errors that a server knows in a file soon after it was written; `None` where no server says
-/// anything in time.
+/// Returns the errors that a server finds in a file soon after it was written; `None` if no server
+/// reports anything in time.
 async fn errors(
     hub: &LspPool,
     call: &Invocation<'_>,
@@ -77,7 +78,7 @@ async fn errors(
             tokio::time::timeout(left(end), started).await.ok()?.ok()?
         }
     };
-    let written = SyncedFile::tell(&client, &wanted, file)?;
+    let written = SyncedFile::send(&client, &wanted, file)?;
     if hub.diagnostics == Diagnostics::Off {
         return None;
     }
@@ -91,7 +92,7 @@ fn left(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
 
-/// A file of which a server was told.
+/// A file whose content was sent to a server.
 struct SyncedFile {
     path: PathBuf,
     text: String,
@@ -100,8 +101,9 @@ struct SyncedFile {
 }
 
 impl SyncedFile {
-    /// Tells the server what stands in the file now, or that it is gone.
-    fn tell(client: &Arc<LspClient>, wanted: &ServerKey<'_>, file: &Path) -> Option<SyncedFile> {
+    /// Sends the current content of the file to the server, or the notification that it was
+    /// removed.
+    fn send(client: &Arc<LspClient>, wanted: &ServerKey<'_>, file: &Path) -> Option<SyncedFile> {
         let mut known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(text) = document::read(file) else {
             known.forget(client, file);
@@ -111,15 +113,15 @@ impl SyncedFile {
         if known.text(file).is_none() {
             document::created(client, file);
         }
-        let version = known.tell(client, file, wanted.id, &text);
+        let version = known.update(client, file, wanted.id, &text);
         Some(SyncedFile { path: file.to_owned(), text, version, at })
     }
 
-    /// What the server pushes, and what it answers when it is asked.
+    /// Returns the diagnostics that the server pushes, and those that it returns on request.
     async fn diagnostics(&self, client: &LspClient, end: Instant) -> Option<Vec<FileFinding>> {
         let asked = client.can("textDocument/diagnostic", "diagnosticProvider");
         let pulled = if asked { self.pull(client, end).await } else { None };
-        // Who answers questions has said most of it.
+        // A server that answers requests has reported most of it.
         let until = if pulled.is_some() { end.min(Instant::now() + CALM) } else { end };
         let pushed = self.pushed(client, until).await;
         if pulled.is_none() && pushed.is_none() {
@@ -132,16 +134,19 @@ impl SyncedFile {
     async fn pull(&self, client: &LspClient, end: Instant) -> Option<Vec<Value>> {
         let params = json!({ "textDocument": { "uri": super::document::of(&self.path) } });
         let answer =
-            client.line.request("textDocument/diagnostic", params, left(end)).await.ok()?;
+            client.connection.request("textDocument/diagnostic", params, left(end)).await.ok()?;
         answer["items"].as_array().cloned()
     }
 
-    /// What was pushed about this version of the file, once nothing more came for a moment.
+    /// Returns the diagnostics that were pushed for this version of the file, once no more have
+    /// arrived for a moment.
     async fn pushed(&self, client: &LspClient, end: Instant) -> Option<Vec<Value>> {
-        let mut changes = client.line.watch();
+        let mut changes = client.connection.watch();
         let mut found = None;
         loop {
-            let now = client.line.news(|news| news.published.get(&self.path).cloned());
+            let now = client
+                .connection
+                .notifications(|notifications| notifications.published.get(&self.path).cloned());
             let now =
                 now.filter(|it| it.at >= self.at && it.version.is_none_or(|v| v >= self.version));
             let pause = match &now {
@@ -150,7 +155,7 @@ impl SyncedFile {
             };
             found = now.map(|it| it.items).or(found);
             let pause = pause.min(left(end));
-            if pause.is_zero() || client.line.gone().is_some() {
+            if pause.is_zero() || client.connection.gone().is_some() {
                 return found;
             }
             let _ = tokio::time::timeout(pause, changes.changed()).await;

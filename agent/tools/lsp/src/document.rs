@@ -1,4 +1,4 @@
-//! The files that a server was told of: their versions, and what of them it knows.
+//! The files that a server knows, with their versions and contents, and the URIs of files.
 
 use super::client::LspClient;
 use reqwest::Url;
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The largest file that a server is told of, in bytes.
+/// Maximum size in bytes of a file that is sent to a server.
 pub(crate) const LARGEST: u64 = 8 << 20;
 
-/// What a server knows of files.
+/// The files that a server knows.
 #[derive(Default)]
 pub(crate) struct Documents(BTreeMap<PathBuf, Document>);
 
@@ -18,21 +18,28 @@ struct Document {
     version: i64,
     text: String,
     language: String,
-    /// When it was last written and how long it was, as it was last looked at.
+    /// Its modification time and length when it was last checked.
     stamp: Option<(SystemTime, u64)>,
 }
 
 impl Documents {
-    /// Tells the server what stands in a file now; gives the version that it knows then. Where
-    /// that is new, the server hears that it was written, too.
-    pub(crate) fn tell(&mut self, to: &LspClient, path: &Path, language: &str, text: &str) -> i64 {
+    /// Sends the current content of a file to the server, and returns the version that the server
+    /// then knows. If the content is new, the server is also notified that the file was written and
+    /// saved.
+    pub(crate) fn update(
+        &mut self,
+        to: &LspClient,
+        path: &Path,
+        language: &str,
+        text: &str,
+    ) -> i64 {
         let stamp = stamp(path);
         if let Some(known) = self.0.get_mut(path) {
             known.stamp = stamp;
             if known.text != text {
                 known.version += 1;
                 text.clone_into(&mut known.text);
-                to.line.notify(
+                to.connection.notify(
                     "textDocument/didChange",
                     json!({
                         "textDocument": { "uri": of(path), "version": known.version },
@@ -53,12 +60,13 @@ impl Documents {
             "version": 1,
             "text": text,
         });
-        to.line.notify("textDocument/didOpen", json!({ "textDocument": item }));
+        to.connection.notify("textDocument/didOpen", json!({ "textDocument": item }));
         1
     }
 
-    /// Tells of files that somebody else changed or removed since they were last looked at.
-    pub(crate) fn look_again(&mut self, to: &LspClient) {
+    /// Notifies the server of files that other programs have changed or removed since the last
+    /// check.
+    pub(crate) fn refresh(&mut self, to: &LspClient) {
         let differs = |(path, known): (&PathBuf, &Document)| {
             (stamp(path) != known.stamp).then(|| (path.clone(), known.language.clone()))
         };
@@ -66,14 +74,14 @@ impl Documents {
         for (path, language) in changed {
             match read(&path) {
                 Some(text) => {
-                    self.tell(to, &path, &language, &text);
+                    self.update(to, &path, &language, &text);
                 }
                 None => self.forget(to, &path),
             }
         }
     }
 
-    /// A file is gone.
+    /// Notifies the server that a file was removed.
     pub(crate) fn forget(&mut self, to: &LspClient, path: &Path) {
         if self.0.remove(path).is_some() {
             closed(to, path);
@@ -81,12 +89,12 @@ impl Documents {
         }
     }
 
-    /// The text that the server knows of a file.
+    /// Returns the text of a file as the server knows it.
     pub(crate) fn text(&self, path: &Path) -> Option<&str> {
         self.0.get(path).map(|known| known.text.as_str())
     }
 
-    /// Closes all.
+    /// Closes all files.
     pub(crate) fn close(&mut self, to: &LspClient) {
         for path in std::mem::take(&mut self.0).into_keys() {
             closed(to, &path);
@@ -94,12 +102,12 @@ impl Documents {
     }
 }
 
-/// Tells of a file that may be new, before it is opened.
+/// Notifies the server of a file that may be new, before it is opened.
 pub(crate) fn created(to: &LspClient, path: &Path) {
     watched(to, path, 1);
 }
 
-/// The text of a file; `None` where it is none that a server could read.
+/// Reads a file; `None` if a server cannot read it, because it is too large or not UTF-8 text.
 pub(crate) fn read(path: &Path) -> Option<String> {
     let small = std::fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= LARGEST);
     small.then(|| std::fs::read_to_string(path).ok()).flatten()
@@ -112,29 +120,29 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 
 fn watched(to: &LspClient, path: &Path, kind: u32) {
     let change = json!({ "uri": of(path), "type": kind });
-    to.line.notify("workspace/didChangeWatchedFiles", json!({ "changes": [change] }));
+    to.connection.notify("workspace/didChangeWatchedFiles", json!({ "changes": [change] }));
 }
 
 fn saved(to: &LspClient, path: &Path, text: &str) {
-    let Some(with_text) = to.hears_saves() else { return };
+    let Some(with_text) = to.save_includes_text() else { return };
     let mut params = json!({ "textDocument": { "uri": of(path) } });
     if with_text {
         params["text"] = json!(text);
     }
-    to.line.notify("textDocument/didSave", params);
+    to.connection.notify("textDocument/didSave", params);
 }
 
 fn closed(to: &LspClient, path: &Path) {
-    to.line.notify("textDocument/didClose", json!({ "textDocument": { "uri": of(path) } }));
+    to.connection.notify("textDocument/didClose", json!({ "textDocument": { "uri": of(path) } }));
 }
 
-/// The address of an absolute path.
+/// Returns the URI of an absolute path.
 pub(crate) fn of(path: &Path) -> String {
-    // A relative path has no address, and none gets here.
+    // A relative path has no URI; callers pass absolute ones.
     Url::from_file_path(path).map(String::from).unwrap_or_default()
 }
 
-/// The path of an address; `None` where it is no file.
+/// Returns the path of a URI; `None` if it is not a file.
 pub(crate) fn path(uri: &str) -> Option<PathBuf> {
     Url::parse(uri).ok().filter(|uri| uri.scheme() == "file")?.to_file_path().ok()
 }
@@ -144,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_odd_characters_come_back() {
+    fn paths_with_special_characters_survive_the_conversion() {
         for name in ["/a b/ä%20#?.rs", "/x/[y]/😀.rs"] {
             assert_eq!(path(&of(Path::new(name))).as_deref(), Some(Path::new(name)));
         }

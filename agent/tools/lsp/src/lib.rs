@@ -1,5 +1,5 @@
-//! What language servers know of code: where things are defined and used, what they are; and what
-//! is wrong with a file after an edit.
+//! Language servers: the `lsp` tool, which finds definitions, references, symbols and calls, and
+//! the errors of a file after an edit.
 
 pub mod client;
 pub mod connection;
@@ -29,10 +29,10 @@ use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::services::LanguageServers;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
-/// Of how many functions at one place the calls are told.
+/// Maximum number of functions at one position whose calls are reported.
 const FUNCTIONS: usize = 5;
 
-/// Asks a language server.
+/// The `lsp` tool: asks a language server.
 pub(crate) struct LspTool;
 
 impl Tool for LspTool {
@@ -53,7 +53,7 @@ impl Tool for LspTool {
 }
 
 impl LspPool {
-    /// Asks a language server. Where there is none, or it fails, the result says what to do.
+    /// Asks a language server. If there is none, or it fails, the result says what to do.
     async fn answer(&self, call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         let question = LspRequest::of(call)?;
         let text = text(call)?;
@@ -67,7 +67,7 @@ impl LspPool {
             Ok(client) => client,
             Err(why) => return Ok(unavailable(&cannot(&wanted, &why))),
         };
-        tell(&client, call, &wanted, &text);
+        synchronize(&client, call, &wanted, &text);
         let (method, capability) = question.operation.method();
         if !client.can(method, capability) {
             let name = &wanted.language.name;
@@ -78,17 +78,17 @@ impl LspPool {
         }
         let asked = call.at.cancel.run_until_cancelled(ask(&client, call, &question, &text)).await;
         match asked.ok_or_else(cancelled)? {
-            Ok(answer) => Ok(told(&client, call, &question, &answer)),
+            Ok(answer) => Ok(rendered(&client, call, &question, &answer)),
             Err(RequestError::Gone(why)) => {
                 let why = client.end_of_it(&why).await;
-                self.bury(&client, &why);
+                self.mark_broken(&client, &why);
                 Ok(unavailable(&cannot(&wanted, &why)))
             }
             Err(RequestError::Late) => Ok(unavailable(&format!(
                 "The language server `{}` did not answer within {} s; [lsp.{0}] timeout_seconds gives \
                  it longer",
                 wanted.language.name,
-                wanted.language.patience().as_secs()
+                wanted.language.timeout().as_secs()
             ))),
             Err(RequestError::Refused { message, .. }) => Ok(unavailable(&format!(
                 "The language server `{}` refused: {}",
@@ -122,7 +122,7 @@ fn cancelled() -> ToolError {
     ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")
 }
 
-/// No failure of the model's: it goes on without.
+/// Returns a result without an answer. It is not an error, so the model continues without one.
 fn unavailable(why: &str) -> ToolOutput {
     ToolOutput::done(why).with(json!({ "available": false, "count": 0 }))
 }
@@ -139,7 +139,7 @@ fn cannot(wanted: &ServerKey<'_>, why: &str) -> String {
     )
 }
 
-/// The file as it is to be shown to a server.
+/// Returns the text of the file for a server; fails if it is too large or not UTF-8.
 fn text(call: &Invocation<'_>) -> Result<String, ToolError> {
     let failed = |why: &io::Error| ToolError::io(&call.shown_place(), why);
     let bytes = call.load(&call.place).map_err(|why| failed(&why))?.bytes;
@@ -151,11 +151,11 @@ fn text(call: &Invocation<'_>) -> Result<String, ToolError> {
         .map_err(|_| ToolError::failed(format!("{} is not UTF-8 text", call.shown_place())))
 }
 
-/// Tells the server of this file, and of what changed elsewhere.
-fn tell(client: &LspClient, call: &Invocation<'_>, wanted: &ServerKey<'_>, text: &str) {
+/// Sends this file, and the files that changed elsewhere, to the server.
+fn synchronize(client: &LspClient, call: &Invocation<'_>, wanted: &ServerKey<'_>, text: &str) {
     let mut known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
-    known.look_again(client);
-    known.tell(client, &call.place, wanted.id, text);
+    known.refresh(client);
+    known.update(client, &call.place, wanted.id, text);
 }
 
 async fn ask(
@@ -202,15 +202,15 @@ async fn ask(
     Ok(Value::Array(all))
 }
 
-fn told(
+fn rendered(
     client: &LspClient,
     call: &Invocation<'_>,
     question: &LspRequest,
     answer: &Value,
 ) -> ToolOutput {
-    let told = AnswerRenderer::new(client, call).tell(question.operation, answer);
-    let mut text = told.text;
-    if told.count == 0 {
+    let rendered = AnswerRenderer::new(client, call).render(question.operation, answer);
+    let mut text = rendered.text;
+    if rendered.count == 0 {
         question.operation.nothing().clone_into(&mut text);
         if client.reads() {
             text.push_str(&format!(
@@ -219,7 +219,8 @@ fn told(
             ));
         }
     }
-    let metadata = json!({ "count": told.count, "locations": told.places, "server": client.name });
+    let metadata =
+        json!({ "count": rendered.count, "locations": rendered.places, "server": client.name });
     ToolOutput::done(text).with(metadata)
 }
 

@@ -1,4 +1,4 @@
-//! What can be asked: the operations under both of their names, and the parameters of a call.
+//! The operations of the `lsp` tool under both of their names, and the parameters of a call.
 
 use std::str::FromStr;
 
@@ -8,30 +8,30 @@ use super::position::{Position, line};
 use tools::call::Invocation;
 use tools::output::ToolError;
 
-/// What can be asked.
+/// An operation of the `lsp` tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LspOperation {
-    /// Where something is defined.
+    /// Finds the definition of a symbol.
     Definition,
-    /// Where it is used.
+    /// Finds the references to a symbol.
     References,
-    /// What a file holds.
+    /// Lists the symbols of a file.
     Symbols,
-    /// What is known of something.
+    /// Returns type and documentation of a symbol.
     Hover,
-    /// What the project holds, by name.
+    /// Finds symbols of the project by name.
     WorkspaceSymbol,
-    /// What implements something.
+    /// Finds the implementations of a symbol.
     Implementation,
-    /// The function at a place.
+    /// Returns the function at a position.
     CallHierarchy,
-    /// Who calls it.
+    /// Finds the callers of a function.
     IncomingCalls,
-    /// Whom it calls.
+    /// Finds the functions that a function calls.
     OutgoingCalls,
 }
 
-/// Name -> operation; the first name of each is that of the answer's texts.
+/// Name -> operation; the first name of each is the one in the texts of answers.
 const NAMES: [(&str, LspOperation); 13] = [
     ("definition", LspOperation::Definition),
     ("references", LspOperation::References),
@@ -61,7 +61,7 @@ impl FromStr for LspOperation {
 }
 
 impl LspOperation {
-    /// The protocol's method, and the capability that offers it.
+    /// Returns the protocol's method, and the capability that provides it.
     pub(crate) fn method(self) -> (&'static str, &'static str) {
         match self {
             LspOperation::Definition => ("textDocument/definition", "definitionProvider"),
@@ -80,7 +80,7 @@ impl LspOperation {
         }
     }
 
-    /// What is said when there is nothing.
+    /// Returns the text of an empty answer.
     pub(crate) fn nothing(self) -> &'static str {
         match self {
             LspOperation::Definition => "No definition found",
@@ -99,16 +99,16 @@ impl LspOperation {
     }
 }
 
-/// A question to a server.
+/// A request to a server.
 #[derive(Debug)]
 pub(crate) struct LspRequest {
-    /// What is asked.
+    /// The operation.
     pub operation: LspOperation,
-    /// Where, for operations that are about a place; in characters, counted from 0.
+    /// The position, for operations that need one; in characters, counted from 0.
     pub at: Position,
     /// Whether references include the definition.
     pub with_declaration: bool,
-    /// The name that is looked for in the whole project.
+    /// The name to search for in the whole project.
     pub query: String,
 }
 
@@ -124,7 +124,8 @@ struct Args {
 }
 
 impl LspRequest {
-    /// What a call asks. The keys decide what is counted from 0 and what from 1.
+    /// Parses the parameters of a call. Their names decide whether positions count from 0 or from
+    /// 1.
     pub(crate) fn of(call: &Invocation<'_>) -> Result<LspRequest, ToolError> {
         let args: Args = call.decode()?;
         let operation: LspOperation = args.operation.parse().map_err(ToolError::invalid)?;
@@ -142,7 +143,7 @@ impl LspRequest {
         Ok(LspRequest { operation, at, with_declaration, query: args.query })
     }
 
-    /// The place is one of the file's.
+    /// Fails if the file does not have the line of the position.
     pub(crate) fn check(&self, text: &str, shown: &str) -> Result<(), ToolError> {
         if self.operation.wants_position() && line(text, self.at.line).is_none() {
             let lines = text.lines().count();
@@ -155,7 +156,8 @@ impl LspRequest {
     }
 }
 
-/// `file`, `line`, `column` count from 0; `filePath`, `line`, `character` from 1.
+/// Returns whether positions count from 1: `file`, `line`, `column` count from 0; `filePath`,
+/// `line`, `character` from 1.
 fn counts_from_one(file: &str, args: &Args) -> Result<bool, ToolError> {
     let one = [(file == "filePath", "filePath"), (args.character.is_some(), "character")];
     let zero = [(file == "file", "file"), (args.column.is_some(), "column")];
@@ -170,7 +172,7 @@ fn counts_from_one(file: &str, args: &Args) -> Result<bool, ToolError> {
     Ok(of_one.is_some())
 }
 
-/// A number of the call, counted from 0.
+/// Returns a number of the call, converted to count from 0.
 fn counted(
     operation: &str,
     (key, given): (&str, Option<usize>),

@@ -1,4 +1,4 @@
-//! The language servers of a session: started when they are first needed, one for each root.
+//! The language servers of a session: each is started when it is first needed, once per root.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,44 +15,45 @@ use super::client::{self, LspClient};
 use super::servers::{self, LanguageServer};
 use tools::context::ToolContext;
 
-/// A server that was started, or why it cannot be used.
+/// A started server, or why it cannot be used.
 pub(crate) type StartedServer = std::result::Result<Arc<LspClient>, Arc<str>>;
 
-/// The servers that there are, and those that run.
+/// The configured servers, and those that are running.
 #[derive(Default)]
 pub struct LspPool {
     languages: Vec<LanguageServer>,
-    /// Which servers tell of errors after an edit.
+    /// Which servers report errors after an edit.
     pub diagnostics: Diagnostics,
     running: Mutex<HashMap<(String, PathBuf), Slot>>,
 }
 
-/// A server that was started once, for all who ask for it.
+/// A server that is started once, for all callers.
 struct Slot {
     started: Shared<BoxFuture<'static, StartedServer>>,
     task: AbortHandle,
-    /// Why it cannot be used any more, though it was started.
+    /// Why it can no longer be used, although it was started.
     broken: Option<Arc<str>>,
 }
 
-/// A server for a file: which, and where.
+/// The server for a file, and the root in which it runs.
 pub(crate) struct ServerKey<'a> {
     /// The server.
     pub language: &'a LanguageServer,
-    /// The protocol's word for the file.
+    /// The protocol's language id of the file.
     pub id: &'a str,
     root: PathBuf,
 }
 
 impl LspPool {
-    /// The servers as they are configured.
+    /// Creates a pool of the configured servers.
     pub fn new(config: &Config) -> Result<Arc<LspPool>> {
         let languages = servers::languages(&config.lsp)?;
         let diagnostics = config.tools.lsp.diagnostics;
         Ok(Arc::new(LspPool { languages, diagnostics, running: Mutex::default() }))
     }
 
-    /// The first server for a file whose program is there; else what the user could do.
+    /// Returns the first server for a file whose program is installed. The error says what the user
+    /// can do.
     pub(crate) fn find(
         &self,
         file: &Path,
@@ -89,7 +90,8 @@ impl LspPool {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The server, which is started now unless it was. One that failed stays so.
+    /// Returns the server, and starts it if it is not running. A server that has failed is not
+    /// restarted.
     pub(crate) fn start(
         &self,
         wanted: &ServerKey<'_>,
@@ -122,7 +124,7 @@ impl LspPool {
         started
     }
 
-    /// The server, where it runs already.
+    /// Returns the server if it is already running.
     pub(crate) fn running_for(&self, wanted: &ServerKey<'_>) -> Option<Arc<LspClient>> {
         let key = (wanted.language.name.clone(), wanted.root.clone());
         let running = self.running();
@@ -130,8 +132,8 @@ impl LspPool {
         slot.started.clone().now_or_never()?.ok()
     }
 
-    /// This one broke, and is not started again.
-    pub(crate) fn bury(&self, client: &LspClient, why: &str) {
+    /// Marks a server as broken, so that it is not started again.
+    pub(crate) fn mark_broken(&self, client: &LspClient, why: &str) {
         for ((name, _), slot) in self.running().iter_mut() {
             let is_it = matches!(slot.started.peek(), Some(Ok(it)) if std::ptr::eq(&raw const **it, client));
             if is_it {
@@ -141,7 +143,7 @@ impl LspPool {
         }
     }
 
-    /// Ends all.
+    /// Shuts all servers down.
     pub(crate) async fn end(&self) {
         let all = std::mem::take(&mut *self.running());
         let end = |slot: Slot| async move {

@@ -1,13 +1,13 @@
-//! Positions: g3 counts characters, a server bytes or UTF-16 units as it was agreed.
+//! Positions: g3 counts columns in characters; a server counts them in the negotiated encoding.
 
 use serde_json::{Value, json};
 
-/// What a server counts columns in.
+/// The unit in which a server counts columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PositionEncoding {
     /// Bytes.
     Utf8,
-    /// UTF-16 code units, which every server can.
+    /// UTF-16 code units, which every server supports.
     Utf16,
     /// Characters.
     Utf32,
@@ -23,11 +23,11 @@ pub(crate) struct Position {
 }
 
 impl PositionEncoding {
-    /// What we can, the one that we like best first.
+    /// The supported encodings, in order of preference.
     pub(crate) const EACH: [PositionEncoding; 3] =
         [PositionEncoding::Utf32, PositionEncoding::Utf8, PositionEncoding::Utf16];
 
-    /// Its name in the protocol.
+    /// Returns its name in the protocol.
     pub(crate) fn name(self) -> &'static str {
         match self {
             PositionEncoding::Utf8 => "utf-8",
@@ -36,7 +36,7 @@ impl PositionEncoding {
         }
     }
 
-    /// The encoding that a server chose; without a word it is UTF-16.
+    /// Returns the encoding that a server chose, which is UTF-16 if it names none.
     pub(crate) fn chosen(capabilities: &Value) -> Result<PositionEncoding, String> {
         let Some(name) = capabilities["positionEncoding"].as_str() else {
             return Ok(PositionEncoding::Utf16);
@@ -53,14 +53,14 @@ impl PositionEncoding {
         }
     }
 
-    /// A position of ours as the server counts; past the end of a line it is the end.
+    /// Converts a position for the server. A column past the end of a line becomes the end.
     pub(crate) fn to_server(self, text: &str, at: Position) -> Value {
         let line = line(text, at.line).unwrap_or_default();
         let units: usize = line.chars().take(at.column).map(|c| self.units(c)).sum();
         json!({ "line": at.line, "character": units })
     }
 
-    /// A position of the server's as we count; within a character it is that character.
+    /// Converts a position of the server. A position within a character becomes that character.
     pub(crate) fn of_server(self, text: Option<&str>, at: &Value) -> Position {
         let number = |key: &str| usize::try_from(at[key].as_u64().unwrap_or(0)).unwrap_or(0);
         let (row, units) = (number("line"), number("character"));
@@ -76,7 +76,7 @@ impl PositionEncoding {
     }
 }
 
-/// A line of a text without its ending.
+/// Returns a line of a text without its line ending.
 pub(crate) fn line(text: &str, at: usize) -> Option<&str> {
     text.split('\n').nth(at).map(|line| line.strip_suffix('\r').unwrap_or(line))
 }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_counted_as_it_was_agreed() {
+    fn columns_are_counted_in_the_negotiated_encoding() {
         let text = "first\r\nä𝄞x\r\n";
         let at = Position { line: 1, column: 2 };
         for (encoding, units) in [
@@ -96,9 +96,9 @@ mod tests {
             (PositionEncoding::Utf16, 3),
             (PositionEncoding::Utf32, 2),
         ] {
-            let told = encoding.to_server(text, at);
-            assert_eq!(told, json!({ "line": 1, "character": units }), "{encoding:?}");
-            assert_eq!(encoding.of_server(Some(text), &told), at, "{encoding:?}");
+            let sent = encoding.to_server(text, at);
+            assert_eq!(sent, json!({ "line": 1, "character": units }), "{encoding:?}");
+            assert_eq!(encoding.of_server(Some(text), &sent), at, "{encoding:?}");
         }
         // Within the two units of a character, past the end of a line, past the last line.
         let of = |line, units| {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_encoding_is_the_servers_choice_among_ours() {
+    fn the_server_chooses_one_of_the_offered_encodings() {
         let chosen = |value: Value| PositionEncoding::chosen(&json!({ "positionEncoding": value }));
         assert_eq!(PositionEncoding::chosen(&json!({})), Ok(PositionEncoding::Utf16));
         assert_eq!(chosen(json!("utf-8")), Ok(PositionEncoding::Utf8));
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn there_and_back_is_the_same_place(text in "[a-zäß𝄞😀\n]{0,40}", line in 0usize..4, column in 0usize..12) {
+        fn a_position_survives_the_conversion_to_the_server_and_back(text in "[a-zäß𝄞😀\n]{0,40}", line in 0usize..4, column in 0usize..12) {
             let most = super::line(&text, line).map_or(0, |line| line.chars().count());
             let at = Position { line, column: column.min(most) };
             for encoding in PositionEncoding::EACH {

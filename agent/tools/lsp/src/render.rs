@@ -1,4 +1,5 @@
-//! A server's answers as text: places as `path:line:col`, counted from 1, in characters.
+//! Renders a server's answers as text, with positions as `path:line:col` counted from 1 in
+//! characters, and builds the responses to requests of the server.
 
 use super::client::LspClient;
 use super::document;
@@ -9,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use tools::call::Invocation;
 
-/// How many lines an answer has at most.
+/// Maximum number of lines of an answer.
 const LINES: usize = 200;
-/// The longest hover text, in bytes.
+/// Maximum length of a hover text in bytes.
 const LONGEST: usize = 20_000;
-/// The longest name of a symbol that is shown, in bytes.
+/// Maximum length of a symbol's name in bytes.
 const NAME: usize = 300;
 /// The protocol's kinds of symbols, from 1.
 const KINDS: [&str; 26] = [
@@ -45,17 +46,17 @@ const KINDS: [&str; 26] = [
     "TypeParameter",
 ];
 
-/// An answer in words.
+/// An answer as text.
 pub(crate) struct RenderedAnswer {
-    /// What the model reads; empty where there is nothing.
+    /// The text for the model; empty if nothing was found.
     pub text: String,
-    /// How many things were found.
+    /// Number of results.
     pub count: usize,
-    /// The places, for programs.
+    /// The positions, for programs.
     pub places: Vec<Value>,
 }
 
-/// Words a server's answers for a call.
+/// Renders a server's answers for a call.
 pub(crate) struct AnswerRenderer<'a, 'c> {
     client: &'a LspClient,
     call: &'a Invocation<'c>,
@@ -63,13 +64,13 @@ pub(crate) struct AnswerRenderer<'a, 'c> {
 }
 
 impl<'a, 'c> AnswerRenderer<'a, 'c> {
-    /// For the answers of this server.
+    /// Creates a renderer for the answers of this server.
     pub(crate) fn new(client: &'a LspClient, call: &'a Invocation<'c>) -> AnswerRenderer<'a, 'c> {
         AnswerRenderer { client, call, texts: HashMap::new() }
     }
 
-    /// An answer in words.
-    pub(crate) fn tell(&mut self, operation: LspOperation, answer: &Value) -> RenderedAnswer {
+    /// Renders an answer.
+    pub(crate) fn render(&mut self, operation: LspOperation, answer: &Value) -> RenderedAnswer {
         match operation {
             LspOperation::Definition | LspOperation::Implementation | LspOperation::References => {
                 self.locations(answer, operation == LspOperation::References)
@@ -83,7 +84,7 @@ impl<'a, 'c> AnswerRenderer<'a, 'c> {
         }
     }
 
-    /// One location, several, or links to locations.
+    /// Renders a location, several locations, or links to locations.
     fn locations(&mut self, answer: &Value, sorted: bool) -> RenderedAnswer {
         let all: Vec<&Value> = match answer {
             Value::Array(all) => all.iter().collect(),
@@ -103,10 +104,10 @@ impl<'a, 'c> AnswerRenderer<'a, 'c> {
         }
         places.dedup();
         let lines = places.iter().map(ShownPlace::shown).collect();
-        told(lines, places.iter().map(ShownPlace::json).collect())
+        rendered(lines, places.iter().map(ShownPlace::json).collect())
     }
 
-    /// Things with a kind, a name and a place.
+    /// Renders items with a kind, a name and a location.
     fn named(&mut self, answer: &Value, item: fn(&Value) -> &Value) -> RenderedAnswer {
         let (mut lines, mut places) = (Vec::new(), Vec::new());
         for found in answer.as_array().into_iter().flatten().map(item) {
@@ -118,7 +119,7 @@ impl<'a, 'c> AnswerRenderer<'a, 'c> {
             lines.push(format!("{} {} {shown}", kind(found), name(found)));
             places.push(place.json());
         }
-        told(lines, places)
+        rendered(lines, places)
     }
 
     fn place(&mut self, uri: &Value, start: &Value) -> ShownPlace {
@@ -130,7 +131,7 @@ impl<'a, 'c> AnswerRenderer<'a, 'c> {
         ShownPlace { path, line: at.line + 1, column: at.column + 1 }
     }
 
-    /// The text that the server means: the one that it was told, else that of the disk.
+    /// Returns the text of a file as the server knows it, or else as it is on disk.
     fn text(&mut self, path: &Path) -> Option<&str> {
         let client = self.client;
         let read = || {
@@ -141,7 +142,7 @@ impl<'a, 'c> AnswerRenderer<'a, 'c> {
     }
 }
 
-/// A place as it is shown.
+/// A position as it is shown.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ShownPlace {
     path: String,
@@ -159,7 +160,7 @@ impl ShownPlace {
     }
 }
 
-fn told(mut lines: Vec<String>, mut places: Vec<Value>) -> RenderedAnswer {
+fn rendered(mut lines: Vec<String>, mut places: Vec<Value>) -> RenderedAnswer {
     let count = lines.len();
     lines.truncate(LINES);
     places.truncate(LINES);
@@ -169,13 +170,13 @@ fn told(mut lines: Vec<String>, mut places: Vec<Value>) -> RenderedAnswer {
     RenderedAnswer { text: lines.join("\n"), count, places }
 }
 
-/// The symbols of a file: a tree, or a list as older servers give it.
+/// Renders the symbols of a file: a tree, or the list of older servers.
 fn symbols(answer: &Value) -> RenderedAnswer {
     let mut lines = Vec::new();
     for symbol in answer.as_array().into_iter().flatten() {
         add_symbol(symbol, 0, &mut lines);
     }
-    told(lines, Vec::new())
+    rendered(lines, Vec::new())
 }
 
 fn add_symbol(symbol: &Value, depth: usize, lines: &mut Vec<String>) {
@@ -198,7 +199,7 @@ fn name(symbol: &Value) -> &str {
     base::text::head(symbol["name"].as_str().unwrap_or("?"), NAME)
 }
 
-/// Markdown, in each of the forms that the protocol has for it.
+/// Renders the contents of a hover, in any form that the protocol allows.
 fn hover(answer: &Value) -> RenderedAnswer {
     let contents = &answer["contents"];
     let parts: Vec<String> = match contents {
@@ -225,10 +226,10 @@ fn marked(part: &Value) -> Option<String> {
     (!text.trim().is_empty()).then_some(text)
 }
 
-/// The number of the protocol for a method that is not there.
+/// The protocol's error code for an unknown method.
 const UNKNOWN: i64 = -32601;
 
-/// The whole answer to a request of the server's.
+/// Builds the response to a request of the server.
 pub(crate) fn to(id: &Value, method: &str, params: &Value, root: &Path) -> Value {
     let result = match method {
         "workspace/configuration" => {
@@ -256,26 +257,10 @@ pub(crate) fn to(id: &Value, method: &str, params: &Value, root: &Path) -> Value
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
-/// The folders of a workspace: its root.
+/// Returns the folders of a workspace: its root.
 pub(crate) fn folders(root: &Path) -> Value {
     let name = root.file_name().map_or_else(|| "/".into(), |name| name.to_string_lossy());
     json!([{ "uri": document::of(root), "name": name }])
-}
-
-#[cfg(test)]
-mod answer_tests {
-    use super::*;
-
-    #[test]
-    fn every_question_gets_an_answer() {
-        let to = |method: &str, params: Value| to(&json!(7), method, &params, Path::new("/r"));
-        let asked = to("workspace/configuration", json!({ "items": [{}, {}] }));
-        assert_eq!(asked, json!({ "jsonrpc": "2.0", "id": 7, "result": [null, null] }));
-        assert_eq!(to("workspace/applyEdit", json!({}))["result"]["applied"], false);
-        assert_eq!(to("workspace/workspaceFolders", Value::Null)["result"][0]["name"], "r");
-        assert_eq!(to("window/workDoneProgress/create", json!({}))["result"], Value::Null);
-        assert_eq!(to("made/up", json!({}))["error"]["code"], UNKNOWN);
-    }
 }
 
 #[cfg(test)]
@@ -289,9 +274,9 @@ mod tests {
         let class =
             json!({ "name": "A", "kind": 5, "selectionRange": at(3), "children": [method] });
         let flat = json!({ "name": "x", "kind": 99, "location": { "range": at(0) } });
-        let told = symbols(&json!([class, flat]));
-        assert_eq!(told.text, "Class A (line 4)\n  Method go (line 5)\nSymbol x (line 1)");
-        assert_eq!(told.count, 3);
+        let rendered = symbols(&json!([class, flat]));
+        assert_eq!(rendered.text, "Class A (line 4)\n  Method go (line 5)\nSymbol x (line 1)");
+        assert_eq!(rendered.count, 3);
         assert_eq!(symbols(&Value::Null).count, 0);
     }
 
@@ -304,5 +289,16 @@ mod tests {
         assert_eq!(hover(&Value::Null).count, 0);
         let long = says(json!("ä".repeat(LONGEST)));
         assert!(long.ends_with(&format!("[{LONGEST} bytes left out]")), "{}", long.len());
+    }
+
+    #[test]
+    fn every_request_of_the_server_gets_a_response() {
+        let to = |method: &str, params: Value| to(&json!(7), method, &params, Path::new("/r"));
+        let asked = to("workspace/configuration", json!({ "items": [{}, {}] }));
+        assert_eq!(asked, json!({ "jsonrpc": "2.0", "id": 7, "result": [null, null] }));
+        assert_eq!(to("workspace/applyEdit", json!({}))["result"]["applied"], false);
+        assert_eq!(to("workspace/workspaceFolders", Value::Null)["result"][0]["name"], "r");
+        assert_eq!(to("window/workDoneProgress/create", json!({}))["result"], Value::Null);
+        assert_eq!(to("made/up", json!({}))["error"]["code"], UNKNOWN);
     }
 }

@@ -1,4 +1,5 @@
-//! The table of known language servers, and what the user's configuration makes of it.
+//! The known language servers, the user's configuration of them, and the root in which a server
+//! runs for a file.
 
 use base::config::lsp::LspServerConfig;
 use base::failure::{Failure, Result};
@@ -10,49 +11,50 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Seconds that a start, and each answer, may take.
-const PATIENCE: u64 = 45;
+/// Default timeout in seconds of a start, and of each answer.
+const TIMEOUT: u64 = 45;
 
-/// A language server: how it is started and which files are its own.
+/// A language server: how it is started, and which files it handles.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LanguageServer {
-    /// What the configuration calls it.
+    /// Its name in the configuration.
     pub name: String,
-    /// The protocol's word for its language.
+    /// The protocol's id of its language.
     pub language: String,
     /// The program.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Endings or names of its files.
+    /// Extensions or names of its files.
     pub extensions: Vec<String>,
-    /// Ending or name -> the protocol's word, where that is another.
+    /// Extension or name -> the language id, where it differs.
     pub ids: BTreeMap<String, String>,
-    /// Files that mark a root. A file of the first group counts before all of the second.
+    /// Files that mark a root. A file of an earlier group takes precedence over all files of later
+    /// ones.
     pub roots: Vec<Vec<String>>,
-    /// Where the project that a root is a part of begins.
+    /// The projects that a root may be a part of.
     pub outer: Option<ParentProjects>,
-    /// Files above which it is another server's project.
+    /// Files that mark the project of another server, in a directory above.
     pub unless: Vec<String>,
-    /// Whether it is there and not used.
+    /// Whether it is disabled.
     pub off: bool,
     /// Where to get it.
     pub install: String,
-    /// Variables of the program.
+    /// Environment variables of the program.
     #[serde(skip)]
     pub env: BTreeMap<String, Secret>,
-    /// Seconds that its start, and each answer, may take.
+    /// Timeout in seconds of its start, and of each answer.
     #[serde(skip)]
     pub seconds: Option<u64>,
 }
 
-/// Projects that have others as their parts.
+/// Projects that contain other projects.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ParentProjects {
-    /// The file that says so.
+    /// The file that marks such a project.
     pub file: String,
-    /// What stands in it.
+    /// The line in that file.
     pub with: String,
 }
 
@@ -61,7 +63,7 @@ static KNOWN: LazyLock<Vec<LanguageServer>> = LazyLock::new(|| {
         .expect("the table is compiled in, and a test reads it")
 });
 
-/// All servers, those of the user first.
+/// Returns all servers, those of the user first.
 pub(crate) fn languages(own: &BTreeMap<String, LspServerConfig>) -> Result<Vec<LanguageServer>> {
     let mut all = Vec::new();
     for (name, server) in own {
@@ -84,7 +86,7 @@ fn changed(known: LanguageServer, own: &LspServerConfig) -> LanguageServer {
     let language = own.language.clone();
     LanguageServer {
         command: own.command.clone().unwrap_or(known.command),
-        // The arguments of one program mean nothing to another.
+        // The arguments of one program are meaningless for another.
         args: own.args.clone().unwrap_or(if is_other { Vec::new() } else { known.args }),
         ids: if language.is_some() { BTreeMap::new() } else { known.ids },
         language: language.unwrap_or(if known.language.is_empty() {
@@ -103,7 +105,7 @@ fn changed(known: LanguageServer, own: &LspServerConfig) -> LanguageServer {
 }
 
 impl LanguageServer {
-    /// Why it cannot be one, if it cannot.
+    /// Returns why the server is invalid, if it is.
     fn fault(&self) -> Option<&'static str> {
         let program = Path::new(&self.command);
         let is_name = program.components().count() == 1;
@@ -118,7 +120,7 @@ impl LanguageServer {
         }
     }
 
-    /// The protocol's word for a file that is one of its own.
+    /// Returns the language id of a file that this server handles.
     pub(crate) fn id_of(&self, file: &Path) -> Option<&str> {
         let ending = self.ending_of(file)?;
         Some(self.ids.get(ending).unwrap_or(&self.language))
@@ -133,18 +135,18 @@ impl LanguageServer {
         self.extensions.iter().find(fits).map(String::as_str)
     }
 
-    /// How long its start, and each answer, may take.
-    pub(crate) fn patience(&self) -> Duration {
-        Duration::from_secs(self.seconds.unwrap_or(PATIENCE))
+    /// Returns the timeout of its start, and of each answer.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_secs(self.seconds.unwrap_or(TIMEOUT))
     }
 
-    /// Program and arguments, where the program is there.
+    /// Returns program and arguments, if the program is installed.
     pub(crate) fn command(&self) -> Option<Vec<String>> {
         let home = std::env::home_dir().unwrap_or_default();
         let program = base::config::studio::expanded(Path::new(&self.command), &home);
         let found = match program.is_absolute() {
             true => program.is_file().then_some(program)?,
-            // What a relative entry of PATH means would depend on the project.
+            // A relative entry of PATH would depend on the project.
             false => find_program(&self.command).filter(|found| found.is_absolute())?,
         };
         let program = found.to_str()?.to_owned();
@@ -152,7 +154,7 @@ impl LanguageServer {
     }
 }
 
-/// The root that a server works in for a file; `None` where the project is another server's.
+/// Returns the root in which a server runs for a file; `None` if the project is another server's.
 pub(crate) fn of(file: &Path, language: &LanguageServer, tree: &Path) -> Option<PathBuf> {
     let above: Vec<&Path> = file.ancestors().skip(1).collect();
     let within: Vec<&Path> = match file.starts_with(tree) {
@@ -179,7 +181,7 @@ pub(crate) fn of(file: &Path, language: &LanguageServer, tree: &Path) -> Option<
     Some(outer.map_or(within[found], |dir| dir).to_owned())
 }
 
-/// Whether a directory holds a file of this name, or of this ending (`*.sln`).
+/// Returns whether a directory contains a file with this name, or with this extension (`*.sln`).
 fn holds(dir: &Path, marker: &str) -> bool {
     let Some(ending) = marker.strip_prefix('*') else { return dir.join(marker).exists() };
     let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(std::result::Result::ok);
@@ -188,14 +190,72 @@ fn holds(dir: &Path, marker: &str) -> bool {
 }
 
 #[cfg(test)]
-mod root_tests {
-    use std::collections::BTreeMap;
+mod tests {
     use std::fs;
 
     use super::*;
-    use crate::servers::languages;
 
-    /// The root of a file for a server, in a tree with these files.
+    fn texts<const N: usize>(all: [&str; N]) -> Option<Vec<String>> {
+        Some(all.map(str::to_owned).to_vec())
+    }
+
+    #[test]
+    fn every_row_of_the_table_is_complete() {
+        let all = languages(&BTreeMap::new()).unwrap();
+        assert!(all.len() >= 37, "{}", all.len());
+        for row in &all {
+            assert!(!row.language.is_empty() && !row.install.is_empty(), "{}", row.name);
+            let mut known = row.ids.keys();
+            assert!(known.all(|ending| row.extensions.contains(ending)), "{}", row.name);
+            assert_eq!(all.iter().filter(|other| other.name == row.name).count(), 1);
+        }
+        let off: Vec<&str> =
+            all.iter().filter(|row| row.off).map(|row| row.name.as_str()).collect();
+        assert_eq!(off, ["deno"]);
+    }
+
+    #[test]
+    fn a_file_has_the_language_id_of_its_extension() {
+        let all = languages(&BTreeMap::new()).unwrap();
+        let id = |file: &str| {
+            let of = |row: &LanguageServer| row.id_of(Path::new(file)).map(str::to_owned);
+            all.iter().filter(|row| !row.off).find_map(of)
+        };
+        assert_eq!(id("a/b.rs").as_deref(), Some("rust"));
+        assert_eq!(id("a/b.TSX").as_deref(), Some("typescriptreact"));
+        assert_eq!(id("x/Dockerfile").as_deref(), Some("dockerfile"));
+        assert_eq!(id("go.mod").as_deref(), Some("go.mod"));
+        assert_eq!(id("rs"), None);
+    }
+
+    #[test]
+    fn configured_servers_come_first_and_new_ones_must_be_complete() {
+        let rust = LspServerConfig { command: Some("ra".into()), ..LspServerConfig::default() };
+        let deno = LspServerConfig { enabled: Some(true), ..LspServerConfig::default() };
+        let toy = LspServerConfig {
+            command: Some("toy".into()),
+            extensions: texts([".toy"]),
+            root_patterns: texts(["toy.mod"]),
+            ..LspServerConfig::default()
+        };
+        let named = [("toy", toy), ("rust", rust), ("deno", deno)];
+        let own = named.map(|(name, server)| (name.to_owned(), server)).into_iter().collect();
+        let all = languages(&own).unwrap();
+        let names: Vec<&str> = all[..3].iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["deno", "rust", "toy"]);
+        assert!(!all[0].off && all[0].args == ["lsp"]);
+        assert_eq!((all[1].command.as_str(), all[1].extensions.len()), ("ra", 1));
+        assert_eq!((all[2].language.as_str(), all[2].roots.len()), ("toy", 1));
+        let half = LspServerConfig { extensions: texts([".x"]), ..LspServerConfig::default() };
+        let wrong = languages(&BTreeMap::from([("half".to_owned(), half)])).unwrap_err();
+        assert!(wrong.sentence().contains("[lsp.half]"));
+        let near =
+            LspServerConfig { command: Some("./bin/x".into()), ..LspServerConfig::default() };
+        let wrong = languages(&BTreeMap::from([("rust".to_owned(), near)])).unwrap_err();
+        assert!(wrong.in_full().contains("absolute"), "{}", wrong.in_full());
+    }
+
+    /// Returns the root of a file for a server, in a tree with these files.
     fn root(files: &[(&str, &str)], server: &str, file: &str) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         let tree = dir.path().join("tree");
@@ -226,70 +286,5 @@ mod root_tests {
         let lock = [("yarn.lock", ""), ("p/package.json", ""), ("d/deno.json", "")];
         assert_eq!(of(&lock, "typescript", "p/x.ts"), "");
         assert_eq!(root(&lock, "typescript", "d/x.ts"), None);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn texts<const N: usize>(all: [&str; N]) -> Option<Vec<String>> {
-        Some(all.map(str::to_owned).to_vec())
-    }
-
-    #[test]
-    fn every_row_of_the_table_is_whole() {
-        let all = languages(&BTreeMap::new()).unwrap();
-        assert!(all.len() >= 37, "{}", all.len());
-        for row in &all {
-            assert!(!row.language.is_empty() && !row.install.is_empty(), "{}", row.name);
-            let mut known = row.ids.keys();
-            assert!(known.all(|ending| row.extensions.contains(ending)), "{}", row.name);
-            assert_eq!(all.iter().filter(|other| other.name == row.name).count(), 1);
-        }
-        let off: Vec<&str> =
-            all.iter().filter(|row| row.off).map(|row| row.name.as_str()).collect();
-        assert_eq!(off, ["deno"]);
-    }
-
-    #[test]
-    fn a_file_has_the_word_of_its_ending() {
-        let all = languages(&BTreeMap::new()).unwrap();
-        let id = |file: &str| {
-            let of = |row: &LanguageServer| row.id_of(Path::new(file)).map(str::to_owned);
-            all.iter().filter(|row| !row.off).find_map(of)
-        };
-        assert_eq!(id("a/b.rs").as_deref(), Some("rust"));
-        assert_eq!(id("a/b.TSX").as_deref(), Some("typescriptreact"));
-        assert_eq!(id("x/Dockerfile").as_deref(), Some("dockerfile"));
-        assert_eq!(id("go.mod").as_deref(), Some("go.mod"));
-        assert_eq!(id("rs"), None);
-    }
-
-    #[test]
-    fn the_users_words_come_first_and_a_new_server_must_be_whole() {
-        let rust = LspServerConfig { command: Some("ra".into()), ..LspServerConfig::default() };
-        let deno = LspServerConfig { enabled: Some(true), ..LspServerConfig::default() };
-        let toy = LspServerConfig {
-            command: Some("toy".into()),
-            extensions: texts([".toy"]),
-            root_patterns: texts(["toy.mod"]),
-            ..LspServerConfig::default()
-        };
-        let named = [("toy", toy), ("rust", rust), ("deno", deno)];
-        let own = named.map(|(name, server)| (name.to_owned(), server)).into_iter().collect();
-        let all = languages(&own).unwrap();
-        let names: Vec<&str> = all[..3].iter().map(|row| row.name.as_str()).collect();
-        assert_eq!(names, ["deno", "rust", "toy"]);
-        assert!(!all[0].off && all[0].args == ["lsp"]);
-        assert_eq!((all[1].command.as_str(), all[1].extensions.len()), ("ra", 1));
-        assert_eq!((all[2].language.as_str(), all[2].roots.len()), ("toy", 1));
-        let half = LspServerConfig { extensions: texts([".x"]), ..LspServerConfig::default() };
-        let wrong = languages(&BTreeMap::from([("half".to_owned(), half)])).unwrap_err();
-        assert!(wrong.sentence().contains("[lsp.half]"));
-        let near =
-            LspServerConfig { command: Some("./bin/x".into()), ..LspServerConfig::default() };
-        let wrong = languages(&BTreeMap::from([("rust".to_owned(), near)])).unwrap_err();
-        assert!(wrong.in_full().contains("absolute"), "{}", wrong.in_full());
     }
 }

@@ -1,4 +1,4 @@
-//! `webfetch`: a page of the web as Markdown, text or HTML, or a picture.
+//! `webfetch`: fetches a web page as Markdown, text or HTML, or an image.
 
 use std::time::Duration;
 
@@ -24,27 +24,27 @@ struct Args {
     timeout: Option<f64>,
 }
 
-/// Seconds when the call says none, and at most.
+/// Timeout in seconds: default and maximum.
 const SECONDS: f64 = 30.0;
 const MOST_SECONDS: f64 = 120.0;
-/// How often a page may send on to another.
+/// Maximum number of redirects.
 const REDIRECTS: usize = 10;
-/// Bytes of a page.
+/// Maximum size of a page in bytes.
 const MOST_BYTES: usize = 5 << 20;
 
-/// How we name ourselves: as browsers begin, which many sites want; and plainly, for sites that want
-/// whoever begins so to prove that they are a browser.
+/// The two user agents: one that starts like a browser's, which many sites require, and a plain one
+/// for sites that demand a proof from clients that look like a browser.
 const LIKE_BROWSERS: &str = concat!("Mozilla/5.0 (compatible; g3/", env!("CARGO_PKG_VERSION"), ")");
 const PLAINLY: &str = concat!("g3/", env!("CARGO_PKG_VERSION"));
 
-/// What came, or where it is said to be.
+/// A fetched page, or a redirect to another host.
 enum FetchedPage {
     Page { response: Response, url: Url },
     Elsewhere { from: Url, to: Url },
 }
 
 impl FetchedPage {
-    /// Whether the site wants us to prove that we are a browser.
+    /// Returns whether the site demands a proof that the client is a browser.
     fn is_challenge(&self) -> bool {
         let FetchedPage::Page { response, .. } = self else { return false };
         let word = response.headers().get("cf-mitigated").map(|value| value.as_bytes());
@@ -52,13 +52,13 @@ impl FetchedPage {
     }
 }
 
-/// The host that a call asks; nothing where its address is none, which [`run`] says.
+/// Returns the access to the host of a call; nothing for an invalid URL, which [`run`] reports.
 fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let Ok(url) = target(call) else { return Vec::new() };
     vec![guarded_client::access(&call.at.others.web.webfetch.allow_hosts, &url)]
 }
 
-/// Fetches a web page.
+/// The `webfetch` tool.
 pub(crate) struct FetchTool;
 
 impl Tool for FetchTool {
@@ -96,7 +96,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     }
 }
 
-/// The address of a call. The Tools API asks for https wherever a public name is meant.
+/// Returns the URL of a call. The Tools API uses https for every public name.
 fn target(call: &Invocation<'_>) -> Result<Url, ToolError> {
     let text = call.text("url").trim();
     let bad = |why: &str| ToolError::invalid(format!("webfetch: `{text}` {why}"));
@@ -129,13 +129,13 @@ async fn fetch(
     form: PageFormat,
 ) -> Result<ToolOutput, ToolError> {
     let allowed = &call.at.others.web.webfetch.allow_hosts;
-    let door = GuardedClient::new(allowed, &SystemResolver, &call.at.gate);
-    let mut came = follow(&door, url.clone(), form, LIKE_BROWSERS).await?;
-    if came.is_challenge() {
-        came = follow(&door, url.clone(), form, PLAINLY).await?;
+    let client = GuardedClient::new(allowed, &SystemResolver, &call.at.gate);
+    let mut fetched = follow(&client, url.clone(), form, LIKE_BROWSERS).await?;
+    if fetched.is_challenge() {
+        fetched = follow(&client, url.clone(), form, PLAINLY).await?;
     }
-    let challenge = came.is_challenge();
-    let (response, url) = match came {
+    let challenge = fetched.is_challenge();
+    let (response, url) = match fetched {
         FetchedPage::Page { response, url } => (response, url),
         FetchedPage::Elsewhere { from, to } => {
             let text = format!(
@@ -172,15 +172,15 @@ async fn fetch(
     Ok(ToolOutput { images: made.images, ..ToolOutput::done(text) }.titled(title).with(metadata))
 }
 
-/// Asks, and asks on where the same host sends us. Each address is checked anew.
+/// Sends a request, and follows redirects on the same host. Each URL is checked again.
 async fn follow(
-    door: &GuardedClient<'_>,
+    client: &GuardedClient<'_>,
     mut url: Url,
     form: PageFormat,
     name: &str,
 ) -> Result<FetchedPage, ToolError> {
     for _ in 0..=REDIRECTS {
-        let way = door.open(&url).await?;
+        let way = client.open(&url).await?;
         let request = way.client.get(url.clone()).header(ACCEPT, form.accepts());
         let request = request.header(USER_AGENT, name);
         let response = request.send().await.map_err(|why| unanswered(&url, &why))?;
@@ -200,7 +200,7 @@ async fn follow(
     Err(ToolError::failed(format!("too many redirects ({REDIRECTS}): {url}")))
 }
 
-/// Where an answer sends us.
+/// Returns the target of a redirect.
 fn sent_on(response: &Response, url: &Url) -> Result<Option<Url>, ToolError> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let Some(place) = response.headers().get(LOCATION).filter(|_| is_redirect) else {
@@ -216,7 +216,7 @@ fn sent_on(response: &Response, url: &Url) -> Result<Option<Url>, ToolError> {
     Ok(Some(to))
 }
 
-/// The whole body, unless it is too long.
+/// Reads the whole body; fails if it is too large.
 async fn read(mut response: Response, url: &Url) -> Result<Vec<u8>, ToolError> {
     let too_long = |length: u64| {
         ToolError::failed(format!(

@@ -1,4 +1,4 @@
-//! The web: pages that are fetched, and services that search it.
+//! The web tools: fetch pages, search the web, and control a browser.
 
 use browser::BrowserTool;
 use browser::action_kind::BrowserVerb;

@@ -1,10 +1,10 @@
-//! The answer of a service that speaks JSON-RPC: as one object, or as events.
+//! The answer of a JSON-RPC service: one object, or server-sent events.
 
 use serde_json::Value;
 
 use provider::sse::SseReader;
 
-/// Reads an answer as it comes.
+/// Reads an answer as it arrives.
 #[derive(Default)]
 pub(crate) struct SearchReply {
     whole: Vec<u8>,
@@ -12,33 +12,33 @@ pub(crate) struct SearchReply {
 }
 
 impl SearchReply {
-    /// Takes the next bytes; gives the answer as soon as an event holds it. An error is what the
-    /// service says.
+    /// Takes the next bytes, and returns the answer as soon as an event contains it. The error is
+    /// the service's message.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Option<Result<String, String>> {
         self.whole.extend_from_slice(bytes);
         let mut events = Vec::new();
         if let Err(why) = self.events.push(bytes, &mut events) {
             return Some(Err(why.to_string()));
         }
-        events.iter().find_map(|event| said(&event.data))
+        events.iter().find_map(|event| parse(&event.data))
     }
 
-    /// How many bytes came.
+    /// Returns the number of bytes received.
     pub(crate) fn length(&self) -> usize {
         self.whole.len()
     }
 
-    /// Nothing more comes. `None` when no answer was among it.
+    /// Ends the input. Returns `None` if it contained no answer.
     pub(crate) fn end(mut self) -> Option<Result<String, String>> {
         let mut events = Vec::new();
         self.events.end(&mut events);
-        let last = events.iter().find_map(|event| said(&event.data));
-        last.or_else(|| said(&String::from_utf8_lossy(&self.whole)))
+        let last = events.iter().find_map(|event| parse(&event.data));
+        last.or_else(|| parse(&String::from_utf8_lossy(&self.whole)))
     }
 }
 
-/// What an object says; `None` when it says nothing, or is none.
-fn said(text: &str) -> Option<Result<String, String>> {
+/// Returns the text or the error of an object; `None` if it has neither or is not an object.
+fn parse(text: &str) -> Option<Result<String, String>> {
     let value: Value = serde_json::from_str(text).ok()?;
     if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
         let message = error["message"].as_str().map(str::to_owned);
@@ -73,13 +73,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_event_with_a_text_is_the_answer_however_it_is_cut(cut in 0..EVENTS.len()) {
+        fn the_first_event_with_a_text_is_the_answer_however_it_is_split(cut in 0..EVENTS.len()) {
             prop_assert_eq!(read(EVENTS, cut), Some(Ok("grün\nb".to_owned())));
         }
     }
 
     #[test]
-    fn errors_are_told_and_nothing_is_nothing() {
+    fn errors_are_returned_and_an_empty_answer_is_none() {
         let error = "{\"error\":{\"code\":-32000,\"message\":\"no credit\"}}";
         assert_eq!(read(error, 3), Some(Err("no credit".to_owned())));
         assert_eq!(read(&format!("data: {error}\n\n"), 9), Some(Err("no credit".to_owned())));

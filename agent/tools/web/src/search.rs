@@ -1,4 +1,4 @@
-//! `codesearch` and `websearch`: a service on the web that searches it, asked over JSON-RPC.
+//! `codesearch` and `websearch`: ask a search service over JSON-RPC.
 
 use std::time::Duration;
 
@@ -32,22 +32,22 @@ struct PageArgs {
     context_max_characters: Option<i64>,
 }
 
-/// When pages are fetched anew.
+/// When the service fetches a page again.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Crawl {
-    /// Where nothing is stored of them.
+    /// Only if it has not stored the page.
     #[default]
     Fallback,
-    /// Wherever that is possible.
+    /// Whenever possible.
     Preferred,
 }
 
-/// How thoroughly the service looks.
+/// How thoroughly the service searches.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    /// As it thinks best.
+    /// As the service decides.
     #[default]
     Auto,
     /// Quickly.
@@ -56,24 +56,25 @@ enum Kind {
     Deep,
 }
 
-/// The service that is asked unless the configuration names another.
+/// The default service.
 const SERVICE: &str = "https://mcp.exa.ai/mcp";
-/// The variable that holds its key.
+/// The environment variable with its key.
 const VARIABLE: &str = "EXA_API_KEY";
-/// How long an answer may take.
+/// Timeout of an answer.
 const TIME: Duration = Duration::from_secs(30);
-/// Bytes of an answer.
+/// Maximum size of an answer in bytes.
 const MOST_BYTES: usize = 5 << 20;
-/// Tokens of an answer: usual, least, most.
+/// Number of tokens of an answer: default, minimum, maximum.
 const TOKENS: (i64, i64, i64) = (5_000, 1_000, 50_000);
-/// Pages of an answer: usual, least, most.
+/// Number of pages of an answer: default, minimum, maximum.
 const PAGES: (i64, i64, i64) = (8, 1, 20);
-/// Characters of an answer about pages: usual, least, most.
+/// Number of characters of an answer about pages: default, minimum, maximum.
 const CHARACTERS: (i64, i64, i64) = (10_000, 1_000, 50_000);
-/// A token has rarely more characters.
+/// Characters per token; a token rarely has more.
 const CHARACTERS_OF_TOKEN: usize = 5;
 
-/// The service's host; it is free where the user configured the service.
+/// Returns the access to the service's host; it needs no question if the user configured the
+/// service.
 fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let config = &call.at.others.web.codesearch;
     let free = config.endpoint.is_some() || config.api_key.is_some();
@@ -81,7 +82,7 @@ fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     url.map(|url| Access::Fetch { host: guarded_client::host(&url), free }).into_iter().collect()
 }
 
-/// Searches the web for code and documentation.
+/// The `codesearch` tool: searches the web for code and documentation.
 pub(crate) struct CodeSearchTool;
 
 impl Tool for CodeSearchTool {
@@ -107,7 +108,7 @@ async fn code(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     ask(call, "get_code_context_exa", args, most.max(truncate::MOST)).await
 }
 
-/// Searches the web.
+/// The `websearch` tool.
 pub(crate) struct WebSearchTool;
 
 impl Tool for WebSearchTool {
@@ -182,14 +183,14 @@ async fn ask(
     Ok(ToolOutput::done(text).with(json!({ "query": query, "service": endpoint.host() })))
 }
 
-/// The service as configured.
+/// Returns the service as configured.
 fn endpoint(call: &Invocation<'_>) -> Result<Endpoint, ToolError> {
     let config = &call.at.others.web.codesearch;
     let wrong = |failure: base::failure::Failure| {
         let why = format!("{}: {}", call.face.name, failure.sentence());
         ToolError::failed(format!("{why}. `endpoint` in [tools.codesearch] names the service"))
     };
-    // A key in the environment is meant for the service that is known.
+    // A key in the environment is meant for the default service.
     let given = config.api_key.clone();
     let key: Option<Secret> = match &config.endpoint {
         Some(_) => given,
@@ -203,32 +204,32 @@ fn endpoint(call: &Invocation<'_>) -> Result<Endpoint, ToolError> {
     }
 }
 
-/// Asks, and reads until the answer is there; `None` when there is none.
+/// Sends a request and reads until the answer is complete; `None` if there is none.
 async fn exchange(endpoint: &Endpoint, body: &Value) -> Result<Option<String>, ToolError> {
     let host = endpoint.host();
     let hint = "`endpoint` and `api_key` in [tools.codesearch] of the user's configuration (or the \
                 variable EXA_API_KEY) say which service is asked, and with which key";
     let sent = endpoint.post(body.to_string().into_bytes(), None).await;
-    let mut came = sent.map_err(|why| {
+    let mut response = sent.map_err(|why| {
         let why = endpoint.without_key(&why.failure().sentence());
         ToolError::failed(format!("the search service cannot be asked: {why}. {hint}"))
     })?;
-    let status = came.status();
+    let status = response.status();
     if !(200..300).contains(&status) {
-        let said = String::from_utf8_lossy(&came.head(2_000).await).into_owned();
-        let said = endpoint.without_key(&base::text::printable(&said));
-        let said = base::text::head(said.trim(), 500);
-        return Err(ToolError::failed(format!("{host} answers {status}: {said}. {hint}")));
+        let message = String::from_utf8_lossy(&response.head(2_000).await).into_owned();
+        let message = endpoint.without_key(&base::text::printable(&message));
+        let message = base::text::head(message.trim(), 500);
+        return Err(ToolError::failed(format!("{host} answers {status}: {message}. {hint}")));
     }
-    let told = |why: String| {
+    let failed = |why: String| {
         let why = endpoint.without_key(&base::text::printable(&why));
         ToolError::failed(format!("{host} says: {why}"))
     };
     let mut answer = reply::SearchReply::default();
     let broke = |why| ToolError::failed(format!("the answer of {host} broke off: {why}"));
-    while let Some(bytes) = came.next(None).await.map_err(broke)? {
+    while let Some(bytes) = response.next(None).await.map_err(broke)? {
         if let Some(done) = answer.take(&bytes) {
-            return done.map(Some).map_err(told);
+            return done.map(Some).map_err(failed);
         }
         if answer.length() > MOST_BYTES {
             return Err(ToolError::failed(format!(
@@ -236,5 +237,5 @@ async fn exchange(endpoint: &Endpoint, body: &Value) -> Result<Option<String>, T
             )));
         }
     }
-    answer.end().transpose().map_err(told)
+    answer.end().transpose().map_err(failed)
 }

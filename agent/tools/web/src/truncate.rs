@@ -1,14 +1,14 @@
-//! Long texts: their beginning is shown, and all of it lies in a file.
+//! Truncates long texts: the model gets the beginning, and a file contains the whole text.
 
 use std::io::Write;
 
 use tools::call::Invocation;
 
-/// Characters that a model is shown.
+/// Default maximum number of characters for a model.
 pub(crate) const MOST: usize = 50_000;
 
-/// A text with its control characters written out and without its soft hyphens, cut to so many
-/// characters; the whole of it is kept in a file of the session.
+/// Returns a text with escaped control characters and without soft hyphens, cut to `most`
+/// characters. The whole text of a longer one is stored in a file of the session.
 pub(crate) fn shown(call: &Invocation<'_>, text: &str, most: usize, name: &str) -> String {
     let text = base::text::printable_output(&text.replace('\u{ad}', ""));
     let Some((end, _)) = text.char_indices().nth(most) else { return text };

@@ -1,4 +1,4 @@
-//! Bringing a session's work home, and what it amounts to compared with its base.
+//! Collects a session's work: imports and snapshots it, and compares it with its base.
 
 use base::clock::Clock;
 use base::failure::{OrFail, Result};
@@ -14,21 +14,21 @@ use studio_git::repo::Repository;
 use studio_git::snapshot::{self, Omission, Snapshot, SnapshotLimits};
 use studio_git::tree_limits;
 
-/// How many paths are named in a sentence.
+/// Maximum number of paths in a note.
 const SHOWN: usize = 20;
 
-/// Work that came home.
+/// The collected work of a session.
 #[derive(Clone, Debug)]
 pub struct Collected {
-    /// The commits.
+    /// The imported commits.
     pub home: ImportedWork,
-    /// What is not committed.
+    /// The uncommitted changes.
     pub snapshot: Snapshot,
-    /// The sum of it.
+    /// The summary of both.
     pub work: WorkSummary,
 }
 
-/// Imports the session's commits, takes a snapshot of the rest, and sums it up.
+/// Imports the session's commits, takes a snapshot of the uncommitted changes, and summarizes both.
 pub fn collect(
     repository: &Repository,
     record: &SessionRecord,
@@ -39,7 +39,7 @@ pub fn collect(
     Ok(Collected { home, snapshot, work })
 }
 
-/// Imports the session's commits and takes a snapshot of the rest.
+/// Imports the session's commits and takes a snapshot of the uncommitted changes.
 pub(crate) fn fetch(
     repository: &Repository,
     record: &SessionRecord,
@@ -59,7 +59,8 @@ pub(crate) fn fetch(
     Ok((home, snapshot))
 }
 
-/// Notes what checks left in the worktree since the work was brought home: it is not the agent's.
+/// Records what checks left in the worktree since the work was collected, because it is not the
+/// agent's work.
 pub fn note_leftovers(
     repository: &Repository,
     record: &SessionRecord,
@@ -70,7 +71,8 @@ pub fn note_leftovers(
     studio_git::check_leftovers::note(repository, &record.place, before, now)
 }
 
-/// What does not land because it changed while the checks ran: who changed it cannot be told.
+/// Returns the note about files that do not land because they changed while the checks ran: either
+/// the checks or the agent may have changed them.
 fn by_checks(paths: &[String]) -> Option<String> {
     let shown = paths.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
     let more = match paths.len() {
@@ -110,8 +112,8 @@ fn sum(
     })
 }
 
-/// The commit that a session's work is compared with: the merge base with the branch that it would
-/// land on, so that what the session merged from there is not shown as its own.
+/// Returns the commit with which a session's work is compared: the merge base with its target
+/// branch, so that commits merged from there do not count as the session's work.
 fn compared_with(
     repo: &git2::Repository,
     repository: &Repository,
@@ -123,23 +125,24 @@ fn compared_with(
     let Some(tip) = repository.tip(branch)? else { return Ok(base.clone()) };
     let (head, tip) = (refs::oid(head)?, refs::oid(&tip)?);
     let Ok(common) = repo.merge_base(head, tip) else { return Ok(base.clone()) };
-    // A branch that was set back to before the base does not make the base the session's own work.
+    // If the branch was reset to before the base, the base still does not count as the session's
+    // work.
     let started = refs::oid(base)?;
     let is_older = repo.graph_descendant_of(started, common).unwrap_or(false);
     let has_base = head == started || repo.graph_descendant_of(head, started).unwrap_or(false);
     Ok(if is_older && has_base { base.clone() } else { common.to_string() })
 }
 
-/// What a session changed, ready to be shown.
+/// The changes of a session, ready to be shown.
 pub struct SessionChanges {
     /// The two states of the files.
     pub comparison: Comparison,
-    /// What a person should know about it, one sentence each.
+    /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// What the worktree holds at this moment, compared with the merge base; none when it is not there.
-/// Nothing is imported and no ref is written, so this is safe while the agent works.
+/// Compares the current worktree with the merge base; `None` if the worktree is missing. Imports
+/// nothing and writes no ref, so it is safe while the agent works.
 pub fn look_now(
     repository: &Repository,
     record: &SessionRecord,
@@ -183,7 +186,7 @@ pub fn look_now(
     Ok(Some((SessionChanges { comparison, notes }, work)))
 }
 
-/// What was brought home last.
+/// Returns the changes that were last collected.
 pub fn look_back(
     repository: &Repository,
     record: &SessionRecord,
@@ -194,7 +197,7 @@ pub fn look_back(
     SessionChanges { comparison, notes: work.notes.clone() }
 }
 
-/// What is not in a snapshot, one sentence each.
+/// Returns notes about what a snapshot left out, one sentence each.
 fn left_out(left_out: &[Omission]) -> impl Iterator<Item = String> {
     left_out
         .iter()
@@ -206,25 +209,25 @@ fn cannot_compare() -> &'static str {
     "cannot compare the work with its base"
 }
 
-/// Why the session's last commit could not land, where that can be told from the commit alone.
+/// Returns why the session's last commit could not land, as far as the commit alone shows it.
 fn unlandable(repository: &Repository, base: &str, head: &str) -> Result<Option<String>> {
     let repo = repository.open()?;
     let target = studio_git::checkout::tree_of(&repo, base)?;
     Ok(tree_limits::refuse(&repo, head, &target).err().map(|failure| failure.sentence()))
 }
 
-/// How the work stands to the branch that it would land on.
+/// How the work relates to its target branch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchStanding {
-    /// Commits that the branch does not have.
+    /// Number of commits that the branch does not have.
     pub ahead: usize,
-    /// Commits of the branch that the work does not have.
+    /// Number of commits of the branch that the work does not have.
     pub behind: usize,
-    /// Files that both changed in ways that do not fit.
+    /// Files with conflicting changes.
     pub conflicts: Vec<String>,
 }
 
-/// How the work stands to its base branch now; none without one. Nothing is written.
+/// Compares the work with its base branch as it is now; `None` without one. Writes nothing.
 pub fn standing(
     repository: &Repository,
     record: &SessionRecord,
@@ -246,8 +249,8 @@ pub fn standing(
     }))
 }
 
-/// The session's changes against its base as a patch, uncommitted ones included, as they were
-/// brought home last.
+/// Returns the session's changes since its base as a patch, including uncommitted ones, as they
+/// were last collected.
 pub(crate) fn diff(
     repository: &Repository,
     record: &SessionRecord,

@@ -1,4 +1,4 @@
-//! Commands about the conversation: what it costs, and how it is made smaller.
+//! Commands about the conversation: show its cost, make it smaller, copy it or write it to a file.
 
 use std::fmt::Write;
 

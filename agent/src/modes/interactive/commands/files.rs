@@ -1,4 +1,4 @@
-//! Commands about files: what turns did to them, and files that say something to the model.
+//! Commands about files: show and undo the changes of turns, and send files to the model.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -139,7 +139,8 @@ pub(crate) fn unproject(chat: &mut InteractiveSession, _: Option<String>) -> Res
     Ok(())
 }
 
-/// A path as typed: `~` is the home directory, and the rest starts at the working directory.
+/// Resolves a path as typed: `~` is the home directory, and other paths start at the working
+/// directory.
 fn at(cwd: &Path, typed: &str) -> PathBuf {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     match (typed.strip_prefix("~/"), home) {

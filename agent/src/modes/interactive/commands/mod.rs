@@ -1,4 +1,4 @@
-//! The commands at the prompt: one table, one function each.
+//! The commands at the prompt: one table, with a function for each.
 
 pub mod conversation;
 pub mod files;
@@ -12,17 +12,17 @@ use super::session::InteractiveSession;
 
 /// A command.
 pub(crate) struct SlashCommand {
-    /// As typed.
+    /// The name, as typed.
     pub name: &'static str,
-    /// What `/help` says about it.
+    /// Its description in `/help`.
     pub does: &'static str,
     run: Run,
 }
 
-/// Carries a command out; what follows its name is given along.
+/// Runs a command with the text after its name.
 type Run = for<'a> fn(&'a mut InteractiveSession, Option<String>) -> BoxFuture<'a, Result<()>>;
 
-/// A row of the table; the function is `async` or not.
+/// A row of the table; the function may be `async`.
 macro_rules! command {
     ($name:literal, $does:literal, async $run:path) => {
         SlashCommand { name: $name, does: $does, run: |chat, words| Box::pin($run(chat, words)) }
@@ -36,7 +36,7 @@ macro_rules! command {
     };
 }
 
-/// Every command, in the order of `/help`.
+/// All commands, in the order of `/help`.
 pub(crate) const TABLE: &[SlashCommand] = &[
     command!("/help", "show this list", help),
     command!("/stats", "show tokens, cost and context usage", conversation::stats),
@@ -79,19 +79,19 @@ pub(crate) const TABLE: &[SlashCommand] = &[
     command!("/exit", "exit (or Ctrl-D)", exit),
 ];
 
-/// What a line means.
+/// The meaning of a line.
 pub(crate) enum TypedLine {
-    /// Words for the model.
+    /// A message to the model.
     Words,
-    /// The end.
+    /// Exits.
     Exit,
-    /// A command and what follows it.
+    /// A command and the text after it.
     Command(&'static SlashCommand, Option<String>),
-    /// There is no such command.
+    /// An unknown command.
     Unknown(Failure),
 }
 
-/// Reads a line.
+/// Parses a line.
 pub(crate) fn read(line: &str) -> TypedLine {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let words = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
@@ -116,7 +116,7 @@ pub(crate) fn read(line: &str) -> TypedLine {
 }
 
 impl SlashCommand {
-    /// Carries it out.
+    /// Runs the command.
     pub(crate) async fn run(
         &self,
         chat: &mut InteractiveSession,
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_of_the_table_is_understood() {
+    fn every_command_of_the_table_is_parsed() {
         for command in TABLE {
             let fits = match read(command.name) {
                 TypedLine::Command(found, None) => found.name == command.name,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_words_are_for_the_model() {
+    fn paths_and_text_are_messages_to_the_model() {
         for line in ["/usr/bin is full", "explain exit codes", "exit now please"] {
             assert!(matches!(read(line), TypedLine::Words), "{line}");
         }

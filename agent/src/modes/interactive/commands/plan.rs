@@ -1,4 +1,4 @@
-//! Commands about plans and about how much is done without asking.
+//! Commands about the plan and the permission mode.
 
 use base::failure::{Failure, OrFail, Result};
 

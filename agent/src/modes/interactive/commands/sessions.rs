@@ -1,4 +1,4 @@
-//! Commands about sessions: another model, another session, a copy of this one.
+//! Commands about models and sessions: switch the model, and start, fork or resume a session.
 
 use base::failure::{Failure, Result};
 
@@ -22,7 +22,7 @@ pub(crate) fn model(chat: &mut InteractiveSession, name: Option<String>) -> Resu
         && let Err(failure) = chat.open("")
     {
         chat.settings.choice = before;
-        // The session goes on with the model that it had.
+        // The session continues with the model that it had.
         chat.open("")?;
         return Err(failure);
     }
@@ -33,7 +33,7 @@ pub(crate) fn model(chat: &mut InteractiveSession, name: Option<String>) -> Resu
     Ok(())
 }
 
-/// Who answers now.
+/// Returns the provider and the model in use.
 fn in_use(chat: &InteractiveSession) -> ProviderModel {
     match &chat.work {
         Some(work) => {
@@ -67,7 +67,7 @@ fn list_models(chat: &InteractiveSession) {
 
 /// `/new`.
 pub(crate) fn new(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    chat.part();
+    chat.show_resume_hint();
     chat.leave();
     chat.which = SessionSelector::New(String::new());
     chat.say("your next message starts a new session");
@@ -89,14 +89,14 @@ pub(crate) fn fork(chat: &mut InteractiveSession, before: Option<String>) -> Res
     let from = chat.at_work()?.session.dir.clone();
     let made = copies::fork(&chat.settings.cwd, &from, before)?;
     let id = made.id.to_string();
-    // The lock goes before the session is taken up.
+    // Releases the lock before the copy is opened.
     drop(made);
-    take_up(chat, &id)?;
+    switch_to(chat, &id)?;
     chat.say(&format!("this is {id} now; the session before it stays as it was"));
     Ok(())
 }
 
-/// The number of a turn as typed.
+/// Parses the number of a turn.
 pub(crate) fn turn_number(text: &str) -> Result<usize> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
         Failure::usage(format!("`{text}` is no number of a turn")).hint("/rewind lists the turns")
@@ -108,7 +108,7 @@ pub(crate) fn resume(chat: &mut InteractiveSession, id: Option<String>) -> Resul
     let cwd = &chat.settings.cwd;
     if let Some(wanted) = id {
         let id = session::find(cwd, Some(&wanted))?;
-        take_up(chat, id.as_str())?;
+        switch_to(chat, id.as_str())?;
         chat.show_end();
         return Ok(());
     }
@@ -123,8 +123,8 @@ pub(crate) fn resume(chat: &mut InteractiveSession, id: Option<String>) -> Resul
     Ok(())
 }
 
-/// Goes on in another session; where that cannot be, the one at work stays.
-fn take_up(chat: &mut InteractiveSession, id: &str) -> Result<()> {
+/// Switches to another session. On an error, the current one stays open.
+fn switch_to(chat: &mut InteractiveSession, id: &str) -> Result<()> {
     let was_open = chat.leave();
     let before = std::mem::replace(&mut chat.which, SessionSelector::Resume(Some(id.to_owned())));
     chat.open("").or_else(|failure| {

@@ -1,21 +1,21 @@
-//! What can be done with a browser: the engines behind `webdriver_…` and `execute_browser`.
+//! The operations of a browser, behind `webdriver_…` and `execute_browser`.
 
 use tools::kind::ToolKind;
 
-/// One thing that can be done.
+/// An operation of a browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BrowserVerb {
     /// Starts the browser.
     Start,
-    /// Opens an address.
+    /// Opens a URL.
     Navigate,
-    /// Tells the address.
+    /// Returns the URL.
     Url,
-    /// Tells the title.
+    /// Returns the title.
     Title,
-    /// Finds the first element that fits.
+    /// Finds the first matching element.
     Find,
-    /// Finds all elements that fit.
+    /// Finds all matching elements.
     FindAll,
     /// Clicks an element.
     Click,
@@ -23,24 +23,24 @@ pub(crate) enum BrowserVerb {
     Type,
     /// Runs a script in the page.
     Script,
-    /// Gives the page as HTML.
+    /// Returns the page as HTML.
     Source,
-    /// Takes a picture of the page.
+    /// Takes a screenshot of the page.
     Screenshot,
-    /// Goes back.
+    /// Goes back in the history.
     Back,
-    /// Goes forward.
+    /// Goes forward in the history.
     Forward,
-    /// Loads the page again.
+    /// Reloads the page.
     Refresh,
     /// Ends the browser.
     Quit,
-    /// All of it under one name, with references instead of selectors.
+    /// All actions under one name, with refs instead of selectors.
     Act,
 }
 
 impl BrowserVerb {
-    /// Every verb.
+    /// All operations.
     const ALL: [BrowserVerb; 16] = [
         BrowserVerb::Start,
         BrowserVerb::Navigate,
@@ -60,7 +60,7 @@ impl BrowserVerb {
         BrowserVerb::Act,
     ];
 
-    /// The kind of the tool that does it.
+    /// Returns the kind of the tool that runs it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             BrowserVerb::Start => "browser.start",
@@ -82,7 +82,7 @@ impl BrowserVerb {
         }
     }
 
-    /// The verb of a kind of tool.
+    /// Returns the operation of a kind of tool.
     pub(crate) fn of(kind: ToolKind) -> Option<BrowserVerb> {
         BrowserVerb::ALL.into_iter().find(|verb| verb.name() == kind.name())
     }

@@ -1,4 +1,4 @@
-//! `execute_browser`: one tool for all, with short names of elements instead of selectors.
+//! `execute_browser`: one tool for all actions, with short refs of elements instead of selectors.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use super::{dom, page, url_policy};
 use tools::call::Invocation;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 
-/// What can be asked for.
+/// An action of `execute_browser`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Action {
@@ -26,14 +26,14 @@ enum Action {
     CloseTab,
 }
 
-/// Their names, for who asks for another.
+/// The names of the actions, for the error about an unknown one.
 const ACTIONS: &str = "navigate, click, fill, press, extract_text, snapshot, open_tab, close_tab";
-/// Nodes of a snapshot at most.
+/// Maximum number of nodes in a snapshot.
 const NODES: usize = 400;
-/// Characters of an extracted text: about 800 tokens.
+/// Maximum number of characters of an extracted text: about 800 tokens.
 const TEXT: usize = 3_200;
 
-/// What came of an action: content, the tab, a sentence to be spoken.
+/// The result of an action: its content, the tab, and a sentence to speak.
 struct ActionResult {
     content: Value,
     tab: Option<String>,
@@ -41,21 +41,21 @@ struct ActionResult {
     notes: Vec<String>,
 }
 
-/// Does one action; always answers with the object that its documents describe.
+/// Runs one action. The result always has the metadata object that the tool documents.
 pub(crate) async fn run(hub: &BrowserManager, call: &Invocation<'_>) -> ToolOutput {
     let started = Instant::now();
     let done = act(hub, call).await;
     let took = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     match done {
         Ok(ActionResult { content, tab, voice, notes }) => {
-            let mut told = json!({
+            let mut report = json!({
                 "status": "success", "content": content, "tab_id": tab, "duration_ms": took,
                 "voice_message": voice,
             });
             if !notes.is_empty() {
-                told["notes"] = json!(notes);
+                report["notes"] = json!(notes);
             }
-            ToolOutput::done(voice).with(told)
+            ToolOutput::done(voice).with(report)
         }
         Err(trouble) => {
             let status = match trouble.kind {
@@ -67,46 +67,46 @@ pub(crate) async fn run(hub: &BrowserManager, call: &Invocation<'_>) -> ToolOutp
                 | ToolErrorKind::UnknownTool
                 | ToolErrorKind::Failed => "error",
             };
-            let told = json!({
+            let report = json!({
                 "status": status, "content": null, "tab_id": null, "duration_ms": took,
                 "message": trouble.text, "voice_message": "That did not work in the browser.",
             });
-            ToolOutput::failed(trouble.kind, trouble.text).with(told)
+            ToolOutput::failed(trouble.kind, trouble.text).with(report)
         }
     }
 }
 
-/// The action that a call names.
+/// Returns the action of a call.
 fn action(call: &Invocation<'_>) -> Option<Action> {
     serde_json::from_value(json!(call.text("action").trim().to_lowercase())).ok()
 }
 
-/// The address that it names.
+/// Returns the URL of a call.
 pub(crate) fn url(call: &Invocation<'_>) -> Option<String> {
     let url = ActionParams::of(call).ok()?.text("url")?;
     Some(url).filter(|url| !url.trim().is_empty())
 }
 
-/// Whether it opens an address.
+/// Returns whether a call opens a URL.
 pub(crate) fn opens(call: &Invocation<'_>) -> bool {
     matches!(action(call), Some(Action::Navigate | Action::OpenTab))
 }
 
-/// Whether it acts on a page.
+/// Returns whether a call acts on a page.
 pub(crate) fn acts(call: &Invocation<'_>) -> bool {
     matches!(action(call), Some(Action::Click | Action::Fill | Action::Press))
 }
 
-/// The parameters: those within `params`, and those that stand beside it.
+/// The parameters of a call: those within `params`, and those next to it.
 struct ActionParams(Map<String, Value>);
 
 impl ActionParams {
     fn of(call: &Invocation<'_>) -> Result<ActionParams, ToolError> {
         let mut all: Map<String, Value> = call.decode()?;
         let inner = all.remove("params");
-        let mut given = inner.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
-        given.extend(all);
-        Ok(ActionParams(given))
+        let mut params = inner.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        params.extend(all);
+        Ok(ActionParams(params))
     }
 
     fn text(&self, key: &str) -> Option<String> {
@@ -133,9 +133,9 @@ async fn act(hub: &BrowserManager, call: &Invocation<'_>) -> Result<ActionResult
         let text = format!("invalid action `{}`: use {ACTIONS}", call.text("action"));
         return Err(ToolError::invalid(text));
     };
-    let given = ActionParams::of(call)?;
+    let params = ActionParams::of(call)?;
     if opens(call) {
-        return go(hub, call, (action, &given)).await;
+        return go(hub, call, (action, &params)).await;
     }
     let session = hub.find(call.at).await?;
     let none = || {
@@ -148,30 +148,30 @@ async fn act(hub: &BrowserManager, call: &Invocation<'_>) -> Result<ActionResult
     let mut tabs = Tabs::of(&session);
     let tab = match session.tab().await {
         Ok(tab) => tab,
-        Err(error) => return Err(session.told(error).await),
+        Err(error) => return Err(session.tool_error(error).await),
     };
     match tabs.is_empty(&session, &tab).await {
         Ok(false) => {}
         Ok(true) => return Err(none()),
-        Err(error) => return Err(session.told(error).await),
+        Err(error) => return Err(session.tool_error(error).await),
     }
-    let done = within(call, &session, &mut tabs, (action, &tab, &given)).await;
+    let done = within(call, &session, &mut tabs, (action, &tab, &params)).await;
     let _ = session.place.touch();
     done.map_err(|trouble| session.noted(trouble))
 }
 
-/// Opens an address, in the tab that there is or in a new one.
+/// Opens a URL, in the current tab or in a new one.
 async fn go(
     hub: &BrowserManager,
     call: &Invocation<'_>,
-    (action, given): (Action, &ActionParams),
+    (action, params): (Action, &ActionParams),
 ) -> Result<ActionResult, ToolError> {
     let url = match url(call) {
         Some(url) => Some(url_policy::parse(&url).map_err(ToolError::invalid)?),
         None if action == Action::OpenTab => None,
         None => return Err(ToolError::invalid("navigate needs `url`")),
     };
-    let started = hub.start(call.at, given.flag("visible"), call.pass).await;
+    let started = hub.start(call.at, params.flag("visible"), call.pass).await;
     let (session, is_new) = started.map_err(|trouble| {
         let text = format!(
             "{}. Without it, execute_gui works with a browser that is on the screen",
@@ -179,7 +179,7 @@ async fn go(
         );
         ToolError::new(trouble.kind, text)
     })?;
-    if given.flag("visible") && !session.record.visible {
+    if params.flag("visible") && !session.record.visible {
         session.note("the browser that runs has no window; webdriver_quit ends it".to_owned());
     }
     let empty = async {
@@ -189,7 +189,7 @@ async fn go(
     };
     let tab = match empty.await {
         Ok(tab) => tab,
-        Err(error) => return Err(session.told(error).await),
+        Err(error) => return Err(session.tool_error(error).await),
     };
     let here = match &url {
         Some(url) => {
@@ -208,14 +208,14 @@ async fn go(
     Ok(ActionResult { content, tab: Some(tab), voice, notes: session.notes() })
 }
 
-/// An action with the tab that there is.
+/// Runs an action in the current tab.
 async fn within(
     call: &Invocation<'_>,
     session: &BrowserSession,
     tabs: &mut Tabs,
-    (action, tab, given): (Action, &str, &ActionParams),
+    (action, tab, params): (Action, &str, &ActionParams),
 ) -> Result<ActionResult, ToolError> {
-    let named = match given.text("ref") {
+    let named = match params.text("ref") {
         Some(name) => Some((tabs.element(tab, &name)?.to_owned(), name)),
         None if matches!(action, Action::Click | Action::Fill) => {
             let text = "click and fill need `ref` in `params`: one of a snapshot";
@@ -227,23 +227,23 @@ async fn within(
     let done = match action {
         Action::Click => click(session, id.unwrap_or_default()).await,
         Action::Fill => {
-            let value = given.text("text").map_or_else(|| given.needed("value", "fill"), Ok)?;
+            let value = params.text("text").map_or_else(|| params.needed("value", "fill"), Ok)?;
             let entered = dom::enter(call, session, id.unwrap_or_default(), (&value, true)).await;
             entered.map_err(|trouble| renamed(trouble, named.as_ref()))?;
             Ok((json!("filled"), "I filled in the field.".to_owned()))
         }
         Action::Press => {
-            let name = given.needed("key", "press")?;
+            let name = params.needed("key", "press")?;
             let keys = dom::parse(&name).map_err(ToolError::invalid)?;
             press(session, id, &keys).await
         }
         Action::ExtractText => extract(session).await,
-        Action::Snapshot => snapshot(session, tabs, tab, given.flag("interactive_only")).await,
+        Action::Snapshot => snapshot(session, tabs, tab, params.flag("interactive_only")).await,
         Action::CloseTab => {
             let closed = tabs.close(session, tab).await;
             closed.map(|()| (json!("closed"), "I closed the tab.".to_owned()))
         }
-        // Those have been done where the tab comes from.
+        // `go` has handled these.
         Action::Navigate | Action::OpenTab => Ok((Value::Null, String::new())),
     };
     let (content, voice) = match done {
@@ -251,7 +251,7 @@ async fn within(
         Err(BrowserError::NoElement(why)) => {
             return Err(renamed(ToolError::new(ToolErrorKind::NotFound, why), named.as_ref()));
         }
-        Err(error) => return Err(session.told(error).await),
+        Err(error) => return Err(session.tool_error(error).await),
     };
     if matches!(action, Action::Snapshot | Action::CloseTab) {
         tabs.keep(session).map_err(|why| ToolError::io("the refs cannot be kept", &why))?;
@@ -260,7 +260,7 @@ async fn within(
     Ok(ActionResult { content, tab, voice, notes: session.notes() })
 }
 
-/// An element that is not found by its ref was there once.
+/// Replaces the error of an element that was named by a ref and no longer exists.
 fn renamed(trouble: ToolError, named: Option<&(String, String)>) -> ToolError {
     match named {
         Some((_, name)) if trouble.kind == ToolErrorKind::NotFound => stale(name),
@@ -268,7 +268,7 @@ fn renamed(trouble: ToolError, named: Option<&(String, String)>) -> ToolError {
     }
 }
 
-/// Content and what is to be spoken.
+/// The content, and a sentence to speak.
 type SpokenResult = Result<(Value, String), BrowserError>;
 
 async fn click(session: &BrowserSession, id: &str) -> SpokenResult {
@@ -311,14 +311,14 @@ async fn snapshot(
     let mut ids = Vec::new();
     let mut nodes = Vec::new();
     for (at, node) in seen["nodes"].as_array_mut().into_iter().flatten().enumerate() {
-        let mut told =
+        let mut report =
             json!({ "ref": format!("e{at}"), "role": node["role"], "name": node["name"] });
         ids.push(id_of(&node["element"]).unwrap_or_default().to_owned());
         let facts = node.as_object_mut().map(std::mem::take).unwrap_or_default();
         for (key, value) in facts.into_iter().filter(|(key, _)| key != "element") {
-            told[key] = value;
+            report[key] = value;
         }
-        nodes.push(told);
+        nodes.push(report);
     }
     tabs.name(tab, ids);
     let count = nodes.len();

@@ -1,8 +1,9 @@
-//! The keeper: a process beside g3 that starts a browser, lives as long as the browser is wanted,
-//! and takes everything along when it goes, so that calls in processes of their own share one.
+//! The browser daemon: a process that starts a browser, keeps it for as long as it is used, and
+//! then removes everything, so that calls in separate processes share one browser. Also the files
+//! in the browser's directory, through which they find it.
 //!
-//! Whatever is killed, nothing stays: the driver dies with the keeper (the kernel sees to that),
-//! and the browser with the driver, because the pipe between them closes.
+//! Nothing remains when a process is killed: the driver dies with the daemon (the kernel takes care
+//! of that), and the browser with the driver, because the pipe between them closes.
 
 use super::programs::BrowserPrograms;
 use super::webdriver::{self, BrowserError};
@@ -18,55 +19,54 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::ChildStdout;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long the driver may take to listen.
+/// Timeout for the driver to listen.
 const LISTENS: Duration = Duration::from_secs(20);
-/// How long the browser may take to close by itself.
+/// Timeout for the browser to close by itself.
 const CLOSES: Duration = Duration::from_secs(3);
 
-/// What a keeper is to do.
+/// The arguments of a daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DaemonArgs {
     /// The directory of the session's browser.
     pub directory: std::path::PathBuf,
-    /// What to start.
+    /// The programs to start.
     pub programs: BrowserPrograms,
-    /// A part of the driver's address that others do not know.
+    /// A secret part of the driver's URL.
     pub secret: String,
-    /// Seconds without a call after which it ends; `None` when it ends with the session that
-    /// wants it.
+    /// Seconds without a call after which it ends; `None` if it ends with the session that uses it.
     pub idle: Option<u64>,
 }
 
-/// What a keeper says, once.
+/// The report of a daemon about its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum DaemonReport {
     /// The browser runs.
     Ready(BrowserRecord),
-    /// It cannot be started.
+    /// The browser cannot be started.
     Failed(String),
 }
 
-/// Keeps a browser until nobody wants it any more. `say` is called once.
-pub async fn run(order: DaemonArgs, say: impl FnOnce(&DaemonReport)) -> io::Result<()> {
-    let place = BrowserDir::at(order.directory.clone());
-    let Some(_kept) = place.keep()? else {
-        say(&DaemonReport::Failed("another one is being started or ended".to_owned()));
+/// Runs a browser until it is no longer used. `report` is called once.
+pub async fn run(args: DaemonArgs, report: impl FnOnce(&DaemonReport)) -> io::Result<()> {
+    let place = BrowserDir::at(args.directory.clone());
+    let Some(_kept) = place.lock_daemon()? else {
+        report(&DaemonReport::Failed("another one is being started or ended".to_owned()));
         return Ok(());
     };
-    // What a keeper left that was killed.
+    // Remove the profile that a killed daemon left.
     let _ = std::fs::remove_dir_all(place.profile());
-    let started = start(&order, &place).await;
+    let started = start(&args, &place).await;
     let (mut running, record) = match started {
         Ok(started) => started,
         Err(why) => {
             let _ = std::fs::remove_dir_all(place.profile());
-            say(&DaemonReport::Failed(why));
+            report(&DaemonReport::Failed(why));
             return Ok(());
         }
     };
     if place.publish(&record).is_ok() {
-        say(&DaemonReport::Ready(record.clone()));
-        until_unwanted(&order, &place, &mut running).await?;
+        report(&DaemonReport::Ready(record.clone()));
+        until_unused(&args, &place, &mut running).await?;
     }
     place.withdraw();
     let closed = webdriver::close(&record.driver, &record.session);
@@ -77,16 +77,16 @@ pub async fn run(order: DaemonArgs, say: impl FnOnce(&DaemonReport)) -> io::Resu
 }
 
 async fn start(
-    order: &DaemonArgs,
+    args: &DaemonArgs,
     place: &BrowserDir,
 ) -> Result<(AsyncRunning, BrowserRecord), String> {
-    let programs = &order.programs;
+    let programs = &args.programs;
     let shown = programs.driver.display();
     let log = File::create(place.log()).map_err(|why| why.to_string())?;
     let job = Command::new(&programs.driver, place.profile())
-        .args(programs.arguments(&order.secret))
-        // Its caches, reports and temporary files lie with its profile; the last by a short name,
-        // because a socket is among them, whose path may have 107 bytes.
+        .args(programs.arguments(&args.secret))
+        // Caches, reports and temporary files go with the profile. TMPDIR is a short name, because
+        // it contains a socket, whose path is limited to 107 bytes.
         .env("XDG_CONFIG_HOME", place.profile())
         .env("XDG_CACHE_HOME", place.profile())
         .env("TMPDIR", ".")
@@ -95,21 +95,21 @@ async fn start(
     std::fs::create_dir_all(place.profile()).map_err(|why| why.to_string())?;
     let mut running = job.spawn_async().map_err(|why| why.to_string())?;
     let Some(stdout) = running.child.stdout.take() else { return Err("no pipe".to_owned()) };
-    let listening = tokio::time::timeout(LISTENS, address(order, stdout)).await;
+    let listening = tokio::time::timeout(LISTENS, address(args, stdout)).await;
     let Some(driver) = listening.ok().flatten() else {
         return Err(format!("{shown} does not listen; {}", last_words(place)));
     };
-    let wishes = programs.wishes(place.path(), rustix::process::geteuid().is_root());
-    let session = webdriver::open(&driver, wishes).await.map_err(|error| match error {
+    let capabilities = programs.capabilities(place.path(), rustix::process::geteuid().is_root());
+    let session = webdriver::open(&driver, capabilities).await.map_err(|error| match error {
         BrowserError::Timeout => "the browser takes too long to start".to_owned(),
         error => format!("the browser does not start: {error}; {}", last_words(place)),
     })?;
-    let record = record(order, &driver, &session, running.id().unwrap_or_default());
+    let record = record(args, &driver, &session, running.id().unwrap_or_default());
     Ok((running, record.ok_or("the driver opened no session")?))
 }
 
 fn record(
-    order: &DaemonArgs,
+    args: &DaemonArgs,
     driver: &str,
     session: &Value,
     driver_pid: u32,
@@ -122,16 +122,17 @@ fn record(
         session: id.to_owned(),
         driver: driver.to_owned(),
         name: format!("{} {}", fact("browserName"), fact("browserVersion")),
-        visible: order.programs.kind != base::config::agent::BrowserKind::ChromeHeadless,
-        keeper: std::process::id(),
+        visible: args.programs.kind != base::config::agent::BrowserKind::ChromeHeadless,
+        daemon_pid: std::process::id(),
         driver_pid,
         browser_pid: pid,
     })
 }
 
-/// Where the driver listens: it says so, or, as Safari's does, it just does.
-async fn address(order: &DaemonArgs, stdout: ChildStdout) -> Option<String> {
-    let programs = &order.programs;
+/// Waits until the driver listens, and returns its URL. The driver prints it, except for Safari's,
+/// which is polled.
+async fn address(args: &DaemonArgs, stdout: ChildStdout) -> Option<String> {
+    let programs = &args.programs;
     if programs.kind == base::config::agent::BrowserKind::Safari {
         let address = format!("http://127.0.0.1:{}/", programs.port);
         while !webdriver::listens(&address).await {
@@ -142,37 +143,37 @@ async fn address(order: &DaemonArgs, stdout: ChildStdout) -> Option<String> {
     let mut lines = BufReader::new(stdout).lines();
     let mut found = None;
     while let Ok(Some(line)) = lines.next_line().await {
-        found = programs.address(&line, &order.secret);
+        found = programs.address(&line, &args.secret);
         if found.is_some() {
             break;
         }
     }
-    // What it says later is read and thrown away, so that it never waits for us.
+    // Read and discard later output, so that the driver never blocks on the pipe.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     found
 }
 
 fn last_words(place: &BrowserDir) -> String {
-    let said = std::fs::read(place.log()).unwrap_or_default();
-    let said = base::text::printable_output(&String::from_utf8_lossy(&said));
-    match base::text::tail(said.trim(), 500) {
+    let output = std::fs::read(place.log()).unwrap_or_default();
+    let output = base::text::printable_output(&String::from_utf8_lossy(&output));
+    match base::text::tail(output.trim(), 500) {
         "" => "it said nothing".to_owned(),
         words => format!("its last words: {words}"),
     }
 }
 
-/// Until the driver ends, the session that wants the browser ends, nobody used it for long, or
-/// somebody ends us.
-async fn until_unwanted(
-    order: &DaemonArgs,
+/// Waits until the driver exits, the session that uses the browser ends, no call has used it for
+/// long, or a signal ends the daemon.
+async fn until_unused(
+    args: &DaemonArgs,
     place: &BrowserDir,
     running: &mut AsyncRunning,
 ) -> io::Result<()> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let unwanted = async {
-        match order.idle {
+        match args.idle {
             Some(seconds) => idle(place, Duration::from_secs(seconds)).await,
-            None => deserted(place.clone()).await,
+            None => session_ended(place.clone()).await,
         }
     };
     tokio::select! {
@@ -186,26 +187,27 @@ async fn until_unwanted(
 
 async fn idle(place: &BrowserDir, most: Duration) {
     loop {
-        let rested = place.rested();
-        if rested >= most {
+        let idle_time = place.idle_time();
+        if idle_time >= most {
             return;
         }
-        tokio::time::sleep(most - rested).await;
+        tokio::time::sleep(most - idle_time).await;
     }
 }
 
-/// Waits for the end of the session, which the kernel tells by its lock, however it ends.
-async fn deserted(place: BrowserDir) {
-    let (tell, told) = tokio::sync::oneshot::channel();
+/// Waits for the end of the session. The kernel releases the session's lock, however it ends.
+async fn session_ended(place: BrowserDir) {
+    let (tx, rx) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        // Held to our own end: whoever comes now waits for it, and starts another.
+        // The lock is held until the daemon exits: a new session waits for that and starts another
+        // browser.
         let lock = place.unwanted();
-        let _ = tell.send(lock.map(std::mem::forget));
+        let _ = tx.send(lock.map(std::mem::forget));
     });
-    let _ = told.await;
+    let _ = rx.await;
 }
 
-/// Removes the profile; what still ends may write into it.
+/// Removes the profile. Processes that are still exiting may write to it.
 async fn remove(place: &BrowserDir) {
     for _ in 0..20 {
         match std::fs::remove_dir_all(place.profile()) {
@@ -217,27 +219,27 @@ async fn remove(place: &BrowserDir) {
     }
 }
 
-/// As the one who starts it reads it.
-pub fn line(said: &DaemonReport) -> String {
-    format!("{}\n", json!(said))
+/// Formats a report as the line that the parent process reads.
+pub fn line(report: &DaemonReport) -> String {
+    format!("{}\n", json!(report))
 }
 
-/// A browser that runs.
+/// A running browser.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrowserRecord {
     /// The id of its WebDriver session.
     pub session: String,
-    /// The address of its driver, with a slash at its end.
+    /// The URL of its driver, with a trailing slash.
     pub driver: String,
-    /// What it is, for people: name and version.
+    /// Its name and version, for people.
     pub name: String,
     /// Whether it has a window.
     pub visible: bool,
-    /// The process that looks after it.
-    pub keeper: u32,
-    /// The driver's.
+    /// The process id of the daemon.
+    pub daemon_pid: u32,
+    /// The process id of the driver.
     pub driver_pid: u32,
-    /// The browser's own, where the driver tells it.
+    /// The process id of the browser, if the driver reports it.
     pub browser_pid: Option<u32>,
 }
 
@@ -246,86 +248,86 @@ pub struct BrowserRecord {
 pub(crate) struct BrowserDir(PathBuf);
 
 impl BrowserDir {
-    /// In this session's directory.
+    /// Returns the browser's directory of a session.
     pub(crate) fn of(session_dir: &Path) -> BrowserDir {
         BrowserDir(session_dir.join("browser"))
     }
 
-    /// This directory itself.
+    /// Returns this directory as a browser's.
     pub(crate) fn at(directory: PathBuf) -> BrowserDir {
         BrowserDir(directory)
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Makes it.
+    /// Creates the directory.
     pub(crate) fn make(&self) -> io::Result<()> {
         fs::create_dir_all(&self.0)
     }
 
-    /// What the driver writes to stderr.
+    /// Returns the file for the driver's stderr.
     pub(crate) fn log(&self) -> PathBuf {
         self.0.join("driver.log")
     }
 
-    /// The browser's own files.
+    /// Returns the directory of the browser's profile.
     pub(crate) fn profile(&self) -> PathBuf {
         self.0.join("profile")
     }
 
-    /// The browser that runs here, when one does.
+    /// Returns the browser that runs here, if there is one.
     pub(crate) fn running(&self) -> Option<BrowserRecord> {
-        let kept = Lock::is_held(&self.0.join("keeper.lock")).unwrap_or(false);
+        let kept = Lock::is_held(&self.0.join("daemon.lock")).unwrap_or(false);
         let bytes = fs::read(self.record()).ok().filter(|_| kept)?;
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Whether a keeper is at work here, if only at its end.
-    pub(crate) fn is_kept(&self) -> bool {
-        Lock::is_held(&self.0.join("keeper.lock")).unwrap_or(false)
+    /// Returns whether a daemon runs here, even if it is about to exit.
+    pub(crate) fn has_daemon(&self) -> bool {
+        Lock::is_held(&self.0.join("daemon.lock")).unwrap_or(false)
     }
 
-    /// Becomes the keeper; `None` when there is one.
-    pub(crate) fn keep(&self) -> io::Result<Option<Lock>> {
-        Lock::try_take(&self.0.join("keeper.lock"))
+    /// Takes the lock of the daemon; `None` if there is a daemon already.
+    pub(crate) fn lock_daemon(&self) -> io::Result<Option<Lock>> {
+        Lock::try_take(&self.0.join("daemon.lock"))
     }
 
-    /// One call at a time; `None` when another is at work.
+    /// Takes the lock of a call; `None` if another call has it.
     pub(crate) fn turn(&self) -> io::Result<Option<Lock>> {
         Lock::try_take(&self.0.join("turn.lock"))
     }
 
-    /// The browser is wanted as long as this is held; `None` when it is being ended just now.
+    /// Marks the browser as used for as long as the lock is held; `None` if it is being ended.
     pub(crate) fn want(&self) -> io::Result<Option<Lock>> {
         Lock::try_share(&self.0.join("wanted.lock"))
     }
 
-    /// Waits until nobody wants it any more; from then on nobody can.
+    /// Waits until no session uses the browser. From then on none can.
     pub(crate) fn unwanted(&self) -> io::Result<Lock> {
         Lock::take(&self.0.join("wanted.lock"))
     }
 
-    /// Writes down what runs.
+    /// Writes the record of the running browser.
     pub(crate) fn publish(&self, record: &BrowserRecord) -> io::Result<()> {
         self.touch()?;
         base::files::replace_json(&self.record(), record)
     }
 
-    /// Nothing runs here from now on.
+    /// Removes the record: no browser runs here from now on.
     pub(crate) fn withdraw(&self) {
         let _ = fs::remove_file(self.record());
     }
 
-    /// A call uses it now.
+    /// Records that a call uses the browser now.
     pub(crate) fn touch(&self) -> io::Result<()> {
         File::create(self.0.join("used")).map(drop)
     }
 
-    /// How long no call used it; for ever, where the directory is gone.
-    pub(crate) fn rested(&self) -> Duration {
+    /// Returns how long no call has used the browser; `Duration::MAX` if the directory is gone.
+    pub(crate) fn idle_time(&self) -> Duration {
         let used = fs::metadata(self.0.join("used")).and_then(|file| file.modified());
         let Ok(used) = used else { return Duration::MAX };
         SystemTime::now().duration_since(used).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What is done with elements, however they were found: described, clicked, typed into.
+//! Elements of a page: finds, describes, clicks and fills them, and parses the names of keys.
 
 use super::session::BrowserSession;
 use super::webdriver::{BrowserError, ELEMENT, element};
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use tools::call::Invocation;
 use tools::output::{ToolError, ToolErrorKind};
 
-/// The script that looks at a page.
+/// The script that inspects a page.
 const LOOK: &str = include_str!("look.js");
-/// What kind of field an element is, and whether it takes a value.
+/// Script that returns the kind of an element, and whether it takes a value.
 const KIND: &str = "const e = arguments[0]; \
     return [e.localName, e.type || '', e.multiple === true, e.isContentEditable === true, \
         e.matches(':disabled') || e.getAttribute('aria-disabled') === 'true', e.readOnly === true];";
-/// Whether an element does nothing when it is clicked.
+/// Script that returns whether an element ignores clicks because it is disabled.
 const DISABLED: &str = "const e = arguments[0]; \
     return e.matches(':disabled') || e.getAttribute('aria-disabled') === 'true';";
-/// Kinds of `<input>` that are clicked and not filled.
+/// Types of `<input>` that are clicked instead of filled.
 const CLICKED: [&str; 7] = ["button", "checkbox", "color", "image", "radio", "reset", "submit"];
 
-/// Runs one of the script's looks.
+/// Runs one function of the script [`LOOK`].
 pub(crate) async fn look(
     session: &BrowserSession,
     what: &str,
@@ -30,7 +30,7 @@ pub(crate) async fn look(
     session.script(LOOK, &[json!(what), first, second]).await
 }
 
-/// The first of them; it is waited for a moment.
+/// Returns the first element that matches a selector; the driver waits for it for a moment.
 pub(crate) async fn first(session: &BrowserSession, selector: &str) -> Result<String, ToolError> {
     match session.find_all(selector).await {
         Ok(found) => found.into_iter().next().ok_or_else(|| {
@@ -42,25 +42,25 @@ pub(crate) async fn first(session: &BrowserSession, selector: &str) -> Result<St
         Err(BrowserError::Other(why)) => {
             Err(ToolError::invalid(format!("invalid CSS selector `{selector}`: {why}")))
         }
-        Err(error) => Err(session.told(error).await),
+        Err(error) => Err(session.tool_error(error).await),
     }
 }
 
-/// What elements are, a line each.
+/// Describes elements, one line each.
 pub(crate) async fn described(
     session: &BrowserSession,
     ids: &[String],
 ) -> Result<Vec<String>, BrowserError> {
     let elements: Vec<Value> = ids.iter().map(|id| element(id)).collect();
-    let told = look(session, "describe", [Value::Array(elements), Value::Null]).await?;
-    Ok(told.as_array().into_iter().flatten().map(line).collect())
+    let facts = look(session, "describe", [Value::Array(elements), Value::Null]).await?;
+    Ok(facts.as_array().into_iter().flatten().map(line).collect())
 }
 
-/// An element in a line: its tag with attributes, its words, its state.
-fn line(told: &Value) -> String {
-    let mut tag = told["tag"].as_str().unwrap_or_default().to_owned();
+/// Formats an element as a line: its tag with attributes, its text, its state.
+fn line(facts: &Value) -> String {
+    let mut tag = facts["tag"].as_str().unwrap_or_default().to_owned();
     let mut state = String::new();
-    for (key, value) in told.as_object().into_iter().flatten() {
+    for (key, value) in facts.as_object().into_iter().flatten() {
         match (key.as_str(), value) {
             ("tag" | "text" | "role", _) => {}
             ("value" | "checked" | "selected" | "disabled" | "expanded" | "level", value) => {
@@ -70,14 +70,14 @@ fn line(told: &Value) -> String {
             (key, value) => tag.push_str(&format!(" {key}={value}")),
         }
     }
-    let role = told["role"].as_str().map(|role| format!(" {role}")).unwrap_or_default();
-    let text = told["text"].as_str().filter(|text| !text.is_empty());
+    let role = facts["role"].as_str().map(|role| format!(" {role}")).unwrap_or_default();
+    let text = facts["text"].as_str().filter(|text| !text.is_empty());
     let text = text.map(|text| format!(" {text:?}")).unwrap_or_default();
     format!("<{tag}>{role}{text}{state}")
 }
 
-/// Clicks; the element is scrolled into view first. One that is disabled is an error, as nothing
-/// would come of it.
+/// Clicks an element, which is scrolled into view first. A disabled element is an error, because
+/// the click would have no effect.
 pub(crate) async fn click(session: &BrowserSession, id: &str) -> Result<(), BrowserError> {
     if session.script(DISABLED, &[element(id)]).await? == true {
         return Err(BrowserError::Other(
@@ -88,8 +88,8 @@ pub(crate) async fn click(session: &BrowserSession, id: &str) -> Result<(), Brow
     session.following(session.click(id)).await
 }
 
-/// Enters a text, or chooses an option that has it. A file is handed over only from within the
-/// directory where reading needs no question.
+/// Enters a text, or selects the option with this text. A file is uploaded only from within the
+/// working directory, which may be read without a question.
 pub(crate) async fn enter(
     call: &Invocation<'_>,
     session: &BrowserSession,
@@ -123,12 +123,12 @@ pub(crate) async fn enter(
     match done.await {
         Ok(None) => Ok(()),
         Ok(Some(trouble)) => Err(trouble),
-        Err(error) => Err(session.told(error).await),
+        Err(error) => Err(session.tool_error(error).await),
     }
 }
 
-/// Why an element takes no value, and what to do; `None` when it takes one. `facts` is what
-/// [`KIND`] says.
+/// Returns why an element takes no value, and what to do instead; `None` if it takes one. `facts`
+/// is the result of [`KIND`].
 fn refusal(facts: &Value) -> Option<String> {
     let (tag, kind) =
         (facts[0].as_str().unwrap_or_default(), facts[1].as_str().unwrap_or_default());
@@ -149,7 +149,7 @@ fn refusal(facts: &Value) -> Option<String> {
     (facts[5] == true).then(|| "the field is read-only and takes no text".to_owned())
 }
 
-/// The files of an upload, one a line.
+/// Returns the files of an upload, one per line.
 fn files(call: &Invocation<'_>, text: &str) -> Result<String, ToolError> {
     let root = &call.at.root;
     let mut found = Vec::new();
@@ -175,7 +175,8 @@ fn files(call: &Invocation<'_>, text: &str) -> Result<String, ToolError> {
     Ok(found.join("\n"))
 }
 
-/// A script's value with its elements named as such: their references mean nothing to others.
+/// Replaces the elements in a script's value with a placeholder: their references are meaningless
+/// outside of the driver.
 pub(crate) fn plain(value: Value) -> Value {
     match value {
         Value::Object(map) if map.contains_key(ELEMENT) => json!("[element]"),
@@ -185,7 +186,7 @@ pub(crate) fn plain(value: Value) -> Value {
     }
 }
 
-/// Keys by name, in small letters.
+/// Names of keys, in lower case.
 const NAMED: &[(&str, char)] = &[
     ("enter", '\u{e007}'),
     ("return", '\u{e006}'),
@@ -218,12 +219,12 @@ const NAMED: &[(&str, char)] = &[
     ("command", '\u{e03d}'),
     ("super", '\u{e03d}'),
 ];
-/// F1; the others follow it.
+/// F1; the other function keys follow it.
 const F1: u32 = 0xe031;
 
-/// The keys of `Enter`, `a`, `F5` or `ctrl+shift+k`, in the order in which they go down.
+/// Parses `Enter`, `a`, `F5` or `ctrl+shift+k` into keys, in the order in which they are pressed.
 pub(crate) fn parse(text: &str) -> Result<Vec<char>, String> {
-    // `+` by itself, or behind another one, is the key.
+    // A `+` by itself, or after another one, is the key.
     let (held, last) = match text.strip_suffix('+') {
         Some(held) => (held.trim_end_matches('+'), "+"),
         None => text.rsplit_once('+').unwrap_or(("", text)),
@@ -251,34 +252,11 @@ fn key(name: &str) -> Result<char, String> {
     })
 }
 
-/// The keys as one action: all go down, then up again in the opposite order.
+/// Returns the keys as one action: all are pressed, then released in reverse order.
 pub(crate) fn pressed(keys: &[char]) -> KeyActions {
     let down = keys.iter().map(|key| KeyAction::Down { value: *key });
     let up = keys.iter().rev().map(|key| KeyAction::Up { value: *key });
     down.chain(up).fold(KeyActions::new("keyboard".to_owned()), KeyActions::then)
-}
-
-#[cfg(test)]
-mod keys_tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_known_by_name_alone_and_together() {
-        let keys = |text: &str| parse(text).unwrap();
-        assert_eq!(keys("Enter"), ['\u{e007}']);
-        assert_eq!(keys("é"), ['é']);
-        assert_eq!(keys("+"), ['+']);
-        assert_eq!(keys("ctrl++"), ['\u{e009}', '+']);
-        assert_eq!(keys("Ctrl+Shift+k"), ['\u{e009}', '\u{e008}', 'k']);
-        assert_eq!(keys("F12"), ['\u{e03c}']);
-        for bad in ["", "F13", "Hyper", "ctrl+Hyper"] {
-            assert!(parse(bad).is_err(), "{bad}");
-        }
-        let shown = format!("{:?}", pressed(&keys("ctrl+a")));
-        let order = ["Down { value: '\\u{e009}' }", "Down { value: 'a' }", "Up { value: 'a' }"];
-        let places: Vec<_> = order.iter().map(|action| shown.find(action).unwrap()).collect();
-        assert!(places.is_sorted(), "{shown}");
-    }
 }
 
 #[cfg(test)]
@@ -297,5 +275,23 @@ mod tests {
         assert!(why.contains("<input type=\"submit\">"), "{why}");
         assert!(refusal(&json!(["input", "text", false, false, true, false])).is_some());
         assert!(refusal(&json!(["input", "text", false, false, false, true])).is_some());
+    }
+
+    #[test]
+    fn keys_are_parsed_alone_and_in_combination() {
+        let keys = |text: &str| parse(text).unwrap();
+        assert_eq!(keys("Enter"), ['\u{e007}']);
+        assert_eq!(keys("é"), ['é']);
+        assert_eq!(keys("+"), ['+']);
+        assert_eq!(keys("ctrl++"), ['\u{e009}', '+']);
+        assert_eq!(keys("Ctrl+Shift+k"), ['\u{e009}', '\u{e008}', 'k']);
+        assert_eq!(keys("F12"), ['\u{e03c}']);
+        for bad in ["", "F13", "Hyper", "ctrl+Hyper"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        let shown = format!("{:?}", pressed(&keys("ctrl+a")));
+        let order = ["Down { value: '\\u{e009}' }", "Down { value: 'a' }", "Up { value: 'a' }"];
+        let places: Vec<_> = order.iter().map(|action| shown.find(action).unwrap()).collect();
+        assert!(places.is_sorted(), "{shown}");
     }
 }

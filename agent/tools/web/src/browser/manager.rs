@@ -1,4 +1,5 @@
-//! The browser of a session: started once, found again by every call, ended when it was enough.
+//! The browser of a session: started once, found by every call, and ended when it is no longer
+//! used.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,38 +19,40 @@ use tools::context::ToolContext;
 use tools::exec::confinement;
 use tools::output::{ToolError, ToolErrorKind};
 
-/// How long a start may take.
+/// Timeout of a start.
 const STARTS: Duration = Duration::from_secs(90);
-/// How long an end may take, and how long is waited for another call.
+/// Timeout of an end, and of waiting for another call.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The pause between two looks.
+/// The interval of polling.
 const LOOK: Duration = Duration::from_millis(20);
-/// Seconds without a call after which a browser ends that no session holds.
+/// Seconds without a call after which a browser ends that belongs to no session.
 const IDLE: u64 = 600;
-/// Another number of seconds.
+/// Environment variable that overrides [`IDLE`].
 const IDLE_VARIABLE: &str = "G3_BROWSER_IDLE";
 
-/// What the calls of a session know of its browser.
+/// Starts, finds and ends the browser of a session.
 #[derive(Default)]
 pub struct BrowserManager {
     config: WebdriverConfig,
-    /// Whether the browser ends with us.
+    /// Whether the browser ends with this process.
     owns: bool,
     wanted: Mutex<Option<Lock>>,
 }
 
 impl BrowserManager {
-    /// For a session: its browser ends when this is dropped, or with our process.
+    /// Creates a manager for a session: its browser ends when the manager is dropped, or with this
+    /// process.
     pub fn of_session(config: &WebdriverConfig) -> Arc<BrowserManager> {
         Arc::new(BrowserManager { config: config.clone(), owns: true, wanted: Mutex::default() })
     }
 
-    /// For calls in processes of their own: their browser ends when none came for a while.
+    /// Creates a manager for calls in separate processes: their browser ends after a time without
+    /// calls.
     pub fn of_calls(config: &WebdriverConfig) -> Arc<BrowserManager> {
         Arc::new(BrowserManager { config: config.clone(), owns: false, wanted: Mutex::default() })
     }
 
-    /// The browser that runs; `None` when there is none.
+    /// Returns the running browser; `None` if there is none.
     pub(crate) async fn find(&self, at: &ToolContext) -> Result<Option<BrowserSession>, ToolError> {
         let place = BrowserDir::of(&at.session_dir);
         if !place.path().exists() {
@@ -64,7 +67,7 @@ impl BrowserManager {
         connected(place, record, turn).await.map(Some)
     }
 
-    /// The browser that runs, or a new one; whether it is new.
+    /// Returns the running browser or a new one, and whether it is new.
     pub(crate) async fn start(
         &self,
         at: &ToolContext,
@@ -81,8 +84,8 @@ impl BrowserManager {
             return connected(place, record, turn).await.map(|session| (session, false));
         }
         let programs = self.programs(visible)?;
-        // One that is just being ended is waited for.
-        until(|| Ok((!place.is_kept()).then_some(()))).await?;
+        // Wait for a browser that is about to end.
+        until(|| Ok((!place.has_daemon()).then_some(()))).await?;
         until(|| Ok(self.want(&place)?.then_some(()))).await?;
         place.touch().map_err(|why| broken(&why))?;
         let record =
@@ -114,7 +117,8 @@ impl BrowserManager {
         BrowserPrograms::find(&self.config, kind).map_err(missing)
     }
 
-    /// Says that we want it, where it ends with us; no, where it is being ended.
+    /// Marks the browser as used, if it ends with this process. Returns `false` if the browser is
+    /// being ended.
     fn want(&self, place: &BrowserDir) -> Result<bool, ToolError> {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         if self.owns && wanted.is_none() {
@@ -124,7 +128,7 @@ impl BrowserManager {
         Ok(true)
     }
 
-    /// Starts a keeper, and waits for its word.
+    /// Starts a daemon and waits for its report.
     async fn launch(
         &self,
         place: &BrowserDir,
@@ -133,15 +137,15 @@ impl BrowserManager {
         at: &ToolContext,
     ) -> Result<BrowserRecord, ToolError> {
         let idle = std::env::var(IDLE_VARIABLE).ok().and_then(|text| text.parse().ok());
-        let order = DaemonArgs {
+        let args = DaemonArgs {
             directory: place.path().to_owned(),
             programs,
             secret: secret()?,
             idle: (!self.owns).then(|| idle.unwrap_or(IDLE)),
         };
-        let order = serde_json::to_string(&order).map_err(|why| broken(&why.into()))?;
+        let args = serde_json::to_string(&args).map_err(|why| broken(&why.into()))?;
         let program = std::env::current_exe().map_err(|why| broken(&why))?;
-        let mut job = Command::new(program, place.path()).args(["tool", "keep-browser", &order]);
+        let mut job = Command::new(program, place.path()).args(["tool", "keep-browser", &args]);
         job = job.env_clear().stderr(base::process::Stream::Null).detached();
         for (key, value) in
             child_env(std::env::vars_os(), &["XDG_RUNTIME_DIR".to_owned()], ChildKind::Tool)
@@ -149,30 +153,31 @@ impl BrowserManager {
             job = job.env(key, value);
         }
         let held = match pass {
-            // Its profile is in the session's directory, which studio's box keeps from commands.
+            // The profile is in the session's directory, which studio's sandbox protects from
+            // commands.
             Permit::Free if confinement::in_studio() => {
                 at.command_box().writing(place.path()).hold()
             }
             pass => at.hold(pass),
         };
         let held = held.map_err(|why| broken(&why))?;
-        let mut keeper = confinement::spawn_lasting(job, held).map_err(|why| broken(&why))?;
-        let record = heard(&mut keeper).await?;
-        // It goes its own way now.
-        keeper.forget();
+        let mut daemon = confinement::spawn_lasting(job, held).map_err(|why| broken(&why))?;
+        let record = read_report(&mut daemon).await?;
+        // The daemon outlives this call.
+        daemon.forget();
         Ok(record)
     }
 }
 
-/// A part of the driver's address that cannot be guessed.
+/// Returns a part of the driver's URL that cannot be guessed.
 fn secret() -> Result<String, ToolError> {
     base::random::hex::<16>().map_err(|why| broken(&why))
 }
 
-/// What the keeper says.
-async fn heard(keeper: &mut AsyncRunning) -> Result<BrowserRecord, ToolError> {
+/// Reads the report of a daemon.
+async fn read_report(daemon: &mut AsyncRunning) -> Result<BrowserRecord, ToolError> {
     let mut line = String::new();
-    if let Some(stdout) = keeper.child.stdout.take() {
+    if let Some(stdout) = daemon.child.stdout.take() {
         let mut stdout = BufReader::new(stdout);
         stdout.read_line(&mut line).await.map_err(|why| broken(&why))?;
     }
@@ -183,7 +188,7 @@ async fn heard(keeper: &mut AsyncRunning) -> Result<BrowserRecord, ToolError> {
     }
 }
 
-/// Takes up the session of a browser that runs.
+/// Connects to the session of a running browser.
 async fn connected(
     place: BrowserDir,
     record: BrowserRecord,
@@ -193,21 +198,21 @@ async fn connected(
     session.map_err(|error| ToolError::failed(format!("cannot reach the browser: {error}")))
 }
 
-/// Waits until no other call is at work with this browser.
+/// Waits until no other call uses this browser.
 async fn turn(place: &BrowserDir) -> Result<Lock, ToolError> {
     until(|| place.turn().map_err(|why| broken(&why))).await
 }
 
-/// Ends a browser, and waits until nothing of it is left.
+/// Ends a browser, and waits until its daemon has removed everything and exited.
 pub(crate) async fn end(place: &BrowserDir, record: &BrowserRecord) -> Result<(), ToolError> {
-    if place.is_kept() {
-        // As long as it is kept, the number is the keeper's. It ends all the rest.
-        signal_group(record.keeper, Signal::TERM);
+    if place.has_daemon() {
+        // The lock is held, so the process id is the daemon's. The daemon ends everything else.
+        signal_group(record.daemon_pid, Signal::TERM);
     }
-    until(|| Ok((!place.is_kept()).then_some(()))).await
+    until(|| Ok((!place.has_daemon()).then_some(()))).await
 }
 
-/// Looks until there is something.
+/// Polls until there is a value; fails after [`PATIENCE`].
 async fn until<T>(mut look: impl FnMut() -> Result<Option<T>, ToolError>) -> Result<T, ToolError> {
     let looking = async {
         loop {

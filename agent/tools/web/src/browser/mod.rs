@@ -1,8 +1,8 @@
-//! The browser: one for a session, driven by CSS selectors (`webdriver_…`) or by short names of
+//! The browser: one per session, controlled by CSS selectors (`webdriver_…`) or by short refs of
 //! elements (`execute_browser`).
 //!
-//! A call finds the browser by a file in the session's directory ([`record`]), so that calls in
-//! processes of their own share it; a keeper beside g3 ([`keeper`]) starts and ends it.
+//! A call finds the browser through a file in the session's directory, so that calls in separate
+//! processes share it; a daemon ([`daemon`]) starts and ends it.
 
 pub mod action_kind;
 pub mod actions;
@@ -26,7 +26,7 @@ use tools::services::BrowserService;
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 use tools::web::guarded_client;
 
-/// Does one thing with the browser of the session.
+/// A tool that runs one operation in the session's browser.
 pub(crate) struct BrowserTool(pub BrowserVerb);
 
 impl Tool for BrowserTool {
@@ -49,8 +49,8 @@ impl Tool for BrowserTool {
     }
 }
 
-/// What a call reaches: the host that it opens, the file that it writes, or the page that it acts
-/// on. To look at the page that is there reaches nothing more.
+/// Returns what a call accesses: the host that it opens, the file that it writes, or the page that
+/// it acts on. Reading the current page needs no access.
 fn reaches(verb: BrowserVerb, call: &Invocation<'_>) -> Vec<Access> {
     let names_file = !call.text("path").is_empty();
     let acts = || vec![Access::Act("the page in the browser".to_owned())];
@@ -77,8 +77,8 @@ fn reaches(verb: BrowserVerb, call: &Invocation<'_>) -> Vec<Access> {
     }
 }
 
-/// The host of an address; nothing where it is none, which the call itself says. A developer's own
-/// machine needs no question.
+/// Returns the access to the host of a URL; nothing for an invalid URL, which the call itself
+/// reports. The local machine needs no question.
 fn opened(call: &Invocation<'_>, url: &str) -> Vec<Access> {
     let Ok(url) = url_policy::parse(url) else { return Vec::new() };
     let allowed = &call.at.others.web.webfetch.allow_hosts;
@@ -87,7 +87,7 @@ fn opened(call: &Invocation<'_>, url: &str) -> Vec<Access> {
 }
 
 impl BrowserService for BrowserManager {
-    /// Does what the call wants, or ends early when the user cancels.
+    /// Runs the operation of the call, or stops early when the user cancels.
     fn run<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
         let verb = BrowserVerb::of(call.spec().kind);
         let work = async move {

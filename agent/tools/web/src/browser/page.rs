@@ -1,4 +1,4 @@
-//! `webdriver_…`: a browser by CSS selectors.
+//! `webdriver_…`: controls a browser by CSS selectors.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use tools::fs::open;
 use tools::image;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 
-/// Elements that are told one by one.
-const TOLD: usize = 50;
+/// Maximum number of elements that are described.
+const DESCRIBED: usize = 50;
 
 #[derive(Deserialize)]
 struct Args {
@@ -27,7 +27,7 @@ struct Args {
     max_length: Option<u64>,
 }
 
-/// Does one thing with the browser.
+/// Runs one operation in the browser.
 pub(crate) async fn run(
     hub: &BrowserManager,
     call: &Invocation<'_>,
@@ -44,7 +44,7 @@ pub(crate) async fn run(
         let metadata = json!({ "browser": name, "visible": session.record.visible, "new": is_new });
         return Ok(ToolOutput::done(text).with(metadata));
     }
-    // What is no address is refused before anything else.
+    // An invalid URL is rejected before anything else.
     let url = (verb == BrowserVerb::Navigate).then(|| url_policy::parse(call.text("url")));
     let url = url.transpose().map_err(ToolError::invalid)?;
     let Some(session) = hub.find(call.at).await? else {
@@ -72,7 +72,7 @@ pub(crate) async fn run(
     Ok(outcome)
 }
 
-/// Opens an address in the current tab.
+/// Opens a URL in the current tab.
 pub(crate) async fn open(
     call: &Invocation<'_>,
     session: &BrowserSession,
@@ -95,7 +95,7 @@ pub(crate) async fn open(
         Err(BrowserError::Other(why)) => {
             return Err(ToolError::failed(format!("{url} cannot be opened: {why}")));
         }
-        Err(error) => return Err(session.told(error).await),
+        Err(error) => return Err(session.tool_error(error).await),
     };
     match here.error {
         Some(why) => Err(ToolError::failed(format!("{url} cannot be opened: {why}"))),
@@ -103,7 +103,7 @@ pub(crate) async fn open(
     }
 }
 
-/// The page that is shown now, for a model.
+/// Formats the current page for a model.
 fn shown_page(here: &CurrentPage) -> ToolOutput {
     let CurrentPage { url, title, .. } = here;
     let failed = here.error.as_ref().map(|why| format!("\nit cannot be opened: {why}"));
@@ -122,11 +122,11 @@ async fn with_page(
         BrowserVerb::Back => went(session, session.back()).await,
         BrowserVerb::Forward => went(session, session.forward()).await,
         BrowserVerb::Refresh => went(session, session.refresh()).await,
-        BrowserVerb::Url => session.here().await.map(|here| told(here.url)),
-        BrowserVerb::Title => session.here().await.map(|here| told(here.title)),
+        BrowserVerb::Url => session.here().await.map(|here| output(here.url)),
+        BrowserVerb::Title => session.here().await.map(|here| output(here.title)),
         BrowserVerb::Find => {
             let id = dom::first(session, selector).await?;
-            dom::described(session, &[id]).await.map(|lines| told(lines.concat()))
+            dom::described(session, &[id]).await.map(|lines| output(lines.concat()))
         }
         BrowserVerb::FindAll => all(session, selector).await,
         BrowserVerb::Click => {
@@ -138,7 +138,7 @@ async fn with_page(
             let how = (args.text.as_str(), args.clear_first.unwrap_or(true));
             dom::enter(call, session, &id, how).await?;
             let count = args.text.chars().count();
-            Ok(told(format!("entered {count} characters into `{selector}`")))
+            Ok(output(format!("entered {count} characters into `{selector}`")))
         }
         BrowserVerb::Script => {
             let value = session.script(call.text("script"), &[]).await.map(dom::plain);
@@ -148,11 +148,11 @@ async fn with_page(
             })
         }
         BrowserVerb::Source => match session.source().await {
-            Ok(source) => return source_told(call, &source, &args),
+            Ok(source) => return source_output(call, &source, &args),
             Err(error) => Err(error),
         },
         BrowserVerb::Screenshot => match session.screenshot().await {
-            Ok(picture) => return picture_told(call, picture).await,
+            Ok(picture) => return screenshot_output(call, picture).await,
             Err(error) => Err(error),
         },
         BrowserVerb::Start | BrowserVerb::Navigate | BrowserVerb::Quit | BrowserVerb::Act => {
@@ -164,11 +164,11 @@ async fn with_page(
         Err(BrowserError::Other(why)) if verb == BrowserVerb::FindAll => {
             Err(ToolError::invalid(format!("invalid CSS selector `{selector}`: {why}")))
         }
-        Err(error) => Err(session.told(error).await),
+        Err(error) => Err(session.tool_error(error).await),
     }
 }
 
-fn told(text: String) -> ToolOutput {
+fn output(text: String) -> ToolOutput {
     ToolOutput::done(base::text::printable(&text))
 }
 
@@ -182,7 +182,7 @@ async fn went(
 
 async fn all(session: &BrowserSession, selector: &str) -> Result<ToolOutput, BrowserError> {
     let ids = session.find_all(selector).await?;
-    let lines = dom::described(session, &ids[..ids.len().min(TOLD)]).await?;
+    let lines = dom::described(session, &ids[..ids.len().min(DESCRIBED)]).await?;
     let count = ids.len();
     let mut text = match count {
         0 => format!("no element fits `{selector}`"),
@@ -192,10 +192,10 @@ async fn all(session: &BrowserSession, selector: &str) -> Result<ToolOutput, Bro
     for (at, line) in lines.iter().enumerate() {
         text.push_str(&format!("\n{}: {line}", at + 1));
     }
-    if count > TOLD {
-        text.push_str(&format!("\n[{} more are not shown]", count - TOLD));
+    if count > DESCRIBED {
+        text.push_str(&format!("\n[{} more are not shown]", count - DESCRIBED));
     }
-    Ok(told(text).with(json!({ "count": count })))
+    Ok(output(text).with(json!({ "count": count })))
 }
 
 async fn click(
@@ -214,7 +214,11 @@ async fn click(
     Ok(ToolOutput { text, ..page })
 }
 
-fn source_told(call: &Invocation<'_>, source: &str, args: &Args) -> Result<ToolOutput, ToolError> {
+fn source_output(
+    call: &Invocation<'_>,
+    source: &str,
+    args: &Args,
+) -> Result<ToolOutput, ToolError> {
     let count = source.chars().count();
     if !call.text("path").is_empty() {
         write(&call.place, source.as_bytes())
@@ -230,8 +234,8 @@ fn source_told(call: &Invocation<'_>, source: &str, args: &Args) -> Result<ToolO
     Ok(ToolOutput::done(text).with(json!({ "characters": count })))
 }
 
-/// Writes the picture, and shows it to the model.
-async fn picture_told(call: &Invocation<'_>, bytes: Vec<u8>) -> Result<ToolOutput, ToolError> {
+/// Writes a screenshot, and returns it to the model.
+async fn screenshot_output(call: &Invocation<'_>, bytes: Vec<u8>) -> Result<ToolOutput, ToolError> {
     let shown = call.shown_place();
     write(&call.place, &bytes)
         .map_err(|why| ToolError::io(&format!("cannot write {shown}"), &why))?;
@@ -243,7 +247,7 @@ async fn picture_told(call: &Invocation<'_>, bytes: Vec<u8>) -> Result<ToolOutpu
     Ok(ToolOutput { images: vec![picture], ..outcome.with(json!({ "path": call.place })) })
 }
 
-/// Writes a file, and makes its directories.
+/// Writes a file, and creates its parent directories.
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;

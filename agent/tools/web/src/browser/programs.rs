@@ -1,4 +1,4 @@
-//! Which programs are a browser and its driver, and how they are started.
+//! The programs of a browser and its driver, and how they are started.
 
 use std::path::{Path, PathBuf};
 
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use gate::paths;
 
-/// Names of Chromium and its kin on `PATH`.
+/// Names of Chromium and Chrome on `PATH`.
 const CHROMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
-/// Where macOS keeps them.
+/// Their paths on macOS.
 const APPLICATIONS: [&str; 2] = [
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 ];
-/// What every start has: a browser that calls nobody by itself and keeps its crashes to itself.
-/// Its line to the driver is a pipe, so it ends when the driver does, however that ends.
+/// The flags of every start: no background requests and no crash reports. The connection to the
+/// driver is a pipe, so the browser ends when the driver does, however that ends.
 const FLAGS: &[&str] = &[
     "--remote-debugging-pipe",
     "--no-first-run",
@@ -33,27 +33,28 @@ const FLAGS: &[&str] = &[
     "--password-store=basic",
     "--window-size=1280,900",
 ];
-/// Addresses at which clouds hand out the logins of a machine: no name leads there.
+/// Hosts of cloud metadata services, which hand out the credentials of a machine; the browser does
+/// not resolve them.
 const METADATA: [&str; 4] =
     ["169.254.169.254", "169.254.170.2", "[fd00:ec2::254]", "metadata.google.internal"];
-/// How long a page may load and a script run, and how long is waited for an element, in ms.
+/// Timeouts of loading a page, of a script, and of finding an element, in milliseconds.
 const TIMES: [u32; 3] = [30_000, 30_000, 1_000];
 
 /// The programs of a browser.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrowserPrograms {
-    /// Which kind.
+    /// The kind of the browser.
     pub kind: BrowserKind,
     /// The driver.
     pub driver: PathBuf,
-    /// The browser, where the driver does not know it by itself.
+    /// The browser, if the driver needs its path.
     pub browser: Option<PathBuf>,
-    /// The port of the driver; 0 is any that is free.
+    /// The port of the driver; 0 for any free port.
     pub port: u16,
 }
 
 impl BrowserPrograms {
-    /// Finds them. The error says what to install.
+    /// Finds the programs. The error says what to install.
     pub(crate) fn find(
         config: &WebdriverConfig,
         kind: BrowserKind,
@@ -92,7 +93,7 @@ impl BrowserPrograms {
         }
     }
 
-    /// The driver's arguments. `secret` is a part of its address that others do not know.
+    /// Returns the driver's arguments. `secret` is a secret part of its URL.
     pub(crate) fn arguments(&self, secret: &str) -> Vec<String> {
         match self.kind {
             BrowserKind::Safari => vec!["-p".to_owned(), self.port.to_string()],
@@ -102,53 +103,53 @@ impl BrowserPrograms {
         }
     }
 
-    /// The address of the driver, from a line that it wrote; commands are relative to it.
+    /// Returns the URL of the driver from a line of its output; commands are relative to it.
     pub(crate) fn address(&self, line: &str, secret: &str) -> Option<String> {
         let port = line.split_once("started successfully on port ")?.1;
         let port: u16 = port.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()?;
         Some(format!("http://127.0.0.1:{port}/{secret}/"))
     }
 
-    /// What a session with it shall be like.
-    pub(crate) fn wishes(&self, directory: &Path, is_root: bool) -> Value {
+    /// Returns the capabilities of a new session.
+    pub(crate) fn capabilities(&self, directory: &Path, is_root: bool) -> Value {
         let [load, script, implicit] = TIMES;
-        let mut wishes = json!({
+        let mut capabilities = json!({
             "unhandledPromptBehavior": "dismiss and notify",
             "timeouts": { "pageLoad": load, "script": script, "implicit": implicit },
         });
         if self.kind == BrowserKind::Safari {
-            wishes["browserName"] = json!("safari");
-            return json!({ "capabilities": { "alwaysMatch": wishes } });
+            capabilities["browserName"] = json!("safari");
+            return json!({ "capabilities": { "alwaysMatch": capabilities } });
         }
         let mut args: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
         if self.kind == BrowserKind::ChromeHeadless {
             args.push("--headless=new".to_owned());
         }
         if is_root {
-            // Its own box cannot be made by root.
+            // Chromium cannot create its own sandbox as root.
             args.extend(["--no-sandbox".to_owned(), "--test-type".to_owned()]);
         }
         args.push(format!("--user-data-dir={}", directory.join("profile").display()));
         let nowhere = METADATA.map(|host| format!("MAP {host} ~NOTFOUND"));
         args.push(format!("--host-resolver-rules={}", nowhere.join(", ")));
-        wishes["browserName"] = json!("chrome");
-        wishes["goog:chromeOptions"] = json!({
+        capabilities["browserName"] = json!("chrome");
+        capabilities["goog:chromeOptions"] = json!({
             "binary": self.browser,
             "args": args,
             "prefs": {
                 "download.default_directory": directory.join("downloads"),
                 "download.prompt_for_download": false,
-                // It begins with an empty page, not with one that asks for news.
+                // Start with an empty page, not with one that makes requests.
                 "session.restore_on_startup": 4,
                 "session.startup_urls": ["about:blank"],
                 "credentials_enable_service": false,
             },
         });
-        json!({ "capabilities": { "alwaysMatch": wishes } })
+        json!({ "capabilities": { "alwaysMatch": capabilities } })
     }
 }
 
-/// The program that the user names: by its name on `PATH`, or by its path.
+/// Finds the program that the user configured: by its name on `PATH`, or by its path.
 fn configured(path: Option<&Path>, key: &str) -> Result<Option<PathBuf>, String> {
     let Some(path) = path else { return Ok(None) };
     let path = paths::expand_home(&path.to_string_lossy());
@@ -160,13 +161,13 @@ fn configured(path: Option<&Path>, key: &str) -> Result<Option<PathBuf>, String>
     found.map(Some).ok_or_else(missing)
 }
 
-/// Chromium, where it usually is.
+/// Finds Chromium in its usual places.
 fn chrome() -> Option<PathBuf> {
     let on_path = CHROMES.iter().find_map(|name| find_program(name));
     on_path.or_else(|| APPLICATIONS.iter().map(PathBuf::from).find(|path| path.is_file()))
 }
 
-/// Whether a window can be shown.
+/// Returns whether a window can be shown.
 pub(crate) fn has_display() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")

@@ -1,5 +1,5 @@
-//! One browser during one call: commands to it, dialogs and tabs that come in between, and what
-//! the page is now.
+//! The browser during one call: runs commands, handles the dialogs and tabs that open in between,
+//! and stores the refs of elements.
 
 use super::daemon::{BrowserDir, BrowserRecord};
 use super::webdriver::{self, BrowserError};
@@ -17,39 +17,39 @@ use std::io;
 use std::sync::Mutex;
 use tools::output::{ToolError, ToolErrorKind};
 
-/// How many dialogs in a row are dismissed before a command.
+/// Maximum number of dialogs in a row that are dismissed before a command.
 const DIALOGS: usize = 5;
-/// What tells where the browser is. A page that could not be loaded has an address of its own.
+/// Script that returns the current page. A page that could not be loaded has a URL of its own.
 const WHERE: &str = "const failed = location.protocol === 'chrome-error:'; return { \
     url: location.href, title: document.title, time: performance.timeOrigin, error: failed ? \
     (document.querySelector('.error-code') || document.body).innerText.trim() : null };";
 
-/// A browser, for one call: no other call is at work with it meanwhile.
+/// A browser that is locked for one call.
 pub(crate) struct BrowserSession {
-    /// Where its files are.
+    /// The directory of its files.
     pub place: BrowserDir,
-    /// What it is.
+    /// Its record.
     pub record: BrowserRecord,
     client: Client,
     notes: Mutex<Vec<String>>,
     _turn: Lock,
 }
 
-/// What is shown now.
+/// The current page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CurrentPage {
-    /// The address.
+    /// Its URL.
     pub url: String,
-    /// The page's title.
+    /// Its title.
     pub title: String,
     /// Why the page could not be loaded.
     pub error: Option<String>,
-    /// When it came: a page that is loaded again is another one.
+    /// When it was loaded: a reloaded page is a different one.
     pub time: f64,
 }
 
 impl BrowserSession {
-    /// Takes up the session of this browser.
+    /// Connects to the session of this browser.
     pub(crate) async fn connect(
         place: BrowserDir,
         record: BrowserRecord,
@@ -59,8 +59,8 @@ impl BrowserSession {
         Ok(BrowserSession { place, record, client, notes: Mutex::default(), _turn: turn })
     }
 
-    /// Runs a command. A dialog that blocks it is dismissed and noted; where the tab was closed, the
-    /// last of the others becomes the current one.
+    /// Runs a command. A dialog that blocks it is dismissed and noted. If the tab was closed, the
+    /// last of the other tabs becomes the current one.
     async fn run<T, Running>(&self, command: impl Fn(Client) -> Running) -> Result<T, BrowserError>
     where
         Running: Future<Output = Result<T, CmdError>>,
@@ -83,7 +83,7 @@ impl BrowserSession {
         Err(BrowserError::Other("the page opens one dialog after the other".to_owned()))
     }
 
-    /// Opens an address in the current tab.
+    /// Opens a URL in the current tab.
     pub(crate) async fn open(&self, url: &Url) -> Result<(), BrowserError> {
         self.run(move |client| async move { client.goto(url.as_str()).await }).await
     }
@@ -98,27 +98,27 @@ impl BrowserSession {
         self.run(|client| async move { client.forward().await }).await
     }
 
-    /// Loads the page again.
+    /// Reloads the page.
     pub(crate) async fn refresh(&self) -> Result<(), BrowserError> {
         self.run(|client| async move { client.refresh().await }).await
     }
 
-    /// The page as HTML.
+    /// Returns the page as HTML.
     pub(crate) async fn source(&self) -> Result<String, BrowserError> {
         self.run(|client| async move { client.source().await }).await
     }
 
-    /// A picture of the page as PNG.
+    /// Returns a screenshot of the page as PNG.
     pub(crate) async fn screenshot(&self) -> Result<Vec<u8>, BrowserError> {
         self.run(|client| async move { client.screenshot().await }).await
     }
 
-    /// Runs a script in the page, and gives what it returns.
+    /// Runs a script in the page, and returns its result.
     pub(crate) async fn script(&self, script: &str, args: &[Value]) -> Result<Value, BrowserError> {
         self.run(move |client| async move { client.execute(script, args.to_vec()).await }).await
     }
 
-    /// The references of the elements that match a CSS selector.
+    /// Returns the references of the elements that match a CSS selector.
     pub(crate) async fn find_all(&self, selector: &str) -> Result<Vec<String>, BrowserError> {
         let found = self
             .run(move |client| async move { client.find_all(Locator::Css(selector)).await })
@@ -126,27 +126,27 @@ impl BrowserSession {
         Ok(found.iter().map(|element| element.element_id().into()).collect())
     }
 
-    /// Clicks an element; it is scrolled into view first.
+    /// Clicks an element, which is scrolled into view first.
     pub(crate) async fn click(&self, id: &str) -> Result<(), BrowserError> {
         self.run(move |client| async move { element_of(client, id).click().await }).await
     }
 
-    /// Empties a field.
+    /// Clears a field.
     pub(crate) async fn clear(&self, id: &str) -> Result<(), BrowserError> {
         self.run(move |client| async move { element_of(client, id).clear().await }).await
     }
 
-    /// Types into an element, or gives a file field its files.
+    /// Types into an element, or sets the files of a file field.
     pub(crate) async fn send_keys(&self, id: &str, text: &str) -> Result<(), BrowserError> {
         self.run(move |client| async move { element_of(client, id).send_keys(text).await }).await
     }
 
-    /// Presses keys where the focus is.
+    /// Presses keys on the focused element.
     pub(crate) async fn press(&self, keys: &KeyActions) -> Result<(), BrowserError> {
         self.run(move |client| async move { client.perform_actions(keys.clone()).await }).await
     }
 
-    /// The ids of its tabs.
+    /// Returns the ids of the tabs.
     pub(crate) async fn tabs(&self) -> Result<Vec<String>, BrowserError> {
         Ok(self
             .run(|client| async move { client.windows().await })
@@ -156,12 +156,12 @@ impl BrowserSession {
             .collect())
     }
 
-    /// The id of the current tab.
+    /// Returns the id of the current tab.
     pub(crate) async fn tab(&self) -> Result<String, BrowserError> {
         self.run(|client| async move { client.window().await }).await.map(String::from)
     }
 
-    /// Makes another tab the current one.
+    /// Switches to another tab.
     pub(crate) async fn switch(&self, tab: &str) -> Result<(), BrowserError> {
         let tab = WindowHandle::try_from(tab).map_err(|_| BrowserError::NoWindow)?;
         self.run(|client| {
@@ -171,7 +171,7 @@ impl BrowserSession {
         .await
     }
 
-    /// Opens an empty tab, which is the current one then.
+    /// Opens an empty tab and switches to it.
     pub(crate) async fn add_tab(&self) -> Result<String, BrowserError> {
         let made = self.run(move |client| async move { client.new_window(true).await }).await?;
         let tab = String::from(made.handle);
@@ -184,7 +184,7 @@ impl BrowserSession {
         self.run(|client| async move { client.close_window().await }).await
     }
 
-    /// Does something after which a new tab may be there: then it is the current one.
+    /// Runs an action, and switches to the new tab if it opened one.
     pub(crate) async fn following<T>(
         &self,
         work: impl Future<Output = Result<T, BrowserError>>,
@@ -199,14 +199,14 @@ impl BrowserSession {
         Ok(done)
     }
 
-    /// Where it is.
+    /// Returns the current page.
     pub(crate) async fn here(&self) -> Result<CurrentPage, BrowserError> {
         let reported = self.script(WHERE, &[]).await?;
         let text = |key: &str| reported[key].as_str().unwrap_or_default().to_owned();
         let error = reported["error"].as_str();
         let error = error.map(|why| why.lines().next().unwrap_or(why).to_owned());
         let url = match &error {
-            // The address that was asked for.
+            // The URL that was requested.
             Some(_) => {
                 self.run(|client| async move { client.current_url().await }).await?.to_string()
             }
@@ -216,17 +216,17 @@ impl BrowserSession {
         Ok(CurrentPage { url, title: text("title"), error, time })
     }
 
-    /// Something that is told beside the result.
+    /// Adds a note to the result.
     pub(crate) fn note(&self, text: String) {
         self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(text);
     }
 
-    /// What is to be told beside the result.
+    /// Takes the notes for the result.
     pub(crate) fn notes(&self) -> Vec<String> {
         std::mem::take(&mut self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// A trouble with what is to be told beside it.
+    /// Appends the notes to an error.
     pub(crate) fn noted(&self, mut trouble: ToolError) -> ToolError {
         for note in self.notes() {
             trouble.text.push_str(&format!("\n[note: {note}]"));
@@ -234,9 +234,9 @@ impl BrowserSession {
         trouble
     }
 
-    /// What the model reads of an error. A browser that is gone is ended, so that the next start
+    /// Converts an error for the model. A browser that crashed is ended, so that the next start
     /// works.
-    pub(crate) async fn told(&self, error: BrowserError) -> ToolError {
+    pub(crate) async fn tool_error(&self, error: BrowserError) -> ToolError {
         match error {
             BrowserError::NoElement(why) => ToolError::new(ToolErrorKind::NotFound, why),
             BrowserError::Timeout => ToolError::new(
@@ -258,51 +258,51 @@ impl BrowserSession {
     }
 }
 
-/// The element of a reference.
+/// Returns the element of a reference.
 fn element_of(client: Client, id: &str) -> Element {
     Element::from_element_id(client, id.to_owned().into())
 }
 
-/// The file of it, in the directory of the browser.
+/// Name of the file of the refs in the browser's directory.
 const FILE: &str = "refs.json";
 
-/// Names and tabs of a browser.
+/// The refs of a browser's elements, and its empty tab.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tabs {
-    /// The browser that this is about.
+    /// The WebDriver session that they belong to.
     session: String,
-    /// The tab whose elements are named.
+    /// The tab of the elements.
     tab: String,
-    /// Name -> element.
+    /// Ref -> element.
     refs: BTreeMap<String, String>,
-    /// The tab that was opened because a browser must have one.
+    /// The tab that was opened only because a browser must have one.
     empty: Option<String>,
 }
 
 impl Tabs {
-    /// What is kept of this browser.
+    /// Reads the refs of this browser.
     pub(crate) fn of(session: &BrowserSession) -> Tabs {
         let bytes = std::fs::read(session.place.path().join(FILE)).unwrap_or_default();
         let kept: Tabs = serde_json::from_slice(&bytes).unwrap_or_default();
         if kept.session == session.record.session { kept } else { Tabs::default() }
     }
 
-    /// Keeps it.
+    /// Writes the refs.
     pub(crate) fn keep(&mut self, session: &BrowserSession) -> io::Result<()> {
         self.session.clone_from(&session.record.session);
         base::files::replace_json(&session.place.path().join(FILE), self)
     }
 
-    /// Names the elements of a tab, in their order; the names before are forgotten.
+    /// Assigns refs to the elements of a tab, in their order; earlier refs are discarded.
     pub(crate) fn name(&mut self, tab: &str, elements: impl IntoIterator<Item = String>) {
         let named = elements.into_iter().enumerate().map(|(n, id)| (format!("e{n}"), id));
         self.refs = named.collect();
         tab.clone_into(&mut self.tab);
     }
 
-    /// The element of a name in a tab.
+    /// Returns the element of a ref in a tab.
     pub(crate) fn element(&self, tab: &str, name: &str) -> Result<&str, ToolError> {
-        // Models write [e3] and @e3 as well.
+        // Models also write [e3] and @e3.
         let bare = name.trim().trim_matches(|c: char| !c.is_ascii_alphanumeric());
         let found = self.refs.get(bare);
         match found {
@@ -314,7 +314,7 @@ impl Tabs {
         }
     }
 
-    /// Whether a tab is nobody's: nothing was opened in it since the last one was closed.
+    /// Returns whether a tab is empty: nothing was opened in it after the last tab was closed.
     pub(crate) async fn is_empty(
         &self,
         session: &BrowserSession,
@@ -323,7 +323,7 @@ impl Tabs {
         Ok(self.empty.as_deref() == Some(tab) && session.here().await?.url == "about:blank")
     }
 
-    /// Closes the current tab. A browser without a tab would end, so the last one is exchanged.
+    /// Closes the current tab. A browser without a tab would exit, so the last one is replaced.
     pub(crate) async fn close(
         &mut self,
         session: &BrowserSession,
@@ -345,7 +345,7 @@ impl Tabs {
     }
 }
 
-/// What is said of an element that is there no more.
+/// Returns the error for the ref of an element that no longer exists.
 pub(crate) fn stale(name: &str) -> ToolError {
     ToolError::invalid(format!(
         "the ref `{name}` is stale: the page changed since the snapshot. Take a new snapshot and use \

@@ -1,5 +1,5 @@
-//! Which addresses a browser is sent to: pages of the web and of this machine, and nothing that
-//! reads files, runs scripts or hands out the logins of a machine.
+//! The URLs that a browser may open: pages of the web and of this machine, but nothing that reads
+//! files, runs scripts or hands out the credentials of a machine.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use reqwest::Url;
 use tools::output::{ToolError, ToolErrorKind};
 use tools::web::guarded_client::{self, Resolver, SystemResolver};
 
-/// How long a name is looked up before the browser does it alone.
+/// Timeout of a name lookup, after which the browser resolves the name itself.
 const LOOK_UP: Duration = Duration::from_secs(5);
 
-/// The address that a text means. A bare host gets https, one of this machine and a number http.
+/// Parses a URL. A bare host gets https; a host on this machine and an IP address get http.
 pub(crate) fn parse(text: &str) -> Result<Url, String> {
     let text = text.trim();
     let bad = |why: &str| format!("`{}` {why}", base::text::head(text, 200));
@@ -44,7 +44,7 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Whether it begins with a host, not with a scheme: what follows a colon is a port.
+/// Returns whether a text starts with a host, not with a scheme: a port follows the colon.
 fn is_bare(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     let host = match authority.strip_prefix('[') {
@@ -59,22 +59,22 @@ fn is_bare(text: &str) -> bool {
     !host.is_empty() && (is_v6 || host.chars().all(fits))
 }
 
-/// Whether it is on this machine.
+/// Returns whether a URL is on this machine.
 pub(crate) fn is_local(url: &Url) -> bool {
     let host = guarded_client::host(url);
     let is_loopback = host.parse::<IpAddr>().is_ok_and(|at| at.to_canonical().is_loopback());
     is_loopback || host == "localhost" || host.ends_with(".localhost")
 }
 
-/// Refuses a host that leads to an address on the link, where clouds keep the logins of a machine,
-/// unless the user names it.
+/// Denies a host with a link-local address, where clouds hand out the credentials of a machine,
+/// unless the user has allowed it.
 pub(crate) async fn guard(url: &Url, allowed: &[String]) -> Result<(), ToolError> {
     let host = guarded_client::host(url);
     let addresses = match host.parse::<IpAddr>() {
         Ok(address) => vec![address],
         Err(_) => {
             let looked_up = tokio::time::timeout(LOOK_UP, SystemResolver.resolve(&host)).await;
-            // A proxy may know names that we do not; the browser says when nobody does.
+            // A proxy may know more names; the browser reports a name that cannot be resolved.
             looked_up.ok().and_then(Result::ok).unwrap_or_default()
         }
     };
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bare_host_gets_https_and_one_of_this_machine_http() {
+    fn a_bare_host_gets_https_and_a_local_one_http() {
         for (text, meant) in [
             ("example.org", "https://example.org/"),
             (" example.org:8443/a?b#c ", "https://example.org:8443/a?b#c"),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_but_a_page_is_refused() {
+    fn only_web_pages_are_accepted() {
         for text in [
             "",
             "  ",
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_on_the_link_are_refused_in_every_spelling() {
+    async fn link_local_addresses_are_denied_in_every_notation() {
         let refused = [
             "http://169.254.169.254/",
             "http://2852039166/",

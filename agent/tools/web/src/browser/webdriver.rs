@@ -1,5 +1,5 @@
-//! Sessions of a WebDriver on this machine (<https://www.w3.org/TR/webdriver2/>): how one is opened,
-//! taken up by another process and closed, and why a command failed.
+//! Sessions of a WebDriver on this machine (<https://www.w3.org/TR/webdriver2/>): opens them,
+//! connects to them from other processes, closes them, and classifies the errors of commands.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,10 +18,10 @@ pub(crate) const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// Maximum time of a command: longer than a page may take to load.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Why a command failed, as far as a caller acts on it.
+/// The error of a command, as far as a caller acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BrowserError {
-    /// A dialog was open; it is dismissed now, and the command was not run.
+    /// A dialog was open. It has been dismissed, and the command did not run.
     Dialog(String),
     /// No element matches, or the element is no longer on the page.
     NoElement(String),
@@ -31,7 +31,7 @@ pub(crate) enum BrowserError {
     Gone(String),
     /// The page or the script took too long.
     Timeout,
-    /// Everything else, in the driver's words.
+    /// Any other error, with the driver's message.
     Other(String),
 }
 
@@ -48,8 +48,8 @@ impl fmt::Display for BrowserError {
     }
 }
 
-/// Takes up the session of that id. `driver` is the driver's URL and ends with a slash. The session
-/// stays open when the client is dropped.
+/// Connects to the session with this id. `driver` is the driver's URL and ends with a slash. The
+/// session stays open when the client is dropped.
 pub(crate) async fn connect(driver: &str, session: &str) -> Result<Client, BrowserError> {
     let client = Client::with_existing_session(driver, session, HttpConnector::new()).await;
     let client = client.map_err(|why| BrowserError::Other(why.to_string()))?;
@@ -57,8 +57,8 @@ pub(crate) async fn connect(driver: &str, session: &str) -> Result<Client, Brows
     Ok(client)
 }
 
-/// Opens a session; gives what the driver says of it (`sessionId`, `capabilities`). `request` is the
-/// body of the New Session command.
+/// Opens a session, and returns the driver's description of it (`sessionId`, `capabilities`).
+/// `request` is the body of the New Session command.
 pub(crate) async fn open(driver: &str, request: Value) -> Result<Value, BrowserError> {
     run(connect(driver, "").await?.issue_cmd(NewSession(request))).await
 }
@@ -68,7 +68,7 @@ pub(crate) async fn close(driver: &str, session: &str) -> Result<(), BrowserErro
     run(connect(driver, session).await?.close()).await
 }
 
-/// Whether the driver accepts connections.
+/// Returns whether the driver accepts connections.
 pub(crate) async fn listens(driver: &str) -> bool {
     let Ok(client) = connect(driver, "").await else { return false };
     !matches!(run(client.status()).await, Err(BrowserError::Gone(_)))
@@ -84,8 +84,8 @@ pub(crate) async fn run<T>(
     }
 }
 
-/// The New Session command with exactly these capabilities: fantoccini's own adds options of Chrome
-/// to every request, which Safari's driver refuses as unknown.
+/// The New Session command with exactly these capabilities: fantoccini's own command adds options
+/// of Chrome to every request, which Safari's driver rejects as unknown.
 #[derive(Debug)]
 struct NewSession(Value);
 
@@ -107,12 +107,12 @@ impl WebDriverCompatibleCommand for NewSession {
     }
 }
 
-/// An element's reference as a value of a script.
+/// Returns an element's reference as a value for a script.
 pub(crate) fn element(id: &str) -> Value {
     json!({ ELEMENT: id })
 }
 
-/// The reference in a value that is an element.
+/// Returns the reference in a value that is an element.
 pub(crate) fn id_of(value: &Value) -> Option<&str> {
     value[ELEMENT].as_str()
 }
@@ -129,7 +129,7 @@ impl From<CmdError> for BrowserError {
     }
 }
 
-/// An error that the driver reports, without the driver's version.
+/// Converts an error of the driver; the driver's version is removed from the message.
 fn of_driver(error: &WebDriver) -> BrowserError {
     use ErrorStatus as Status;
     let message = error.message.split("\n  (Session info").next().unwrap_or_default();
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_known_by_their_code_and_shown_without_the_drivers_version() {
+    fn errors_are_classified_by_code_and_shown_without_the_drivers_version() {
         let reported =
             |status, message: &str| of_driver(&WebDriver::new(status, message.to_owned()));
         let noise = "\n  (Session info: chrome=156.0)";
