@@ -366,6 +366,13 @@ pub fn is_alive(id: u32) -> bool {
         .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
+/// Returns the program of this name in the directory of the running one, where an installation puts
+/// those that belong together, if it is there.
+pub fn sibling_program(name: &str) -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.with_file_name(name);
+    program.is_file().then_some(program)
+}
+
 /// Searches the directories of `PATH` for a program.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let runs = |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();

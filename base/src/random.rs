@@ -11,7 +11,7 @@ pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
 
 /// Returns random bytes as hexadecimal digits, two for each byte.
 pub fn hex<const N: usize>() -> io::Result<String> {
-    Ok(bytes::<N>()?.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(crate::text::hex(&bytes::<N>()?))
 }
 
 #[cfg(test)]

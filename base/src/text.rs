@@ -25,6 +25,19 @@ pub fn tail(text: &str, max: usize) -> &str {
     &text[start..]
 }
 
+/// Returns bytes as hexadecimal digits, two for each byte.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the known names that a word may be a misspelling of, the most similar first.
+pub fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let scored = known.into_iter().map(|name| (strsim::jaro_winkler(name, word), name));
+    let mut near: Vec<(f64, &str)> = scored.filter(|(score, _)| *score > 0.75).collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    near.into_iter().map(|(_, name)| name).collect()
+}
+
 /// Returns the number of columns that a text takes on a terminal.
 pub fn columns(text: &str) -> usize {
     text.width()

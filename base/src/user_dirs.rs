@@ -37,7 +37,6 @@ pub fn state_dir(program: &str) -> io::Result<PathBuf> {
 /// the SHA-256 of the whole path, so that two paths never share a name.
 pub fn name_for_path(path: &Path) -> String {
     use sha2::Digest;
-    use std::fmt::Write;
     use std::os::unix::ffi::OsStrExt;
     let last = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let readable: String = last
@@ -45,11 +44,8 @@ pub fn name_for_path(path: &Path) -> String {
         .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' })
         .take(40)
         .collect();
-    let mut name = format!("{}-", readable.trim_start_matches('.'));
-    for byte in &sha2::Sha256::digest(path.as_os_str().as_bytes())[..8] {
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
+    let digest = sha2::Sha256::digest(path.as_os_str().as_bytes());
+    format!("{}-{}", readable.trim_start_matches('.'), crate::text::hex(&digest[..8]))
 }
 
 fn absolute(variable: &str) -> Option<PathBuf> {

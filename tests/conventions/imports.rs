@@ -64,7 +64,17 @@ const PROVIDER: &[(&str, &[&str])] = &[
     ("trace_events", &["error", "http", "message", "provider"]),
     (
         "hosted",
-        &["error", "http", "http_error", "message", "models", "oauth", "provider", "sse", "trace_events"],
+        &[
+            "error",
+            "http",
+            "http_error",
+            "message",
+            "models",
+            "oauth",
+            "provider",
+            "sse",
+            "trace_events",
+        ],
     ),
     ("anthropic", WIRE),
     ("gemini", WIRE),
@@ -154,7 +164,10 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
             "commit_message",
         ],
     ),
-    ("supervisor_process", &["session", "exec", "interrupt", "launch", "supervisor", "project", "landing"]),
+    (
+        "supervisor_process",
+        &["session", "exec", "interrupt", "launch", "supervisor", "project", "landing"],
+    ),
     ("lib", &[]),
 ];
 
@@ -169,7 +182,9 @@ const BASE: &[(&str, &[&str])] = &[
     ("lock", &[]),
     ("process", &["sandbox"]),
     ("random", &[]),
+    ("runtime", &[]),
     ("secret", &[]),
+    ("sync", &[]),
     ("text", &[]),
     ("user_dirs", &[]),
     ("workspace", &[]),

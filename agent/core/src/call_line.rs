@@ -22,14 +22,5 @@ pub fn call_line(name: &str, args: &serde_json::Value) -> String {
     let about = base::text::printable(about.lines().next().unwrap_or_default());
     let name = base::text::printable(name);
     let line = if about.is_empty() { name } else { format!("{name} {about}") };
-    cut_to(&line, 100)
-}
-
-/// Truncates a text to `most` characters and marks the truncation.
-pub fn cut_to(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(most.saturating_sub(1)).collect();
-    format!("{head}…")
+    base::text::cut_columns(&line, 100)
 }

@@ -56,7 +56,7 @@ impl Fragment {
         digest.update(serde_json::to_vec(messages).unwrap_or_default());
         let digest = digest.finalize();
         Fragment {
-            fragment_id: digest[..6].iter().map(|byte| format!("{byte:02x}")).collect(),
+            fragment_id: base::text::hex(&digest[..6]),
             created_at,
             messages: messages.to_vec(),
             message_count: messages.len(),

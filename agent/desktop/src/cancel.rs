@@ -38,7 +38,7 @@ pub(crate) fn pause(time: Duration) -> Result<()> {
 /// Makes TERM and INT end the program once it holds no key and no button.
 pub fn end_on_signals() {
     std::thread::spawn(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = base::runtime::current_thread();
         let Ok(runtime) = runtime else { return };
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};

@@ -39,7 +39,7 @@ pub(crate) struct Portal {
 impl Portal {
     /// Finds the session's portal.
     pub(crate) fn open() -> Result<Portal> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = base::runtime::current_thread();
         let runtime = runtime.map_err(none)?;
         let connection = within(&runtime, CALL, Builder::session().build())?;
         Ok(Portal { runtime, connection, requests: Cell::new(0) })

@@ -59,7 +59,7 @@ fn names(path: &Path) -> VecDeque<OsString> {
 
 /// Expands `~` and `~/x` to the home directory.
 pub fn expand_home(raw: &str) -> PathBuf {
-    let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let home = || base::user_dirs::home_dir();
     match raw.strip_prefix('~') {
         Some("") => home().unwrap_or_else(|| raw.into()),
         Some(rest) if rest.starts_with('/') => {

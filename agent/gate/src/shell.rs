@@ -288,7 +288,7 @@ pub(crate) fn redirected_outside(piece: &SimpleCommand, cwd: &Path, root: &Path)
 /// Whether a word is a temporary file, which counts as inside.
 fn temporary(word: &str) -> bool {
     // A directory that contains the home directory is not temporary.
-    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    let home = base::user_dirs::home_dir();
     let holds_home = |directory: &Path| home.as_ref().is_some_and(|it| it.starts_with(directory));
     let below = |directory: &Path| {
         !holds_home(directory)

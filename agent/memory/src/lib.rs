@@ -17,7 +17,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::clock::Clock;
 use base::config::Config;
@@ -59,7 +59,7 @@ pub struct Memory {
 
 impl Default for Memory {
     fn default() -> Memory {
-        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = base::user_dirs::home_dir();
         Memory {
             notes: None,
             takes_notes: false,
@@ -119,7 +119,7 @@ impl Memory {
         };
         let slot = self.store.clone();
         let done = tokio::task::spawn_blocking(move || {
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = base::sync::lock(&slot);
             let mut notice = None;
             for _ in 0..2 {
                 let store = match slot.take() {
@@ -150,8 +150,7 @@ impl Memory {
         let home = self.home.as_ref().ok_or_else(|| io::Error::other("HOME is not set"))?;
         let dir = home.join("images");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-        let hash: String =
-            Sha256::digest(bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash: String = base::text::hex(&Sha256::digest(bytes)[..16]);
         let file = dir.join(format!("{hash}.{ending}"));
         base::files::replace(&file, bytes)?;
         Ok(file)

@@ -1,7 +1,7 @@
 //! Tracks whether a turn discovered anything: files and commands that were not read or run before.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// What a session has seen.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl NoveltyFilter {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        base::sync::lock(&self.state)
     }
 }
 

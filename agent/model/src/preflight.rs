@@ -66,7 +66,7 @@ fn check_hash(path: &Path, wanted: &str) -> Result<()> {
 fn hash(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
     io::copy(&mut File::open(path)?, &mut HashWriter(&mut hash))?;
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(base::text::hex(&hash.finalize()))
 }
 
 struct HashWriter<'a>(&'a mut Sha256);

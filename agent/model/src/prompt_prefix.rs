@@ -79,7 +79,11 @@ impl PrefixStore {
         for token in tokens {
             hash.update(token.0.to_le_bytes());
         }
-        self.directory.join(format!("{}-{}.kv", self.model, hex(&hash.finalize()[..12])))
+        self.directory.join(format!(
+            "{}-{}.kv",
+            self.model,
+            base::text::hex(&hash.finalize()[..12])
+        ))
     }
 
     fn make_room(&self) {
@@ -129,14 +133,10 @@ fn fingerprint(model: &Path) -> io::Result<String> {
         file.by_ref().take(PART).read_to_end(&mut part)?;
         hash.update(&part);
     }
-    Ok(hex(&hash.finalize()[..12]))
+    Ok(base::text::hex(&hash.finalize()[..12]))
 }
 
 /// Returns the version of llama.cpp, which determines the format of the state.
 fn llama_cpp_version() -> &'static [u8] {
     concat!(env!("CARGO_PKG_VERSION"), " llama-cpp-2 0.1.160").as_bytes()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

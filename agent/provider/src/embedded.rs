@@ -1,6 +1,6 @@
 //! A local model, used through its host process.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::config::providers::EmbeddedConfig;
 use base::event::Usage;
@@ -238,7 +238,7 @@ impl Host {
     }
 
     fn current(&self) -> Arc<Connection> {
-        Arc::clone(&self.connection.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&base::sync::lock(&self.connection))
     }
 
     /// Returns the connection. Restarts a host that has exited.
@@ -251,7 +251,7 @@ impl Host {
         let found = tokio::task::spawn_blocking(move || find::open(&wanted)).await;
         let found = found.map_err(|e| broken(e.to_string()))?;
         let fresh = Arc::new(found.map_err(|failure| rejected(failure.into()))?.0);
-        *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
+        *base::sync::lock(&self.connection) = Arc::clone(&fresh);
         Ok(fresh)
     }
 }

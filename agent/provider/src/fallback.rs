@@ -1,7 +1,7 @@
 //! Falls back to another model of the same provider for the rest of a turn while the primary model
 //! is overloaded.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use base::failure::Result;
 
@@ -114,10 +114,10 @@ impl FallbackModels {
     }
 
     fn who(&self) -> ActiveModel {
-        *self.who.lock().unwrap_or_else(PoisonError::into_inner)
+        *base::sync::lock(&self.who)
     }
 
     fn set(&self, who: ActiveModel) {
-        *self.who.lock().unwrap_or_else(PoisonError::into_inner) = who;
+        *base::sync::lock(&self.who) = who;
     }
 }

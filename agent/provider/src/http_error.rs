@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::text::{head, printable};
+use base::text::{cut_columns, head, printable};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -206,8 +206,7 @@ fn page_text(page: &str) -> String {
 /// Shortens a text to one printable line.
 fn short(text: &str) -> String {
     let line = printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    let cut = head(&line, MOST_SHOWN);
-    if cut.len() < line.len() { format!("{cut}…") } else { line }
+    cut_columns(&line, MOST_SHOWN)
 }
 
 /// Parses `retry-after`: seconds or an HTTP date (RFC 9110, 10.2.3).

@@ -48,7 +48,7 @@ fn is_there(file: &Path, text: &str) -> bool {
 }
 
 fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes())[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    base::text::hex(&Sha256::digest(text.as_bytes())[..8])
 }
 
 #[cfg(test)]

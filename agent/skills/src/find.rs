@@ -39,7 +39,7 @@ const MOST_SKILLS: usize = 500;
 /// Returns the locations for a working directory in increasing precedence.
 pub fn places(config: &Config, cwd: &Path) -> Vec<SkillDir> {
     let users = |dir: PathBuf| SkillDir { dir, within: None };
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let home = base::user_dirs::home_dir();
     let mut places: Vec<SkillDir> =
         home.map(|home| users(home.join(".g3/skills"))).into_iter().collect();
     let extra = config.extra_paths.iter();

@@ -13,7 +13,7 @@ pub mod prompt_list;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use allowed::AllowedTool;
 
@@ -114,6 +114,6 @@ impl SkillSet {
     }
 
     fn active(&self) -> MutexGuard<'_, Vec<String>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+        base::sync::lock(&self.active)
     }
 }

@@ -16,8 +16,8 @@ use super::trace::{self, TraceArgs};
 use super::{AgentArgs, GlobalArgs, in_runtime};
 use crate::modes::mcp;
 use crate::ui;
-use agent_core::call_line::cut_to;
 use agent_core::run::root_of;
+use base::text::cut_columns;
 use mcp_client::connect::ServerPaths;
 use mcp_client::name::servers as parts;
 use mcp_client::server::ConfiguredServer;
@@ -224,7 +224,7 @@ async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {
     let mut text = format!("`{name}` started in {ms} ms and has {} tools\n", tools.len());
     for (full, tool) in server.named(&tools) {
         let first = tool.description.lines().next().unwrap_or_default();
-        text.push_str(&format!("{full}  {}\n", cut_to(&base::text::printable(first), 80)));
+        text.push_str(&format!("{full}  {}\n", cut_columns(&base::text::printable(first), 80)));
     }
     ui::print(&text).map(|()| 0)
 }

@@ -269,10 +269,7 @@ fn run(cli: Cli, given: &ExplicitFlags, toolset: &'static dyn Toolset) -> Result
 }
 
 fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .or_fail(|| "cannot start the runtime")?;
+    let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
     let done = runtime.block_on(work);
     // A thread that still waits for a line from the terminal must not delay the exit.
     runtime.shutdown_background();

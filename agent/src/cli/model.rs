@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::model_host::find::PROGRAM;
-use base::process::{Command, Stream, find_program};
+use base::process::{Command, Stream, find_program, sibling_program};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -151,9 +151,7 @@ fn pull(args: &PullArgs) -> Result<()> {
     }
     let url = args.from.as_deref().unwrap_or(entry.url);
     let wanted = pull::Download { url, sha256: entry.sha256, bytes: entry.bytes, target: &target };
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
+    base::runtime::current_thread()
         .or_fail(|| "cannot start the runtime")?
         .block_on(pull::fetch(&wanted))?;
     print(&format!("{} is ready: {}\n", entry.name, target.display()))
@@ -200,9 +198,7 @@ fn serve(args: &ServeArgs) -> Failure {
         Ok(path) => path,
         Err(failure) => return failure,
     };
-    let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name(PROGRAM));
-    let beside = beside.filter(|path| path.is_file());
-    let Some(program) = beside.or_else(|| find_program(PROGRAM)) else {
+    let Some(program) = sibling_program(PROGRAM).or_else(|| find_program(PROGRAM)) else {
         return Failure::usage(format!("`{PROGRAM}` is neither next to g3 nor in PATH"))
             .hint("cargo build --release -p model");
     };

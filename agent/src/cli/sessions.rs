@@ -12,11 +12,11 @@ use clap::{Args, Subcommand};
 use super::GlobalArgs;
 use super::settings::directory;
 use crate::ui;
-use agent_core::call_line::cut_to;
 use agent_core::session::{
     self, export,
     snapshot::{ModelUsage, SessionSnapshot},
 };
+use base::text::cut_columns;
 
 /// `g3 sessions …`.
 #[derive(Debug, Args)]
@@ -155,7 +155,7 @@ fn line(seen: &SessionSnapshot) -> String {
         seen.status,
         seen.updated_at,
         seen.turns,
-        cut_to(&task, 60)
+        cut_columns(&task, 60)
     )
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::GlobalArgs;
 use super::settings::{directory, load};
 use crate::ui;
-use agent_core::call_line::cut_to;
+use base::text::cut_columns;
 use skills::find::{self, SkillDir, SkillSearch};
 use skills::{Skill, SkillSource};
 
@@ -61,7 +61,7 @@ fn list(common: &GlobalArgs, cwd: &Path, json: bool) -> Result<()> {
     let line = |skill: &Skill| {
         let about = base::text::printable(&skill.description.replace('\n', " "));
         let (name, location) = (&skill.name, skill.location());
-        format!("{name:widest$}  {}\n{:widest$}  {location}\n", cut_to(&about, 90), "")
+        format!("{name:widest$}  {}\n{:widest$}  {location}\n", cut_columns(&about, 90), "")
     };
     ui::print(&skills.iter().map(line).collect::<String>())?;
     shelf.notices.iter().for_each(|notice| ui::say(notice));

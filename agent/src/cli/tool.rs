@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base::config::{Config, ConfigSources};
@@ -182,7 +182,7 @@ fn listener(live: &Arc<Mutex<LiveArea>>) -> Arc<dyn Fn(&str) + Send + Sync> {
 }
 
 fn with(live: &Mutex<LiveArea>, work: impl FnOnce(&mut LiveArea)) {
-    work(&mut live.lock().unwrap_or_else(PoisonError::into_inner));
+    work(&mut base::sync::lock(&live));
 }
 
 fn keep_browser(order: &str, toolset: &dyn Toolset) -> Result<()> {
@@ -192,8 +192,7 @@ fn keep_browser(order: &str, toolset: &dyn Toolset) -> Result<()> {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().build().or_fail(|| "cannot start the runtime")
+    base::runtime::current_thread().or_fail(|| "cannot start the runtime")
 }
 
 fn run_to_its_end(

@@ -1,6 +1,6 @@
 //! Handles Ctrl-C and termination signals: the first cancels the turn, the second ends the program.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::failure::{Failure, FailureKind, OrFail, Result};
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,7 +38,7 @@ impl Interrupts {
             let turn = turn.clone();
             listeners.push(tokio::spawn(async move {
                 while signals.recv().await.is_some() {
-                    let turn = turn.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    let turn = base::sync::lock(&turn).clone();
                     match turn {
                         Some(tokens) if tokens.cancel.is_cancelled() => tokens.end.cancel(),
                         Some(tokens) => tokens.cancel.cancel(),
@@ -57,13 +57,13 @@ impl Interrupts {
     pub(crate) fn begin(&self) -> CancelTokens {
         let tokens =
             CancelTokens { cancel: CancellationToken::new(), end: CancellationToken::new() };
-        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokens.clone());
+        *base::sync::lock(&self.turn) = Some(tokens.clone());
         tokens
     }
 
     /// Ends the turn.
     pub(crate) fn over(&self) {
-        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *base::sync::lock(&self.turn) = None;
     }
 }
 

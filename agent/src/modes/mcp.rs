@@ -2,7 +2,7 @@
 //! stdout.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::failure::{OrFail, Result};
 use rmcp::model::{
@@ -117,7 +117,7 @@ impl CallQueue {
         let mut held = Vec::new();
         for key in keys {
             let lock = {
-                let mut all = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut all = base::sync::lock(&self.keys);
                 // Forget locks that no call holds or waits for.
                 all.retain(|_, lock| Arc::strong_count(lock) > 1);
                 all.entry(key).or_default().clone()

@@ -1,6 +1,6 @@
 //! Spans for a collector, as OTLP over HTTP, configured by OpenTelemetry's variables.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -79,7 +79,7 @@ impl Export {
     /// Sends pending spans; returns a sentence if some were lost.
     pub fn finish(self) -> Option<String> {
         let ended = self.provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT);
-        let why = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let why = base::sync::lock(&self.last_error).take();
         let late = || format!("it was not sent within {} s", SHUTDOWN_TIMEOUT.as_secs());
         let why = why.or_else(|| ended.err().map(|_| late()))?;
         Some(format!("the exported trace is not complete: {why}"))
@@ -125,7 +125,7 @@ impl HttpClient for ExportClient {
         // The user's variables name the address, so plain http is allowed.
         let sent = async { tokio::time::timeout(REQUEST_TIMEOUT, http::once(request, true)).await };
         // The exporter's thread has no runtime.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = base::runtime::current_thread()?;
         match runtime.block_on(sent) {
             Ok(answer) => Ok(answer?.map(Bytes::from)),
             Err(_) => Err(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()).into()),
@@ -144,7 +144,7 @@ impl SpanExporter for ErrorRecorder {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let sent = self.exporter.export(batch).await;
         if let Err(why) = &sent {
-            let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = base::sync::lock(&self.last_error);
             *last = Some(why.to_string());
         }
         sent

@@ -8,7 +8,7 @@ use base::text::printable;
 use serde_json::Value;
 
 use super::tokens;
-use agent_core::call_line::cut_to;
+use base::text::cut_columns;
 
 /// Maximum number of characters in the line of a requirement.
 const WIDE: usize = 110;
@@ -56,13 +56,18 @@ fn judged(rounds: u32, round: &RoundReport) -> Vec<String> {
 /// Formats the failed checks, one line each.
 fn checks(all: &[RoundCheck]) -> impl Iterator<Item = String> {
     let red = all.iter().filter(|check| !check.ok);
-    red.map(|check| cut_to(&format!("  check failed ({}): {}", check.exit, check.command), WIDE))
+    red.map(|check| {
+        cut_columns(&format!("  check failed ({}): {}", check.exit, check.command), WIDE)
+    })
 }
 
 fn statuses(requirements: Option<&[JudgedRequirement]>) -> impl Iterator<Item = String> {
     requirements.unwrap_or_default().iter().map(|judged| {
         let evidence = judged.evidence.trim().lines().next().unwrap_or_default();
-        cut_to(&format!("  {:4} {:7}  {evidence}", judged.id.trim(), judged.status.word()), WIDE)
+        cut_columns(
+            &format!("  {:4} {:7}  {evidence}", judged.id.trim(), judged.status.word()),
+            WIDE,
+        )
     })
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use base::text::printable_output;
@@ -84,7 +84,7 @@ impl LiveArea {
         }
         let (calls, width) = (self.calls.clone(), self.width);
         let draw = move |_: &ProgressState, out: &mut dyn Write| {
-            let calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
+            let calls = base::sync::lock(&calls);
             let _ = out.write_str(&lines(&calls, width).join("\n"));
         };
         let Ok(style) = ProgressStyle::with_template("{live}") else { return };
@@ -107,7 +107,7 @@ impl LiveArea {
     }
 
     fn calls(&self) -> MutexGuard<'_, Vec<Call>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        base::sync::lock(&self.calls)
     }
 }
 

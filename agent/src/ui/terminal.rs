@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
@@ -102,7 +102,7 @@ pub(crate) fn take_typed() -> String {
 }
 
 fn typed() -> MutexGuard<'static, String> {
-    TYPED.lock().unwrap_or_else(PoisonError::into_inner)
+    base::sync::lock(&TYPED)
 }
 
 /// Reads the input that is in the terminal's queue.
@@ -124,7 +124,7 @@ fn change(with: impl FnOnce(&mut Termios)) -> Option<Termios> {
         return None;
     }
     let before = tcgetattr(stdin).ok()?;
-    FOUND.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| before.clone());
+    base::sync::lock(&FOUND).get_or_insert_with(|| before.clone());
     let mut after = before.clone();
     with(&mut after);
     tcsetattr(stdin, OptionalActions::Now, &after).ok()?;
@@ -133,7 +133,7 @@ fn change(with: impl FnOnce(&mut Termios)) -> Option<Termios> {
 
 /// Restores the terminal's original modes, for an exit without other cleanup.
 pub(crate) fn give_back() {
-    restore(FOUND.lock().unwrap_or_else(PoisonError::into_inner).take());
+    restore(base::sync::lock(&FOUND).take());
 }
 
 fn restore(before: Option<Termios>) {

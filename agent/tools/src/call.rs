@@ -1,7 +1,7 @@
 //! A call of a tool: its arguments, its path, and the files that it writes.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
@@ -170,7 +170,7 @@ impl Invocation<'_> {
     /// Records the current content of these files before they are written. Returns whether this
     /// created the record.
     pub fn keep(&self, wishes: &[PlannedWrite<'_>]) -> std::io::Result<bool> {
-        let mut diff = self.diff.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut diff = base::sync::lock(&self.diff);
         if diff.is_none() {
             *diff = Some(wishes.iter().map(|wish| self.unified(wish)).collect());
         }
@@ -191,7 +191,7 @@ impl Invocation<'_> {
 
     /// Takes the unified diff of the changes for people. Returns it only once.
     pub(crate) fn take_diff(&self) -> Option<String> {
-        let mut diff = self.diff.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut diff = base::sync::lock(&self.diff);
         diff.take().filter(|diff| !diff.is_empty())
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::config::mcp::expand;
@@ -103,7 +103,7 @@ async fn listen(mut stderr: ChildStderr, mut file: Option<File>, said: Arc<Mutex
             let _ = file.write_all(&buffer[..n]);
             room -= n as u64;
         }
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = base::sync::lock(&said);
         said.extend(&buffer[..n]);
         let excess = said.len().saturating_sub(STDERR.1);
         said.drain(..excess);
@@ -119,7 +119,7 @@ impl ServerProcess {
             Ok(Err(_)) | Err(_) => "it closed its stdout".to_owned(),
         };
         tokio::task::yield_now().await;
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = base::sync::lock(&self.said);
         let bytes: Vec<u8> = said.iter().copied().collect();
         let words = base::text::printable_output(&String::from_utf8_lossy(&bytes));
         match words.trim() {

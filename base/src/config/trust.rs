@@ -3,7 +3,6 @@
 //! the content names (a hook's script, for example) are unchanged.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -154,11 +153,7 @@ fn named(file: &Path, content: &[u8]) -> BTreeMap<PathBuf, String> {
 
 /// Returns the SHA-256 of a content, in hexadecimal.
 pub fn hash(content: &[u8]) -> String {
-    let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(content) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    crate::text::hex(&Sha256::digest(content))
 }
 
 fn read(store: &Path) -> Result<TrustStore> {

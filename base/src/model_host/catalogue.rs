@@ -119,9 +119,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
 }
 
 fn nearest(name: &str) -> Option<&'static str> {
-    let score = |entry: &CatalogueModel| strsim::jaro_winkler(entry.name, name);
-    let best = ENTRIES.iter().max_by(|a, b| score(a).total_cmp(&score(b)))?;
-    (score(best) > 0.8).then_some(best.name)
+    crate::text::similar(name, ENTRIES.iter().map(|entry| entry.name)).first().copied()
 }
 
 #[cfg(test)]

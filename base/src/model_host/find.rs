@@ -19,7 +19,7 @@ use crate::config::providers::EmbeddedConfig;
 use crate::config::studio::expanded;
 use crate::failure::{Failure, OrFail, Result};
 use crate::lock::Lock;
-use crate::process::{Command, Stream, find_program};
+use crate::process::{Command, Stream, find_program, sibling_program};
 use crate::test_hooks::is_hook;
 
 /// The variable with the number of a connected socket that a supervisor passes down.
@@ -76,7 +76,7 @@ impl HostQuery {
 pub fn handed_down() -> Option<UnixStream> {
     static TAKEN: Mutex<bool> = Mutex::new(false);
     let number: i32 = std::env::var(HANDED_DOWN).ok()?.parse().ok().filter(|n| *n > 2)?;
-    let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut taken = crate::sync::lock(&TAKEN);
     if std::mem::replace(&mut *taken, true) {
         return None;
     }
@@ -171,8 +171,7 @@ fn program(wanted: &HostQuery) -> Result<PathBuf> {
     if let Some(program) = &wanted.program {
         return Ok(program.clone());
     }
-    let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name(PROGRAM));
-    beside.filter(|path| path.is_file()).or_else(|| find_program(PROGRAM)).ok_or_else(|| {
+    sibling_program(PROGRAM).or_else(|| find_program(PROGRAM)).ok_or_else(|| {
         Failure::usage(format!("the local model needs the program `{PROGRAM}`"))
             .because("it is neither next to this program nor in PATH")
             .hint("cargo build --release -p model")

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::connection::{is_last, lines};
 use super::find::{self, HostQuery};
@@ -105,5 +105,5 @@ fn gone() -> HostFault {
 }
 
 fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    crate::sync::lock(&shared)
 }

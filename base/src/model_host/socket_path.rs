@@ -41,7 +41,7 @@ impl HostPaths {
         hash.update(meta.mtime().to_le_bytes());
         hash.update(meta.ino().to_le_bytes());
         let digest = hash.finalize();
-        let stem: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let stem = crate::text::hex(&digest[..8]);
         Ok(HostPaths { directory: runtime_directory()?, stem: format!("model-{stem}") })
     }
 

@@ -1,7 +1,7 @@
 //! Runs a program to its end on the tokio runtime: on drop or timeout its group is killed.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -53,7 +53,7 @@ impl Head {
             let Some(mut stream) = stream else { return };
             let mut buffer = vec![0; 16 << 10];
             while let Ok(n @ 1..) = stream.read(&mut buffer).await {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = crate::sync::lock(&kept);
                 let room = most.saturating_sub(kept.len()).min(n);
                 kept.extend_from_slice(&buffer[..room]);
             }
@@ -67,6 +67,6 @@ impl Head {
     }
 
     fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut crate::sync::lock(&self.kept))
     }
 }

@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<u8> {
         Err(failure) => return end(&store, &id, &failure),
     };
     project.schedule()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let ended = runtime.block_on(crate::supervisor::run::run(config));
     // Waits for everything that still reads or writes the session, before others may.

@@ -215,7 +215,7 @@ fn hand_over(from: &Path, to: &Path, name: &str) -> std::io::Result<KeepFiles> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nonce = format!("{}{name}{:?}{}", from.display(), now, std::process::id());
     let digest = sha2::Sha256::digest(nonce.as_bytes());
-    let unique: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+    let unique = base::text::hex(&digest[..20]);
     let mut kept = KeepFiles { keep: None };
     for end in ["keep", "pack", "rev", "idx"] {
         let (made, file) = (format!("pack-{name}.{end}"), format!("pack-{unique}.{end}"));

@@ -368,7 +368,7 @@ fn exclude(repo: &git2::Repository, info: &Path) -> Result<Vec<u8>> {
     let mut all = std::fs::read(info.join("exclude")).unwrap_or_default();
     let config = repo.config().or_fail(|| "cannot read the configuration")?;
     let users = config.get_path("core.excludesfile").ok().or_else(|| {
-        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+        let home = base::user_dirs::home_dir().map(|home| home.join(".config"));
         let dir = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home)?;
         Some(dir.join("git/ignore"))
     });

@@ -89,7 +89,7 @@ fn checked(
     let record = &view.record;
     let room = SandboxedRunner::of(&context.repository, record, &context.config, Purpose::Checks)?;
     let most = Duration::from_secs(merge_checks::check_seconds(context));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let mut results = Vec::new();
     for line in checks {

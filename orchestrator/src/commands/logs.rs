@@ -34,7 +34,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let id = &view.record.id;
     let shown = Shown { context: &context, id, follow: args.follow };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     runtime.block_on(if args.raw {
         shown.raw().boxed_local()

@@ -100,7 +100,7 @@ enum Woken {
 impl<'d> Watcher<'d> {
     /// Creates a watcher without sessions, which handles Ctrl-C from now on.
     pub(crate) fn begin(context: &'d CommandContext, show: WatchFrom) -> Result<Watcher<'d>> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = base::runtime::current_thread();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
         let (interrupt, changes, prompt) = {
             let _inside = runtime.enter();

@@ -2,7 +2,7 @@
 
 mod trace_events;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::clock::Clock;
 use base::event::{Event, EventKind};
@@ -36,7 +36,7 @@ impl Bus {
     /// Sends an event to all sinks.
     pub fn emit(&self, what: EventKind) {
         trace_events::event(&what);
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = base::sync::lock(&self.inner);
         inner.seq += 1;
         let event = Event { seq: inner.seq, time: self.clock.stamp(), what };
         inner.sinks.iter_mut().for_each(|sink| sink.hear(&event));
@@ -44,7 +44,7 @@ impl Bus {
 
     /// Notifies all sinks that a question was answered.
     pub fn answered(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = base::sync::lock(&self.inner);
         inner.sinks.iter_mut().for_each(|sink| sink.answered());
     }
 }

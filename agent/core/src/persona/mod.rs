@@ -92,7 +92,7 @@ pub struct PersonaDirs {
 impl PersonaDirs {
     /// Returns the directories for a working directory.
     pub fn new(cwd: &Path, trust: Option<PathBuf>) -> PersonaDirs {
-        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = base::user_dirs::home_dir();
         PersonaDirs { cwd: cwd.to_owned(), home: home.map(|home| home.join(".g3/agents")), trust }
     }
 
@@ -174,17 +174,12 @@ impl PersonaDirs {
 
     fn unknown(&self, name: &str) -> Failure {
         let known = self.list().unwrap_or_default();
-        let mut near: Vec<(f64, &str)> = known
-            .iter()
-            .map(|it| (strsim::jaro_winkler(&it.name, name), it.name.as_str()))
-            .filter(|(likeness, _)| *likeness > 0.7)
-            .collect();
-        near.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let similar = base::text::similar(name, known.iter().map(|it| it.name.as_str()));
         let failure = Failure::usage(format!("no such agent: `{name}`"));
-        let failure = near
+        let failure = similar
             .iter()
             .take(3)
-            .fold(failure, |failure, (_, near)| failure.hint(format!("g3 --agent {near}")));
+            .fold(failure, |failure, near| failure.hint(format!("g3 --agent {near}")));
         failure.hint("g3 --list-agents")
     }
 

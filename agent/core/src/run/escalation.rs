@@ -1,7 +1,7 @@
 //! Escalation from a local model: when it asks for help, the configured remote model answers for
 //! the rest of the user turn, with the conversation so far.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use base::failure::Result;
 use tokio_util::sync::CancellationToken;
@@ -99,7 +99,7 @@ impl Escalation {
         };
         let no = match opened {
             Some((escalation, Ok(_))) => {
-                *escalation.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+                *base::sync::lock(&escalation.wanted) = Some(reason);
                 // The next step is advice for a small model, not for the stronger one.
                 return ToolOutput { next: None, ..outcome };
             }
@@ -128,7 +128,7 @@ impl Escalation {
 
     /// Whether the model asked for help.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        base::sync::lock(&self.wanted).is_some()
     }
 
     /// Returns the stronger model once it is open.
@@ -138,6 +138,6 @@ impl Escalation {
 
     /// Takes the reason of the request.
     fn take(&self) -> Option<String> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).take()
+        base::sync::lock(&self.wanted).take()
     }
 }

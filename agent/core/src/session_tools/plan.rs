@@ -124,5 +124,5 @@ pub fn is_approved(session_dir: &Path) -> bool {
 }
 
 fn hash(text: &str) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    base::text::hex(&Sha256::digest(text))
 }

@@ -31,7 +31,7 @@ pub(crate) struct A11yBus {
 impl A11yBus {
     /// Finds the accessibility bus through the session bus.
     pub(crate) fn open() -> Result<A11yBus> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = base::runtime::current_thread();
         let runtime = runtime.map_err(none)?;
         let end = Instant::now() + ALL;
         let session = within(&runtime, Builder::session().build())?;

@@ -185,8 +185,7 @@ impl Node {
         }
         if has(TEXT) && self.role != "label" {
             let all: String = bus.call(&self.place, TEXT, "GetText", &(0i32, -1i32))?;
-            let head = text::head(&all, MOST_TEXT);
-            return Some(if head.len() < all.len() { format!("{head}…") } else { all });
+            return Some(text::cut_columns(&all, MOST_TEXT));
         }
         None
     }

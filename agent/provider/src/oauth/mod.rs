@@ -96,7 +96,7 @@ impl OauthLogin {
         self.goes_on(closes);
         thread::spawn(move || {
             let _open = open;
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = base::runtime::current_thread();
             let renewed = runtime
                 .map_err(|why| ProviderError::Broken(why.to_string()))
                 .and_then(|runtime| runtime.block_on(inner.renewed(&stale)));
@@ -106,7 +106,7 @@ impl OauthLogin {
     }
 
     fn goes_on(&self, renewal: Receiver<()>) {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = base::sync::lock(&self.under_way);
         under_way.retain(|renewal| renewal.try_recv() == Err(TryRecvError::Empty));
         under_way.push(renewal);
     }
@@ -171,12 +171,12 @@ impl Inner {
     }
 
     fn held(&self) -> OauthTokens {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        base::sync::lock(&self.held).clone()
     }
 
     fn keep(&self, tokens: OauthTokens) -> Secret {
         let access = tokens.access.clone();
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = tokens;
+        *base::sync::lock(&self.held) = tokens;
         access
     }
 

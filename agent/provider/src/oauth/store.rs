@@ -53,7 +53,7 @@ impl TokenStore {
     /// Returns the store for a workspace's login. The file name is a SHA-256, so that a host cannot
     /// choose a path.
     pub fn of(host: &str) -> Result<TokenStore> {
-        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = base::user_dirs::home_dir();
         let home =
             home.ok_or_else(|| Failure::usage("no home directory for the login").hint("set HOME"))?;
         Ok(TokenStore::below(&home.join(".g3/oauth"), host))
@@ -61,10 +61,7 @@ impl TokenStore {
 
     /// Like [`TokenStore::of`], in this directory.
     fn below(directory: &Path, host: &str) -> TokenStore {
-        let mut name = String::with_capacity(64);
-        for byte in Sha256::digest(format!("{host}\n{CLIENT}")) {
-            name.push_str(&format!("{byte:02x}"));
-        }
+        let name = base::text::hex(&Sha256::digest(format!("{host}\n{CLIENT}")));
         TokenStore { host: host.to_owned(), file: directory.join(format!("{name}.json")) }
     }
 

@@ -162,7 +162,7 @@ pub(crate) fn sha256(path: &Path) -> io::Result<String> {
         }
         hash.update(&buffer[..n]);
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(base::text::hex(&hash.finalize()))
 }
 
 fn client(url: &str) -> reqwest::Result<Client> {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     fn pinned() -> String {
-        Sha256::digest(CONTENT).iter().map(|byte| format!("{byte:02x}")).collect()
+        base::text::hex(&Sha256::digest(CONTENT))
     }
 
     #[tokio::test]

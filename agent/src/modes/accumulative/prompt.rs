@@ -16,7 +16,7 @@ impl LinePrompt {
     /// Opens a prompt with the history in `~/.g3/requirements_history`.
     pub(crate) fn open() -> Result<LinePrompt> {
         let mut editor = DefaultEditor::new().or_fail(|| "cannot open the terminal")?;
-        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = base::user_dirs::home_dir();
         let history = home.map(|home| home.join(".g3/requirements_history"));
         if let Some(file) = &history {
             // The file does not exist on the first run.

@@ -13,7 +13,7 @@ use base::event::{EventKind, TodoItem};
 use base::secret::Secret;
 use serde_json::Value;
 
-use agent_core::call_line::{call_line, cut_to};
+use agent_core::call_line::call_line;
 use agent_core::session::{self, export, snapshot::SessionSnapshot};
 use gate::permission_mode::PermissionMode;
 use provider::message::{ContentPart, Image, Message, MessageRole};
@@ -104,7 +104,7 @@ pub(crate) fn listed(cwd: &Path, id: &base::id::Id) -> SessionInfo {
     let seen = SessionSnapshot::read(&dir, id.as_str());
     let title = seen.task.lines().next().unwrap_or_default();
     SessionInfo::new(id.to_string(), cwd)
-        .title(cut_to(title, 80))
+        .title(base::text::cut_columns(title, 80))
         .updated_at(Some(seen.updated_at).filter(|time| !time.is_empty()))
 }
 

@@ -9,7 +9,7 @@ pub mod updates;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
@@ -104,8 +104,7 @@ async fn serve(host: &Arc<Host>) -> Result<()> {
         .name("g3")
         .on_receive_request(
             async move |request: InitializeRequest, responder, _| {
-                *init.able.lock().unwrap_or_else(PoisonError::into_inner) =
-                    request.client_capabilities;
+                *base::sync::lock(&init.able) = request.client_capabilities;
                 responder.respond(initialized())
             },
             on_receive_request!(),
@@ -254,7 +253,7 @@ impl Host {
 
     /// Returns the lock that is held while a session is opened or closed.
     fn changing(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut all = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = base::sync::lock(&self.changing);
         all.retain(|_, one| Arc::strong_count(one) > 1);
         all.entry(id.to_owned()).or_default().clone()
     }
@@ -352,7 +351,7 @@ impl Host {
         let mut settings = (self.settings)(&cwd)?;
         settings.config.mcp.extend(servers.into_iter().filter_map(convert::server));
         let sink = UpdateSink::unnamed(client.clone(), cwd.clone());
-        let able = self.able.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let able = base::sync::lock(&self.able).clone();
         let client_io = EditorIo::new(client.clone(), sink.session(), able);
         let editor = Arc::new(AcpAsker::new(client, sink.session()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(sink)]);
@@ -378,13 +377,13 @@ impl Host {
             Failure::refused("the session is at work").hint("wait for its end, or session/cancel")
         })?;
         let cancel = CancellationToken::new();
-        *open.cancel.lock().unwrap_or_else(PoisonError::into_inner) = cancel.clone();
+        *base::sync::lock(&open.cancel) = cancel.clone();
         Ok((open, work, cancel))
     }
 
     fn cancel(&self, id: &str) {
         if let Some(open) = self.opened().get(id) {
-            open.cancel.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+            base::sync::lock(&open.cancel).cancel();
         }
     }
 
@@ -400,7 +399,7 @@ impl Host {
     }
 
     fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<OpenSession>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        base::sync::lock(&self.open)
     }
 }
 

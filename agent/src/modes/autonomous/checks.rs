@@ -146,14 +146,14 @@ pub(crate) fn refuse_unknown(
 }
 
 fn mark(session_dir: &Path, checks: &[String]) -> Option<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())?;
+    let home = base::user_dirs::home_dir()?;
     let mut digest = Sha256::new();
     digest.update(session_dir.as_os_str().as_encoded_bytes());
     for line in checks {
         digest.update([0]);
         digest.update(line);
     }
-    let name: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = base::text::hex(&digest.finalize());
     Some(home.join(".g3/runs").join(name))
 }
 

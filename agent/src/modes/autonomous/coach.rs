@@ -1,7 +1,7 @@
 //! The coach: a new conversation in each round that can only read, and whose only result is a
 //! validated verdict.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use planner::requirement::Requirement;
 use planner::verdict::{Verdict, VerdictBasis, faults};
@@ -51,7 +51,7 @@ impl VerdictTool {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        base::sync::lock(&self.state)
     }
 
     /// Parses a verdict. The error lists everything that is wrong with it.

@@ -39,7 +39,7 @@ impl LineEditor {
             Editor::new().or_fail(|| "cannot open the terminal")?;
         editor.set_helper(Some(Hints { cwd: cwd.to_owned() }));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
-        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = base::user_dirs::home_dir();
         let history = home.map(|home| home.join(".g3/history"));
         if let Some(file) = &history {
             // The file does not exist on the first run.
@@ -158,7 +158,7 @@ fn anywhere(cwd: &Path, text: &str) -> Vec<String> {
 fn paths(cwd: &Path, begun: &str) -> Vec<String> {
     let (folder, name) = begun.rsplit_once('/').map_or(("", begun), |(dir, name)| (dir, name));
     let shown = if begun.contains('/') { format!("{folder}/") } else { String::new() };
-    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let home = base::user_dirs::home_dir().unwrap_or_default();
     let place = match shown.strip_prefix("~/") {
         Some(below) => home.join(below),
         None => cwd.join(&shown),

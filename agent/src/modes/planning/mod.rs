@@ -325,7 +325,7 @@ fn unusable() -> Failure {
 
 /// Resolves the directory of `--codepath`; `~` is the home directory. Fails if it does not exist.
 pub(crate) fn code_path(typed: &str, cwd: &std::path::Path) -> Result<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let home = base::user_dirs::home_dir().unwrap_or_default();
     let path = match typed.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {
             home.join(rest.trim_start_matches('/'))

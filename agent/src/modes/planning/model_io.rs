@@ -1,7 +1,7 @@
 //! Asks a model that can only read, and that returns its one result through a tool.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::event::{RunStatus, Usage};
 use base::failure::{Failure, Result};
@@ -68,7 +68,7 @@ impl TextTool {
     }
 
     fn taken(&self) -> Option<String> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        base::sync::lock(&self.taken).clone()
     }
 
     /// Asks the planner's model and adds the usage to `spent`. A model that returns nothing is
@@ -139,7 +139,7 @@ impl RoleTool for TextTool {
     fn call(&self, args: &Value) -> ToolOutput {
         match (self.read)(args) {
             Ok(text) => {
-                *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+                *base::sync::lock(&self.taken) = Some(text);
                 ToolOutput::done(format!(
                     "the {} were accepted; the user will review them",
                     self.spec.name

@@ -162,15 +162,15 @@ fn find(at: &ToolContext) -> Result<PathBuf, ToolError> {
     if let Some(named) = &at.others.screen.control().program {
         return Ok(gate::paths::expand_home(&named.to_string_lossy()));
     }
-    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(NAME));
-    let found = beside.filter(|path| path.is_file()).or_else(|| base::process::find_program(NAME));
-    found.ok_or_else(|| {
-        ToolError::failed(format!(
-            "the program `{NAME}` is not there, by which g3 sees and uses the screen. Build it \
+    base::process::sibling_program(NAME).or_else(|| base::process::find_program(NAME)).ok_or_else(
+        || {
+            ToolError::failed(format!(
+                "the program `{NAME}` is not there, by which g3 sees and uses the screen. Build it \
              with `cargo build --release -p desktop` and put it next to g3 or on PATH, or name it \
              in the configuration: [computer_control] program"
-        ))
-    })
+            ))
+        },
+    )
 }
 
 fn start(at: &ToolContext) -> Result<Host, ToolError> {

@@ -192,7 +192,7 @@ impl LspClient {
     /// Shuts the server down, and ends the process if it does not exit by itself.
     pub(crate) async fn close(&self) {
         if self.connection.gone().is_none() {
-            self.documents.lock().unwrap_or_else(std::sync::PoisonError::into_inner).close(self);
+            base::sync::lock(&self.documents).close(self);
             let _ = self.connection.request("shutdown", Value::Null, GOODBYE).await;
             self.connection.notify("exit", Value::Null);
         }

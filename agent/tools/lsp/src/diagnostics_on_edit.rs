@@ -2,7 +2,7 @@
 //! they find.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::config::lsp::Diagnostics;
@@ -104,7 +104,7 @@ impl SyncedFile {
     /// Sends the current content of the file to the server, or the notification that it was
     /// removed.
     fn send(client: &Arc<LspClient>, wanted: &ServerKey<'_>, file: &Path) -> Option<SyncedFile> {
-        let mut known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = base::sync::lock(&client.documents);
         let Some(text) = document::read(file) else {
             known.forget(client, file);
             return None;
@@ -169,10 +169,7 @@ impl SyncedFile {
         let at = client.encoding.of_server(Some(&self.text), &item["range"]["start"]);
         let words = base::text::printable_output(item["message"].as_str().unwrap_or_default());
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        let mut message = base::text::head(&words, LONGEST).to_owned();
-        if message.len() < words.len() {
-            message.push('…');
-        }
+        let message = base::text::cut_columns(&words, LONGEST);
         Some(FileFinding { line: at.line + 1, column: at.column + 1, message })
     }
 }

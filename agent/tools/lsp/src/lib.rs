@@ -13,7 +13,7 @@ pub mod servers;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -153,7 +153,7 @@ fn text(call: &Invocation<'_>) -> Result<String, ToolError> {
 
 /// Sends this file, and the files that changed elsewhere, to the server.
 fn synchronize(client: &LspClient, call: &Invocation<'_>, wanted: &ServerKey<'_>, text: &str) {
-    let mut known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = base::sync::lock(&client.documents);
     known.refresh(client);
     known.update(client, &call.place, wanted.id, text);
 }

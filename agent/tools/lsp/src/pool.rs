@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::config::Config;
 use base::config::lsp::Diagnostics;
@@ -87,7 +87,7 @@ impl LspPool {
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<(String, PathBuf), Slot>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        base::sync::lock(&self.running)
     }
 
     /// Returns the server, and starts it if it is not running. A server that has failed is not

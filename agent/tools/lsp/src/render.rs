@@ -7,7 +7,6 @@ use super::operation::LspOperation;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use tools::call::Invocation;
 
 /// Maximum number of lines of an answer.
@@ -135,7 +134,7 @@ impl<'a, 'c> AnswerRenderer<'a, 'c> {
     fn text(&mut self, path: &Path) -> Option<&str> {
         let client = self.client;
         let read = || {
-            let known = client.documents.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = base::sync::lock(&client.documents);
             known.text(path).map(str::to_owned).or_else(|| document::read(path))
         };
         self.texts.entry(path.to_owned()).or_insert_with(read).as_deref()

@@ -26,6 +26,6 @@ pub(crate) fn write(definition: &McpServerConfig, tools: &[KnownTool]) {
 }
 
 fn file(definition: &McpServerConfig) -> Option<PathBuf> {
-    let home = std::env::home_dir().filter(|home| home.is_absolute())?;
+    let home = base::user_dirs::home_dir()?;
     Some(home.join(".g3/mcp").join(format!("{}.json", definition.fingerprint())))
 }

@@ -85,7 +85,7 @@ fn start(
     part: &str,
     place: &ServerPaths,
 ) -> Result<(ServerProcess, ChildStdin, ChildStdout), String> {
-    let home = std::env::home_dir().unwrap_or_default();
+    let home = base::user_dirs::home_dir().unwrap_or_default();
     let cwd = server.cwd.as_deref().map(|cwd| base::config::studio::expanded(cwd, &home));
     let cwd = cwd.map_or_else(|| place.cwd.clone(), |cwd| place.cwd.join(cwd));
     let log = place.logs.as_deref().map(|logs| (logs, part));

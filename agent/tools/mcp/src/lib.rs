@@ -14,7 +14,7 @@ pub mod tool_selection;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use base::config::mcp::{CallDefault, McpServerConfig};
@@ -193,7 +193,7 @@ impl McpServers for McpHub {
     /// Returns the tools to offer; unchanged until [`McpServers::news`] returns a sentence.
     fn offered(&self) -> Vec<ToolDefinition> {
         let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
-        self.offer.lock().unwrap_or_else(PoisonError::into_inner).specs(&names)
+        base::sync::lock(&self.offer).specs(&names)
     }
 
     /// Applies tool changes that servers reported since the session or its last turn started.
@@ -205,7 +205,7 @@ impl McpServers for McpHub {
             return None;
         }
         let each: Vec<&ConfiguredServer> = self.servers.iter().map(Arc::as_ref).collect();
-        let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut offer = base::sync::lock(&self.offer);
         let after = offer.after_changes(&each, &changed);
         if after == *offer {
             return None;

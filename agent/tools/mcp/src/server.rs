@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base::config::mcp::McpServerConfig;
@@ -80,12 +80,12 @@ impl Drop for Learning {
 
 impl ToolList {
     fn now(&self) -> Option<Arc<Vec<KnownTool>>> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        base::sync::lock(&self.tools).clone()
     }
 
     fn set(&self, tools: Vec<KnownTool>, definition: &McpServerConfig) {
         cache::write(definition, &tools);
-        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tools));
+        *base::sync::lock(&self.tools) = Some(Arc::new(tools));
     }
 }
 

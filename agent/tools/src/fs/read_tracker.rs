@@ -162,5 +162,5 @@ fn file(session_dir: &Path, path: &Path) -> PathBuf {
 }
 
 fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    base::text::hex(&Sha256::digest(bytes))
 }

@@ -49,10 +49,5 @@ pub(crate) fn find(profile: Profile, name: &str, args: &Value) -> NamedTool {
 
 fn nearest(profile: Profile, name: &str) -> Option<&'static str> {
     let names = faces(profile).into_iter().chain(faces(Profile::All)).map(|f| f.name.as_str());
-    let scored = names.map(|known| (strsim::jaro_winkler(known, name), known));
-    let best = scored.fold(None, |best: Option<(f64, &str)>, (score, known)| match best {
-        Some((high, _)) if high >= score => best,
-        Some(_) | None => Some((score, known)),
-    });
-    best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)
+    base::text::similar(name, names).first().copied()
 }

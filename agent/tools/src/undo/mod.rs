@@ -118,5 +118,5 @@ fn content(dir: &Path, at: usize, when: &str) -> PathBuf {
 }
 
 fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    base::text::hex(&Sha256::digest(bytes))
 }

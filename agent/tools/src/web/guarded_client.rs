@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use futures_util::future::BoxFuture;
 use reqwest::{Client, Url};
@@ -83,7 +83,7 @@ impl<'a> GuardedClient<'a> {
     /// Asks whether a non-public host may be fetched; once per host.
     async fn ask(&self, url: &Url, at: IpAddr, why: &str) -> Result<(), ToolError> {
         let place = place(url);
-        let admitted = || self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        let admitted = || base::sync::lock(&self.admitted);
         if admitted().contains(&place) {
             return Ok(());
         }

@@ -200,9 +200,9 @@ fn worded(language: &Language, source: &str, error: &QueryError) -> String {
 }
 
 fn unknown<'k>(what: &str, name: &str, known: impl Iterator<Item = &'k str>) -> String {
-    let near = known.map(|known| (strsim::jaro_winkler(known, name), known));
-    let near = near.filter(|(score, _)| *score > 0.8).max_by(|a, b| a.0.total_cmp(&b.0));
-    let near = near.map(|(_, known)| format!("; the nearest is `{known}`")).unwrap_or_default();
+    let similar = base::text::similar(name, known);
+    let near =
+        similar.first().map(|known| format!("; the nearest is `{known}`")).unwrap_or_default();
     format!("no {what} `{name}` in this language{near}")
 }
 

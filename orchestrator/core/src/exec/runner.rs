@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base::config::Config;
@@ -169,7 +169,7 @@ impl SandboxedRunner {
             job = job.descriptor(host.try_clone().or_fail(cannot)?, HOST_FD);
         }
         let running = job.stdin(Stream::Piped).spawn_async().or_fail(cannot)?;
-        let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guards = base::sync::lock(&self.guards);
         guards.retain(|guard| base::process::is_alive(*guard));
         guards.extend(running.child.id());
         drop(guards);
@@ -179,7 +179,7 @@ impl SandboxedRunner {
     /// Stops all processes of this runner until the result is dropped, so that their files do not
     /// change while they are read.
     pub(crate) fn freeze(&self) -> FrozenProcesses {
-        let guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let guards = base::sync::lock(&self.guards).clone();
         sandbox::freeze(&guards)
     }
 
@@ -218,7 +218,7 @@ impl SandboxedRunner {
 
 /// Returns the user's home directory.
 pub(crate) fn home() -> PathBuf {
-    std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
+    base::user_dirs::home_dir().unwrap_or_else(|| PathBuf::from("/"))
 }
 
 /// Waits for a line; ends it on timeout, or when its caller is gone.

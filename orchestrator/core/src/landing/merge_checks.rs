@@ -188,7 +188,7 @@ pub fn run(
     let directories = Directories { temporary: &prepared.temporary, cache: &prepared.caches };
     let sandbox = &project.config.sandbox;
     let room = SandboxedRunner::at(repository, &prepared.place, directories, sandbox, None)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let most = Duration::from_secs(check_seconds(project));
     let setup = project.config.studio.setup.list();
@@ -259,7 +259,7 @@ fn key(project: &Project, tree: &str, command: &str) -> PathBuf {
         hash.update([0]);
     }
     let digest = hash.finalize();
-    let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = base::text::hex(&digest);
     project.store.root().join("cache/checks").join(name)
 }
 

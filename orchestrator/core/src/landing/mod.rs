@@ -462,7 +462,7 @@ fn by_model(
     let subject = Subject { record, stat: &stat, patch: &patch };
     let directory =
         project.repository.main_checkout.as_ref().unwrap_or(&project.repository.common_dir);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     runtime.block_on(project.interrupt.or(writer.write(&subject, directory)))
 }

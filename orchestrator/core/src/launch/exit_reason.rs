@@ -116,7 +116,7 @@ fn denied_directory(complaint: &str) -> Option<String> {
         found
     })?;
     let path = Path::new(path.trim_end_matches([':', ';', '.']));
-    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let home = base::user_dirs::home_dir().unwrap_or_default();
     let directory = match before {
         "mkdir" => path,
         _ => path.parent().filter(|parent| *parent != home).unwrap_or(path),

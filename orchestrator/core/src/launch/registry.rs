@@ -83,11 +83,8 @@ pub(crate) fn playing(mut row: AgentRow, agent: &str, persona: Option<&str>) -> 
 
 /// Returns the path of g3: beside studio, else on `PATH`.
 pub fn g3_program() -> String {
-    let beside = std::env::current_exe().ok().map(|studio| studio.with_file_name("g3"));
-    match beside.filter(|path| path.is_file()) {
-        Some(path) => path.to_string_lossy().into_owned(),
-        None => "g3".to_owned(),
-    }
+    base::process::sibling_program("g3")
+        .map_or_else(|| "g3".to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
 /// Returns the built-in entry for g3: it may read its configuration and its model files, gets the

@@ -134,7 +134,7 @@ fn fresh(context: &CommandContext, wish: &str) -> Result<PlanRecord> {
             .because("no branch is checked out here")
             .hint("git switch BRANCH")
     })?;
-    let id: String = random::four(wish, 0)?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = base::text::hex(&random::four(wish, 0)?);
     Ok(PlanRecord {
         id: format!("plan-{id}"),
         wish: wish.to_owned(),

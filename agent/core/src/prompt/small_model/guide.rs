@@ -6,7 +6,7 @@ mod inspect;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::relevant;
 use super::task::{TaskFacts, is_data, is_prose, is_test};
@@ -352,7 +352,7 @@ impl TurnGuide {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        base::sync::lock(&self.state)
     }
 }
 

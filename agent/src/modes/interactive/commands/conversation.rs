@@ -8,9 +8,9 @@ use base::text::count;
 
 use crate::modes::interactive::session::InteractiveSession;
 use crate::ui::{bill, clipboard, tokens};
-use agent_core::call_line::cut_to;
 use agent_core::fragment::{self, Fragment};
 use agent_core::session::snapshot::SessionSnapshot;
+use base::text::cut_columns;
 use provider::message::{ContentPart, MessageRole};
 
 /// `/stats`.
@@ -112,7 +112,7 @@ pub(crate) fn copy(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
 pub(crate) fn fragments(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let all = fragment::list(&chat.at_work()?.session.dir);
     let line = |one: &Fragment| {
-        let asked = cut_to(&one.first_user_message.replace('\n', " "), 60);
+        let asked = cut_columns(&one.first_user_message.replace('\n', " "), 60);
         format!("{}  {}  {}  {asked}", one.fragment_id, one.created_at, one.calls())
     };
     let lines: Vec<String> = all.iter().map(line).collect();

@@ -10,10 +10,10 @@ use super::sessions;
 use crate::modes::interactive::session::InteractiveSession;
 use crate::ui::diff::{DiffView, draw};
 use crate::ui::terminal;
-use agent_core::call_line::cut_to;
 use agent_core::context::turns;
 use agent_core::prompt::template;
 use agent_core::session::checkpoint::Checkpoints;
+use base::text::cut_columns;
 
 /// `/undo`.
 pub(crate) fn undo(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
@@ -54,7 +54,7 @@ pub(crate) fn rewind(chat: &mut InteractiveSession, turn: Option<String>) -> Res
     let all = turns::list(&turns::effective(entries).entries);
     let Some(turn) = turn else {
         for (n, turn) in all.iter().enumerate() {
-            chat.say(&format!("{:3}  {}", n + 1, cut_to(&turn.words.replace('\n', " "), 90)));
+            chat.say(&format!("{:3}  {}", n + 1, cut_columns(&turn.words.replace('\n', " "), 90)));
         }
         chat.say("/rewind TURN    goes back to before that turn");
         return Ok(());
@@ -142,7 +142,7 @@ pub(crate) fn unproject(chat: &mut InteractiveSession, _: Option<String>) -> Res
 /// Resolves a path as typed: `~` is the home directory, and other paths start at the working
 /// directory.
 fn at(cwd: &Path, typed: &str) -> PathBuf {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = base::user_dirs::home_dir();
     match (typed.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => cwd.join(typed),

@@ -104,13 +104,9 @@ pub(crate) fn read(line: &str) -> TypedLine {
     match TABLE.iter().find(|command| command.name == name) {
         Some(command) => TypedLine::Command(command, words),
         None => {
-            let nearest = TABLE
-                .iter()
-                .map(|command| (strsim::jaro_winkler(command.name, name), command.name))
-                .filter(|(score, _)| *score > 0.8)
-                .max_by(|a, b| a.0.total_cmp(&b.0));
+            let similar = base::text::similar(name, TABLE.iter().map(|command| command.name));
             let failure = Failure::usage(format!("no such command: `{name}`"));
-            TypedLine::Unknown(failure.hint(nearest.map_or("/help", |(_, name)| name)))
+            TypedLine::Unknown(failure.hint(similar.first().copied().unwrap_or("/help")))
         }
     }
 }

@@ -3,10 +3,10 @@
 use base::failure::{Failure, Result};
 
 use crate::modes::interactive::session::InteractiveSession;
-use agent_core::call_line::cut_to;
 use agent_core::run::SessionSelector;
 use agent_core::session::snapshot::SessionSnapshot;
 use agent_core::session::{self, fork as copies};
+use base::text::cut_columns;
 use provider::model_list::{self, ProviderModel};
 
 /// `/model [NAME]`.
@@ -115,7 +115,11 @@ pub(crate) fn resume(chat: &mut InteractiveSession, id: Option<String>) -> Resul
     let dir = session::sessions_dir(cwd);
     let line = |id: base::id::Id| {
         let seen = SessionSnapshot::read(&dir.join(id.as_str()), id.as_str());
-        format!("{id:30}  {:20}  {}", seen.updated_at, cut_to(&seen.task.replace('\n', " "), 60))
+        format!(
+            "{id:30}  {:20}  {}",
+            seen.updated_at,
+            cut_columns(&seen.task.replace('\n', " "), 60)
+        )
     };
     let lines: Vec<String> = session::list(cwd)?.into_iter().take(20).map(line).collect();
     chat.say(if lines.is_empty() { "there are no sessions here" } else { "sessions here:" });

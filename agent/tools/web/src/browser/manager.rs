@@ -1,7 +1,7 @@
 //! The browser of a session: started once, found by every call, and ended when it is no longer
 //! used.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::config::agent::{BrowserKind, WebdriverConfig};
@@ -120,7 +120,7 @@ impl BrowserManager {
     /// Marks the browser as used, if it ends with this process. Returns `false` if the browser is
     /// being ended.
     fn want(&self, place: &BrowserDir) -> Result<bool, ToolError> {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = base::sync::lock(&self.wanted);
         if self.owns && wanted.is_none() {
             *wanted = place.want().map_err(|why| broken(&why))?;
             return Ok(wanted.is_some());
