@@ -325,7 +325,7 @@ fn collision_codesearch_queries_a_service_and_code_search_a_syntax_tree() {
         tool["description"].as_str().unwrap().to_owned()
     };
     assert!(
-        about("codesearch").contains("on the web") && about("code_search").contains("tree-sitter")
+        about("codesearch").contains("web service") && about("code_search").contains("tree-sitter")
     );
     bench.write("a.rs", "fn door() {}\n");
     let search = json!({"name": "f", "query": "(function_item) @f", "language": "rust"});

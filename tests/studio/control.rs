@@ -88,13 +88,16 @@ fn a_message_to_a_working_command_agent_includes_its_task_and_diff() {
 #[test]
 fn send_waits_until_the_supervisor_listens() {
     let scene = Scene::new();
-    let id = scene.exec(["--agent", "loads", "write a 1"]);
-    scene.await_state(&id, "ready");
+    let id = scene.exec(["--agent", "loads", "write a 1; gate go"]);
+    scene.await_state(&id, "working");
+    until("its file", || scene.worktree(&id).path().join("a").exists().then_some(()));
+    kill(supervisor(&scene, &id));
     scene.await_free(&id);
-    // The test acts as the supervisor: it holds the lock, and a token shows when a request arrives.
+    // The test acts as the next supervisor: it holds the lock, and a token shows when a request
+    // arrives.
     let lock = Lock::try_take(&scene.session_file(&id, "lock")).unwrap().expect("it is free");
     let token = scene.control_file(&id, "token");
-    std::fs::create_dir_all(token.parent().unwrap()).unwrap();
+    std::fs::remove_file(&token).unwrap();
     scene.env.run("mkfifo", scene.repo.path(), [&token]).ok();
     let args = ["send", id.as_str(), "write b 2"];
     let mut send = scene.env.start(studio(), scene.repo.path(), args);

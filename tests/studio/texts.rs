@@ -277,7 +277,9 @@ fn send_answer_stop_resume_and_shell() {
     typed.types(["stop", &asking]);
     typed.types(["resume", &asking]);
     typed.types(["send", &asking, " "]);
-    typed.each(["send", "send nope x", "stop", "stop nope", "resume", "resume --all", "answer"]);
+    typed.each(["send", "send nope x", "stop", "stop nope", "resume"]);
+    scene.await_state(&asking, "waiting");
+    typed.each(["resume --all", "answer"]);
     let busy = working(&scene, "a");
     typed.types(["send", &busy, "more"]);
     typed.types(["stop", &busy]);
@@ -291,6 +293,9 @@ fn send_answer_stop_resume_and_shell() {
     typed.types(["resume", &busy]);
     typed.types(["shell", &busy]);
     insta::assert_snapshot!("send", typed.text());
+    for id in [&asking, &busy] {
+        scene.studio(["stop", id]);
+    }
 }
 
 #[test]
