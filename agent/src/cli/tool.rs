@@ -182,7 +182,7 @@ fn listener(live: &Arc<Mutex<LiveArea>>) -> Arc<dyn Fn(&str) + Send + Sync> {
 }
 
 fn with(live: &Mutex<LiveArea>, work: impl FnOnce(&mut LiveArea)) {
-    work(&mut base::sync::lock(&live));
+    work(&mut base::sync::lock(live));
 }
 
 fn keep_browser(order: &str, toolset: &dyn Toolset) -> Result<()> {

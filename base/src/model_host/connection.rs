@@ -261,7 +261,7 @@ fn broken() -> HostFault {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    crate::sync::lock(&mutex)
+    crate::sync::lock(mutex)
 }
 
 #[cfg(test)]

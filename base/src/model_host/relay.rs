@@ -105,5 +105,5 @@ fn gone() -> HostFault {
 }
 
 fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
-    crate::sync::lock(&shared)
+    crate::sync::lock(shared)
 }

@@ -257,7 +257,7 @@ async fn ask(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Reply, Provid
 }
 
 fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
-    let mut heard = base::sync::lock(&heard);
+    let mut heard = base::sync::lock(heard);
     match delta {
         Delta::Text(text) => {
             heard.push_str(text);

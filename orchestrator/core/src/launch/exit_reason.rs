@@ -1,6 +1,6 @@
 //! Explains how agents end, before and after they started.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 
 use agent_client_protocol::v1::schema::StopReason;
