@@ -14,6 +14,7 @@ pub mod lock;
 pub mod model_host;
 pub mod process;
 pub mod random;
+pub mod redact;
 pub mod runtime;
 pub mod sandbox;
 pub mod secret;

@@ -134,7 +134,7 @@ fn item(words: &str) -> Option<Item> {
     }
     let (number, rest) = marker(words)?;
     let rest =
-        ["[ ] ", "[x] ", "[X] "].iter().find_map(|box_| rest.strip_prefix(box_)).unwrap_or(rest);
+        ["[ ] ", "[x] ", "[X] "].iter().find_map(|mark| rest.strip_prefix(mark)).unwrap_or(rest);
     let at = words.len() - rest.trim_start().len();
     Some(match given_id(rest) {
         Some((id, text)) => Item { id: Some(id), number: None, text, at },

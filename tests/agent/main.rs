@@ -14,7 +14,7 @@ mod browser_life;
 mod browser_support;
 mod budget;
 mod cli;
-mod command_box;
+mod command_sandbox;
 mod commands;
 mod context;
 mod desktop;

@@ -1,8 +1,8 @@
 //! End-to-end tests: studio, g3 over ACP, a scripted model over HTTP, real git.
 
-mod boxed_git;
 mod fixtures;
 mod g3_under_studio;
+mod git_in_sandbox;
 mod included_files;
 mod journey;
 mod login;

@@ -7,7 +7,7 @@ use base::failure::FailureKind;
 use studio_git::check_worktree::{self, CheckWorktree};
 use studio_git::merge::MergeStrategy;
 use studio_git::names::{BranchTemplate, WorktreeTemplate};
-use studio_git::{trash, worktree};
+use studio_git::{discard, worktree};
 use testkit::env::NOW;
 use testkit::repo::Repo;
 
@@ -127,13 +127,13 @@ fn check_worktrees_and_trash_never_follow_a_symlink() {
         assert_eq!(prepare().unwrap_err().kind, FailureKind::Refused);
         let place = std::slice::from_ref(&session.place);
         assert_eq!(
-            trash::discard(&s.repository, place, NOW).unwrap_err().kind,
+            discard::discard(&s.repository, place, NOW).unwrap_err().kind,
             FailureKind::Refused
         );
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{template}");
         fs::remove_file(directory.join(".trash")).unwrap();
         prepare().unwrap();
-        trash::discard(&s.repository, place, NOW).unwrap();
+        discard::discard(&s.repository, place, NOW).unwrap();
     }
 }
 

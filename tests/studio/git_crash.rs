@@ -13,8 +13,8 @@ use studio_git::recreate_worktree::Recreated;
 use studio_git::repo::Repository;
 use studio_git::session_repo::SessionRepo;
 use studio_git::{
-    check_leftovers, import, land, merge, move_worktree, moved_repository, recreate_worktree,
-    snapshot, transaction, trash, worktree,
+    check_leftovers, discard, import, land, merge, move_worktree, moved_repository,
+    recreate_worktree, snapshot, transaction, undo, worktree,
 };
 use testkit::env::NOW;
 use testkit::repo::{Repo, tree};
@@ -66,7 +66,7 @@ fn act(name: &str, repository: &Repository) {
         "snapshot" => drop(s.snapshot(&session)),
         "accept" => drop(s.accept(&session).expect("it works in a test")),
         "discard" => {
-            drop(trash::discard(repository, &[session.place], NOW).expect("it works in a test"))
+            drop(discard::discard(repository, &[session.place], NOW).expect("it works in a test"))
         }
         "remake" => {
             let remade = recreate_worktree::if_gone(repository, &session.place).expect("it works");
@@ -89,7 +89,7 @@ fn act(name: &str, repository: &Repository) {
             let wanted = [Relocation { place, to }];
             drop(move_worktree::relocate(repository, &wanted, NOW).expect("it works in a test"));
         }
-        "undo" => drop(trash::undo(repository, None, NOW).expect("it works in a test")),
+        "undo" => drop(undo::undo(repository, None, NOW).expect("it works in a test")),
         other => panic!("{other}?"),
     }
 }
@@ -235,7 +235,7 @@ fn discarding_a_session_survives_a_crash() {
         recover(scene);
         if scene.session.work.path().exists() {
             let places = std::slice::from_ref(&scene.session.place);
-            trash::discard(&scene.s.repository, places, NOW).unwrap();
+            discard::discard(&scene.s.repository, places, NOW).unwrap();
         }
     });
 }
@@ -333,7 +333,7 @@ fn recording_leftovers_of_checks_survives_a_crash() {
 fn undo_unless_done(scene: &Scene) {
     recover(scene);
     if !scene.session.work.path().exists() {
-        trash::undo(&scene.s.repository, None, NOW).unwrap_or_else(|failure| panic!("{failure}"));
+        undo::undo(&scene.s.repository, None, NOW).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 
@@ -343,7 +343,7 @@ fn restoring_a_discarded_session_survives_a_crash() {
         let scene = scene();
         scene.s.snapshot(&scene.session);
         let places = std::slice::from_ref(&scene.session.place);
-        trash::discard(&scene.s.repository, places, NOW).unwrap();
+        discard::discard(&scene.s.repository, places, NOW).unwrap();
         scene
     };
     survive("undo", dropped, undo_unless_done);

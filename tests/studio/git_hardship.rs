@@ -8,7 +8,7 @@ use base::failure::FailureKind;
 use base::process::{Command, OutputLimits};
 use studio_git::gc::{self, RetentionPolicy};
 use studio_git::repo::Repository;
-use studio_git::{import, land, moved_repository, transaction, trash, worktree};
+use studio_git::{discard, import, land, moved_repository, transaction, undo, worktree};
 use testkit::env::{NOW, TestEnv, until};
 use testkit::repo::{Repo, tree};
 
@@ -151,7 +151,7 @@ mod needs_loop_device {
         let order = s.order("other-abcd");
         for failure in [
             worktree::make(&s.repository, &order).unwrap_err(),
-            trash::discard(&s.repository, std::slice::from_ref(&session.place), NOW).unwrap_err(),
+            discard::discard(&s.repository, std::slice::from_ref(&session.place), NOW).unwrap_err(),
         ] {
             assert!(failure.to_string().contains("Read-only file system"), "{failure}");
         }
@@ -175,7 +175,7 @@ fn worktrees_that_did_not_move_with_the_repository_are_found_restored_and_emptie
     dropped.work.write("README.md", "changed");
     live.work.write("ignored", "x");
     let stayed = s.repo.worktrees();
-    trash::discard(&s.repository, std::slice::from_ref(&dropped.place), NOW).unwrap();
+    discard::discard(&s.repository, std::slice::from_ref(&dropped.place), NOW).unwrap();
     let there = s.env.home().join("moved away");
     fs::rename(s.repo.path(), &there).unwrap();
     let repository = Repository::discover(&there).unwrap();
@@ -188,10 +188,10 @@ fn worktrees_that_did_not_move_with_the_repository_are_found_restored_and_emptie
     moved_repository::repair(&moved.repository, &place).unwrap();
     let live = Session { work: Repo::at(&place.worktree), place };
     assert_eq!(live.work.git(["status", "--porcelain"]), "?? ignored");
-    trash::undo(&moved.repository, None, NOW).unwrap();
+    undo::undo(&moved.repository, None, NOW).unwrap();
     assert_eq!(Repo::at(&stayed.join("dropped-b")).read("README.md"), "changed");
     let operation =
-        trash::discard(&moved.repository, std::slice::from_ref(&live.place), NOW).unwrap();
+        discard::discard(&moved.repository, std::slice::from_ref(&live.place), NOW).unwrap();
     let after = now() + jiff::SignedDuration::from_hours(24 * 8);
     let freed = gc::empty(&moved.repository, RetentionPolicy::default(), after).unwrap();
     assert!(freed.operations.contains(&operation));
@@ -237,8 +237,8 @@ fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_path() {
     dropped.work.write("README.md", "changed");
     s.snapshot(&dropped);
     let place = |session: &Session| std::slice::from_ref(&session.place).to_vec();
-    trash::discard(&s.repository, &place(&old), NOW).unwrap();
-    trash::discard(&s.repository, &place(&dropped), NOW).unwrap();
+    discard::discard(&s.repository, &place(&old), NOW).unwrap();
+    discard::discard(&s.repository, &place(&dropped), NOW).unwrap();
     s.accept(&landed).unwrap();
     let files = |worktree: &Path| {
         let mut files = tree(worktree);
@@ -251,10 +251,10 @@ fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_path() {
     fs::create_dir(s.repo.path()).unwrap();
     let (repo, repository) = (Repo::at(&there), Repository::discover(&there).unwrap());
 
-    trash::undo(&repository, Some("op3"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
-    trash::undo(&repository, Some("op2"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
+    undo::undo(&repository, Some("op3"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
+    undo::undo(&repository, Some("op2"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
     let live = moved_repository::place_now(&repository.common_dir, &live.place);
-    let operation = trash::discard(&repository, std::slice::from_ref(&live), NOW).unwrap();
+    let operation = discard::discard(&repository, std::slice::from_ref(&live), NOW).unwrap();
 
     let at = |name: &str| Repo::at(&Repo::at(&there).worktrees().join(name));
     assert_eq!(
@@ -266,7 +266,7 @@ fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_path() {
     let wanted = ["moved away.worktrees/dropped-b\n", "moved away.worktrees/landed-a\n"];
     assert!(wanted.iter().all(|name| list.contains(name)), "{list}");
     assert_eq!(list.matches("worktree ").count(), 3, "no stale registration stays: {list}");
-    trash::undo(&repository, Some(&operation), NOW).unwrap();
+    undo::undo(&repository, Some(&operation), NOW).unwrap();
     assert_eq!(files(&live.worktree), before);
     assert!(repo.git(["worktree", "list"]).contains("moved away.worktrees/live-d"));
     let after = now() + jiff::SignedDuration::from_hours(24 * 8);
@@ -285,7 +285,7 @@ fn a_crash_before_a_move_is_recovered_at_the_new_path() {
     let session = s.session("task-abcd");
     session.work.write("README.md", "changed");
     let operation =
-        trash::discard(&s.repository, std::slice::from_ref(&session.place), NOW).unwrap();
+        discard::discard(&s.repository, std::slice::from_ref(&session.place), NOW).unwrap();
     let log = s.repo.path().join(".git/studio/operations.jsonl");
     let text = fs::read_to_string(&log).unwrap();
     let (intent, _) = text.trim_end().rsplit_once('\n').unwrap();
@@ -303,7 +303,7 @@ fn a_crash_before_a_move_is_recovered_at_the_new_path() {
 
     let worktree = Repo::at(&there).worktrees().join("task-abcd");
     assert!(!worktree.exists());
-    trash::undo(&repository, None, NOW).unwrap();
+    undo::undo(&repository, None, NOW).unwrap();
     assert_eq!(Repo::at(&worktree).read("README.md"), "changed");
 }
 
@@ -315,7 +315,7 @@ fn user_worktrees_on_a_session_branch_and_repository_copies_are_unchanged() {
     s.repo.git(["worktree", "prune"]);
     s.repo.git(["worktree", "add", "-q", "../look", "studio/task-abcd"]);
     fs::rename(s.env.home().join("aside"), session.work.path()).unwrap();
-    trash::discard(&s.repository, std::slice::from_ref(&session.place), NOW).unwrap();
+    discard::discard(&s.repository, std::slice::from_ref(&session.place), NOW).unwrap();
     assert!(s.repo.path().join(".git/worktrees/look/HEAD").exists(), "it is the user's");
 
     let s = setting();
@@ -348,10 +348,10 @@ fn only_old_trash_is_emptied_and_an_undo_reports_it() {
     fs::set_permissions(old.work.path().join("deep/er"), fs::Permissions::from_mode(0o555))
         .unwrap();
     s.snapshot(&old);
-    let operation = trash::discard(&s.repository, &[place(&old)], NOW).unwrap();
+    let operation = discard::discard(&s.repository, &[place(&old)], NOW).unwrap();
     let second = s.session("second-abcd");
     let later = "2026-01-08T10:00:00Z";
-    trash::discard(&s.repository, &[place(&second)], later).unwrap();
+    discard::discard(&s.repository, &[place(&second)], later).unwrap();
     let after = |days: i64| now() + jiff::SignedDuration::from_hours(24 * days);
     let none = gc::empty(&s.repository, RetentionPolicy::default(), after(6)).unwrap();
     assert_eq!(none.operations, Vec::<String>::new());
@@ -363,12 +363,12 @@ fn only_old_trash_is_emptied_and_an_undo_reports_it() {
     let refs = s.repo.git(["for-each-ref", "--format=%(refname)"]);
     assert!(!refs.contains("old-abcd") && !refs.contains(&format!("kept/{operation}/")), "{refs}");
     assert!(refs.contains("refs/studio/pins/live-abcd"), "{refs}");
-    let gone = trash::undo(&s.repository, Some(&operation), NOW).unwrap_err();
+    let gone = undo::undo(&s.repository, Some(&operation), NOW).unwrap_err();
     assert!(gone.to_string().contains("deleted by"), "{gone}");
     assert_eq!(live.work.read("README.md"), "# A repository\n");
-    trash::undo(&s.repository, None, NOW).unwrap();
+    undo::undo(&s.repository, None, NOW).unwrap();
     assert_eq!(second.work.git(["status", "--porcelain"]), "");
-    trash::discard(&s.repository, &[place(&second)], later).unwrap();
+    discard::discard(&s.repository, &[place(&second)], later).unwrap();
     let tight = RetentionPolicy { bytes: 1000, ..RetentionPolicy::default() };
     assert_eq!(gc::empty(&s.repository, tight, after(6)).unwrap().operations.len(), 1);
     s.repo.is_sound();
@@ -391,7 +391,7 @@ fn worktrees_at_custom_paths_follow_a_move_and_belong_to_the_original_of_a_copy(
     let repository = Repository::discover(&copy).unwrap();
     let place = moved_repository::place_now(&repository.common_dir, &session.place);
     for failure in [
-        trash::discard(&repository, std::slice::from_ref(&place), NOW).unwrap_err(),
+        discard::discard(&repository, std::slice::from_ref(&place), NOW).unwrap_err(),
         import::import(&repository, &place).unwrap_err(),
     ] {
         assert!(failure.to_string().contains("another repository"), "{failure}");
@@ -410,6 +410,6 @@ fn worktrees_at_custom_paths_follow_a_move_and_belong_to_the_original_of_a_copy(
     let session = Session { work: Repo::at(&place.worktree), place };
     assert!(matches!(s.accept(&session), Ok(land::LandResult::Landed { .. })));
     assert_eq!(s.repo.read("new"), "x");
-    trash::undo(&s.repository, None, NOW).unwrap();
+    undo::undo(&s.repository, None, NOW).unwrap();
     assert_eq!(session.work.git(["status", "--porcelain"]), "?? new");
 }

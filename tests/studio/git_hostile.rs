@@ -12,7 +12,7 @@ use studio_git::import::tampered;
 use studio_git::merge::{self, MergeStrategy};
 use studio_git::names::BranchName;
 use studio_git::snapshot::SnapshotLimits;
-use studio_git::{land, landing_history, snapshot, trash};
+use studio_git::{discard, land, landing_history, snapshot, undo};
 use testkit::env::NOW;
 use testkit::repo::Repo;
 
@@ -104,10 +104,10 @@ fn pipes_in_place_of_git_files_block_no_command() {
     s.accept(&session).unwrap_or_else(|failure| panic!("{failure}"));
     let refused = studio_git::import::import(&s.repository, &broken.place);
     assert_eq!(refused.unwrap_err().kind, FailureKind::Refused);
-    let dropped = trash::discard(&s.repository, std::slice::from_ref(&broken.place), NOW);
+    let dropped = discard::discard(&s.repository, std::slice::from_ref(&broken.place), NOW);
     let operation = dropped.unwrap_or_else(|failure| panic!("{failure}"));
     assert!(!broken.work.path().exists());
-    trash::undo(&s.repository, Some(&operation), NOW).unwrap_or_else(|why| panic!("{why}"));
+    undo::undo(&s.repository, Some(&operation), NOW).unwrap_or_else(|why| panic!("{why}"));
     assert!(broken.work.path().exists());
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use base::failure::FailureKind;
 use studio_git::merge::MergeStrategy;
 use studio_git::oplog::{self, OperationKind as Operation};
-use studio_git::{land, transaction, trash};
+use studio_git::{discard, land, transaction, undo};
 use testkit::env::NOW;
 use testkit::repo::tree;
 
@@ -26,12 +26,12 @@ fn everything(s: &Setting, session: &Session) -> BTreeMap<String, String> {
 }
 
 fn discard(s: &Setting, session: &Session) -> String {
-    trash::discard(&s.repository, std::slice::from_ref(&session.place), NOW)
+    discard::discard(&s.repository, std::slice::from_ref(&session.place), NOW)
         .unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-fn undo(s: &Setting) -> trash::UndoResult {
-    trash::undo(&s.repository, None, NOW).unwrap_or_else(|failure| panic!("{failure}"))
+fn undo(s: &Setting) -> undo::UndoResult {
+    undo::undo(&s.repository, None, NOW).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn several_sessions_are_discarded_in_one_operation() {
     let s = setting();
     let sessions = [s.session("task-a"), s.session("task-b")];
     let places: Vec<_> = sessions.iter().map(|session| session.place.clone()).collect();
-    trash::discard(&s.repository, &places, NOW).unwrap();
+    discard::discard(&s.repository, &places, NOW).unwrap();
     assert_eq!(s.repo.git(["branch", "--list", "studio/*"]), "");
     assert_eq!(undo(&s).sessions, places);
     for session in &sessions {
@@ -119,7 +119,7 @@ fn an_undo_recreates_a_lost_registration_under_an_unused_name() {
     let s = setting();
     let session = s.session("task-abcd");
     let operation = discard(&s, &session);
-    let admin = trash::private_trash(&s.repository, &operation).join("task-abcd/admin");
+    let admin = discard::private_trash(&s.repository, &operation).join("task-abcd/admin");
     fs::remove_dir_all(admin).unwrap();
     s.repo.git(["worktree", "add", "-q", "--detach", "../elsewhere/task-abcd"]);
     undo(&s);
@@ -135,16 +135,16 @@ fn obstacles_to_an_undo_are_named() {
     let session = s.session("task-abcd");
     let operation = discard(&s, &session);
     fs::create_dir_all(session.work.path()).unwrap();
-    let failure = trash::undo(&s.repository, None, NOW).unwrap_err();
+    let failure = undo::undo(&s.repository, None, NOW).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Refused);
     assert!(failure.to_string().contains("exists again"), "{failure}");
     fs::remove_dir(session.work.path()).unwrap();
     undo(&s);
-    let again = trash::undo(&s.repository, Some(&operation), NOW).unwrap_err();
+    let again = undo::undo(&s.repository, Some(&operation), NOW).unwrap_err();
     assert!(again.to_string().contains("already undone by"), "{again}");
-    assert_eq!(trash::undo(&s.repository, None, NOW).unwrap_err().kind, FailureKind::NotFound);
+    assert_eq!(undo::undo(&s.repository, None, NOW).unwrap_err().kind, FailureKind::NotFound);
     assert_eq!(
-        trash::undo(&s.repository, Some("op99"), NOW).unwrap_err().kind,
+        undo::undo(&s.repository, Some("op99"), NOW).unwrap_err().kind,
         FailureKind::NotFound
     );
 }
@@ -195,7 +195,7 @@ fn a_landing_with_later_commits_is_not_undone() {
         land::accept(&s.repository, &ready).unwrap();
         s.repo.commit_file("on-top", "y");
         let before = s.repo.everything();
-        let failure = trash::undo(&s.repository, None, NOW).unwrap_err();
+        let failure = undo::undo(&s.repository, None, NOW).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Refused);
         assert_eq!(failure.hints[0], format!("{revert}{}", ready.committed.commit));
         assert_eq!(s.repo.everything(), before);
@@ -215,7 +215,7 @@ fn user_changes_that_conflict_with_an_undo_are_named_and_kept() {
     s.accept(&session).unwrap();
     s.repo.write("file", "mine");
     let before = s.repo.everything();
-    let failure = trash::undo(&s.repository, None, NOW).unwrap_err();
+    let failure = undo::undo(&s.repository, None, NOW).unwrap_err();
     assert!(failure.to_string().contains("file"), "{failure}");
     assert_eq!(s.repo.everything(), before);
 }
@@ -239,7 +239,7 @@ fn concurrent_undos_undo_an_operation_once() {
     let session = s.session("task-abcd");
     let operation = discard(&s, &session);
     let results: Vec<_> = std::thread::scope(|scope| {
-        let undo = || trash::undo(&s.repository, Some(&operation), NOW);
+        let undo = || undo::undo(&s.repository, Some(&operation), NOW);
         let both = [scope.spawn(undo), scope.spawn(undo)];
         both.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -266,14 +266,14 @@ fn an_operation_with_a_damaged_line_is_unchanged_and_its_id_is_not_reused() {
     assert_eq!((discard(&s, &one), discard(&s, &two)), ("op1".into(), "op2".into()));
     damage(&s, 3, |line| line.replace("\"done\":true", "\"do"));
     assert!(transaction::recover(&s.repository).unwrap().is_empty(), "it is not finished again");
-    let refused = trash::undo(&s.repository, Some("op2"), NOW).unwrap_err();
+    let refused = undo::undo(&s.repository, Some("op2"), NOW).unwrap_err();
     assert_eq!(refused.kind, FailureKind::Refused);
     assert!(refused.in_full().contains("line 4 of studio/operations.jsonl is damaged"));
-    let refused = trash::undo(&s.repository, None, NOW).unwrap_err();
+    let refused = undo::undo(&s.repository, None, NOW).unwrap_err();
     assert!(refused.in_full().contains("line 4"), "{}", refused.in_full());
     let three = s.session("three-abcd");
     assert_eq!(discard(&s, &three), "op3");
-    trash::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
+    undo::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
     assert!(one.work.path().exists(), "other operations can still be undone");
 }
 
@@ -283,7 +283,7 @@ fn an_operation_of_a_newer_version_is_refused_by_name() {
     let session = s.session("one-abcd");
     discard(&s, &session);
     damage(&s, 0, |line| line.replace("\"discard\"", "\"archive\""));
-    let refused = trash::undo(&s.repository, Some("op1"), NOW).unwrap_err();
+    let refused = undo::undo(&s.repository, Some("op1"), NOW).unwrap_err();
     assert!(refused.in_full().contains("written by a newer"), "{}", refused.in_full());
     assert_eq!(discard(&s, &s.session("two-abcd")), "op2");
 }
@@ -298,7 +298,7 @@ fn an_incomplete_line_of_the_log_is_ignored() {
     text.push_str("{\"intent\":{\"id\":\"op2\",\"ti");
     fs::write(&path, &text).unwrap();
     assert_eq!(discard(&s, &s.session("two-abcd")), "op2", "it never began");
-    trash::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
+    undo::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
@@ -308,11 +308,11 @@ fn an_undo_after_a_revert_restores_the_session_and_it_can_land_again() {
     session.work.commit_file("new", "work");
     s.accept(&session).unwrap_or_else(|failure| panic!("{failure}"));
     s.repo.commit_file("later", "x");
-    let refused = trash::undo(&s.repository, Some("op1"), NOW).unwrap_err();
+    let refused = undo::undo(&s.repository, Some("op1"), NOW).unwrap_err();
     assert_eq!(refused.kind, FailureKind::Refused, "its changes are still there");
     s.repo.git(["revert", "--no-edit", "HEAD~1"]);
     let tip = s.repo.rev("main");
-    trash::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
+    undo::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(s.repo.rev("main"), tip, "the branch stays where the user put it");
     assert_eq!(session.work.read("new"), "work");
     assert!(!s.repo.path().join("new").exists());

@@ -1,8 +1,6 @@
 //! Tests of studio.
 
 mod accept;
-mod boxed;
-mod boxed_session;
 mod checks;
 mod coach;
 mod control;
@@ -35,6 +33,8 @@ mod plan;
 mod ready;
 mod requirements;
 mod run;
+mod sandbox;
+mod session_sandbox;
 mod shapes;
 mod tasks;
 mod terminal;

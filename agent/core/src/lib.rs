@@ -10,6 +10,7 @@ pub mod current_call;
 pub mod fragment;
 pub mod hooks;
 pub mod limits;
+mod loop_detector;
 pub mod persona;
 pub mod prompt;
 pub mod role;

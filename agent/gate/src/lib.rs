@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 
 use core_exact::Evaluator;
 use permission_mode::PermissionMode;
-use policy::BoxUse;
+use policy::SandboxUse;
 use rules::{CompiledRule, question};
 
 pub mod core_exact;
@@ -135,13 +135,13 @@ pub trait Asker: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permit {
     /// Without restrictions.
-    Free,
+    Unconfined,
     /// In the default sandbox of commands.
-    Confined,
+    CommandSandbox,
     /// In the stricter sandbox.
-    Boxed,
+    StrictSandbox,
     /// In the scratch sandbox, which changes nothing and has no network.
-    Sandboxed,
+    ScratchSandbox,
 }
 
 /// A denied access.
@@ -238,16 +238,16 @@ impl Gate {
         let verdict = verdict.map_err(AccessDenied::now)?;
         let hooked = verdict.action == GateAction::Ask && ANSWERED.try_with(|()| ()).is_ok();
         trace_events::verdict(request, &verdict, hooked);
-        let alone = verdict.confine == BoxUse::Alone && !hooked && self.asker.is_none();
-        let confined = alone || verdict.confine == BoxUse::Always;
+        let alone = verdict.confine == SandboxUse::Alone && !hooked && self.asker.is_none();
+        let confined = alone || verdict.confine == SandboxUse::Always;
         let pass = match verdict.action {
             GateAction::Deny => return Err(AccessDenied::now(format!("denied: {}", verdict.why))),
             GateAction::Allow | GateAction::Box | GateAction::Ask if verdict.sandboxed => {
-                Permit::Sandboxed
+                Permit::ScratchSandbox
             }
-            GateAction::Box => Permit::Boxed,
-            GateAction::Allow | GateAction::Ask if confined => Permit::Confined,
-            GateAction::Allow | GateAction::Ask => Permit::Free,
+            GateAction::Box => Permit::StrictSandbox,
+            GateAction::Allow | GateAction::Ask if confined => Permit::CommandSandbox,
+            GateAction::Allow | GateAction::Ask => Permit::Unconfined,
         };
         if verdict.action == GateAction::Ask && !hooked && !alone {
             let question = question(request, verdict.why);

@@ -21,12 +21,12 @@ pub struct PolicyVerdict {
     /// Whether it may run only in the scratch sandbox.
     pub sandboxed: bool,
     /// Whether it runs in the command sandbox.
-    pub confine: BoxUse,
+    pub confine: SandboxUse,
 }
 
 /// When a call runs in the default sandbox of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BoxUse {
+pub enum SandboxUse {
     /// Never: it is not a command, or an answer or a rule allows it to run outside.
     #[default]
     Never,
@@ -40,17 +40,20 @@ impl PolicyVerdict {
     /// Returns the verdict for a command that may run in the sandbox.
     pub(super) fn confined() -> PolicyVerdict {
         let allowed = PolicyVerdict::by_reach(GateAction::Allow, String::new());
-        PolicyVerdict { confine: BoxUse::Always, ..allowed }
+        PolicyVerdict { confine: SandboxUse::Always, ..allowed }
     }
 
     /// Returns the verdict for a command whose effects are uncertain.
     pub(super) fn unsure(why: String) -> PolicyVerdict {
-        PolicyVerdict { confine: BoxUse::Alone, ..PolicyVerdict::by_reach(GateAction::Ask, why) }
+        PolicyVerdict {
+            confine: SandboxUse::Alone,
+            ..PolicyVerdict::by_reach(GateAction::Ask, why)
+        }
     }
 
     /// Returns a verdict based on what a call accesses.
     pub fn by_reach(action: GateAction, why: String) -> PolicyVerdict {
-        PolicyVerdict { action, why, by_rule: false, sandboxed: false, confine: BoxUse::Never }
+        PolicyVerdict { action, why, by_rule: false, sandboxed: false, confine: SandboxUse::Never }
     }
 }
 
@@ -70,7 +73,7 @@ impl Gate {
                     false => "a rule says so".to_owned(),
                 };
                 // A call allowed by a rule, or by the user when a rule asks, runs unconfined.
-                let confine = BoxUse::Never;
+                let confine = SandboxUse::Never;
                 PolicyVerdict { action: rule.action, why, by_rule: true, confine, ..reach }
             }
             Some(_) | None => reach,
@@ -84,7 +87,7 @@ impl Gate {
             CommandConfinement::Box => reach,
             // No answer opens studio's sandbox, so the user is not asked: the sandbox protects what
             // is outside.
-            CommandConfinement::Studio(_) if is_command && reach.confine != BoxUse::Always => {
+            CommandConfinement::Studio(_) if is_command && reach.confine != SandboxUse::Always => {
                 match reach.action {
                     GateAction::Ask => PolicyVerdict::confined(),
                     GateAction::Allow | GateAction::Box | GateAction::Deny => reach,
@@ -99,12 +102,12 @@ impl Gate {
                 }
                 _ => reach,
             },
-            CommandConfinement::Off => PolicyVerdict { confine: BoxUse::Never, ..reach },
+            CommandConfinement::Off => PolicyVerdict { confine: SandboxUse::Never, ..reach },
             CommandConfinement::Unable(why) if is_command && reach.action == GateAction::Allow => {
                 let why = format!("nothing can hold the command on this system ({why})");
                 PolicyVerdict::by_reach(GateAction::Ask, why)
             }
-            CommandConfinement::Unable(_) => PolicyVerdict { confine: BoxUse::Never, ..reach },
+            CommandConfinement::Unable(_) => PolicyVerdict { confine: SandboxUse::Never, ..reach },
         }
     }
 
@@ -133,7 +136,7 @@ impl Gate {
                 why: format!("{reason}; it would run in the sandbox"),
                 by_rule: false,
                 sandboxed: true,
-                confine: BoxUse::Never,
+                confine: SandboxUse::Never,
             },
             Route::Sandbox => {
                 let why =

@@ -321,7 +321,7 @@ fn destructive(line: &str, found: &[SimpleCommand]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::BoxUse;
+    use crate::policy::SandboxUse;
 
     fn action(line: &str, careful: bool) -> GateAction {
         judge(line, Path::new("/w"), Path::new("/w"), careful).action
@@ -391,7 +391,7 @@ mod tests {
             let verdict = judge(line, Path::new("/w"), Path::new("/w"), false);
             assert_eq!(
                 verdict.confine,
-                BoxUse::Never,
+                SandboxUse::Never,
                 "{line}: permission lets it leave the sandbox"
             );
         }
@@ -418,7 +418,7 @@ mod tests {
             let verdict = judge(line, Path::new("/w"), Path::new("/w"), false);
             assert_eq!(
                 (verdict.action, verdict.confine),
-                (GateAction::Ask, BoxUse::Alone),
+                (GateAction::Ask, SandboxUse::Alone),
                 "{line}"
             );
         }

@@ -32,7 +32,7 @@ fn rule(tool: Option<&str>, path: Option<&str>, action: GateAction) -> GateRule 
 async fn access_inside_does_not_ask_and_outside_names_the_rule_to_add() {
     let gate = Gate::default();
     let inside = Access::Write("/w/a.txt".into());
-    assert_eq!(gate.admit(&visit(&inside)).await, Ok(Permit::Free));
+    assert_eq!(gate.admit(&visit(&inside)).await, Ok(Permit::Unconfined));
     let outside = Access::Write("/etc/a[1].txt".into());
     let denied = gate.admit(&visit(&outside)).await.unwrap_err().why;
     assert!(denied.contains("[[gate.rules]]\ntool = \"write_file\""), "{denied}");
@@ -40,7 +40,7 @@ async fn access_inside_does_not_ask_and_outside_names_the_rule_to_add() {
     let path = rule["gate"]["rules"][0]["path"].as_str().unwrap();
     let rules = [self::rule(Some("write_file"), Some(path), GateAction::Allow)];
     let opened = ruled(&rules, None).unwrap();
-    assert_eq!(opened.admit(&visit(&outside)).await, Ok(Permit::Free));
+    assert_eq!(opened.admit(&visit(&outside)).await, Ok(Permit::Unconfined));
     let other = Access::Write("/etc/a1.txt".into());
     assert!(opened.admit(&visit(&other)).await.is_err());
 }
@@ -54,7 +54,7 @@ async fn the_first_rule_that_matches_decides() {
     let gate = ruled(&rules, None).unwrap();
     let admit = async |path: &str| gate.admit(&visit(&Access::Write(path.into()))).await;
     assert!(admit("/w/secret/key").await.unwrap_err().why.starts_with("denied"));
-    assert_eq!(admit("/out/a/b").await, Ok(Permit::Free));
+    assert_eq!(admit("/out/a/b").await, Ok(Permit::Unconfined));
     assert!(admit("/outer/a").await.is_err());
 }
 
@@ -121,12 +121,12 @@ async fn server_tools_ask_unless_configured_otherwise() {
         let access = Access::Foreign { server: "a".into(), free };
         gate.admit(&AccessRequest { tool, ..visit(&access) }).await
     };
-    assert_eq!(admit("mcp__a__read_it", false).await, Ok(Permit::Free));
+    assert_eq!(admit("mcp__a__read_it", false).await, Ok(Permit::Unconfined));
     let denied = admit("mcp__a__write", false).await.unwrap_err().why;
     assert!(denied.ends_with("tool = \"mcp__a__write\"\naction = \"allow\""), "{denied}");
-    assert_eq!(admit("mcp__a__write", true).await, Ok(Permit::Free));
+    assert_eq!(admit("mcp__a__write", true).await, Ok(Permit::Unconfined));
     assert!(admit("mcp__b__x", true).await.is_err(), "a rule comes first");
-    assert_eq!(answered(admit("mcp__a__write", false)).await, Ok(Permit::Free));
+    assert_eq!(answered(admit("mcp__a__write", false)).await, Ok(Permit::Unconfined));
     assert!(answered(admit("mcp__b__x", false)).await.is_err(), "what is denied stays so");
     gate.set_permission_mode(PermissionMode::Plan);
     assert!(admit("mcp__a__read_it", true).await.unwrap_err().why.contains("plan mode"));
@@ -136,7 +136,7 @@ async fn server_tools_ask_unless_configured_otherwise() {
 async fn page_actions_do_not_ask_but_wait_for_a_plan() {
     let access = Access::Act("the page in the browser".into());
     let gate = Gate::default();
-    assert_eq!(gate.admit(&visit(&access)).await, Ok(Permit::Free));
+    assert_eq!(gate.admit(&visit(&access)).await, Ok(Permit::Unconfined));
     gate.set_permission_mode(PermissionMode::Plan);
     assert!(gate.admit(&visit(&access)).await.unwrap_err().why.contains("plan mode"));
     gate.set_permission_mode(PermissionMode::Ask);
@@ -150,7 +150,7 @@ async fn a_question_answered_with_always_is_not_asked_again() {
         let gate = ruled(&[], Some(asker.clone())).unwrap();
         let access = Access::Read("/etc/hosts".into());
         for _ in 0..2 {
-            assert_eq!(gate.admit(&visit(&access)).await, Ok(Permit::Free));
+            assert_eq!(gate.admit(&visit(&access)).await, Ok(Permit::Unconfined));
         }
         assert_eq!(asker.1.lock().unwrap().len(), asked);
     }
@@ -218,9 +218,9 @@ async fn calls_routed_to_the_sandbox_never_run_elsewhere() {
     let access = runs("dd if=/dev/zero of=x");
     let rules = [rule(Some("write_file"), None, GateAction::Allow)];
     let by_rule = exact(Config { rules: rules.to_vec(), ..Config::default() });
-    assert_eq!(by_rule.admit(&visit(&access)).await, Ok(Permit::Sandboxed));
+    assert_eq!(by_rule.admit(&visit(&access)).await, Ok(Permit::ScratchSandbox));
     let nobody = exact(Config::default());
-    assert_eq!(answered(nobody.admit(&visit(&access))).await, Ok(Permit::Sandboxed));
+    assert_eq!(answered(nobody.admit(&visit(&access))).await, Ok(Permit::ScratchSandbox));
     let denied = nobody.admit(&visit(&access)).await.unwrap_err().why;
     assert!(denied.contains("forbidden_command: dd if=; it would run in the sandbox"), "{denied}");
     let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();

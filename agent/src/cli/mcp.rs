@@ -22,7 +22,7 @@ use mcp_client::connect::ServerPaths;
 use mcp_client::name::servers as parts;
 use mcp_client::server::ConfiguredServer;
 use mcp_client::{login, servers};
-use tools::exec::confinement::CommandBox;
+use tools::exec::confinement::CommandSandbox;
 use tools::services::Toolset;
 
 /// `g3 mcp …`.
@@ -116,7 +116,7 @@ pub(crate) fn run(args: McpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
 fn list(as_json: bool, common: &GlobalArgs) -> Result<()> {
     let cwd = directory(common)?;
     let LoadedConfig { config, notices, .. } = load(common, &cwd)?;
-    let around = CommandBox::of(&config.sandbox, &root_of(&cwd));
+    let around = CommandSandbox::of(&config.sandbox, &root_of(&cwd));
     let on = servers(&config.mcp, &ServerPaths { cwd, logs: None, around });
     let rows = config.mcp.iter().map(|(name, definition)| {
         let server = on.iter().find(|server| server.name == *name);
@@ -197,7 +197,7 @@ fn logout(name: &str, common: &GlobalArgs) -> Result<()> {
 async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {
     let cwd = directory(common)?;
     let definition = McpServerConfig { enabled: true, ..definition(name, common, &cwd)? };
-    let around = CommandBox::of(&load(common, &cwd)?.config.sandbox, &root_of(&cwd));
+    let around = CommandSandbox::of(&load(common, &cwd)?.config.sandbox, &root_of(&cwd));
     let place = ServerPaths { cwd, logs: None, around };
     let part = parts([name]).remove(0);
     let server = ConfiguredServer::new(name, &part, &definition, &place);

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base::sandbox::redact::Redactor;
+use base::redact::Redactor;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};

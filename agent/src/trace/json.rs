@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use base::clock::Clock;
-use base::sandbox::redact::Redactor;
+use base::redact::Redactor;
 use tracing::field::{Field, FieldSet, Value};
 use tracing::span::{Attributes, Id};
 use tracing::{Event, Subscriber};

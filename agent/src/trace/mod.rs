@@ -17,7 +17,7 @@ use std::time::Instant;
 use base::clock::Clock;
 use base::failure::{Failure, Result};
 use base::files::Journal;
-use base::sandbox::redact::Redactor;
+use base::redact::Redactor;
 use tracing_subscriber::layer::SubscriberExt;
 
 use writer::{TraceOutput, TraceWriter};

@@ -69,7 +69,7 @@ pub fn prepare<'a>(
         face,
         at,
         place,
-        pass: Permit::Free,
+        pass: Permit::Unconfined,
         tool,
         scope: OnceLock::new(),
         args,

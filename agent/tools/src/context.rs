@@ -8,7 +8,7 @@ use base::config::agent::{SandboxConfig, ToolsConfig};
 use tokio_util::sync::CancellationToken;
 
 use super::client_io::ClientIo;
-use super::exec::confinement::{self, CommandBox, Containment, RecentBox};
+use super::exec::confinement::{self, CommandSandbox, Containment, SandboxCache};
 use super::registry::Registry;
 use super::result_limit::MOST;
 use super::screen_access::ScreenAccess;
@@ -71,7 +71,7 @@ pub struct Services {
     /// The configuration of the command sandbox.
     pub sandbox: Arc<SandboxConfig>,
     /// The sandbox of the last command.
-    pub recent_box: Arc<RecentBox>,
+    pub sandbox_cache: Arc<SandboxCache>,
 }
 
 impl ToolContext {
@@ -102,9 +102,9 @@ impl ToolContext {
     }
 
     /// Returns the sandbox of programs that are started for this session.
-    pub fn command_box(&self) -> CommandBox {
-        let (sandbox, recent) = (self.others.sandbox.clone(), self.others.recent_box.clone());
-        CommandBox::of_session(sandbox, &self.root, &self.session_dir, recent)
+    pub fn command_sandbox(&self) -> CommandSandbox {
+        let (sandbox, recent) = (self.others.sandbox.clone(), self.others.sandbox_cache.clone());
+        CommandSandbox::of_session(sandbox, &self.root, &self.session_dir, recent)
     }
 
     /// Returns the restrictions of a command that the gate permitted. A `Free` command has none,
@@ -112,10 +112,10 @@ impl ToolContext {
     /// configuration and logins.
     pub fn hold(&self, pass: Permit) -> io::Result<Option<Containment>> {
         match pass {
-            Permit::Free if !confinement::in_studio() => Ok(None),
-            Permit::Free | Permit::Confined => self.command_box().hold(),
-            Permit::Boxed => self.command_box().hold_tightly().map(Some),
-            Permit::Sandboxed => confinement::sandboxed(&self.root).map(Some),
+            Permit::Unconfined if !confinement::in_studio() => Ok(None),
+            Permit::Unconfined | Permit::CommandSandbox => self.command_sandbox().hold(),
+            Permit::StrictSandbox => self.command_sandbox().hold_tightly().map(Some),
+            Permit::ScratchSandbox => confinement::sandboxed(&self.root).map(Some),
         }
     }
 }

@@ -65,9 +65,10 @@ impl Confinement {
     /// Prepares a sandbox. Fails if the kernel has no file rules at all.
     pub fn new(rules: SandboxRules, scope: ClosedScope) -> io::Result<Confinement> {
         use landlock::Access;
-        let scopes =
-            (scope == ClosedScope::Closed).then(|| landlock::Scope::from_all(super::KNOWN));
-        let ruleset: Option<std::os::fd::OwnedFd> = super::ruleset(&rules, scopes)?.into();
+        let scopes = (scope == ClosedScope::Closed)
+            .then(|| ::landlock::Scope::from_all(super::landlock::KNOWN));
+        let ruleset: Option<std::os::fd::OwnedFd> =
+            super::landlock::ruleset(&rules, scopes)?.into();
         let Some(ruleset) = ruleset else {
             return Err(io::Error::other("Landlock is missing or disabled in this kernel"));
         };
@@ -92,7 +93,7 @@ impl Confinement {
             namespace.enter()?;
         }
         rustix::thread::set_no_new_privs(true)?;
-        super::drop_capabilities()?;
+        super::landlock::drop_capabilities()?;
         // SAFETY: the call takes two numbers, and the descriptor is open while `self` lives.
         let done = unsafe {
             libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0_u32)

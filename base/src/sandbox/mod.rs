@@ -5,15 +5,15 @@ mod confinement;
 pub mod environment;
 pub mod git_dirs;
 pub mod home;
+mod landlock;
 mod namespace;
-pub mod redact;
 
-use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 pub use confinement::{ClosedScope, Confinement};
+pub use landlock::{enter, holds_files, lacking};
 #[cfg(target_os = "linux")]
 pub(crate) use namespace::are_possible as namespaces_are_possible;
 
@@ -43,161 +43,4 @@ pub const COMMANDS: &str = "STUDIO_COMMAND_RULES";
 pub struct Enforced {
     /// What this kernel does not support, one sentence each; empty if the sandbox is complete.
     pub lacks: Vec<String>,
-}
-
-/// Confines the calling thread, and all processes and threads that it starts from now on,
-/// irrevocably. Other threads are not confined. Unsupported features are reported, not refused.
-#[cfg(target_os = "linux")]
-pub fn enter(rules: &SandboxRules) -> io::Result<Enforced> {
-    use landlock::{Access, Scope};
-    confine(rules, Some(Scope::from_all(KNOWN)))
-}
-
-/// The newest Landlock version that this program uses.
-#[cfg(target_os = "linux")]
-const KNOWN: landlock::ABI = landlock::ABI::V7;
-
-#[cfg(target_os = "linux")]
-fn confine(
-    rules: &SandboxRules,
-    scopes: Option<landlock::BitFlags<landlock::Scope>>,
-) -> io::Result<Enforced> {
-    let ruleset = ruleset(rules, scopes)?;
-    drop_capabilities()?;
-    let status = ruleset.restrict_self().map_err(|e| failed(&e))?;
-    Ok(Enforced { lacks: missing(&status.landlock) })
-}
-
-#[cfg(target_os = "linux")]
-fn failed(error: &dyn std::error::Error) -> io::Error {
-    io::Error::other(format!("sandbox: {error}"))
-}
-
-/// Returns the rules in the kernel's form.
-#[cfg(target_os = "linux")]
-fn ruleset(
-    rules: &SandboxRules,
-    scopes: Option<landlock::BitFlags<landlock::Scope>>,
-) -> io::Result<landlock::RulesetCreated> {
-    use landlock::{
-        Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-        RulesetCreatedAttr,
-    };
-    use rustix::fs::FileType;
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(KNOWN))
-        .and_then(|rules| match scopes {
-            Some(scopes) => rules.scope(scopes),
-            None => Ok(rules),
-        })
-        .and_then(Ruleset::create)
-        .map_err(|e| failed(&e))?;
-    let read = rules.read.iter().map(|path| (path, AccessFs::from_read(KNOWN)));
-    // A device node of a disk, created in the worktree by root, would bypass every rule.
-    let all = AccessFs::from_all(KNOWN) & !(AccessFs::MakeBlock | AccessFs::MakeChar);
-    let write = rules.write.iter().map(|path| (path, all));
-    for (path, access) in read.chain(write) {
-        let Ok(fd) = PathFd::new(path) else { continue };
-        let Ok(stat) = rustix::fs::fstat(&fd) else { continue };
-        let access = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => access,
-            FileType::RegularFile | FileType::CharacterDevice => {
-                access & AccessFs::from_file(KNOWN)
-            }
-            // The kernel has no rules for pipes, and sockets are not opened.
-            _ => continue,
-        };
-        ruleset = ruleset.add_rule(PathBeneath::new(fd, access)).map_err(|e| failed(&e))?;
-    }
-    Ok(ruleset)
-}
-
-/// Drops the capabilities that would let root bypass the rules through processes, devices or the
-/// kernel (for example read `/proc/PID/environ` of others, for which CAP_PERFMON is enough). This
-/// is irrevocable, because a confined thread gains no privileges.
-#[cfg(target_os = "linux")]
-fn drop_capabilities() -> io::Result<()> {
-    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-    let harmless = CapabilitySet::CHOWN
-        | CapabilitySet::DAC_OVERRIDE
-        | CapabilitySet::FOWNER
-        | CapabilitySet::FSETID
-        | CapabilitySet::KILL
-        | CapabilitySet::SETGID
-        | CapabilitySet::SETUID
-        | CapabilitySet::SETFCAP
-        | CapabilitySet::NET_BIND_SERVICE
-        | CapabilitySet::NET_RAW
-        | CapabilitySet::SYS_CHROOT
-        | CapabilitySet::SYS_NICE
-        | CapabilitySet::IPC_LOCK;
-    let mut sets = capabilities(None)?;
-    sets.effective &= harmless;
-    sets.permitted &= harmless;
-    sets.inheritable &= harmless;
-    Ok(set_capabilities(None, sets)?)
-}
-
-/// Fails: the sandbox is not supported on this system.
-#[cfg(not(target_os = "linux"))]
-pub fn enter(_rules: &SandboxRules) -> io::Result<Enforced> {
-    Ok(Enforced { lacks: lacking() })
-}
-
-/// Returns what the sandbox cannot enforce on this machine, one sentence each; empty if it is
-/// complete.
-#[cfg(target_os = "linux")]
-pub fn lacking() -> Vec<String> {
-    // A thread that confines itself and exits tests the kernel without side effects.
-    std::thread::spawn(|| enter(&SandboxRules::default()).map(|enforced| enforced.lacks))
-        .join()
-        .unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be tested")))
-        .unwrap_or_else(|error| vec![error.to_string()])
-}
-
-/// Checks that the kernel enforces write access to files, which is the minimum for a sandbox; the
-/// error says what is missing.
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code)]
-pub fn holds_files() -> Result<(), String> {
-    let null = std::ptr::null::<libc::c_void>();
-    // SAFETY: as a version query the call reads no memory (landlock_create_ruleset(2)).
-    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, null, 0_usize, 1_u32) };
-    match version {
-        3.. => Ok(()),
-        1.. => Err("its Landlock cannot restrict truncating files (Linux 6.2)".into()),
-        _ => Err("Landlock is missing or disabled in its kernel".into()),
-    }
-}
-
-/// Fails: the sandbox is not supported on this system.
-#[cfg(not(target_os = "linux"))]
-pub fn holds_files() -> Result<(), String> {
-    Err("the sandbox is not supported on it".into())
-}
-
-#[cfg(target_os = "linux")]
-fn missing(status: &landlock::LandlockStatus) -> Vec<String> {
-    use landlock::{ABI, LandlockStatus};
-    let abi = match status {
-        LandlockStatus::Available { effective_abi, .. } => *effective_abi,
-        LandlockStatus::NotEnabled => {
-            return vec!["Landlock is disabled in this kernel".into()];
-        }
-        LandlockStatus::NotImplemented => return vec!["this kernel has no Landlock".into()],
-    };
-    let since = [
-        (ABI::V2, "renames between directories (Linux 5.19)"),
-        (ABI::V3, "rules for truncating files (Linux 6.2)"),
-        (ABI::V5, "rules for device controls (Linux 6.10)"),
-        (ABI::V6, "rules for signals and abstract sockets (Linux 6.12)"),
-    ];
-    since.iter().filter(|(needed, _)| abi < *needed).map(|(_, what)| format!("no {what}")).collect()
-}
-
-/// Returns what the sandbox cannot enforce on this machine: everything.
-#[cfg(not(target_os = "linux"))]
-pub fn lacking() -> Vec<String> {
-    vec!["the sandbox is not supported on this system".into()]
 }

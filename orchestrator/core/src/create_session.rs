@@ -64,7 +64,7 @@ pub fn draft(project: &Project, order: &SessionSpec) -> Result<SessionRecord> {
     }
     manner.config = project.config_file.clone();
     manner.directory = project.directory.clone();
-    manner.boxed = manner.boxed && project.config.sandbox.enabled;
+    manner.sandboxed = manner.sandboxed && project.config.sandbox.enabled;
     if settings.limits.budget_usd.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
         return Err(Failure::usage("`[studio.limits] budget_usd` must be a non-negative number")
             .hint("give a number, 0 or more"));

@@ -14,7 +14,7 @@ use crate::oplog::{Intent, OperationLog};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::transaction;
-use crate::{keepalive_refs, snapshot, trash};
+use crate::{discard, keepalive_refs, snapshot};
 
 /// How long and how much discarded work is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ fn heaps(
     let mut heaps: Vec<TrashEntry> = Vec::new();
     for intent in log.intents().filter(|intent| log.outcome(&intent.id) == Some(true)) {
         let directories = directories(repository, intent);
-        let kept = refs::list(&repo, &trash::kept_prefix(&intent.id))?;
+        let kept = refs::list(&repo, &discard::kept_prefix(&intent.id))?;
         if directories.is_empty() && kept.is_empty() {
             continue;
         }
@@ -120,7 +120,7 @@ fn heaps(
 
 /// Returns the existing directories of an operation in the trash.
 fn directories(repository: &Repository, intent: &Intent) -> Vec<PathBuf> {
-    let mut found = vec![trash::private_trash(repository, &intent.id)];
+    let mut found = vec![discard::private_trash(repository, &intent.id)];
     found.extend(trash_of_worktrees(intent));
     found.sort();
     found.dedup();

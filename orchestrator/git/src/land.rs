@@ -12,7 +12,7 @@ use crate::refs::RefChange;
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::transaction::{self, TransactionResult};
-use crate::{checkout_conflicts, patterns, trash, worktree};
+use crate::{checkout_conflicts, discard, endless_patterns, worktree};
 
 /// A landing.
 #[derive(Debug)]
@@ -56,9 +56,9 @@ pub fn accept(repository: &Repository, order: &LandRequest) -> Result<LandResult
     refuse_session_branch(repository, &candidate.target)?;
     let operation = log.next_id();
     let checkouts = checkout::of_branch(repository, &candidate.target)?;
-    let dropped = trash::dropping(repository, &order.place, &operation)?;
+    let dropped = discard::dropping(repository, &order.place, &operation)?;
     let mut refs_first = dropped.keep;
-    let name = format!("{}{}/work", trash::kept_prefix(&operation), order.place.id);
+    let name = format!("{}{}/work", discard::kept_prefix(&operation), order.place.id);
     refs_first.push(RefChange::new(name, None, Some(candidate.work.clone())));
     let intent = Intent {
         landing: Some(TargetUpdate {
@@ -111,7 +111,7 @@ fn refuse_endless_patterns(repo: &git2::Repository, changes: &[FileChange]) -> R
             continue;
         };
         let Ok(blob) = repo.find_blob(after.id) else { continue };
-        if let Some(line) = patterns::endless(blob.content()) {
+        if let Some(line) = endless_patterns::first(blob.content()) {
             return Err(Failure::refused("a pattern has too many `*` to be matched")
                 .because(format!("{}:{line}", change.path.display()))
                 .hint("change it in the session's worktree"));

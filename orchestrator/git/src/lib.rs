@@ -4,7 +4,7 @@
 //!
 //! A session passes through these modules: [`repo::Repository::discover`] → [`worktree::make`] →
 //! (the agent works) → `import::import` → `snapshot::take` → `merge::prepare` → `merge::commit` →
-//! `land::accept`, or `trash::discard`, and `trash::undo` back. Everything that changes something
+//! `land::accept`, or `discard::discard`, and `undo::undo` back. Everything that changes something
 //! calls `transaction::recover` first.
 
 pub mod check_leftovers;
@@ -16,6 +16,8 @@ pub mod compat;
 pub mod confined_thread;
 pub mod conflict;
 pub mod diff;
+pub mod discard;
+pub mod endless_patterns;
 pub mod gc;
 pub mod head;
 pub mod import;
@@ -30,7 +32,6 @@ pub mod names;
 pub mod object_quarantine;
 pub mod oplog;
 pub mod patch;
-pub mod patterns;
 pub mod rebase;
 pub mod receipt;
 pub mod recreate_worktree;
@@ -39,13 +40,11 @@ pub mod repo;
 pub mod safe_open;
 pub mod secrets;
 pub mod session_repo;
-pub mod signature;
 pub mod snapshot;
 pub mod stage;
 pub mod start_notices;
 pub mod transaction;
-pub mod trash;
-pub mod tree;
 pub mod tree_limits;
+pub mod undo;
 pub mod worktree;
 pub mod worktreeinclude;

@@ -12,7 +12,7 @@ use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::snapshot::Snapshot;
-use crate::{rebase, receipt, signature, tree, tree_limits};
+use crate::{rebase, receipt, tree_limits};
 
 /// How work lands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +126,7 @@ pub fn prepare(
         Ok(merged) => merged,
         Err(conflicts) => return Ok(PreparedMerge::Conflicts(conflicts)),
     };
-    let tree = tree::without_g3s_own(repo, tree, &ours.tree().or_fail(cannot)?)?;
+    let tree = without_g3s_own(repo, tree, &ours.tree().or_fail(cannot)?)?;
     if tree == ours.tree_id() {
         return Ok(PreparedMerge::Nothing);
     }
@@ -243,7 +243,7 @@ fn side(
     let make = || -> std::result::Result<git2::Oid, git2::Error> {
         let head = repo.find_commit(git2::Oid::from_str(&snapshot.head)?)?;
         let work = repo.find_commit(git2::Oid::from_str(&snapshot.work)?)?;
-        let who = signature::of(repo, now)?;
+        let who = crate::repo::signature(repo, now)?;
         let message = format!("Uncommitted work of {}\n", place.id);
         repo.commit(None, &who, &who, &message, &work.tree()?, &[&head])
     };
@@ -277,7 +277,7 @@ fn make(
     let repo = &scratch.repo;
     let make = || -> std::result::Result<git2::Oid, git2::Error> {
         let tree = repo.find_tree(git2::Oid::from_str(&candidate.tree)?)?;
-        let who = signature::of(repo, now)?;
+        let who = crate::repo::signature(repo, now)?;
         let commits = candidate
             .parents
             .iter()
@@ -291,4 +291,42 @@ fn make(
 
 fn cannot() -> &'static str {
     "cannot merge the session's work with its target"
+}
+
+/// Returns the tree with `.g3` replaced by the target's version, except for project skills
+/// (`.g3/skills`): working files that an agent commits do not land.
+fn without_g3s_own(
+    repo: &git2::Repository,
+    merged: git2::Oid,
+    target: &git2::Tree<'_>,
+) -> Result<git2::Oid> {
+    let make = || -> std::result::Result<git2::Oid, git2::Error> {
+        let merged_tree = repo.find_tree(merged)?;
+        let found = merged_tree.get_name(".g3").map(|entry| entry.id());
+        let theirs = target.get_name(".g3").map(|entry| entry.id());
+        if found == theirs {
+            return Ok(merged);
+        }
+        let skills = match found.and_then(|id| repo.find_tree(id).ok()) {
+            Some(tree) => tree.get_name("skills").map(|entry| (entry.id(), entry.filemode())),
+            None => None,
+        };
+        let base = theirs.and_then(|id| repo.find_tree(id).ok());
+        let mut inner = repo.treebuilder(base.as_ref())?;
+        match skills {
+            Some((id, mode)) => drop(inner.insert("skills", id, mode)?),
+            None if inner.get("skills")?.is_some() => inner.remove("skills")?,
+            None => {}
+        }
+        let mut outer = repo.treebuilder(Some(&merged_tree))?;
+        if inner.is_empty() {
+            if outer.get(".g3")?.is_some() {
+                outer.remove(".g3")?;
+            }
+        } else {
+            outer.insert(".g3", inner.write()?, 0o040_000)?;
+        }
+        outer.write()
+    };
+    make().or_fail(|| "cannot take g3's working files out of the merged tree")
 }

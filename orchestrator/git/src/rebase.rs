@@ -4,7 +4,6 @@ use base::failure::{OrFail, Result};
 
 use crate::conflict::{self, Conflict};
 use crate::refs;
-use crate::signature;
 use crate::snapshot::Snapshot;
 use crate::tree_limits;
 
@@ -80,7 +79,7 @@ fn again<'repo>(
     tree: git2::Oid,
     now: jiff::Timestamp,
 ) -> std::result::Result<git2::Commit<'repo>, git2::Error> {
-    let who = signature::of(repo, now)?;
+    let who = crate::repo::signature(repo, now)?;
     let message = String::from_utf8_lossy(commit.message_bytes()).into_owned();
     let tree = repo.find_tree(tree)?;
     let id = repo.commit(None, &commit.author(), &who, &message, &tree, &[onto])?;

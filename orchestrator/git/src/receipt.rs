@@ -6,7 +6,6 @@ use base::id::Id;
 use crate::object_quarantine::{self, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
-use crate::signature;
 
 /// The ref of the notes; `git log --notes=studio` shows them.
 pub(crate) const NOTES: &str = "refs/notes/studio";
@@ -43,7 +42,7 @@ pub(crate) fn note(
         }
         let commit = repo.find_commit(git2::Oid::from_str(commit)?)?;
         let time = jiff::Timestamp::from_second(commit.time().seconds()).unwrap_or_default();
-        let who = signature::of(repo, time)?;
+        let who = crate::repo::signature(repo, time)?;
         repo.note(&who, &who, Some(NOTES), commit.id(), text, true)?;
         repo.refname_to_id(NOTES)
     };

@@ -299,3 +299,14 @@ fn main_checkout(
         .because(format!("{} is not inside it", common_dir.display()))
         .hint("run studio in the main checkout"))
 }
+
+/// Returns the author of studio's commits: the user, by the repository's configuration, at this time
+/// in UTC. The configuration of scratch directories always has a name.
+pub(crate) fn signature(
+    repo: &git2::Repository,
+    now: jiff::Timestamp,
+) -> std::result::Result<git2::Signature<'static>, git2::Error> {
+    let config = repo.config()?.snapshot()?;
+    let time = git2::Time::new(now.as_second(), 0);
+    git2::Signature::new(config.get_str("user.name")?, config.get_str("user.email")?, &time)
+}

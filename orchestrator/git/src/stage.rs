@@ -9,8 +9,8 @@ use std::time::Duration;
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 
+use crate::endless_patterns;
 use crate::index;
-use crate::patterns;
 use crate::safe_open::read_file;
 use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
 
@@ -150,7 +150,7 @@ fn refuse_endless_attributes(changes: &Changes, worktree: &Path) -> Result<()> {
             let Ok(Some(text)) = read_file(&worktree.join(&file), PATTERN_FILE_BYTES) else {
                 continue;
             };
-            if let Some(line) = patterns::endless(&text) {
+            if let Some(line) = endless_patterns::first(&text) {
                 return Err(Failure::refused(cannot())
                     .because(format!(
                         "{}:{line}: the pattern has too many `*` to be matched",

@@ -10,7 +10,7 @@ use crate::report;
 use studio_core::session::collect;
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
-use studio_git::{snapshot, transaction, trash};
+use studio_git::{discard, snapshot, transaction};
 
 /// The command line of `discard`.
 #[derive(Clone, Debug, clap::Args)]
@@ -76,7 +76,7 @@ pub(crate) fn drop_all(context: &CommandContext, views: &[SessionView]) -> Resul
         );
     }
     let places: Vec<_> = views.iter().map(|view| view.record.place.clone()).collect();
-    let operation = trash::discard(&context.repository, &places, &context.clock.stamp())?;
+    let operation = discard::discard(&context.repository, &places, &context.clock.stamp())?;
     drop(locks);
     context.schedule()?;
     Ok(operation)

@@ -252,7 +252,7 @@ fn take_flags(spec: &mut SessionSpec, args: &Args) {
         jobs: args.jobs.unwrap_or(0),
         attended: is_attended(args.ask),
         accept: args.accept,
-        boxed: args.sandbox != "off",
+        sandboxed: args.sandbox != "off",
         config: None,
         directory: None,
     };

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use studio_git::oplog::OperationKind;
-use studio_git::{trash, worktree};
+use studio_git::{undo, worktree};
 
 /// The command line of `undo`.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let time = context.clock.stamp();
-    let undone = trash::undo(&context.repository, args.operation.as_deref(), &time)?;
+    let undone = undo::undo(&context.repository, args.operation.as_deref(), &time)?;
     if context.json {
         report::json_line(&json!({
             "schema": 1, "operation": undone.operation, "undone": undone.undone,

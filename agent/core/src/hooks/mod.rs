@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use self::process::HookOutput;
 use provider::message::{ContentPart, Message};
-use tools::exec::confinement::CommandBox;
+use tools::exec::confinement::CommandSandbox;
 use tools::output::ToolOutput;
 
 /// Receives notices for the user.
@@ -30,7 +30,7 @@ pub(crate) struct Hooks {
     all: Vec<CompiledHook>,
     session: String,
     cwd: PathBuf,
-    around: CommandBox,
+    around: CommandSandbox,
     tell: OnHookNotice,
     begun: AtomicBool,
 }
@@ -86,7 +86,7 @@ impl Hooks {
     pub(crate) fn new(
         hooks: &[Hook],
         session: &str,
-        (cwd, around): (&Path, CommandBox),
+        (cwd, around): (&Path, CommandSandbox),
         tell: OnHookNotice,
     ) -> Result<Hooks> {
         let ready = |hook: &Hook| {

@@ -7,7 +7,7 @@ use base::config::hooks::Hook;
 use base::process::{Command, OutputLimits};
 use serde_json::Value;
 
-use tools::exec::confinement::{CommandBox, Containment};
+use tools::exec::confinement::{CommandSandbox, Containment};
 use tools::exec::environment::{Environment, apply};
 
 /// Maximum number of bytes read from each stream.
@@ -29,7 +29,7 @@ pub(crate) enum HookOutput {
 /// Runs a hook until it exits or reaches its time limit, which kills it and its child processes.
 pub(crate) async fn run(
     hook: &Hook,
-    (cwd, around): (&Path, &CommandBox),
+    (cwd, around): (&Path, &CommandSandbox),
     told: &Value,
 ) -> HookOutput {
     let Some((program, args)) = hook.command.split_first() else {

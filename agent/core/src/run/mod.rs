@@ -46,7 +46,7 @@ use provider::{self, ProviderChoice, ProviderFacts};
 use subagent::{Ownership, Parent};
 use tools::client_io::ClientIo;
 use tools::context::{Services, ToolContext};
-use tools::exec::confinement::CommandBox;
+use tools::exec::confinement::CommandSandbox;
 use tools::profile::Profile;
 use tools::services::Toolset;
 
@@ -173,8 +173,8 @@ impl AgentSession {
         // A small model gets few and simple tools: those of servers would leave no context for the
         // task.
         let wanted = settings.tools && !facts.small && !role.reads_only;
-        let around = CommandBox::of(&config.sandbox, &place.root);
-        let hooks_box = around.clone();
+        let around = CommandSandbox::of(&config.sandbox, &place.root);
+        let hooks_sandbox = around.clone();
         let start = || {
             let hub = McpHub::start(&config.mcp, (&settings.cwd, around), &session.dir, &warn);
             hub.map(|hub| hub as _)
@@ -182,7 +182,7 @@ impl AgentSession {
         let mcp = if wanted { under.servers(start) } else { None };
         let own = under.hooks(settings);
         let id = session.id.as_str();
-        let hooks = Hooks::new(&own, id, (&settings.cwd, hooks_box), warn.clone())?;
+        let hooks = Hooks::new(&own, id, (&settings.cwd, hooks_sandbox), warn.clone())?;
         if under.is_agent() {
             bound.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base::event::Usage;
 use base::failure::Failure;
-use base::sandbox::redact::Redactor;
+use base::redact::Redactor;
 use serde::Serialize;
 
 /// Maximum number of records that are kept.

@@ -13,7 +13,8 @@ use base::failure::Failure;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Conversation, Inbox, window};
-use crate::limits::{Limit, LoopDetector, UsageLimits, UsageMeter};
+use crate::limits::{Limit, UsageLimits, UsageMeter};
+use crate::loop_detector::LoopDetector;
 use provider::message::{Message, MessageRole, Reply, StopReason};
 use provider::{ChatRequest, Delta, Provider, ProviderError, ToolDefinition};
 

@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Agent;
 use crate::context::Conversation;
-use crate::limits::{Limit, LoopDetector, LoopVerdict};
+use crate::limits::Limit;
+use crate::loop_detector::{LoopDetector, LoopVerdict};
 use provider::ToolDefinition;
 use provider::message::{ContentPart, Reply, StopReason, ToolCall, ToolResult};
 use tools::output::{ToolErrorKind, ToolOutput};

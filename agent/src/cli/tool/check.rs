@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{CallArgs, as_json, exit_code, given, loaded, print, workplace};
 use gate::AccessRequest;
 use gate::core_exact::{Evaluator, Judgement, Route};
-use gate::policy::{BoxUse, PolicyVerdict};
+use gate::policy::{PolicyVerdict, SandboxUse};
 use tools::args as arguments;
 use tools::call::{self, Invocation};
 use tools::output::ToolOutput;
@@ -118,7 +118,7 @@ fn by_gate(call: &Invocation<'_>) -> CheckReport {
 fn report(verdict: &PolicyVerdict) -> CheckReport {
     let (action, why) = (verdict.action, &verdict.why);
     let route = match action {
-        GateAction::Allow | GateAction::Ask if verdict.confine == BoxUse::Always => "box",
+        GateAction::Allow | GateAction::Ask if verdict.confine == SandboxUse::Always => "box",
         GateAction::Allow | GateAction::Ask => "host",
         GateAction::Box => "box",
         GateAction::Deny => "deny",

@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
-use tools::exec::confinement::{self, CommandBox};
+use tools::exec::confinement::{self, CommandSandbox};
 use tools::exec::environment::{self, Environment};
 
 /// Maximum number of bytes kept of the end of an output.
@@ -45,7 +45,7 @@ pub(crate) struct CheckRunner<'a> {
     /// Timeout of each check.
     pub most: Duration,
     /// The sandbox of the checks; `None` for no sandbox.
-    pub around: Option<&'a CommandBox>,
+    pub around: Option<&'a CommandSandbox>,
 }
 
 /// Runs every check in order, even after one has failed: the coach needs to see all failures.
@@ -76,7 +76,7 @@ async fn one(
     let job = environment::apply(job, Environment::Quiet)
         .stderr(Stream::File(out.try_clone()?))
         .stdout(Stream::File(out));
-    let held = at.around.map_or(Ok(None), CommandBox::hold_where_possible);
+    let held = at.around.map_or(Ok(None), CommandSandbox::hold_where_possible);
     let (exit, more) = match held.and_then(|hold| confinement::spawn(job, hold)) {
         Err(why) => (NOT_STARTED, why.to_string()),
         Ok(mut running) => {

@@ -17,7 +17,7 @@ use agent_core::limits::UsageLimits;
 use agent_core::run::{AgentSession, root_of};
 use provider::message::{Message, MessageRole};
 use provider::off_loop;
-use tools::exec::confinement::CommandBox;
+use tools::exec::confinement::CommandSandbox;
 
 /// Maximum number of attempts of the player in a round.
 const PLAYER_TRIES: u32 = 3;
@@ -80,7 +80,7 @@ impl Run<'_> {
         let logs = self.work.session.dir.join(format!("checks/round-{n}"));
         let seconds = self.coach.config.studio.limits.check_seconds.unwrap_or(CHECK_SECONDS);
         let most = Duration::from_secs(seconds);
-        let around = CommandBox::of(&self.coach.config.sandbox, &root_of(&self.place.cwd));
+        let around = CommandSandbox::of(&self.coach.config.sandbox, &root_of(&self.place.cwd));
         let at = CheckRunner { cwd: &self.place.cwd, logs: &logs, most, around: Some(&around) };
         let ran = checks::run(&self.contract.checks, &at, cancel).await;
         match ran.or_fail(|| "cannot run the checks")? {

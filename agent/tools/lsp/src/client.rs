@@ -12,7 +12,7 @@ use super::position::PositionEncoding;
 use super::servers::LanguageServer;
 use super::{document, render};
 use tools::child_server::{self, Disconnect, ServerProcess, ServerStart};
-use tools::exec::confinement::CommandBox;
+use tools::exec::confinement::CommandSandbox;
 
 /// A server that reports no work for this long after its start has read the project.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub(crate) async fn start(
     language: &LanguageServer,
     root: &Path,
     logs: Option<PathBuf>,
-    around: &CommandBox,
+    around: &CommandSandbox,
 ) -> Result<LspClient, String> {
     let Some(command) = language.command() else {
         return Err(format!("no such program: `{}`", language.command));

@@ -107,7 +107,7 @@ impl LspPool {
         }
         let (language, root) = (wanted.language.clone(), wanted.root.clone());
         let logs = Some(at.session_dir.join("lsp"));
-        let around = at.command_box();
+        let around = at.command_sandbox();
         let task =
             tokio::spawn(async move { client::start(&language, &root, logs, &around).await });
         let handle = task.abort_handle();

@@ -14,7 +14,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 
 use super::http;
 use tools::child_server::{self, ServerProcess, ServerStart};
-use tools::exec::confinement::CommandBox;
+use tools::exec::confinement::CommandSandbox;
 
 /// Maximum size of a message in bytes.
 const LONGEST: usize = 64 << 20;
@@ -27,7 +27,7 @@ pub struct ServerPaths {
     /// The directory of its stderr log; none if absent.
     pub logs: Option<PathBuf>,
     /// Its sandbox, unless its configuration disables it.
-    pub around: CommandBox,
+    pub around: CommandSandbox,
 }
 
 /// Reads the tools of a server that reports that they changed.
@@ -91,8 +91,8 @@ fn start(
     let log = place.logs.as_deref().map(|logs| (logs, part));
     // A g3 that serves its tools sandboxes their commands itself, and needs its configuration.
     let wanted = server.sandbox && !is_g3(&server.command);
-    let boxed = wanted.then(|| place.around.hold_where_possible()).transpose();
-    let hold = boxed.map_err(|why| why.to_string())?.flatten();
+    let held = wanted.then(|| place.around.hold_where_possible()).transpose();
+    let hold = held.map_err(|why| why.to_string())?.flatten();
     child_server::start(&ServerStart {
         command: &server.command,
         env: &server.env,

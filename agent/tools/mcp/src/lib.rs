@@ -27,7 +27,7 @@ use self::tool_selection::ToolSelection;
 use gate::{Access, AccessRequest, Permit, Preview};
 use provider::ToolDefinition;
 use tools::context::ToolContext;
-use tools::exec::confinement::CommandBox;
+use tools::exec::confinement::CommandSandbox;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::services::{ExternalTools, McpServers};
 use tools::{history, skill_permissions};
@@ -60,7 +60,7 @@ impl McpHub {
     /// are no servers.
     pub fn start(
         all: &BTreeMap<String, McpServerConfig>,
-        (cwd, around): (&Path, CommandBox),
+        (cwd, around): (&Path, CommandSandbox),
         session_dir: &Path,
         tell: &OnServerNotice,
     ) -> Option<Arc<McpHub>> {
@@ -152,12 +152,12 @@ impl McpHub {
         match at.cancel.run_until_cancelled(at.gate.admit(&visitor)).await {
             None => return Err(cancelled()),
             Some(Err(refused)) => return denied(refused.why),
-            Some(Ok(Permit::Boxed | Permit::Sandboxed)) => {
+            Some(Ok(Permit::StrictSandbox | Permit::ScratchSandbox)) => {
                 return denied(format!(
                     "denied: a rule boxes `{name}`, and no box can hold a server"
                 ));
             }
-            Some(Ok(Permit::Free | Permit::Confined)) => {}
+            Some(Ok(Permit::Unconfined | Permit::CommandSandbox)) => {}
         }
         let answer = server.call(&tool, args, &at.cancel).await?;
         Ok(result::outcome(answer, &at.session_dir.join("tools")))

@@ -36,20 +36,20 @@ pub(crate) fn sandboxed(root: &Path) -> io::Result<Containment> {
 /// The default sandbox of commands and of other programs started for a working directory: language
 /// servers, MCP servers, hooks.
 #[derive(Clone, Debug)]
-pub struct CommandBox {
+pub struct CommandSandbox {
     sandbox: Arc<config::SandboxConfig>,
     root: PathBuf,
     /// The directory of long command outputs, which other commands may read.
     outputs: Option<PathBuf>,
     /// A directory of the program itself.
     own: Option<PathBuf>,
-    recent: Arc<RecentBox>,
+    recent: Arc<SandboxCache>,
 }
 
 /// The most recent sandbox of a session, reused for the next command, because creating one reads
 /// the home directory.
 #[derive(Debug, Default)]
-pub struct RecentBox(Mutex<Option<Made>>);
+pub struct SandboxCache(Mutex<Option<Made>>);
 
 #[derive(Debug)]
 struct Made {
@@ -67,28 +67,28 @@ struct Made {
 /// it.
 const RECENT: Duration = Duration::from_secs(60);
 
-impl CommandBox {
+impl CommandSandbox {
     /// Creates the sandbox of a session, in which commands may read the long outputs of others.
     pub(crate) fn of_session(
         sandbox: Arc<config::SandboxConfig>,
         root: &Path,
         session_dir: &Path,
-        recent: Arc<RecentBox>,
-    ) -> CommandBox {
+        recent: Arc<SandboxCache>,
+    ) -> CommandSandbox {
         let (root, outputs) = (root.to_owned(), outputs(session_dir));
-        CommandBox { sandbox, root, outputs, own: None, recent }
+        CommandSandbox { sandbox, root, outputs, own: None, recent }
     }
 
     /// Creates the sandbox for programs that work in this tree.
-    pub fn of(sandbox: &config::SandboxConfig, root: &Path) -> CommandBox {
+    pub fn of(sandbox: &config::SandboxConfig, root: &Path) -> CommandSandbox {
         let (sandbox, root) = (Arc::new(sandbox.clone()), root.to_owned());
-        CommandBox { sandbox, root, outputs: None, own: None, recent: Arc::default() }
+        CommandSandbox { sandbox, root, outputs: None, own: None, recent: Arc::default() }
     }
 
     /// Returns the same sandbox with write access to this directory.
     #[must_use]
-    pub fn writing(self, directory: &Path) -> CommandBox {
-        CommandBox { own: Some(directory.to_owned()), recent: Arc::default(), ..self }
+    pub fn writing(self, directory: &Path) -> CommandSandbox {
+        CommandSandbox { own: Some(directory.to_owned()), recent: Arc::default(), ..self }
     }
 
     /// Returns the restrictions of a program, or `None` if the configuration disables the sandbox
@@ -119,7 +119,7 @@ impl CommandBox {
         Ok(Some(Containment { confinement, sandbox: None }))
     }
 
-    /// Like [`CommandBox::hold`], for a program that runs without a permission question. Returns
+    /// Like [`CommandSandbox::hold`], for a program that runs without a permission question. Returns
     /// `None` if the kernel cannot enforce the restrictions.
     pub fn hold_where_possible(&self) -> io::Result<Option<Containment>> {
         match sandbox::holds_files() {

@@ -94,7 +94,7 @@ impl SandboxedRunner {
     ) -> Result<SandboxedRunner> {
         let temporary = repository.session_dir(&record.id).join("tmp");
         let sandbox = SandboxConfig {
-            enabled: config.sandbox.enabled && record.manner.boxed,
+            enabled: config.sandbox.enabled && record.manner.sandboxed,
             ..config.sandbox.clone()
         };
         let caches = BuildCaches::of(repository, &record.id);

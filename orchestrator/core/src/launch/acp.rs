@@ -106,7 +106,7 @@ struct Shared {
     /// which duplicate them, are ignored.
     is_g3: bool,
     /// Whether it runs in the sandbox, which may deny it a file.
-    boxed: bool,
+    sandboxed: bool,
 }
 
 /// The agent's permission requests.
@@ -143,7 +143,7 @@ async fn serve(params: LaunchParams, mut process: Process, mut channels: Channel
         state: Mutex::new(state),
         asks: Mutex::new(Asks { last: params.asked, open: BTreeMap::new() }),
         is_g3: params.row.sends_events(),
-        boxed: params.room.is_confined(),
+        sandboxed: params.room.is_confined(),
     });
     let stderr = process.running.child.stderr.take();
     let log = wire::SharedLog::open(&params.log, params.log_bytes);
@@ -168,10 +168,15 @@ async fn serve(params: LaunchParams, mut process: Process, mut channels: Channel
     shared.flush();
     if let Some(ready) = channels.ready.take() {
         let line = shared.lock().strange.take().or_else(|| first.try_recv().ok());
-        let _ =
-            ready.send(Err(end.before_it_opened(status, report.read(), &said, line, shared.boxed)));
+        let _ = ready.send(Err(end.before_it_opened(
+            status,
+            report.read(),
+            &said,
+            line,
+            shared.sandboxed,
+        )));
     } else {
-        let _ = channels.tx.send(AgentEvent::Gone(end.why(status, &said, shared.boxed)));
+        let _ = channels.tx.send(AgentEvent::Gone(end.why(status, &said, shared.sandboxed)));
     }
 }
 
@@ -419,7 +424,8 @@ impl Shared {
             // Its process ended: `serve`, which waits for it, reports how.
             Err(e) if agent_client_protocol::is_incoming_transport_closed(&e) => return,
             Err(e) => Some(
-                failed.unwrap_or_else(|| exit_reason::explained(wire::sentence(&e), self.boxed)),
+                failed
+                    .unwrap_or_else(|| exit_reason::explained(wire::sentence(&e), self.sandboxed)),
             ),
         };
         let _ = self.tx.send(AgentEvent::TurnEnded(why));

@@ -38,7 +38,7 @@ impl ExitReason {
         failure: Option<StartFailure>,
         said: &str,
         line: Option<String>,
-        boxed: bool,
+        sandboxed: bool,
     ) -> String {
         if let Some(failure) = failure {
             return not_started(&failure);
@@ -53,16 +53,16 @@ impl ExitReason {
             (ExitReason::Told, _, _) => "it was stopped".to_owned(),
             (ExitReason::Closed, Some(status), Some(line)) if status.success() => no_acp(line),
             (ExitReason::Closed, Some(status), _) => {
-                ended_with(status, said, boxed).replacen("the agent", "it", 1)
+                ended_with(status, said, sandboxed).replacen("the agent", "it", 1)
             }
             (ExitReason::Closed, None, _) => "it closed its output before it answered".to_owned(),
         }
     }
 
     /// Explains why the agent is gone.
-    pub(crate) fn why(self, status: Option<ExitStatus>, said: &str, boxed: bool) -> String {
+    pub(crate) fn why(self, status: Option<ExitStatus>, said: &str, sandboxed: bool) -> String {
         match (self, status) {
-            (_, Some(status)) if !status.success() => ended_with(status, said, boxed),
+            (_, Some(status)) if !status.success() => ended_with(status, said, sandboxed),
             (ExitReason::Failed(why), _) => format!("the connection to the agent failed: {why}"),
             (ExitReason::Told | ExitReason::Strange, _) => "the agent was stopped".to_owned(),
             (ExitReason::Closed, Some(_)) => "the agent exited".to_owned(),
@@ -72,11 +72,11 @@ impl ExitReason {
 }
 
 /// Describes the exit of a process; `said` is the end of its stderr.
-pub(crate) fn ended_with(status: ExitStatus, said: &str, boxed: bool) -> String {
+pub(crate) fn ended_with(status: ExitStatus, said: &str, sandboxed: bool) -> String {
     let code = base::process::exit_code(status);
     match said.is_empty() {
         true => format!("the agent exited with code {code}"),
-        false => explained(format!("the agent exited with code {code}: {said}"), boxed),
+        false => explained(format!("the agent exited with code {code}: {said}"), sandboxed),
     }
 }
 
@@ -91,8 +91,8 @@ pub(crate) fn reports_denial(line: &str) -> bool {
 
 /// Returns an agent's error, with the configuration line that helps if the sandbox may have denied
 /// it a file.
-pub(crate) fn explained(complaint: String, boxed: bool) -> String {
-    if !boxed || !reports_denial(&complaint) {
+pub(crate) fn explained(complaint: String, sandboxed: bool) -> String {
+    if !sandboxed || !reports_denial(&complaint) {
         return complaint;
     }
     let directory = denied_directory(&complaint).unwrap_or_else(|| "DIRECTORY".to_owned());

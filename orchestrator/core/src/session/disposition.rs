@@ -9,7 +9,7 @@ use crate::session::record::SessionRecord;
 use crate::session::summary::{Dependency, Disposition};
 use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind};
 use studio_git::repo::Repository;
-use studio_git::{moved_repository, trash};
+use studio_git::{discard, moved_repository};
 
 /// The disposition of every session in the operation log.
 pub struct Dispositions {
@@ -53,7 +53,7 @@ impl Dispositions {
     /// Returns whether everything that an operation discarded can be restored.
     pub(crate) fn is_kept(&self, repository: &Repository, operation: &str) -> bool {
         let intent = self.intents.get(operation);
-        intent.is_some_and(|intent| trash::is_kept(repository, intent))
+        intent.is_some_and(|intent| discard::is_kept(repository, intent))
     }
 }
 

@@ -178,7 +178,8 @@ pub struct RunMode {
     /// Whether it is landed when it is ready.
     pub accept: bool,
     /// Whether its processes run in the sandbox.
-    pub boxed: bool,
+    #[serde(rename = "boxed")]
+    pub sandboxed: bool,
     /// The file given with `--config`; absolute.
     pub config: Option<PathBuf>,
     /// The directory whose `g3.toml` applies: where the session was created.

@@ -203,7 +203,7 @@ impl Supervisor {
                         "it is {} bytes long, and no more than {LONGEST_REQUEST} are shown",
                         what.len()
                     )),
-                    Some(path) => Some(outside_the_box(path)),
+                    Some(path) => Some(outside_the_sandbox(path)),
                     None => None,
                 };
                 let what = match what.len() > LONGEST_REQUEST {
@@ -355,7 +355,7 @@ impl Supervisor {
 }
 
 /// Explains why allowing a request does not help if the sandbox closes the path, and what does.
-fn outside_the_box(path: &Path) -> String {
+fn outside_the_sandbox(path: &Path) -> String {
     let directory = path.parent().unwrap_or(path).display();
     format!(
         "the sandbox of this session denies writing `{}`; `[sandbox] write = \

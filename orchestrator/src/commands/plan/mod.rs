@@ -289,7 +289,7 @@ impl<'a> Plan<'a> {
         RunMode {
             jobs: self.args.jobs.unwrap_or(0),
             accept: true,
-            boxed: self.args.sandbox != "off",
+            sandboxed: self.args.sandbox != "off",
             ..RunMode::default()
         }
     }

@@ -73,7 +73,7 @@ pub(crate) async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> 
         let text = format!("the directory {} does not exist", call.place.display());
         return Err(ToolError::invalid(text));
     }
-    if call.pass == Permit::Sandboxed {
+    if call.pass == Permit::ScratchSandbox {
         let why = "denied: what must run in the sandbox cannot run in the background";
         return Err(ToolError::new(ToolErrorKind::Denied, why));
     }

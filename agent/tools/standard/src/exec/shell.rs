@@ -77,7 +77,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if args.in_background {
         return background::run(call).await;
     }
-    let sandboxed = pass == Permit::Sandboxed;
+    let sandboxed = pass == Permit::ScratchSandbox;
     if args.launch_windows && !sandboxed && output_window::is_windowed(&args.command) {
         return output_window::launch(call).await;
     }
@@ -122,7 +122,7 @@ async fn in_terminal(
     call: &Invocation<'_>,
 ) -> Option<io::Result<ProcessResult>> {
     let outside =
-        call.at.outside.as_ref().filter(|_| call.pass == Permit::Free && !order.attended)?;
+        call.at.outside.as_ref().filter(|_| call.pass == Permit::Unconfined && !order.attended)?;
     let started = Instant::now();
     let (line, cwd, time) = (order.line, order.cwd, order.time);
     let command = TerminalCommand { line, cwd, time, cancel: call.at.cancel.clone() };

@@ -155,8 +155,8 @@ impl BrowserManager {
         let held = match pass {
             // The profile is in the session's directory, which studio's sandbox protects from
             // commands.
-            Permit::Free if confinement::in_studio() => {
-                at.command_box().writing(place.path()).hold()
+            Permit::Unconfined if confinement::in_studio() => {
+                at.command_sandbox().writing(place.path()).hold()
             }
             pass => at.hold(pass),
         };

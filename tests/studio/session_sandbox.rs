@@ -18,13 +18,13 @@ use testkit::repo::tree;
 use crate::git_setting::{Session, Setting, setting};
 
 /// A session's sandbox with a configurable agent entry.
-struct Boxed<'a> {
+struct SandboxedAgent<'a> {
     setting: &'a Setting,
     spec: SandboxSpec,
 }
 
-impl<'a> Boxed<'a> {
-    fn new(setting: &'a Setting, session: &Session, row: Option<&AgentRow>) -> Boxed<'a> {
+impl<'a> SandboxedAgent<'a> {
+    fn new(setting: &'a Setting, session: &Session, row: Option<&AgentRow>) -> SandboxedAgent<'a> {
         let home = setting.env.home().canonicalize().unwrap();
         let git = setting.repo.path().canonicalize().unwrap().join(".git");
         let (temp, cache) = (home.join("tmp/own"), git.join("studio/cache"));
@@ -41,7 +41,7 @@ impl<'a> Boxed<'a> {
         let mut spec = SandboxSpec::for_session(&places, row, &SandboxConfig::default()).unwrap();
         spec.environment.retain(|(known, _)| known != "HOME");
         spec.environment.push(("HOME".into(), home.display().to_string()));
-        Boxed { setting, spec }
+        SandboxedAgent { setting, spec }
     }
 
     fn sh(&self, line: &str) -> CommandRun {
@@ -58,7 +58,7 @@ fn a_sandboxed_agent_uses_git_normally() {
     let session = s.session("task-abcd");
     let before = s.repo.everything();
     let row = AgentRow { command: vec!["sh".into()], ..AgentRow::default() };
-    let agent = Boxed::new(&s, &session, Some(&row));
+    let agent = SandboxedAgent::new(&s, &session, Some(&row));
     for line in [
         "echo 1 > one && git add -A && git commit -qm one",
         "echo 2 >> one && git commit -qam two && git commit -q --amend -m 'two, better'",
@@ -89,7 +89,7 @@ mod needs_mount_namespace {
         let s = setting();
         let session = s.session("task-abcd");
         let row = AgentRow { command: vec!["sh".into()], ..AgentRow::default() };
-        let agent = Boxed::new(&s, &session, Some(&row));
+        let agent = SandboxedAgent::new(&s, &session, Some(&row));
         let git = session.place.git_dir.display().to_string();
         let before = tree(&session.place.git_dir);
         for attack in [
@@ -126,7 +126,7 @@ mod needs_mount_namespace {
         let s = setting();
         let session = s.session("task-abcd");
         let row = AgentRow { command: vec!["sh".into()], ..AgentRow::default() };
-        let agent = Boxed::new(&s, &session, Some(&row));
+        let agent = SandboxedAgent::new(&s, &session, Some(&row));
         let studio = env!("CARGO_BIN_EXE_studio");
         let line = "echo 1 > one && git add -A && git commit -qm one && touch begun; \
                     while ! test -e go; do sleep 0.05; done; ! git config core.fsmonitor evil";
@@ -150,7 +150,7 @@ fn a_sandboxed_agent_cannot_access_other_sessions_or_the_repository() {
     let other = s.session("other-abcd");
     fs::write(s.repo.path().join(".git/studio/sessions/other-abcd/token"), "canary").unwrap();
     let main = s.repo.path().display().to_string();
-    let agent = Boxed::new(&s, &own, None);
+    let agent = SandboxedAgent::new(&s, &own, None);
     let before = s.repo.everything();
     let git_before = tree(&s.repo.path().join(".git"));
     let attacks = [
@@ -212,9 +212,9 @@ fn an_agents_entry_opens_its_paths_for_the_agent_and_not_for_checks() {
         ..AgentRow::default()
     };
     let line = "cat ~/.config/g3/config.toml && echo x > ~/state/f";
-    Boxed::new(&s, &session, Some(&row)).sh(line).output_contains("canary").ok();
+    SandboxedAgent::new(&s, &session, Some(&row)).sh(line).output_contains("canary").ok();
     fs::remove_file(home.join("state/f")).unwrap();
-    assert_ne!(Boxed::new(&s, &session, None).sh(line).output_lacks("canary").code, 0);
+    assert_ne!(SandboxedAgent::new(&s, &session, None).sh(line).output_lacks("canary").code, 0);
     assert!(!home.join("state/f").exists());
 }
 
@@ -230,7 +230,7 @@ fn the_users_signing_and_hooks_do_not_affect_an_agent() {
     );
     fs::write(s.env.home().join(".gitconfig"), config).unwrap();
     let session = s.session("task-abcd");
-    let agent = Boxed::new(&s, &session, None);
+    let agent = SandboxedAgent::new(&s, &session, None);
     agent.sh("git commit -q --allow-empty -m one && git log -1 --format=%an").ok();
     agent.sh("git init -q inner && git -C inner commit -q --allow-empty -m two").ok();
     agent.sh("cat ~/.gitconfig").output_lacks("token");
@@ -240,7 +240,7 @@ fn the_users_signing_and_hooks_do_not_affect_an_agent() {
 fn build_caches_belong_to_studio_and_are_writable() {
     let s = setting();
     let session = s.session("task-abcd");
-    let agent = Boxed::new(&s, &session, None);
+    let agent = SandboxedAgent::new(&s, &session, None);
     for variable in ["CARGO_HOME", "npm_config_cache", "PIP_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR"]
     {
         agent.sh(&format!("echo x > \"${variable}/file\" && cat \"${variable}/file\"")).ok();

@@ -1,7 +1,7 @@
 //! Removes the secrets of the environment from text.
 
-use super::environment::is_secret;
-use super::home::has_user_in_address;
+use crate::sandbox::environment::is_secret;
+use crate::sandbox::home::has_user_in_address;
 
 /// The replacement for a secret.
 const GONE: &str = "[secret]";
