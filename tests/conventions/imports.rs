@@ -173,7 +173,10 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
 ];
 
 const BASE: &[(&str, &[&str])] = &[
+    ("runtime", &[]),
+    ("sync", &[]),
     ("test_hooks", &[]),
+    ("text", &[]),
     ("clock", &["test_hooks"]),
     ("desktop_protocol", &["failure"]),
     ("event", &[]),
@@ -181,20 +184,20 @@ const BASE: &[(&str, &[&str])] = &[
     ("files", &["test_hooks"]),
     ("id", &[]),
     ("lock", &[]),
-    ("process", &["sandbox"]),
-    ("random", &[]),
-    ("runtime", &[]),
+    ("process", &["sandbox", "sync"]),
+    ("random", &["text"]),
     ("secret", &[]),
-    ("sync", &[]),
-    ("text", &[]),
-    ("user_dirs", &[]),
+    ("user_dirs", &["text"]),
     ("workspace", &[]),
     ("known_repositories", &["files", "user_dirs"]),
     ("git", &["process", "failure"]),
     ("sandbox", &["failure", "files", "known_repositories", "test_hooks", "user_dirs"]),
     ("redact", &["sandbox"]),
-    ("config", &["clock", "failure", "files", "lock", "secret", "process", "test_hooks"]),
-    ("model_host", &["config", "event", "failure", "files", "lock", "process", "test_hooks"]),
+    ("config", &["clock", "failure", "files", "lock", "secret", "process", "test_hooks", "text"]),
+    (
+        "model_host",
+        &["config", "event", "failure", "files", "lock", "process", "sync", "test_hooks", "text"],
+    ),
     ("lib", &[]),
 ];
 
