@@ -20,7 +20,7 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Sets close-on-exec on every descriptor but the named ones, whoever opened it. Call it before
+/// Sets close-on-exec on every descriptor except the given ones. Call it before
 /// other threads open files.
 #[allow(unsafe_code)]
 pub fn keep_from_children(but: &[i32]) -> io::Result<()> {

@@ -51,8 +51,8 @@ counts as a verdict.";
 pub(crate) fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&Round>) -> String {
     let mut text = match before {
         None => format!(
-            "Fulfil these requirements. Somebody else will review your work against them, in at \
-             most {most} rounds; what counts is what is in the files, not what you say about it.\n"
+            "Meet these requirements. A coach will review your work against them, in at most {most} \
+             rounds; what counts is what is in the files, not what you say about it.\n"
         ),
         Some(round) if round.is_approved() => format!(
             "Round {n} of {most}: your work was approved, and the user wants you to go on. Go \
