@@ -16,7 +16,7 @@ fn commits_are_imported_and_a_second_import_changes_nothing() {
     session.work.commit_file("more", "work");
     let home = s.home(&session);
     assert!(home.moved && home.notes.is_empty(), "{home:?}");
-    assert_eq!(home.on.as_deref(), Some("studio/task-abcd"));
+    assert_eq!(home.branch.as_deref(), Some("studio/task-abcd"));
     assert_eq!(s.repo.rev("studio/task-abcd"), session.work.rev("HEAD"));
     assert_eq!(s.repo.show("studio/task-abcd", "more"), "work");
     s.repo.is_sound();
@@ -54,13 +54,13 @@ fn an_agent_on_another_branch_or_a_detached_head_is_reported_and_its_head_import
     session.work.git(["checkout", "-q", "-b", "my-idea"]);
     session.work.commit_file("new", "work");
     let home = s.home(&session);
-    assert_eq!(home.on.as_deref(), Some("my-idea"));
+    assert_eq!(home.branch.as_deref(), Some("my-idea"));
     assert!(home.notes[0].contains("my-idea"), "{home:?}");
     assert_eq!(s.repo.show("studio/task-abcd", "new"), "work");
     session.work.git(["checkout", "-q", "--detach"]);
     session.work.commit_file("newer", "work");
     let home = s.home(&session);
-    assert_eq!((home.on, home.head), (None, session.work.rev("HEAD")));
+    assert_eq!((home.branch, home.head), (None, session.work.rev("HEAD")));
     session.work.git(["checkout", "-q", "--orphan", "fresh"]);
     let orphan = s.home(&session);
     assert!(!orphan.moved && orphan.notes[0].contains("no commit yet"), "{orphan:?}");

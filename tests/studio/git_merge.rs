@@ -154,6 +154,6 @@ fn the_diff_is_counted_and_shown_without_running_programs() {
     let patch = diff::patch(&s.repository, &session.place.base, &work).unwrap();
     assert!(patch.contains("-b\n+B\n c\n+d\n") && patch.contains("+++ b/new"), "{patch}");
     assert!(!marker.exists());
-    let apart = diff::apart(&s.repository, &work, &session.place.base).unwrap();
+    let apart = diff::commit_distance(&s.repository, &work, &session.place.base).unwrap();
     assert_eq!((apart.ahead, apart.behind), (2, 0));
 }

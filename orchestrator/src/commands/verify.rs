@@ -133,7 +133,7 @@ fn run_lines(
                     of_this
                         .map_or(CurrentResult::Refused, |result| CurrentResult::Ran(result.clone()))
                 }
-                ChecksRun::SetUpFailed { line, ended, .. } => CurrentResult::SetUpFailed {
+                ChecksRun::SetUpFailed { line, output: ended, .. } => CurrentResult::SetUpFailed {
                     line: line.clone(),
                     exit: ended.exit,
                     tail: ended.tail.clone(),
