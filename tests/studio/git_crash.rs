@@ -77,7 +77,7 @@ fn act(name: &str, repository: &Repository) {
             let work = s.snapshot(&session).work;
             session.work.write("file", "rewritten by a check\n");
             let before = WorkBeforeChecks { work: &work, left_out: &[] };
-            check_leftovers::note(repository, &session.place, before, now())
+            check_leftovers::record(repository, &session.place, before, now())
                 .expect("it works in a test");
         }
         "mend" => {

@@ -182,6 +182,6 @@ fn a_merge_in_progress_is_snapshotted_unchanged() {
     assert_ne!(code, 0);
     let taken = s.snapshot(&session);
     assert!(s.repo.show(&taken.work, "file").contains("<<<<<<<"));
-    assert_eq!(s.home(&session).busy.as_deref(), Some("merge"));
+    assert_eq!(s.home(&session).operation.as_deref(), Some("merge"));
     s.repo.is_sound();
 }

@@ -36,7 +36,10 @@ impl<'a> SandboxedAgent<'a> {
             temp: &temp,
             cache: &cache,
             closed: &[git.parent().unwrap().to_owned()],
-            fixed: &session_repo::protected_paths(&session.place.worktree, &session.place.git_dir),
+            protected: &session_repo::protected_paths(
+                &session.place.worktree,
+                &session.place.git_dir,
+            ),
         };
         let mut spec = SandboxSpec::for_session(&places, row, &SandboxConfig::default()).unwrap();
         spec.environment.retain(|(known, _)| known != "HOME");

@@ -47,11 +47,11 @@ pub(crate) fn receipt_fields(
     let verdict = current.as_ref().and_then(CoachSummary::verdict);
     let disagreements: Vec<Disagreement> =
         current.as_ref().map(CoachSummary::disagreements).unwrap_or_default();
-    let earlier = current.is_none() && coach.is_some_and(|coach| coach.last.is_some());
+    let is_earlier = current.is_none() && coach.is_some_and(|coach| coach.last.is_some());
     json!({
         "approved": verdict.as_ref().map(|it| it.approved),
         "verdict": verdict.as_ref().map(|it| truncated(&it.requirements)),
-        "judged_earlier": earlier,
+        "judged_earlier": is_earlier,
         "rounds": coach.map(|coach| coach.costs.len()),
         "turns": summary.replies(),
         "disagreements": disagreements,

@@ -51,7 +51,7 @@ impl MessageWriter {
     /// Asks for a message; returns a plain one if the model fails.
     pub(crate) async fn write(&self, subject: &Subject<'_>, directory: &Path) -> WrittenMessage {
         let answer = self
-            .ask(&prompt(subject), directory)
+            .ask_model(&prompt(subject), directory)
             .await
             .and_then(|answer| commit::read(&printable_output(&answer)));
         match answer {
@@ -67,7 +67,7 @@ impl MessageWriter {
         }
     }
 
-    async fn ask(&self, prompt: &str, directory: &Path) -> Result<String, String> {
+    async fn ask_model(&self, prompt: &str, directory: &Path) -> Result<String, String> {
         let Some((program, args)) = self.command.split_first() else {
             return Err("no program is configured".to_owned());
         };

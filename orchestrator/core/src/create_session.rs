@@ -55,9 +55,9 @@ pub fn draft(project: &Project, spec: &SessionSpec) -> Result<SessionRecord> {
     let templates =
         Templates { branch: settings.branch.clone(), worktree: settings.worktree.clone() };
     let mut checks = settings.checks.list();
-    let more: Vec<String> =
+    let additional: Vec<String> =
         spec.checks.iter().filter(|check| !checks.contains(check)).cloned().collect();
-    checks.extend(more);
+    checks.extend(additional);
     let mut run_mode = spec.run_mode.clone();
     if run_mode.jobs == 0 {
         run_mode.jobs = settings.jobs.unwrap_or_else(default_jobs);

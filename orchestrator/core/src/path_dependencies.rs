@@ -55,8 +55,8 @@ pub(crate) fn missing_hint(worktree: &Path) -> Option<String> {
 fn missing(worktree: &Path) -> Vec<MissingDependency> {
     let mut found = Vec::new();
     let mut remaining = MAX_DIRECTORIES;
-    if let Ok(top) = SafeDir::open(worktree) {
-        search(&top, worktree, &mut Vec::new(), &mut remaining, &mut found);
+    if let Ok(dir) = SafeDir::open(worktree) {
+        search(&dir, worktree, &mut Vec::new(), &mut remaining, &mut found);
     }
     found
 }

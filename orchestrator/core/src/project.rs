@@ -122,12 +122,10 @@ impl Project {
         let locked = self.store.is_locked(id);
         let summary = self.store.summary(id)?;
         let disposition = dispositions.get(id).clone();
-        let holds = dispositions.open_dependencies(&record);
+        let dependencies = dispositions.open_dependencies(&record);
         let record = record.with_checks(&summary);
-        let mut view = SessionView::new(
-            record,
-            SessionFacts { locked, summary, disposition, dependencies: holds },
-        );
+        let mut view =
+            SessionView::new(record, SessionFacts { locked, summary, disposition, dependencies });
         view.undo_operation.take_if(|operation| !dispositions.is_kept(&self.repository, operation));
         Ok(view)
     }

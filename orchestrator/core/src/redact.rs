@@ -53,26 +53,26 @@ fn redact_line(line: &str) -> String {
 fn redact_keys(line: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let mut output = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(start) = rest.find(is_word) {
-        let (before, tail) = rest.split_at(start);
+    let mut remaining = line;
+    while let Some(start) = remaining.find(is_word) {
+        let (prefix, tail) = remaining.split_at(start);
         let end = tail.find(|c| !is_word(c)).unwrap_or(tail.len());
-        let (word, after) = tail.split_at(end);
+        let (word, suffix) = tail.split_at(end);
         let secret = word.len() >= 20 && KEY_PREFIXES.iter().any(|prefix| word.starts_with(prefix));
-        output.push_str(before);
+        output.push_str(prefix);
         output.push_str(if secret { REPLACEMENT } else { word });
-        rest = after;
+        remaining = suffix;
     }
-    output.push_str(rest);
+    output.push_str(remaining);
     output
 }
 
 /// Redacts values that are assigned to the name of a secret, if they are literals and not code.
 fn redact_values(line: &str) -> String {
     let mut output = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(separator) = rest.find(['=', ':']) {
-        let (name, tail) = rest.split_at(separator + 1);
+    let mut remaining = line;
+    while let Some(separator) = remaining.find(['=', ':']) {
+        let (name, tail) = remaining.split_at(separator + 1);
         output.push_str(name);
         let is_gap = |c: char| c.is_whitespace() || matches!(c, '"' | '\'');
         let (gap, value) = tail.split_at(tail.find(|c| !is_gap(c)).unwrap_or(tail.len()));
@@ -80,13 +80,13 @@ fn redact_values(line: &str) -> String {
         let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';');
         let end = value.find(is_end).unwrap_or(value.len());
         let is_code = value[..end].contains(['(', '{', '<', '$', '[', ':', '=']);
-        rest = value;
+        remaining = value;
         if is_secret_name(name) && end >= 8 && !is_code {
             output.push_str(REPLACEMENT);
-            rest = &value[end..];
+            remaining = &value[end..];
         }
     }
-    output.push_str(rest);
+    output.push_str(remaining);
     output
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn step(repository: &Repository, dispositions: &Dispositions) -> Resu
     let store = SessionStore::at(&repository.common_dir);
     let _lock = lock(repository)?;
     let mut queue: Vec<SessionRecord> = Vec::new();
-    let (mut active, mut busy) = (0u32, Vec::new());
+    let (mut active, mut busy_ids) = (0u32, Vec::new());
     for id in store.ids()? {
         let locked = store.is_locked(&id);
         // A damaged session does not block others; `list` and `doctor` report it.
@@ -38,13 +38,13 @@ pub(crate) fn step(repository: &Repository, dispositions: &Dispositions) -> Resu
         }
         // Includes a session that is landing: until it has landed, others cannot start from its
         // work.
-        busy.extend(locked.then_some(id));
+        busy_ids.extend(locked.then_some(id));
     }
     queue.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
     let mut started = Vec::new();
     for mut record in queue {
         let must_wait = !dispositions.open_dependencies(&record).is_empty()
-            || overlaps_running(&store, &busy, &record);
+            || overlaps_running(&store, &busy_ids, &record);
         if active >= record.run_mode.jobs.max(1) || must_wait {
             continue;
         }
@@ -58,7 +58,7 @@ pub(crate) fn step(repository: &Repository, dispositions: &Dispositions) -> Resu
         }
         spawn::spawn(&repository.common_dir, &record.id, lock)?;
         active += 1;
-        busy.push(record.id.clone());
+        busy_ids.push(record.id.clone());
         started.push(record.id);
     }
     Ok(started)
@@ -75,10 +75,10 @@ fn is_open(dispositions: &Dispositions, id: &Id) -> bool {
 }
 
 /// Returns whether a running session has paths that overlap with this one's.
-fn overlaps_running(store: &SessionStore, busy: &[Id], record: &SessionRecord) -> bool {
+fn overlaps_running(store: &SessionStore, busy_ids: &[Id], record: &SessionRecord) -> bool {
     let paths = &record.plan_ref.paths;
     !paths.is_empty()
-        && busy.iter().filter_map(|id| store.load(id).ok()).any(|other| {
+        && busy_ids.iter().filter_map(|id| store.load(id).ok()).any(|other| {
             other.id != record.id && planner::task::paths_meet(paths, &other.plan_ref.paths)
         })
 }

@@ -53,7 +53,7 @@ fn ref_name(id: &Id) -> String {
 
 /// Records how a worktree differs from the work before the checks. Commits made by the checks count
 /// as the session's.
-pub fn note(
+pub fn record(
     repository: &Repository,
     session_repo: &SessionRepo,
     state: WorkBeforeChecks<'_>,
@@ -103,14 +103,14 @@ pub fn note(
 }
 
 /// Returns the leftovers of the last checks.
-pub fn of(repo: &git2::Repository, id: &Id) -> Result<Leftover> {
+pub fn read(repo: &git2::Repository, id: &Id) -> Result<Leftover> {
     let Some(commit_id) = refs::read(repo, &ref_name(id))? else { return Ok(Leftover::default()) };
     let commit = repo.find_commit(refs::oid(&commit_id)?).or_fail(cannot)?;
-    let before = commit.parent_id(0).or_fail(cannot)?.to_string();
+    let parent = commit.parent_id(0).or_fail(cannot)?.to_string();
     let list = commit.message().ok().and_then(|text| text.strip_prefix(MESSAGE_PREFIX));
     // Earlier versions wrote no list.
     let excluded = list.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    Ok(Leftover { changes: checkout::changes(repo, &before, &commit_id)?, excluded })
+    Ok(Leftover { changes: checkout::changes(repo, &parent, &commit_id)?, excluded })
 }
 
 impl Leftover {

@@ -81,7 +81,7 @@ pub fn prepare(
     repository: &Repository,
     worktrees: &WorktreeTemplate,
     branches: &BranchTemplate,
-    kept: &[PathBuf],
+    kept_paths: &[PathBuf],
     commit: &str,
 ) -> Result<CheckWorktree> {
     let (slot, lock) = free_slot(repository)?;
@@ -107,7 +107,7 @@ pub fn prepare(
     };
     write().or_fail(cannot)?;
     worktree::check_out(&session_repo, commit)?;
-    for path in kept {
+    for path in kept_paths {
         move_kept(&stale.worktree, &session_repo.worktree, path)
             .or_fail(|| format!("cannot keep {} for the checks", path.display()))?;
     }

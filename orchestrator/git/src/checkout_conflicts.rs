@@ -96,7 +96,7 @@ fn add_occupied(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reaso
         let parents = change.path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
         for dir in parents {
             let metadata = checkout.worktree.join(dir).symlink_metadata();
-            if metadata.is_ok_and(|found| !found.is_dir()) && !is_removed(dir) {
+            if metadata.is_ok_and(|entry| !entry.is_dir()) && !is_removed(dir) {
                 reasons.entry(dir.to_owned()).or_insert("a file where a directory is needed");
             }
         }

@@ -53,7 +53,7 @@ pub(crate) fn revert(
             .filter(|path| !differing_before.contains(path))
             .collect()
     };
-    let claimed_paths = claimed(&repo, &index, changes);
+    let claimed_paths = find_claimed(&repo, &index, changes);
     let mut rewritten = Vec::new();
     let mut skipped = Vec::new();
     for change in changes {
@@ -86,7 +86,7 @@ pub(crate) fn revert(
 }
 
 /// Returns the paths that were staged, or committed with the written content.
-fn claimed(
+fn find_claimed(
     repo: &git2::Repository,
     index: &git2::Index,
     changes: &[FileChange],

@@ -49,9 +49,9 @@ pub fn unfiltered_note(repository: &Repository, before: &str, after: &str) -> Op
         [] => return None,
         paths => paths.iter().take(5).copied().collect::<Vec<_>>().join(" "),
     };
-    let more = if filtered.len() > 5 { ", and more" } else { "" };
+    let suffix = if filtered.len() > 5 { ", and more" } else { "" };
     Some(format!(
-        "git filters were not run: {names}{more} landed as the agent wrote it; to filter it: git add \
+        "git filters were not run: {names}{suffix} landed as the agent wrote it; to filter it: git add \
          --renormalize {names}"
     ))
 }

@@ -143,9 +143,9 @@ mod tests {
             std::fs::create_dir_all(&info).unwrap();
             std::fs::write(info.join("alternates"), alternates_text).unwrap();
         }
-        let found = object_directories(&temp.path().join("a"));
-        let found: Vec<_> = found.iter().map(|path| path.canonicalize().unwrap()).collect();
-        let real = temp.path().canonicalize().unwrap();
-        assert_eq!(found, [real.join("a/objects"), real.join("b/objects")]);
+        let directories = object_directories(&temp.path().join("a"));
+        let found: Vec<_> = directories.iter().map(|path| path.canonicalize().unwrap()).collect();
+        let root = temp.path().canonicalize().unwrap();
+        assert_eq!(found, [root.join("a/objects"), root.join("b/objects")]);
     }
 }

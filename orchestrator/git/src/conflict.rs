@@ -39,7 +39,7 @@ pub fn resolve(repo: &git2::Repository, index: &mut git2::Index) -> Result<Vec<C
         if path == Path::new(MEMORY_FILE) && merge_union(repo, index, &conflict)? {
             continue;
         }
-        let hunks = hunks(repo, &conflict)?;
+        let hunks = describe_hunks(repo, &conflict)?;
         unresolved.push(Conflict { path: path.to_string_lossy().into_owned(), hunks });
     }
     unresolved.sort_by(|a, b| a.path.cmp(&b.path));
@@ -74,7 +74,7 @@ fn merge_union(
     Ok(true)
 }
 
-fn hunks(repo: &git2::Repository, conflict: &git2::IndexConflict) -> Result<String> {
+fn describe_hunks(repo: &git2::Repository, conflict: &git2::IndexConflict) -> Result<String> {
     let (our, their) = match (&conflict.our, &conflict.their) {
         (Some(our), Some(their)) => (our, their),
         (None, Some(_)) => return Ok("deleted in the target, changed here".to_owned()),
@@ -151,8 +151,8 @@ mod tests {
     fn only_hunks_and_their_context_are_shown() {
         let context: String = (0..20).map(|n| format!("line {n}\n")).collect();
         let text = format!("{context}<<<<<<< target\na\n=======\nb\n>>>>>>> session\n{context}");
-        let shown = conflict_hunks(&text);
-        assert!(shown.starts_with("line 17\nline 18\nline 19\n<<<<<<< target\na\n"), "{shown}");
-        assert!(shown.ends_with(">>>>>>> session\nline 0\nline 1\nline 2\n…\n"), "{shown}");
+        let hunks = conflict_hunks(&text);
+        assert!(hunks.starts_with("line 17\nline 18\nline 19\n<<<<<<< target\na\n"), "{hunks}");
+        assert!(hunks.ends_with(">>>>>>> session\nline 0\nline 1\nline 2\n…\n"), "{hunks}");
     }
 }

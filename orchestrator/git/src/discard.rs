@@ -113,8 +113,11 @@ pub(crate) fn plan_drop(
 /// Returns whether a directory is a worktree whose git directory still is in the trash, so that it
 /// can be recreated.
 fn can_recreate(undone: &Intent, directory_move: &DirectoryMove) -> bool {
-    let session_repo = undone.sessions.iter().find(|place| place.worktree == directory_move.from);
+    let session_repo =
+        undone.sessions.iter().find(|session_repo| session_repo.worktree == directory_move.from);
     let git_dir_move =
         |place: &SessionRepo| undone.moves.iter().find(|candidate| candidate.from == place.git_dir);
-    session_repo.and_then(git_dir_move).is_some_and(|private| private.to.symlink_metadata().is_ok())
+    session_repo
+        .and_then(git_dir_move)
+        .is_some_and(|directory_move| directory_move.to.symlink_metadata().is_ok())
 }

@@ -18,8 +18,9 @@ fn count_stars(line: &[u8]) -> usize {
     }
     let pattern = line.split(|byte| byte.is_ascii_whitespace()).find(|word| !word.is_empty());
     let pattern = pattern.unwrap_or_default();
-    let starts_run = |at: usize| pattern[at] == b'*' && (at == 0 || pattern[at - 1] != b'*');
-    (0..pattern.len()).filter(|at| starts_run(*at)).count()
+    let starts_run =
+        |index: usize| pattern[index] == b'*' && (index == 0 || pattern[index - 1] != b'*');
+    (0..pattern.len()).filter(|index| starts_run(*index)).count()
 }
 
 #[cfg(test)]

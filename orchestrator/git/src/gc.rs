@@ -44,7 +44,7 @@ pub struct GcReport {
 struct TrashEntry {
     intent: Intent,
     directories: Vec<PathBuf>,
-    kept: BTreeMap<String, String>,
+    kept_refs: BTreeMap<String, String>,
     bytes: u64,
     is_expired: bool,
 }
@@ -100,8 +100,8 @@ fn expired_entries(
     let mut entries: Vec<TrashEntry> = Vec::new();
     for intent in log.intents().filter(|intent| log.outcome(&intent.id) == Some(true)) {
         let directories = directories(repository, intent);
-        let kept = refs::list(&repo, &discard::kept_prefix(&intent.id))?;
-        if directories.is_empty() && kept.is_empty() {
+        let kept_refs = refs::list(&repo, &discard::kept_prefix(&intent.id))?;
+        if directories.is_empty() && kept_refs.is_empty() {
             continue;
         }
         let time: Option<jiff::Timestamp> = intent.time.parse().ok();
@@ -110,7 +110,7 @@ fn expired_entries(
         entries.push(TrashEntry {
             intent: intent.clone(),
             directories,
-            kept,
+            kept_refs,
             bytes,
             is_expired: is_old,
         });
@@ -160,8 +160,10 @@ fn delete_entry(repository: &Repository, entry: &TrashEntry) -> Result<()> {
         remove(Path::new(&renamed));
     }
     let repo = repository.open()?;
-    let mut refs_to_delete = entry.kept.clone();
-    for session_repo in entry.intent.sessions.iter().filter(|place| !place.git_dir.exists()) {
+    let mut refs_to_delete = entry.kept_refs.clone();
+    for session_repo in
+        entry.intent.sessions.iter().filter(|session_repo| !session_repo.git_dir.exists())
+    {
         let is_in_trash = !entry.directories.is_empty();
         if is_in_trash && refs::read(&repo, &session_repo.branch.full())?.is_none() {
             refs_to_delete.extend(refs::list(&repo, &snapshot::prefix(&session_repo.id))?);

@@ -22,7 +22,7 @@ pub struct HeadState {
     /// The commit; `None` for an unborn branch.
     pub commit: Option<String>,
     /// The operation in progress: "rebase", "merge", "cherry-pick", "revert", "bisect".
-    pub busy: Option<String>,
+    pub operation: Option<String>,
 }
 
 /// Reads HEAD, whether its ref is loose or packed.
@@ -36,7 +36,7 @@ pub fn read(git_dir: &Path) -> Result<HeadState> {
             return Ok(HeadState {
                 branch,
                 commit: None,
-                busy: operation_in_progress(&safe_git_dir)?,
+                operation: operation_in_progress(&safe_git_dir)?,
             });
         };
         let line = String::from_utf8_lossy(bytes).trim_end().to_owned();
@@ -46,7 +46,7 @@ pub fn read(git_dir: &Path) -> Result<HeadState> {
             return Ok(HeadState {
                 branch,
                 commit: Some(commit),
-                busy: operation_in_progress(&safe_git_dir)?,
+                operation: operation_in_progress(&safe_git_dir)?,
             });
         };
         if !git2::Reference::is_valid_name(name) || !name.starts_with("refs/") {
@@ -133,7 +133,7 @@ mod tests {
         fs::create_dir(temp.path().join("rebase-merge")).unwrap();
         let head = read(temp.path()).unwrap();
         assert_eq!((head.branch, head.commit.as_deref()), (None, Some(A)));
-        assert_eq!(head.busy.as_deref(), Some("rebase"));
+        assert_eq!(head.operation.as_deref(), Some("rebase"));
         let head = read(dir("ref: refs/heads/new\n").path()).unwrap();
         assert_eq!((head.branch.as_deref(), head.commit), (Some("new"), None));
     }

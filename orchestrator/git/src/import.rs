@@ -25,7 +25,8 @@ pub struct ImportedWork {
     #[serde(rename = "on")]
     pub branch: Option<String>,
     /// The operation in progress in the worktree: a rebase, a merge.
-    pub busy: Option<String>,
+    #[serde(rename = "busy")]
+    pub operation: Option<String>,
     /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
@@ -53,7 +54,13 @@ pub fn import(repository: &Repository, session_repo: &SessionRepo) -> Result<Imp
     for name in session_repo::drop_dead_refs(repository, session_repo)? {
         notes.push(format!("{name} is gone from the repository and was dropped from the session"));
     }
-    Ok(ImportedWork { head, moved, branch: head_state.branch, busy: head_state.busy, notes })
+    Ok(ImportedWork {
+        head,
+        moved,
+        branch: head_state.branch,
+        operation: head_state.operation,
+        notes,
+    })
 }
 
 /// Imports the objects and pins them, then moves the branch.
@@ -70,7 +77,9 @@ fn import_objects(
     let base = pinned.clone().unwrap_or_else(|| session_repo.base.clone());
     let pin = match &pinned {
         Some(pinned) if keepalive_refs::ends_with(&repo, pinned, head) => pinned.clone(),
-        Some(_) | None => keepalive_refs::commit(&scratch.repo, &[base.clone(), head.to_owned()])?,
+        Some(_) | None => {
+            keepalive_refs::create_commit(&scratch.repo, &[base.clone(), head.to_owned()])?
+        }
     };
     let mut existing = vec![base];
     existing.extend(tip.clone());
@@ -179,7 +188,9 @@ fn head_notes(session_repo: &SessionRepo, head: &HeadState) -> Vec<String> {
         (None, _) => notes.push("the agent's HEAD is detached".to_owned()),
     }
     notes.extend(
-        head.busy.iter().map(|operation| format!("a {operation} is in progress in the worktree")),
+        head.operation
+            .iter()
+            .map(|operation| format!("a {operation} is in progress in the worktree")),
     );
     notes
 }

@@ -23,7 +23,7 @@ pub(crate) fn pin_start(
     let scratch = Quarantine::open(repository)?;
     let mut parents = vec![session_repo.base.clone()];
     parents.extend(tips.iter().filter(|tip| **tip != session_repo.base).cloned());
-    let pin = commit(&scratch.repo, &parents)?;
+    let pin = create_commit(&scratch.repo, &parents)?;
     let commits = [pin.clone()];
     let imported_pack = object_quarantine::import_objects(
         repository,
@@ -49,7 +49,7 @@ pub(crate) fn ends_with(repo: &git2::Repository, pinned: &str, head: &str) -> bo
 }
 
 /// Creates a commit that pins its parents. The parents need not exist yet, and are not read.
-pub(crate) fn commit(repo: &git2::Repository, parents: &[String]) -> Result<String> {
+pub(crate) fn create_commit(repo: &git2::Repository, parents: &[String]) -> Result<String> {
     let write_commit = || -> std::result::Result<git2::Oid, git2::Error> {
         let mut text = format!("tree {}\n", repo.treebuilder(None)?.write()?);
         for parent in parents {

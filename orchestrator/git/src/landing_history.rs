@@ -108,15 +108,15 @@ fn trailer_requirements(message: &str) -> Vec<String> {
 }
 
 /// Resolves a revision to a commit and its tree.
-pub fn commit(repository: &Repository, name: &str) -> Result<(String, String)> {
+pub fn resolve(repository: &Repository, name: &str) -> Result<(String, String)> {
     let repo = repository.open()?;
     let commit = resolve_commit(&repo, name)?;
     Ok((commit.id().to_string(), commit.tree_id().to_string()))
 }
 
 fn resolve_commit<'a>(repo: &'a git2::Repository, name: &str) -> Result<git2::Commit<'a>> {
-    let found = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
-    found.map_err(|why| {
+    let commit = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
+    commit.map_err(|why| {
         let printable_name = base::text::printable(name);
         Failure::usage(format!("no such commit: `{printable_name}`")).because(why.message())
     })

@@ -42,7 +42,8 @@ fn stayed_in_place(old: &Path, new: &Path, paths: &[&Path]) -> bool {
 pub fn update_intent(common_dir: &Path, intent: &mut Intent) {
     let old_common_dir =
         intent.sessions.first().and_then(|session_repo| session_repo.git_dir.ancestors().nth(4));
-    let Some(old_common_dir) = old_common_dir.map(Path::to_owned).filter(|old| old != common_dir)
+    let Some(old_common_dir) =
+        old_common_dir.map(Path::to_owned).filter(|old_dir| old_dir != common_dir)
     else {
         return;
     };
@@ -52,8 +53,13 @@ pub fn update_intent(common_dir: &Path, intent: &mut Intent) {
         let own_move = moves
             .iter()
             .find(|it| it.from == session_repo.worktree || it.to == session_repo.worktree);
-        let stayed = own_move
-            .is_some_and(|own| stayed_in_place(&old_common_dir, common_dir, &[&own.from, &own.to]));
+        let stayed = own_move.is_some_and(|directory_move| {
+            stayed_in_place(
+                &old_common_dir,
+                common_dir,
+                &[&directory_move.from, &directory_move.to],
+            )
+        });
         let worktree = stayed.then(|| session_repo.worktree.clone());
         *session_repo = current_paths(common_dir, session_repo);
         session_repo.worktree = worktree.unwrap_or_else(|| session_repo.worktree.clone());
@@ -135,7 +141,7 @@ fn repoint(session_repo: &SessionRepo, pointer: &Path, repairs: &mut Vec<String>
     }
     let previous = std::mem::replace(&mut originals.pointer, expected);
     // The record comes last: until it is updated, the next call starts over.
-    if worktree::pointer_in(&session_repo.worktree).is_some_and(|found| found == previous) {
+    if worktree::pointer_in(&session_repo.worktree).is_some_and(|pointer| pointer == previous) {
         base::files::replace_with_mode(pointer, &originals.pointer, 0o644)
             .or_fail(|| format!("cannot write {}", pointer.display()))?;
         repairs.push(format!("{} points to the moved repository", pointer.display()));

@@ -94,7 +94,7 @@ impl BranchTemplate {
         branch
             .strip_prefix(prefix)
             .and_then(|rest| rest.strip_suffix(suffix))
-            .is_some_and(|middle| Id::parse(middle).is_ok())
+            .is_some_and(|id| Id::parse(id).is_ok())
     }
 }
 

@@ -150,11 +150,11 @@ impl Drop for KeepFiles {
 pub(crate) fn import_objects(
     repository: &Repository,
     object_dirs: &[PathBuf],
-    wanted: &[String],
+    commits: &[String],
     existing: &[String],
     id: &Id,
 ) -> Result<KeepFiles> {
-    let input: String = wanted
+    let input: String = commits
         .iter()
         .map(|id| format!("{id}\n"))
         .chain(existing.iter().map(|id| format!("^{id}\n")))
@@ -222,8 +222,8 @@ struct Packer {
 fn move_pack(source: &Path, target: &Path, name: &str) -> std::io::Result<KeepFiles> {
     use sha2::Digest as _;
     std::fs::create_dir_all(target)?;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let nonce = format!("{}{name}{:?}{}", source.display(), now, std::process::id());
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nonce = format!("{}{name}{:?}{}", source.display(), since_epoch, std::process::id());
     let digest = sha2::Sha256::digest(nonce.as_bytes());
     let unique_name = base::text::hex(&digest[..20]);
     let mut keep_files = KeepFiles { path: None };

@@ -165,17 +165,17 @@ impl UnreadableOperation {
         format!("line {} of studio/operations.jsonl is {}", self.line.number, self.line.why)
     }
 
-    fn contains_name(&self, word: &str) -> bool {
-        self.line.text.contains(&format!("\"{word}\""))
+    fn contains_name(&self, name: &str) -> bool {
+        self.line.text.contains(&format!("\"{name}\""))
     }
 }
 
 /// Returns the numbers of the operations that a text names as `op7`.
 fn operation_numbers(text: &str) -> BTreeSet<u64> {
-    let suffixes = text.match_indices("op").map(|(at, _)| &text[at + 2..]);
-    let digits = suffixes.map(|rest| {
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        &rest[..end]
+    let suffixes = text.match_indices("op").map(|(index, _)| &text[index + 2..]);
+    let digits = suffixes.map(|suffix| {
+        let end = suffix.find(|c: char| !c.is_ascii_digit()).unwrap_or(suffix.len());
+        &suffix[..end]
     });
     // Ids have only a few digits: a longer number is something else.
     digits.filter(|digits| digits.len() < 10).filter_map(|digits| digits.parse().ok()).collect()
@@ -228,7 +228,7 @@ impl LogEntries {
             let is_named = number.is_some_and(|number| unreadable.operations.contains(&number));
             let could_be_result = is_open
                 && unreadable.operations.is_empty()
-                && started.is_some_and(|begun| unreadable.line.after > begun);
+                && started.is_some_and(|started| unreadable.line.after > started);
             is_named || could_be_result
         })
     }
@@ -333,15 +333,15 @@ impl OperationLog {
         if let Some(doubt) = self.entries.find_doubt(id) {
             return Err(doubt_failure(id, doubt));
         }
-        let found = self.intents().find(|intent| intent.id == id).ok_or_else(|| {
+        let intent = self.intents().find(|intent| intent.id == id).ok_or_else(|| {
             let printable_id = base::text::printable(id);
             Failure::not_found(format!("no such operation: `{printable_id}`"))
                 .hint("studio operations")
         })?;
-        if is_undoable(&found) {
-            return Ok(found.clone());
+        if is_undoable(&intent) {
+            return Ok(intent.clone());
         }
-        let why = match (undone_by(lines, id), found.kind) {
+        let why = match (undone_by(lines, id), intent.kind) {
             (Some(undo_id), _) => format!("it was already undone by `{undo_id}`"),
             (None, OperationKind::Undo) => {
                 "an undo cannot be undone; repeat the operation instead".to_owned()

@@ -156,8 +156,8 @@ impl Comparison {
             object.peel_to_tree().or_fail(cannot)
         };
         let sides = [("base", tree(&self.from)?), ("work", tree(&self.to)?)];
-        for (side, _) in &sides {
-            fs::create_dir(directory.join(side)).or_fail(cannot)?;
+        for (name, _) in &sides {
+            fs::create_dir(directory.join(name)).or_fail(cannot)?;
         }
         for name in self.names(paths)? {
             let path = Path::new(&name);

@@ -20,7 +20,7 @@ pub(crate) fn replay(
 ) -> Result<std::result::Result<ReplayedWork, Vec<Conflict>>> {
     let target = onto.tree().or_fail(cannot)?;
     let mut last = onto.clone();
-    for id in commits(repo, onto.id(), refs::oid(&snapshot.head)?).or_fail(cannot)? {
+    for id in commits_to_replay(repo, onto.id(), refs::oid(&snapshot.head)?).or_fail(cannot)? {
         let commit = repo.find_commit(id).or_fail(cannot)?;
         tree_limits::refuse(repo, &id.to_string(), &target)?;
         let tree = match pick(repo, &commit, &last, 0)? {
@@ -39,7 +39,7 @@ pub(crate) fn replay(
     Ok(pick(repo, &work, &last, mainline)?.map(|tree| (tree, vec![last.id()])))
 }
 
-fn commits(
+fn commits_to_replay(
     repo: &git2::Repository,
     onto: git2::Oid,
     head: git2::Oid,

@@ -22,8 +22,10 @@ const TEMPORARY_PREFIX: &str = ".new-";
 /// holds.
 pub fn remove_leftovers(session_repos: &[SessionRepo]) -> Result<Vec<String>> {
     let mut removed = Vec::new();
-    for temporary in
-        session_repos.iter().map(temporary_path).filter(|desk| desk.symlink_metadata().is_ok())
+    for temporary in session_repos
+        .iter()
+        .map(temporary_path)
+        .filter(|temporary| temporary.symlink_metadata().is_ok())
     {
         std::fs::remove_dir_all(&temporary).or_fail(cannot)?;
         removed.push(format!("removed the incomplete {}", temporary.display()));

@@ -179,7 +179,7 @@ impl Repository {
 
 fn find_git_dir(from: &Path) -> Result<PathBuf> {
     let ceilings: [&Path; 0] = [];
-    let found = git2::Repository::discover_path(from, ceilings).map_err(|why| {
+    let git_dir = git2::Repository::discover_path(from, ceilings).map_err(|why| {
         let failure = Failure::not_found(format!("{} is not in a git repository", from.display()));
         match why.code() {
             git2::ErrorCode::NotFound => failure,
@@ -188,7 +188,7 @@ fn find_git_dir(from: &Path) -> Result<PathBuf> {
         .hint("git init && git commit --allow-empty -m start")
         .hint("studio -C DIR …")
     })?;
-    canonical(&found)
+    canonical(&git_dir)
 }
 
 /// Splits `<common>/studio/sessions/<id>/git` into the common directory and the id.
@@ -238,7 +238,7 @@ fn refuse_formats(common_dir: &Path) -> Result<()> {
     let config = git2::Config::open(&common_dir.join("config"))
         .or_fail(|| "cannot read the configuration of the repository")?;
     let has_value = |key: &str, value: &str| {
-        config.get_string(key).is_ok_and(|found| found.eq_ignore_ascii_case(value))
+        config.get_string(key).is_ok_and(|configured| configured.eq_ignore_ascii_case(value))
     };
     if has_value("extensions.objectformat", "sha256") {
         return Err(unsupported("a SHA-256 repository", "its object ids have 64 digits"));
@@ -267,8 +267,8 @@ fn refuse_sparse_index(checkout_repo: &git2::Repository) -> Result<()> {
     Ok(())
 }
 
-fn unsupported(what: &str, why: &str) -> Failure {
-    Failure::usage(format!("{what} is not supported yet")).because(why)
+fn unsupported(feature: &str, why: &str) -> Failure {
+    Failure::usage(format!("{feature} is not supported yet")).because(why)
 }
 
 fn no_commit() -> Failure {
@@ -288,13 +288,15 @@ fn main_checkout(
     if repo.is_bare() {
         return Ok(None);
     }
-    let belongs_here = |top: &Path| find_git_dir(top).is_ok_and(|found| found == common_dir);
-    if let Some(checkout) = repo.workdir().filter(|top| belongs_here(top)) {
+    let belongs_here =
+        |directory: &Path| find_git_dir(directory).is_ok_and(|found| found == common_dir);
+    if let Some(checkout) = repo.workdir().filter(|workdir| belongs_here(workdir)) {
         return canonical(checkout).map(Some);
     }
     if git_dir == common_dir
-        && let Some(checkout) =
-            from.ancestors().find(|top| top.join(".git").exists() && belongs_here(top))
+        && let Some(checkout) = from
+            .ancestors()
+            .find(|directory| directory.join(".git").exists() && belongs_here(directory))
     {
         return canonical(checkout).map(Some);
     }

@@ -273,7 +273,7 @@ pub fn drop_dead_refs(repository: &Repository, session_repo: &SessionRepo) -> Re
     let own_objects = session_repo.git_dir.join("objects");
     odb.add_disk_alternate(&own_objects.to_string_lossy()).or_fail(fail)?;
     let text = String::from_utf8_lossy(&bytes);
-    let (mut kept, mut removed, mut is_dead) = (String::new(), Vec::new(), false);
+    let (mut remaining, mut removed, mut is_dead) = (String::new(), Vec::new(), false);
     for line in text.split_inclusive('\n') {
         if !line.starts_with(['#', '^']) {
             let (id, name) = line.trim_end().split_once(' ').unwrap_or_default();
@@ -283,11 +283,13 @@ pub fn drop_dead_refs(repository: &Repository, session_repo: &SessionRepo) -> Re
             }
         }
         if !is_dead {
-            kept.push_str(line);
+            remaining.push_str(line);
         }
     }
     if !removed.is_empty() {
-        git_dir.write("packed-refs", kept.as_bytes()).or_fail(|| "cannot write packed-refs")?;
+        git_dir
+            .write("packed-refs", remaining.as_bytes())
+            .or_fail(|| "cannot write packed-refs")?;
     }
     Ok(removed)
 }

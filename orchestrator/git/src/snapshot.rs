@@ -119,7 +119,7 @@ pub fn take(
             ..clean_snapshot(Vec::new(), Vec::new())
         });
     }
-    let leftovers = check_leftovers::of(&repo, &session_repo.id)?;
+    let leftovers = check_leftovers::read(&repo, &session_repo.id)?;
     let WorktreeContent {
         scratch,
         tree,
@@ -129,7 +129,7 @@ pub fn take(
     } = read_worktree(repository, session_repo, imported, limits, &leftovers)?;
     let head = repo.find_commit(refs::oid(&imported.head)?).or_fail(cannot)?;
     let is_clean = tree == head.tree_id() && staged.is_none_or(|staged| staged == head.tree_id());
-    if is_clean && list(&repo, &session_repo.id)?.is_empty() {
+    if is_clean && list_snapshots(&repo, &session_repo.id)?.is_empty() {
         return Ok(clean_snapshot(left_out, by_checks));
     }
     let content = SnapshotTree { head: imported.head.clone(), tree, staged };
@@ -241,7 +241,7 @@ pub(crate) fn last_known_state(
     imported: &ImportedWork,
 ) -> Result<LastSeen> {
     let repo = repository.open()?;
-    let Some((number, work)) = list(&repo, &session_repo.id)?.pop() else {
+    let Some((number, work)) = list_snapshots(&repo, &session_repo.id)?.pop() else {
         return Ok(LastSeen::Committed);
     };
     let commit = repo.find_commit(refs::oid(&work)?).or_fail(cannot)?;
@@ -292,13 +292,13 @@ fn store(
     content: &SnapshotTree,
     now: jiff::Timestamp,
 ) -> Result<(String, u64)> {
-    let previous = list(&repository.open()?, &session_repo.id)?;
+    let previous = list_snapshots(&repository.open()?, &session_repo.id)?;
     if let Some((number, commit)) = previous.last()
         && has_same_content(&scratch.repo, commit, content)
     {
         return Ok((commit.clone(), *number));
     }
-    let commit = commit(&scratch.repo, content, now).or_fail(cannot)?.to_string();
+    let commit = commit_snapshot(&scratch.repo, content, now).or_fail(cannot)?.to_string();
     let object_dirs = [scratch.objects(), session_repo.git_dir.join("objects")];
     let existing = [content.head.clone()];
     let imported_pack = object_quarantine::import_objects(
@@ -312,9 +312,11 @@ fn store(
     let number = previous.last().map_or(1, |(number, _)| number + 1);
     let name = |number: u64| format!("{}{number}", prefix(&session_repo.id));
     let mut changes = vec![RefChange::new(name(number), None, Some(commit.clone()))];
-    let expired = previous.iter().filter(|(earlier, _)| earlier + MAX_SNAPSHOTS <= number);
+    let expired = previous.iter().filter(|(old_number, _)| old_number + MAX_SNAPSHOTS <= number);
     changes.extend(
-        expired.map(|(old, commit)| RefChange::new(name(*old), Some(commit.clone()), None)),
+        expired.map(|(old_number, commit)| {
+            RefChange::new(name(*old_number), Some(commit.clone()), None)
+        }),
     );
     refs::update_or_fail(repository, &changes, "studio: snapshot")?;
     step("snapshot.ref");
@@ -333,7 +335,7 @@ fn has_same_content(repo: &git2::Repository, commit: &str, content: &SnapshotTre
         && head.as_deref() == Some(&content.head)
 }
 
-fn commit(
+fn commit_snapshot(
     repo: &git2::Repository,
     content: &SnapshotTree,
     now: jiff::Timestamp,
@@ -361,12 +363,12 @@ pub fn prefix(id: &Id) -> String {
 
 /// Returns the commit of the newest snapshot.
 pub fn latest(repository: &Repository, id: &Id) -> Result<Option<String>> {
-    let mut snapshots = list(&repository.open()?, id)?;
+    let mut snapshots = list_snapshots(&repository.open()?, id)?;
     Ok(snapshots.pop().map(|(_, commit)| commit))
 }
 
 /// Returns all snapshots, oldest first.
-fn list(repo: &git2::Repository, id: &Id) -> Result<Vec<(u64, String)>> {
+fn list_snapshots(repo: &git2::Repository, id: &Id) -> Result<Vec<(u64, String)>> {
     let prefix = prefix(id);
     let mut snapshots: Vec<(u64, String)> = refs::list(repo, &prefix)?
         .into_iter()

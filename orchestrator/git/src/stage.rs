@@ -44,8 +44,8 @@ pub(crate) fn add_changes(
     worktree: &Path,
     limits: &SnapshotLimits,
 ) -> Result<Vec<Omission>> {
-    let hidden = index::unhide(index, worktree)?;
-    let mut changes = list_changes(git, index, worktree, hidden)?;
+    let unhidden = index::unhide(index, worktree)?;
+    let mut changes = list_changes(git, index, worktree, unhidden)?;
     separate_repositories(&mut changes, worktree);
     refuse_endless_attributes(&changes, worktree)?;
     let mut omissions = Vec::new();
@@ -84,11 +84,11 @@ fn list_changes(
     git: &Git,
     index: &git2::Index,
     worktree: &Path,
-    hidden: Vec<PathBuf>,
+    unhidden: Vec<PathBuf>,
 ) -> Result<Changes> {
     let mut changes = Changes::default();
     let (differing, _) = run_list(git, &["diff-files", "--name-only", "--ignore-submodules=all"])?;
-    for path in differing.into_iter().chain(hidden).collect::<BTreeSet<_>>() {
+    for path in differing.into_iter().chain(unhidden).collect::<BTreeSet<_>>() {
         if is_g3s_own(&path) {
             continue;
         }

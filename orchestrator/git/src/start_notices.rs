@@ -17,7 +17,7 @@ const MAX_PATHS: usize = 3;
 
 /// Returns the notices for sessions that start from this commit. `is_head` is whether it is checked
 /// out.
-pub fn of(
+pub fn start_notices(
     repository: &Repository,
     worktrees: &WorktreeTemplate,
     commit: &str,
@@ -110,9 +110,9 @@ fn join_paths(paths: &[PathBuf]) -> String {
         .take(MAX_PATHS)
         .map(|it| base::text::printable(&it.to_string_lossy()))
         .collect();
-    let more = paths.len().saturating_sub(MAX_PATHS);
-    match more {
+    let hidden_count = paths.len().saturating_sub(MAX_PATHS);
+    match hidden_count {
         0 => printable_paths.join(", "),
-        _ => format!("{} and {more} more", printable_paths.join(", ")),
+        _ => format!("{} and {hidden_count} more", printable_paths.join(", ")),
     }
 }

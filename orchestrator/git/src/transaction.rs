@@ -76,8 +76,8 @@ pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> R
                     "{} was changed by someone else and was left unchanged",
                     change.name
                 ));
-                intent.refs_first.retain(|other| *other != change);
-                intent.refs_last.retain(|other| *other != change);
+                intent.refs_first.retain(|planned| *planned != change);
+                intent.refs_last.retain(|planned| *planned != change);
             }
             finish(repository, &intent)?;
         }

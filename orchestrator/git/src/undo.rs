@@ -62,9 +62,9 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
             kind: undone.kind,
             sessions: undone.sessions,
         }),
-        TransactionResult::TargetMoved(found) => {
+        TransactionResult::TargetMoved(tip) => {
             let landing = undone.landing.as_ref().expect("only a landing has a target");
-            Err(target_moved_failure(repository, landing, found))
+            Err(target_moved_failure(repository, landing, tip))
         }
     }
 }
@@ -105,7 +105,7 @@ fn reverse(repository: &Repository, landing: &TargetUpdate) -> Result<TargetUpda
 fn target_moved_failure(
     repository: &Repository,
     landing: &TargetUpdate,
-    found: Option<String>,
+    tip: Option<String>,
 ) -> Failure {
     let parents = repository
         .open()
@@ -121,7 +121,7 @@ fn target_moved_failure(
         [_, _, ..] => format!("git revert -m 1 {after}"),
         _ => format!("git revert {before}..{after}"),
     };
-    let found = found.unwrap_or_else(|| "nothing".to_owned());
+    let found = tip.unwrap_or_else(|| "nothing".to_owned());
     Failure::refused(format!("`{}` has changed since the work landed", landing.target))
         .because(format!("it is at {found}, not at {after}"))
         .hint(revert)

@@ -59,12 +59,12 @@ pub fn notice(not_copied: &[PathBuf]) -> Option<String> {
         .take(MAX_PATHS)
         .map(|path| base::text::printable(&path.to_string_lossy()))
         .collect();
-    let more = match not_copied.len().saturating_sub(MAX_PATHS) {
+    let suffix = match not_copied.len().saturating_sub(MAX_PATHS) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     Some(format!(
-        "`{LIST_FILE}` is not trusted, so these are not copied: {}{more}; to trust it: g3 trust --file \
+        "`{LIST_FILE}` is not trusted, so these are not copied: {}{suffix}; to trust it: g3 trust --file \
          {LIST_FILE}",
         printable_paths.join(", ")
     ))
@@ -142,15 +142,15 @@ fn literal(path: &Path) -> Vec<u8> {
 }
 
 fn patterns(checkout: &Path) -> Result<Option<Gitignore>> {
-    let list = checkout.join(LIST_FILE);
-    if !list.is_file() {
+    let list_file = checkout.join(LIST_FILE);
+    if !list_file.is_file() {
         return Ok(None);
     }
     let mut builder = GitignoreBuilder::new(checkout);
-    if let Some(why) = builder.add(&list) {
-        return Err(Failure::usage(format!("cannot read {}", list.display())).because(why));
+    if let Some(why) = builder.add(&list_file) {
+        return Err(Failure::usage(format!("cannot read {}", list_file.display())).because(why));
     }
-    builder.build().map(Some).or_fail(|| format!("cannot read {}", list.display()))
+    builder.build().map(Some).or_fail(|| format!("cannot read {}", list_file.display()))
 }
 
 fn walk(checkout: &Path, worktree: &Path) -> ignore::Walk {

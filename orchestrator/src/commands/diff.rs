@@ -104,7 +104,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 
 /// Returns the tree with the work; the comparison names it, or a commit that has it.
 fn tree(context: &CommandContext, comparison: &Comparison) -> String {
-    landing_history::commit(&context.repository, &comparison.to)
+    landing_history::resolve(&context.repository, &comparison.to)
         .map_or_else(|_| comparison.to.clone(), |(_, tree)| tree)
 }
 

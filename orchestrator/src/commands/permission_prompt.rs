@@ -61,7 +61,7 @@ impl PermissionPrompt {
         }
         let id = &view.record.id;
         self.open = Some((id.clone(), n));
-        let what = base::text::printable(&ask.what).replace('\n', "\n  ");
+        let what = base::text::printable(&ask.description).replace('\n', "\n  ");
         let directory = view.record.session_repo.worktree.display();
         progress.say(&format!(
             "\n{id} asks for permission {n} (in {directory}):\n\n  {what}\n\n[y] allow  [n] deny  \

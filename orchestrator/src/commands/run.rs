@@ -162,9 +162,12 @@ fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<Str
     for wanted in bases {
         let base = context.repository.base(wanted)?;
         let is_head = wanted.is_none_or(|wanted| wanted == "HEAD");
-        for text in
-            studio_git::start_notices::of(&context.repository, &template, &base.commit, is_head)?
-        {
+        for text in studio_git::start_notices::start_notices(
+            &context.repository,
+            &template,
+            &base.commit,
+            is_head,
+        )? {
             if !said.contains(&text) {
                 said.push(text);
             }

@@ -117,7 +117,7 @@ pub(crate) fn page(view: &SessionView) -> String {
     lines.extend(coach::rows(story).iter().map(|(name, text)| row(name, text)));
     lines.extend(story.usage.as_ref().map(|usage| row("usage", &coach::usage(usage))));
     for (n, ask) in &story.open_requests {
-        lines.push(row(&format!("request {n}"), &ask.what));
+        lines.push(row(&format!("request {n}"), &ask.description));
     }
     for note in view.work().into_iter().flat_map(|work| &work.notes).chain(&story.note) {
         lines.push(row("note", note));

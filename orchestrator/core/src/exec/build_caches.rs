@@ -115,7 +115,7 @@ pub(crate) fn seed(cache: &Path, worktree: &Path, home: &Path) -> Result<()> {
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let users = cargo_home.unwrap_or_else(|| home.join(".cargo"));
     let lock_file =
-        SafeDir::open(worktree).and_then(|top| top.read("Cargo.lock", MAX_LOCK_FILE_BYTES));
+        SafeDir::open(worktree).and_then(|dir| dir.read("Cargo.lock", MAX_LOCK_FILE_BYTES));
     let Ok(Some(locked)) = lock_file else { return Ok(()) };
     let crates = crates_of(&String::from_utf8_lossy(&locked));
     let linked = seed_cargo(&users.join("registry"), &cache.join("cargo/registry"), &crates);
@@ -218,14 +218,14 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     copy_tree(from, to, from, &mut remaining).or_fail(|| "cannot fill the build caches")
 }
 
-fn copy_tree(from: &Path, to: &Path, top: &Path, remaining: &mut CopyBudget) -> io::Result<()> {
+fn copy_tree(from: &Path, to: &Path, root: &Path, remaining: &mut CopyBudget) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let (kind, source, target) = (entry.file_type()?, entry.path(), to.join(entry.file_name()));
-        let is_excluded = NOT_COPIED.iter().any(|name| source == top.join(name));
+        let is_excluded = NOT_COPIED.iter().any(|name| source == root.join(name));
         if kind.is_dir() && !is_excluded {
-            copy_tree(&source, &target, top, remaining)?;
+            copy_tree(&source, &target, root, remaining)?;
         } else if kind.is_symlink() && target.symlink_metadata().is_err() {
             std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
         } else if kind.is_file() {

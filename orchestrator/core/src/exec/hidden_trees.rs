@@ -38,9 +38,10 @@ pub(crate) fn hidden_trees(
 /// with other contents, only the trash.
 fn worktrees_directory(repository: &Repository, worktree: &Path) -> Option<PathBuf> {
     let mut directories = worktree.ancestors().skip(1).take(2);
-    let own = directories.find(|directory| names::is_for_worktrees(repository, directory));
-    match own {
-        Some(own) => Some(own.to_owned()),
+    let worktrees_dir =
+        directories.find(|directory| names::is_for_worktrees(repository, directory));
+    match worktrees_dir {
+        Some(directory) => Some(directory.to_owned()),
         None => Some(names::trash_of(repository, worktree.parent()?)),
     }
 }

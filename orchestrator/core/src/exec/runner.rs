@@ -123,8 +123,9 @@ impl SandboxedRunner {
         row: Option<&AgentRow>,
     ) -> Result<SandboxedRunner> {
         let home = home();
-        let hidden = hidden_trees::hidden_trees(repository, session_repo, &home);
-        let fixed = session_repo::protected_paths(&session_repo.worktree, &session_repo.git_dir);
+        let hidden_trees = hidden_trees::hidden_trees(repository, session_repo, &home);
+        let protected =
+            session_repo::protected_paths(&session_repo.worktree, &session_repo.git_dir);
         let paths = SessionPaths {
             home: &home,
             worktree: &session_repo.worktree,
@@ -132,8 +133,8 @@ impl SandboxedRunner {
             repository_git: &repository.common_dir,
             temp: directories.temporary,
             cache: directories.cache,
-            closed: &hidden,
-            fixed: &fixed,
+            closed: &hidden_trees,
+            protected: &protected,
         };
         let spec =
             SandboxSpec::for_session(&paths, row, sandbox).or_fail(|| "cannot plan the box")?;

@@ -80,16 +80,16 @@ fn check_failure(
     fails_on_target: bool,
 ) -> Failure {
     let output = printable_output(tail(failed.tail.trim_end(), 1500));
-    let said = with_hint(output, failed.hint.as_deref());
+    let output = with_hint(output, failed.hint.as_deref());
     let failure = Failure::failed(format!(
         "check `{}` fails on the merged tree with exit code {}",
         failed.command, failed.exit
     ));
     let (cause, failure) = match fails_on_target {
-        true => (format!("this check also fails on `{target}`\n{said}"), failure),
+        true => (format!("this check also fails on `{target}`\n{output}"), failure),
         false => {
             let command = format!("studio send {id} 'merge {target} and make it pass'");
-            (said, failure.hint(command))
+            (output, failure.hint(command))
         }
     };
     let failure = match cause.trim() {
@@ -113,7 +113,7 @@ fn with_hint(output: String, hint: Option<&str>) -> String {
 /// Returns whether a check fails on a commit of the target as well, so that the session did not
 /// cause it. Cached by tree. A check that cannot be run there counts as not failing.
 fn fails_on(project: &Project, templates: &Templates, commit: &str, check: &str) -> Result<bool> {
-    let (commit, tree) = landing_history::commit(&project.repository, commit)?;
+    let (commit, tree) = landing_history::resolve(&project.repository, commit)?;
     let passed_file = cache_file(project, &tree, check);
     let failed_file = passed_file.with_extension("red");
     if read_cached(&passed_file).is_some() {

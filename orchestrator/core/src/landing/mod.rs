@@ -184,10 +184,10 @@ fn changed_since_shown(
     snapshot: &Snapshot,
     options: &LandingOptions,
 ) -> Result<Option<String>> {
-    let Some(shown_tree) = last_shown::last(&project.repository, &record.id) else {
+    let Some(shown_tree) = last_shown::read(&project.repository, &record.id) else {
         return Ok(None);
     };
-    if shown_tree == landing_history::commit(&project.repository, &snapshot.work)?.1 {
+    if shown_tree == landing_history::resolve(&project.repository, &snapshot.work)?.1 {
         return Ok(None);
     }
     let id = &record.id;
@@ -302,7 +302,7 @@ fn is_reverted_in_worktree(
     snapshot: &Snapshot,
 ) -> Result<bool> {
     let tree =
-        |commit: &str| landing_history::commit(&project.repository, commit).map(|(_, tree)| tree);
+        |commit: &str| landing_history::resolve(&project.repository, commit).map(|(_, tree)| tree);
     let (base, head) = (tree(&view.record.base.commit)?, tree(&snapshot.head)?);
     Ok(head != base && tree(&snapshot.work)? == base)
 }

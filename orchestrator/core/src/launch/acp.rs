@@ -328,9 +328,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn set_replaying(&self, on: bool) {
+    fn set_replaying(&self, replaying: bool) {
         let mut state = self.lock();
-        state.replaying = on;
+        state.replaying = replaying;
         let _ = state.message.take_message();
     }
 

@@ -12,8 +12,8 @@ use base::model_host::relay;
 /// request starts the host.
 pub(crate) fn socket(config: &Config) -> Option<Result<OwnedFd>> {
     let query = model_host(config)?;
-    let open = |query| relay::open(query).or_fail(|| "cannot reach the model host");
-    Some(query.and_then(open))
+    let connect = |query| relay::open(query).or_fail(|| "cannot reach the model host");
+    Some(query.and_then(connect))
 }
 
 /// Returns the model host to use, if the provider that g3 will select is a local one.

@@ -70,7 +70,7 @@ impl SessionUpdates {
             SessionUpdate::UsageUpdate(usage) => {
                 let mut events =
                     message.push_event(EventKind::Context { used: usage.used, limit: usage.size });
-                if let Some(cost) = usage.cost.filter(|now| now.amount > self.cost) {
+                if let Some(cost) = usage.cost.filter(|cost| cost.amount > self.cost) {
                     let cost_usd = Some(cost.amount - self.cost);
                     let usage = Usage { cost_usd, ..Usage::default() };
                     if is_plausible(&usage) {
@@ -184,16 +184,16 @@ mod tests {
 
     #[test]
     fn a_call_is_reported_when_its_command_is_known() {
-        let announced = ToolCall::new("c", "bash")
+        let pending = ToolCall::new("c", "bash")
             .status(ToolCallStatus::Pending)
             .raw_input(json!({"cwd": "/w"}));
         let started = ToolCallUpdateFields::new()
             .status(ToolCallStatus::InProgress)
             .raw_input(json!({"cwd": "/w", "command": "make"}));
-        let ended = ToolCallUpdateFields::new().status(ToolCallStatus::Completed);
+        let completed = ToolCallUpdateFields::new().status(ToolCallStatus::Completed);
         let update = |fields| SessionUpdate::ToolCallUpdate(ToolCallUpdate::new("c", fields));
         let events =
-            convert(vec![SessionUpdate::ToolCall(announced), update(started), update(ended)]);
+            convert(vec![SessionUpdate::ToolCall(pending), update(started), update(completed)]);
         let types: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
         assert_eq!(types, ["tool_start", "tool_end"]);
         assert_eq!(events[0]["args"]["command"], "make");
@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn a_call_that_never_starts_is_reported_at_the_end() {
-        let announced = ToolCall::new("c", "bash").status(ToolCallStatus::Pending);
-        let events = convert(vec![SessionUpdate::ToolCall(announced)]);
+        let pending = ToolCall::new("c", "bash").status(ToolCallStatus::Pending);
+        let events = convert(vec![SessionUpdate::ToolCall(pending)]);
         assert_eq!(events[0]["name"], "bash");
     }
 

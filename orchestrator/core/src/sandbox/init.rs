@@ -170,8 +170,8 @@ fn with_confinement(spec: &SandboxSpec, command: Command) -> io::Result<Command>
 
 /// Disables core dumps, which contain keys, and raises the limit of open files.
 fn set_limits() -> io::Result<()> {
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
-    rustix::process::setrlimit(Resource::Core, none)?;
+    let no_core_dumps = Rlimit { current: Some(0), maximum: Some(0) };
+    rustix::process::setrlimit(Resource::Core, no_core_dumps)?;
     let files = rustix::process::getrlimit(Resource::Nofile);
     let target = files.maximum.map_or(MAX_OPEN_FILES, |maximum| maximum.min(MAX_OPEN_FILES));
     if files.current.is_some_and(|current| current < target) {

@@ -55,13 +55,13 @@ impl SandboxSpec {
         if !self.confined {
             return true;
         }
-        let real = path.ancestors().find_map(|ancestor| {
+        let canonical = path.ancestors().find_map(|ancestor| {
             let relative = path.strip_prefix(ancestor).ok()?;
             Some(ancestor.canonicalize().ok()?.join(relative))
         });
-        let Some(real) = real else { return false };
+        let Some(canonical) = canonical else { return false };
         let writable = self.rules.write.iter().chain(&self.temp);
-        writable.filter_map(|root| root.canonicalize().ok()).any(|root| real.starts_with(root))
+        writable.filter_map(|root| root.canonicalize().ok()).any(|root| canonical.starts_with(root))
     }
 }
 

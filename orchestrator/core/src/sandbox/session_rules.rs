@@ -34,7 +34,7 @@ pub struct SessionPaths<'a> {
     /// Closed trees: the main checkout, other worktrees.
     pub closed: &'a [PathBuf],
     /// Paths that an agent must not change within its writable trees.
-    pub fixed: &'a [PathBuf],
+    pub protected: &'a [PathBuf],
 }
 
 impl SandboxSpec {
@@ -85,7 +85,7 @@ impl SandboxSpec {
             let state = agent_state(paths)?;
             commands.push((STATE_VARIABLE.to_owned(), state.display().to_string()));
             rules.write.push(state);
-            rules.fixed = paths.fixed.to_vec();
+            rules.fixed = paths.protected.to_vec();
         }
         let inherited = child_env(std::env::vars_os(), variables, child);
         let inherited = inherited.into_iter().filter_map(|(name, value)| {

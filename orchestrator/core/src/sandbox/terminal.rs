@@ -44,7 +44,7 @@ pub(crate) fn run(command: Command, user: OwnedFd) -> io::Result<i32> {
         .stderr(stream(isatty(rustix::stdio::stderr()))?)
         .on_terminal(terminal);
     let mut running = command.spawn()?;
-    let _raw_mode = reads_terminal.then(|| Raw::begin(&user)).flatten();
+    let _raw_mode = reads_terminal.then(|| Raw::enable(&user)).flatten();
     watch_signals(user.try_clone()?, controller.clone())?;
     if reads_terminal {
         let input = controller.clone();
@@ -107,7 +107,7 @@ struct Raw {
 }
 
 impl Raw {
-    fn begin(terminal: &OwnedFd) -> Option<Raw> {
+    fn enable(terminal: &OwnedFd) -> Option<Raw> {
         let saved = tcgetattr(terminal).ok()?;
         let mut raw = saved.clone();
         raw.make_raw();

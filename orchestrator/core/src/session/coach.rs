@@ -90,7 +90,7 @@ pub(crate) fn apply_event(coach: &mut Option<CoachSummary>, plan: &Value) {
 
 impl CoachSummary {
     fn record_verdict(&mut self, round: RoundReport) {
-        self.checks = round.checks.iter().map(|ran| (ran.command.clone(), ran.ok)).collect();
+        self.checks = round.checks.iter().map(|check| (check.command.clone(), check.ok)).collect();
         self.last = Some(round);
         (self.judged_commit, self.continued) = (None, false);
     }
@@ -197,9 +197,9 @@ mod tests {
         let mut coach = Some(summary_of(&[judged_event(1, "met")]));
         coach.as_mut().unwrap().record_work(&work("a"));
         let mut round = judged_event(1, "met");
-        let ended =
+        let end_event =
             json!({"mode": "autonomous", "state": "ended", "status": "done", "report": [round]});
-        apply_event(&mut coach, &ended);
+        apply_event(&mut coach, &end_event);
         assert!(
             coach.as_ref().is_some_and(|it| it.is_for("a") && it.status == Some(RunStatus::Done))
         );
@@ -210,10 +210,10 @@ mod tests {
         );
         coach.as_mut().unwrap().record_work(&work("a"));
         assert!(coach.as_ref().is_some_and(|it| it.is_for("a")), "it was judged anew");
-        let open = json!({"round": 2, "verdict": "not reached"});
+        let open_round = json!({"round": 2, "verdict": "not reached"});
         apply_event(
             &mut coach,
-            &json!({"mode": "autonomous", "state": "ended", "report": [round, open]}),
+            &json!({"mode": "autonomous", "state": "ended", "report": [round, open_round]}),
         );
         assert!(!coach.unwrap().is_for("a"), "the player had begun another round");
     }
@@ -222,7 +222,7 @@ mod tests {
     fn the_newest_result_of_a_check_counts() {
         let mut coach = summary_of(&[judged_event(1, "met")]);
         assert_eq!(coach.disagreements().len(), 1);
-        let green = CheckResult {
+        let passed = CheckResult {
             command: "make".into(),
             ok: true,
             exit: 0,
@@ -231,7 +231,7 @@ mod tests {
             hint: None,
             fails_on: None,
         };
-        coach.record_checks(&[green]);
+        coach.record_checks(&[passed]);
         assert!(coach.disagreements().is_empty());
     }
 

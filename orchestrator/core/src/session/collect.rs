@@ -68,20 +68,20 @@ pub fn note_leftovers(
 ) -> Result<()> {
     let now = Clock::from_env().now();
     let state = WorkBeforeChecks { work: work.commit(), left_out: &work.left_out };
-    studio_git::check_leftovers::note(repository, &record.session_repo, state, now)
+    studio_git::check_leftovers::record(repository, &record.session_repo, state, now)
 }
 
 /// Returns the note about files that do not land because they changed while the checks ran: either
 /// the checks or the agent may have changed them.
 fn changed_by_checks_note(paths: &[String]) -> Option<String> {
     let listed = paths.iter().take(MAX_PATHS).map(String::as_str).collect::<Vec<_>>().join(" ");
-    let more = match paths.len() {
+    let suffix = match paths.len() {
         0 => return None,
         many if many > MAX_PATHS => format!(" and {} more", many - MAX_PATHS),
         _ => String::new(),
     };
     Some(format!(
-        "changed while the checks ran, will not land: {listed}{more}; `git add` it in the worktree to \
+        "changed while the checks ran, will not land: {listed}{suffix}; `git add` it in the worktree to \
          land it"
     ))
 }
@@ -153,12 +153,12 @@ pub fn current_changes(
         return Ok(None);
     }
     let repo = repository.open()?;
-    let leftovers = studio_git::check_leftovers::of(&repo, &session_repo.id)?;
+    let leftovers = studio_git::check_leftovers::read(&repo, &session_repo.id)?;
     let head_state = studio_git::head::read(&session_repo.git_dir)?;
     let tip = repository.tip(&session_repo.branch)?;
     let head = head_state.commit.or(tip).unwrap_or_else(|| session_repo.base.clone());
-    let (branch, busy) = (head_state.branch, head_state.busy);
-    let imported = ImportedWork { head, moved: false, branch, busy, notes: Vec::new() };
+    let (branch, operation) = (head_state.branch, head_state.operation);
+    let imported = ImportedWork { head, moved: false, branch, operation, notes: Vec::new() };
     let worktree_state = snapshot::read_worktree(
         repository,
         session_repo,

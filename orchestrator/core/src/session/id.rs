@@ -25,7 +25,7 @@ pub(crate) fn resolve(name: Option<&str>, candidates: &[NamedSession]) -> Result
         Some("@latest") => candidates
             .iter()
             .max_by(|a, b| a.created_at.cmp(&b.created_at))
-            .map(|found| found.id.clone())
+            .map(|session| session.id.clone())
             .ok_or_else(no_sessions),
         Some(text) => resolve_prefix(text, candidates),
     }
@@ -75,7 +75,7 @@ pub fn shortest_prefix<'a>(id: &'a Id, sorted: &[Id]) -> &'a str {
     const MIN_LENGTH: usize = 4;
     let text = id.as_str();
     let index = sorted.partition_point(|other| other.as_str() < text);
-    let previous = index.checked_sub(1).and_then(|at| sorted.get(at));
+    let previous = index.checked_sub(1).and_then(|index| sorted.get(index));
     let next = sorted[index..].iter().find(|other| *other != id);
     let common_length = |other: &Id| {
         let pairs = text.bytes().zip(other.as_str().bytes());
@@ -83,7 +83,7 @@ pub fn shortest_prefix<'a>(id: &'a Id, sorted: &[Id]) -> &'a str {
     };
     let common = [previous, next].into_iter().flatten().map(common_length).max();
     // An id that is a prefix of another one is resolved as a whole.
-    let length = common.map_or(0, |taken| taken + 1).max(MIN_LENGTH);
+    let length = common.map_or(0, |length| length + 1).max(MIN_LENGTH);
     // Ids are ASCII; a prefix that ends with a dash would look truncated.
     let length = if text.as_bytes().get(length - 1) == Some(&b'-') { length + 1 } else { length };
     text.get(..length).unwrap_or(text)

@@ -284,7 +284,7 @@ impl JournalTail {
         }
         let mut bytes = vec![0; usize::try_from(length - self.offset).map_err(io::Error::other)?];
         file.read_exact_at(&mut bytes, self.offset)?;
-        let complete = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let complete = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |index| index + 1);
         self.offset += complete as u64;
         Ok(parse_lines(&bytes[..complete]))
     }

@@ -158,14 +158,14 @@ pub struct RunLimits {
 impl RunLimits {
     /// Returns these limits, with unset ones from the earlier limits.
     #[must_use]
-    pub fn or(self, earlier: RunLimits) -> RunLimits {
+    pub fn or(self, previous: RunLimits) -> RunLimits {
         RunLimits {
-            seconds: self.seconds.or(earlier.seconds),
-            turns: self.turns.or(earlier.turns),
-            tokens: self.tokens.or(earlier.tokens),
-            usd: self.usd.or(earlier.usd),
-            output_bytes: self.output_bytes.or(earlier.output_bytes),
-            disk_floor_bytes: self.disk_floor_bytes.or(earlier.disk_floor_bytes),
+            seconds: self.seconds.or(previous.seconds),
+            turns: self.turns.or(previous.turns),
+            tokens: self.tokens.or(previous.tokens),
+            usd: self.usd.or(previous.usd),
+            output_bytes: self.output_bytes.or(previous.output_bytes),
+            disk_floor_bytes: self.disk_floor_bytes.or(previous.disk_floor_bytes),
         }
     }
 }

@@ -143,7 +143,7 @@ pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
 
 /// Returns a clause about the requests that studio denied without asking the user.
 fn denials_clause(denials: &Denials) -> Option<String> {
-    let Denials { count, what, why } = denials;
+    let Denials { count, description: what, why } = denials;
     match count {
         0 => None,
         1 => Some(format!("a request was denied ({what}): {why}")),
@@ -174,8 +174,8 @@ fn empty_reason(summary: &JournalSummary) -> String {
         },
         [path] => format!("the agent finished; its only change, {path}, is left out"),
         [first, rest @ ..] => {
-            let more = rest.len();
-            format!("the agent finished; all it changed is left out: {first} and {more} more")
+            let count = rest.len();
+            format!("the agent finished; all it changed is left out: {first} and {count} more")
         }
     }
 }
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn every_transition_of_the_state_diagram() {
         let working = "queued spawned turn";
-        for (journal, locked, free) in [
+        for (journal, locked, unlocked) in [
             ("queued", "queued", "queued"),
             ("queued stopped", "stopped", "stopped"),
             ("queued spawned", "starting", "crashed"),
@@ -311,7 +311,7 @@ mod tests {
             ("queued spawned turn queued spawned", "starting", "crashed"),
         ] {
             assert_eq!(state_name(journal, true, Disposition::Open), locked, "{journal}, locked");
-            assert_eq!(state_name(journal, false, Disposition::Open), free, "{journal}, free");
+            assert_eq!(state_name(journal, false, Disposition::Open), unlocked, "{journal}, free");
             for locked in [true, false] {
                 assert_eq!(state_name(journal, locked, Disposition::Landing), "landing");
                 let operation = || "op1".to_owned();

@@ -183,7 +183,8 @@ pub struct JournalSummary {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenRequest {
     /// The agent's description.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub description: String,
     /// The kind: the same for all requests that `always` covers.
     pub rule: String,
 }
@@ -195,7 +196,8 @@ pub struct Denials {
     /// The number of requests.
     pub count: u32,
     /// The description of the first one.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub description: String,
     /// Why the first one was denied, and how to allow it.
     pub why: String,
 }
@@ -267,16 +269,17 @@ impl JournalSummary {
                 self.phase = Phase::Working;
             }
             JournalEntry::Event { event } => self.add_event(event),
-            JournalEntry::Asked { n, what, rule } => {
-                let rule = rule.clone().unwrap_or_else(|| what.clone());
-                self.open_requests.insert(*n, OpenRequest { what: what.clone(), rule });
+            JournalEntry::Asked { n, what: description, rule } => {
+                let rule = rule.clone().unwrap_or_else(|| description.clone());
+                self.open_requests
+                    .insert(*n, OpenRequest { description: description.clone(), rule });
                 self.last_request = self.last_request.max(*n);
                 self.update_phase();
             }
             JournalEntry::Answered { n, allow, always, why, .. } => {
                 let request = self.open_requests.remove(n).unwrap_or_default();
                 match (allow, why) {
-                    (false, Some(why)) => self.denied.add(&request.what, why),
+                    (false, Some(why)) => self.denied.add(&request.description, why),
                     (true, _) if *always => {
                         self.always.insert(request.rule);
                     }
@@ -345,7 +348,7 @@ impl JournalSummary {
     pub fn has_current_verdict(&self) -> bool {
         let current = self.work.as_ref().filter(|_| !self.in_turn).map(WorkSummary::commit);
         let is_current = |coach: &CoachSummary| match &coach.judged_commit {
-            Some(_) => current.is_some_and(|now| coach.is_for(now)),
+            Some(_) => current.is_some_and(|current| coach.is_for(current)),
             // The turn of the verdict is still running.
             None => !coach.continued,
         };
@@ -362,8 +365,9 @@ impl JournalSummary {
         self.phase = match self.open_requests.iter().next() {
             Some((n, request)) => {
                 let description =
-                    base::text::head(&request.what, MAX_REASON_BYTES).replace('\n', " ");
-                let ellipsis = if request.what.len() > MAX_REASON_BYTES { "…" } else { "" };
+                    base::text::head(&request.description, MAX_REASON_BYTES).replace('\n', " ");
+                let ellipsis =
+                    if request.description.len() > MAX_REASON_BYTES { "…" } else { "" };
                 Phase::Waiting { reason: format!("permission {n}: {description}{ellipsis}") }
             }
             None => Phase::Working,
@@ -419,10 +423,10 @@ impl FailedCalls {
 }
 
 impl Denials {
-    fn add(&mut self, what: &str, why: &str) {
+    fn add(&mut self, description: &str, reason: &str) {
         if self.count == 0 {
-            self.what = base::text::head(what, MAX_REASON_BYTES).replace('\n', " ");
-            self.why = why.lines().next().unwrap_or_default().to_owned();
+            self.description = base::text::head(description, MAX_REASON_BYTES).replace('\n', " ");
+            self.why = reason.lines().next().unwrap_or_default().to_owned();
         }
         self.count = self.count.saturating_add(1);
     }

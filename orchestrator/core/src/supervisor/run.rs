@@ -155,7 +155,7 @@ impl Supervisor {
                 () = sleep_until(deadline) => {
                     deadline = None;
                     let seconds = self.state.limits().seconds.unwrap_or_default();
-                    self.handle_input(Input::Limit { what: count(seconds, "second") })?;
+                    self.handle_input(Input::Limit { limit: count(seconds, "second") })?;
                 }
                 () = sleep_until(self.kill_at) => {
                     self.kill_at = None;
@@ -166,8 +166,8 @@ impl Supervisor {
                 }
                 _ = tick.tick() => {
                     (self.config.on_tick)();
-                    if let Some(what) = tasks::low_disk_space(&self.config) {
-                        self.handle_input(Input::Limit { what })?;
+                    if let Some(limit) = tasks::low_disk_space(&self.config) {
+                        self.handle_input(Input::Limit { limit })?;
                     }
                 }
             }
@@ -251,9 +251,9 @@ impl Supervisor {
     }
 
     fn find_open_request(&self, n: Option<u32>) -> std::result::Result<u32, String> {
-        let open: Vec<u32> = self.state.summary.open_requests.keys().copied().collect();
-        match (n, open.as_slice()) {
-            (Some(n), open) if open.contains(&n) => Ok(n),
+        let open_numbers: Vec<u32> = self.state.summary.open_requests.keys().copied().collect();
+        match (n, open_numbers.as_slice()) {
+            (Some(n), numbers) if numbers.contains(&n) => Ok(n),
             (Some(n), _) => Err(format!("no open permission request {n}")),
             (None, [number]) => Ok(*number),
             (None, []) => Err("no open permission request".to_owned()),
@@ -389,7 +389,7 @@ async fn next_agent_event(agent: &mut Option<RunningAgent>) -> Option<AgentEvent
 
 async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
-        Some(moment) => tokio::time::sleep_until(moment).await,
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }

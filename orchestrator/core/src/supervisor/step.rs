@@ -78,7 +78,7 @@ pub(crate) enum Input {
     /// The session was asked to stop.
     Stop,
     /// A limit was reached.
-    Limit { what: String },
+    Limit { limit: String },
 }
 
 /// A permission request at the supervisor.
@@ -143,7 +143,7 @@ pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> 
             actions.answer(n, Decision { allow, always, why: None });
         }
         Input::Stop => actions.on_stop(),
-        Input::Limit { what } => actions.on_limit(what),
+        Input::Limit { limit } => actions.on_limit(limit),
     }
     actions.actions
 }
@@ -318,8 +318,8 @@ impl StepActions<'_> {
         let Some(fields) = event.as_object_mut() else { return };
         fields.insert("seq".to_owned(), self.state.summary.last_seq.saturating_add(1).into());
         self.write(JournalEntry::Event { event });
-        if let (None, Some(what)) = (&self.state.ending, self.state.exceeded_limit()) {
-            self.on_limit(what);
+        if let (None, Some(limit)) = (&self.state.ending, self.state.exceeded_limit()) {
+            self.on_limit(limit);
         }
     }
 
@@ -360,13 +360,14 @@ impl StepActions<'_> {
 
     fn answer(&mut self, n: u32, decision: Decision) {
         let Some(request) = self.state.summary.open_requests.get(&n) else { return };
-        let by = match &decision.why {
+        let decided_by = match &decision.why {
             None if !self.state.summary.always.contains(&request.rule) => "user",
             None | Some(_) => "studio",
         };
         let Decision { allow, always, ref why } = decision;
         // The end of a run is its own reason.
-        let (by, why) = (by.to_owned(), why.clone().filter(|_| self.state.ending.is_none()));
+        let (by, why) =
+            (decided_by.to_owned(), why.clone().filter(|_| self.state.ending.is_none()));
         self.write(JournalEntry::Answered { n, allow, always, by, why });
         self.actions.push(SupervisorAction::Answer { n, decision });
         // Open requests of the same kind are answered as well.

@@ -40,7 +40,7 @@ fn run_state(checks: &[&str], limits: RunLimits, attended: bool) -> RunState {
     RunState::new(record, summary, ConversationMemory::Persistent)
 }
 
-fn plain() -> RunState {
+fn default_state() -> RunState {
     run_state(&[], RunLimits::default(), false)
 }
 
@@ -139,38 +139,41 @@ fn a_successful_run_from_start_to_exit() {
 
 #[test]
 fn a_run_can_end_in_every_way() {
-    let done = || Input::TurnEnded { why: None };
-    assert_eq!(outcome_of(vec![done(), work(0)], &mut plain()), "exit Empty");
-    assert_eq!(outcome_of(vec![done(), work(2)], &mut plain()), "exit Ready");
+    let turn_end = || Input::TurnEnded { why: None };
+    assert_eq!(outcome_of(vec![turn_end(), work(0)], &mut default_state()), "exit Empty");
+    assert_eq!(outcome_of(vec![turn_end(), work(2)], &mut default_state()), "exit Ready");
     let mut checked = run_state(&["true"], RunLimits::default(), false);
-    let failed = outcome_of(vec![done(), work(1), check(false)], &mut checked);
+    let failed = outcome_of(vec![turn_end(), work(1), check(false)], &mut checked);
     assert_eq!(failed, r#"exit Failed { why: "check `true` failed with exit code 1" }"#);
     let inputs = vec![Input::AgentExited { why: "killed".into() }, work(1)];
-    assert_eq!(outcome_of(inputs, &mut plain()), r#"exit Failed { why: "killed" }"#);
+    assert_eq!(outcome_of(inputs, &mut default_state()), r#"exit Failed { why: "killed" }"#);
     let stopped = vec![Input::Stop, Input::TurnEnded { why: Some("cancelled".into()) }, work(1)];
-    assert_eq!(outcome_of(stopped, &mut plain()), "exit Stopped");
+    assert_eq!(outcome_of(stopped, &mut default_state()), "exit Stopped");
     let mut checked = run_state(&["true"], RunLimits::default(), false);
-    assert_eq!(outcome_of(vec![done(), work(1), Input::Stop], &mut checked), "exit Stopped");
-    let inputs = vec![Input::Limit { what: "5 s".into() }, done(), work(1)];
+    assert_eq!(outcome_of(vec![turn_end(), work(1), Input::Stop], &mut checked), "exit Stopped");
+    let inputs = vec![Input::Limit { limit: "5 s".into() }, turn_end(), work(1)];
     assert_eq!(
-        outcome_of(inputs, &mut plain()),
+        outcome_of(inputs, &mut default_state()),
         r#"exit Failed { why: "it reached its limit of 5 s" }"#
     );
-    let inputs = vec![done(), Input::CannotImport { why: "`.git` was rewritten".into() }];
-    assert_eq!(outcome_of(inputs, &mut plain()), r#"exit Failed { why: "`.git` was rewritten" }"#);
+    let inputs = vec![turn_end(), Input::CannotImport { why: "`.git` was rewritten".into() }];
+    assert_eq!(
+        outcome_of(inputs, &mut default_state()),
+        r#"exit Failed { why: "`.git` was rewritten" }"#
+    );
 }
 
 #[test]
 fn a_stop_during_the_start_ends_before_the_first_prompt() {
     let inputs = vec![Input::Begin { pid: 1 }, Input::Stop, Input::WorktreeReady { note: None }];
-    let names = run_inputs(&mut plain(), inputs);
+    let names = run_inputs(&mut default_state(), inputs);
     assert_eq!(names[names.len() - 2..], ["exit Stopped", "Finish"]);
     assert!(!names.iter().any(|name| name.starts_with("Launch")));
 }
 
 #[test]
 fn a_message_during_a_turn_is_sent_at_its_end() {
-    let mut state = plain();
+    let mut state = default_state();
     let mut inputs = start_inputs();
     inputs.extend([
         Input::Send { text: "also this".into() },
@@ -184,7 +187,7 @@ fn a_message_during_a_turn_is_sent_at_its_end() {
     assert_eq!(names[names.len() - 2], "exit Ready");
 }
 
-fn asks(n: u32, what: &str) -> Input {
+fn request_input(n: u32, what: &str) -> Input {
     Input::PermissionRequested(PermissionAsk {
         number: n,
         description: what.into(),
@@ -214,10 +217,10 @@ fn answers_to(state: &mut RunState, inputs: Vec<Input>) -> Vec<(u32, bool, Optio
 
 #[test]
 fn unattended_requests_are_denied_immediately_with_a_hint() {
-    let mut state = plain();
+    let mut state = default_state();
     step_all(&mut state, start_inputs());
     for n in 1..=3 {
-        let answers = answers_to(&mut state, vec![asks(n, "rm -rf")]);
+        let answers = answers_to(&mut state, vec![request_input(n, "rm -rf")]);
         let [(number, false, Some(why))] = answers.as_slice() else { panic!("{answers:?}") };
         assert_eq!(*number, n);
         assert_eq!(
@@ -232,19 +235,23 @@ fn unattended_requests_are_denied_immediately_with_a_hint() {
 fn a_request_waits_for_the_user_and_is_answered_by_number() {
     let mut state = run_state(&[], RunLimits::default(), true);
     step_all(&mut state, start_inputs());
-    let answers = answers_to(&mut state, vec![asks(1, "a"), asks(2, "b"), allows(2), allows(9)]);
+    let answers = answers_to(
+        &mut state,
+        vec![request_input(1, "a"), request_input(2, "b"), allows(2), allows(9)],
+    );
     assert_eq!(answers, [(2, true, None)]);
     assert_eq!(state.summary.phase, Phase::Waiting { reason: "permission 1: a".into() });
-    assert_eq!(answers_to(&mut state, vec![asks(3, "b")]), [], "`allow` is for once");
+    assert_eq!(answers_to(&mut state, vec![request_input(3, "b")]), [], "`allow` is for once");
 }
 
 #[test]
 fn always_answers_further_and_open_requests_of_its_kind() {
     let mut state = run_state(&[], RunLimits::default(), true);
     step_all(&mut state, start_inputs());
-    let inputs = vec![asks(1, "a"), asks(2, "b"), asks(3, "a"), always_allows(1)];
+    let inputs =
+        vec![request_input(1, "a"), request_input(2, "b"), request_input(3, "a"), always_allows(1)];
     assert_eq!(answers_to(&mut state, inputs), [(1, true, None), (3, true, None)]);
-    assert_eq!(answers_to(&mut state, vec![asks(4, "a")]), [(4, true, None)]);
+    assert_eq!(answers_to(&mut state, vec![request_input(4, "a")]), [(4, true, None)]);
     assert_eq!(
         state.summary.open_requests.keys().collect::<Vec<_>>(),
         [&2],
@@ -275,7 +282,7 @@ fn step_all(state: &mut RunState, inputs: Vec<Input>) {
 
 #[test]
 fn events_are_numbered_over_all_runs() {
-    let mut state = plain();
+    let mut state = default_state();
     let event = || Input::Event { event: serde_json::json!({"seq": 1, "time": "t", "type": "x"}) };
     step_all(&mut state, start_inputs());
     step_all(&mut state, vec![event(), event()]);
@@ -293,7 +300,7 @@ fn events_are_numbered_over_all_runs() {
 
 #[test]
 fn an_agent_without_memory_gets_the_task_with_a_message() {
-    let mut state = RunState { memory: ConversationMemory::PerTurn, ..plain() };
+    let mut state = RunState { memory: ConversationMemory::PerTurn, ..default_state() };
     let mut inputs = start_inputs();
     let sent = Input::Send { text: "also this".into() };
     inputs.extend([sent, Input::TurnEnded { why: None }]);
@@ -324,15 +331,15 @@ fn limits_count_all_runs_and_are_raised_by_the_user() {
     let mut first = run_state(&[], RunLimits { turns: Some(2), ..RunLimits::default() }, false);
     step_all(&mut first, start_inputs());
     step_all(&mut first, vec![Input::Event { event: turn() }, Input::Event { event: turn() }]);
-    let mut story = first.summary.clone();
-    story.add_entry(&JournalEntry::Queued { prompt: None });
-    let mut again =
-        RunState::new(first.record.clone(), story.clone(), ConversationMemory::Persistent);
-    step_all(&mut again, start_inputs());
-    assert!(step(&mut again, Input::Event { event: turn() }).contains(&SupervisorAction::Cancel));
-    let more = RunLimits { turns: Some(3), ..RunLimits::default() };
-    story.add_entry(&JournalEntry::Settings { limits: more, attended: None });
-    let mut raised = RunState::new(first.record, story, ConversationMemory::Persistent);
+    let mut summary = first.summary.clone();
+    summary.add_entry(&JournalEntry::Queued { prompt: None });
+    let mut resumed =
+        RunState::new(first.record.clone(), summary.clone(), ConversationMemory::Persistent);
+    step_all(&mut resumed, start_inputs());
+    assert!(step(&mut resumed, Input::Event { event: turn() }).contains(&SupervisorAction::Cancel));
+    let limits = RunLimits { turns: Some(3), ..RunLimits::default() };
+    summary.add_entry(&JournalEntry::Settings { limits, attended: None });
+    let mut raised = RunState::new(first.record, summary, ConversationMemory::Persistent);
     step_all(&mut raised, start_inputs());
     assert!(!step(&mut raised, Input::Event { event: turn() }).contains(&SupervisorAction::Cancel));
     assert!(step(&mut raised, Input::Event { event: turn() }).contains(&SupervisorAction::Cancel));
@@ -345,29 +352,29 @@ fn limits_of_turns_tokens_and_money_cancel_the_turn() {
         "output": 50, "cache_read": 0, "cache_write": 0, "cost_usd": 0.5});
     let turns = RunLimits { turns: Some(0), ..RunLimits::default() };
     let tokens = RunLimits { tokens: Some(100), ..RunLimits::default() };
-    let money = RunLimits { usd: Some(0.4), ..RunLimits::default() };
-    for (limits, event) in [(turns, turn), (tokens, usage.clone()), (money, usage)] {
-        let mut news = start_inputs();
-        news.push(Input::Event { event });
-        let names = run_inputs(&mut run_state(&[], limits, false), news);
+    let usd = RunLimits { usd: Some(0.4), ..RunLimits::default() };
+    for (limits, event) in [(turns, turn), (tokens, usage.clone()), (usd, usage)] {
+        let mut inputs = start_inputs();
+        inputs.push(Input::Event { event });
+        let names = run_inputs(&mut run_state(&[], limits, false), inputs);
         assert_eq!(names.last().unwrap(), "Cancel", "{limits:?}");
     }
 }
 
 #[test]
 fn an_agent_without_its_conversation_gets_the_task_and_its_last_message() {
-    let mut before = plain();
-    let mut news = start_inputs();
-    let said = serde_json::json!({"seq": 1, "time": "t", "type": "text", "text": "half done"});
-    news.push(Input::Event { event: said });
-    run_inputs(&mut before, news);
-    let mut story = before.summary;
-    story.add_entry(&JournalEntry::Queued { prompt: Some("be quick".into()) });
-    let mut again = RunState::new(before.record, story, ConversationMemory::Persistent);
-    let deeds: Vec<SupervisorAction> =
-        start_inputs().into_iter().flat_map(|input| step(&mut again, input)).collect();
-    let Some(SupervisorAction::Prompt { text, recap: true }) = deeds.last() else {
-        panic!("{deeds:?}")
+    let mut first = default_state();
+    let mut inputs = start_inputs();
+    let event = serde_json::json!({"seq": 1, "time": "t", "type": "text", "text": "half done"});
+    inputs.push(Input::Event { event });
+    run_inputs(&mut first, inputs);
+    let mut summary = first.summary;
+    summary.add_entry(&JournalEntry::Queued { prompt: Some("be quick".into()) });
+    let mut resumed = RunState::new(first.record, summary, ConversationMemory::Persistent);
+    let actions: Vec<SupervisorAction> =
+        start_inputs().into_iter().flat_map(|input| step(&mut resumed, input)).collect();
+    let Some(SupervisorAction::Prompt { text, recap: true }) = actions.last() else {
+        panic!("{actions:?}")
     };
     for part in ["do it", "half done", "be quick"] {
         assert!(text.contains(part), "no `{part}` in: {text}");
