@@ -30,7 +30,7 @@ fn a_check_worktree_has_exactly_the_merged_files_and_the_configured_caches() {
     session.work.write("new", "x");
     let ready = s.ready(&session, MergeStrategy::Squash);
     let prepare = |commit: &str| check_worktree(&s, &["deep/cache", "gone", "README.md"], commit);
-    let first = prepare(&ready.candidate.merged);
+    let first = prepare(&ready.candidate.merged_commit);
     let work = Repo::at(&first.session_repo.worktree);
     assert_eq!(
         (work.read("new").as_str(), work.git(["status", "--porcelain"]).as_str()),
@@ -46,7 +46,7 @@ fn a_check_worktree_has_exactly_the_merged_files_and_the_configured_caches() {
     work.git(["init", "-q", "nested"]);
     fs::create_dir_all(&first.temporary).unwrap();
     fs::write(first.temporary.join("x"), "by a check").unwrap();
-    let second = prepare(&ready.candidate.merged);
+    let second = prepare(&ready.candidate.merged_commit);
     assert_ne!(
         second.session_repo.worktree, first.session_repo.worktree,
         "the first is still in use"

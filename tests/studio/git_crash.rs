@@ -76,7 +76,7 @@ fn act(name: &str, repository: &Repository) {
         "checks" => {
             let work = s.snapshot(&session).work;
             session.work.write("file", "rewritten by a check\n");
-            let before = WorkBeforeChecks { work: &work, left_out: &[] };
+            let before = WorkBeforeChecks { work: &work, omitted: &[] };
             check_leftovers::record(repository, &session.place, before, now())
                 .expect("it works in a test");
         }

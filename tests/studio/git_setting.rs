@@ -111,7 +111,7 @@ impl Setting {
         land::LandRequest {
             session_repo: place,
             candidate: *candidate,
-            committed,
+            landing_commit: committed,
             receipt,
             time: NOW.to_owned(),
         }

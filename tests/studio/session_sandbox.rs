@@ -35,7 +35,7 @@ impl<'a> SandboxedAgent<'a> {
             repository_git: &git,
             temp: &temp,
             cache: &cache,
-            closed: &[git.parent().unwrap().to_owned()],
+            hidden: &[git.parent().unwrap().to_owned()],
             protected: &session_repo::protected_paths(
                 &session.place.worktree,
                 &session.place.git_dir,

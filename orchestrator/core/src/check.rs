@@ -20,7 +20,7 @@ pub async fn run(
 }
 
 /// Returns a failed result for a check that could not be run.
-pub(crate) fn not_run(command: String, error: String) -> CheckResult {
+pub(crate) fn failed_result(command: String, error: String) -> CheckResult {
     CheckResult { command, ok: false, exit: 127, ms: 0, tail: error, hint: None, fails_on: None }
 }
 
@@ -38,6 +38,6 @@ async fn run_one(runner: &SandboxedRunner, command: &str, timeout: Duration) -> 
             tail: output.tail,
             fails_on: None,
         },
-        Err(failure) => not_run(command, failure.to_string()),
+        Err(failure) => failed_result(command, failure.to_string()),
     }
 }

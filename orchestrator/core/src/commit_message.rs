@@ -56,11 +56,14 @@ impl MessageWriter {
             .and_then(|answer| commit::read(&printable_output(&answer)));
         match answer {
             Ok(text) => {
-                let message = signed(subject.record, without_trailers(&text));
+                let message = with_trailers(subject.record, without_trailers(&text));
                 WrittenMessage { message, author: "model", note: None }
             }
             Err(why) => WrittenMessage {
-                message: signed(subject.record, commit::plain(&printable(&subject.record.task))),
+                message: with_trailers(
+                    subject.record,
+                    commit::plain(&printable(&subject.record.task)),
+                ),
                 author: "plain",
                 note: Some(format!("used a plain commit message: {why}")),
             },
@@ -103,7 +106,7 @@ fn without_trailers(text: &str) -> String {
 
 /// Returns a message that the user typed.
 pub(crate) fn from_user(record: &SessionRecord, text: &str) -> WrittenMessage {
-    WrittenMessage { message: signed(record, text.to_owned()), author: "user", note: None }
+    WrittenMessage { message: with_trailers(record, text.to_owned()), author: "user", note: None }
 }
 
 /// Returns the prompt, with secrets in task and diff redacted.
@@ -127,7 +130,7 @@ fn prompt(subject: &Subject<'_>) -> String {
     )
 }
 
-fn signed(record: &SessionRecord, text: String) -> CommitMessage {
+fn with_trailers(record: &SessionRecord, text: String) -> CommitMessage {
     let task = printable(record.task.trim().lines().next().unwrap_or_default());
     let agent = printable(&record.agent);
     let mut trailers = vec![

@@ -63,16 +63,16 @@ impl Interrupt {
 
     /// Fails (130) after Ctrl-C.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.token.is_cancelled() { Err(interrupted()) } else { Ok(()) }
+        if self.token.is_cancelled() { Err(interrupted_failure()) } else { Ok(()) }
     }
 
     /// Awaits a future; on Ctrl-C drops it and fails (130).
     pub async fn or<T>(&self, future: impl Future<Output = T>) -> Result<T> {
-        self.token.run_until_cancelled(future).await.ok_or_else(interrupted)
+        self.token.run_until_cancelled(future).await.ok_or_else(interrupted_failure)
     }
 }
 
-fn interrupted() -> Failure {
+fn interrupted_failure() -> Failure {
     Failure::new(FailureKind::Interrupted, "interrupted")
 }
 

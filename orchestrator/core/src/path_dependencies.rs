@@ -36,7 +36,7 @@ const MANIFESTS: &[(&str, Reader)] = &[
 
 /// Returns the hint for a check that failed in a worktree; `None` if no dependency is missing.
 pub(crate) fn missing_hint(worktree: &Path) -> Option<String> {
-    let missing = missing(worktree);
+    let missing = missing_dependencies(worktree);
     let first = missing.first()?;
     let examples: Vec<String> =
         missing.iter().take(5).map(|it| format!("`{}` in {}", it.path, it.manifest)).collect();
@@ -52,13 +52,13 @@ pub(crate) fn missing_hint(worktree: &Path) -> Option<String> {
 
 /// Returns the missing dependencies. Agents write these files, so links out of the worktree are not
 /// followed.
-fn missing(worktree: &Path) -> Vec<MissingDependency> {
-    let mut found = Vec::new();
+fn missing_dependencies(worktree: &Path) -> Vec<MissingDependency> {
+    let mut missing = Vec::new();
     let mut remaining = MAX_DIRECTORIES;
     if let Ok(dir) = SafeDir::open(worktree) {
-        search(&dir, worktree, &mut Vec::new(), &mut remaining, &mut found);
+        search(&dir, worktree, &mut Vec::new(), &mut remaining, &mut missing);
     }
-    found
+    missing
 }
 
 fn search(
@@ -66,7 +66,7 @@ fn search(
     worktree: &Path,
     parents: &mut Vec<String>,
     remaining: &mut usize,
-    found: &mut Vec<MissingDependency>,
+    missing: &mut Vec<MissingDependency>,
 ) {
     *remaining = remaining.saturating_sub(1);
     for (name, read) in MANIFESTS {
@@ -77,7 +77,7 @@ fn search(
             let is_outside = !normalized(&target).starts_with(worktree);
             if is_outside && !target.exists() {
                 let manifest = directory.join(name).display().to_string();
-                found.push(MissingDependency { manifest, path });
+                missing.push(MissingDependency { manifest, path });
             }
         }
     }
@@ -93,7 +93,7 @@ fn search(
             return;
         }
         parents.push(name.to_owned());
-        search(&child, worktree, parents, remaining, found);
+        search(&child, worktree, parents, remaining, missing);
         parents.pop();
     }
 }
@@ -118,23 +118,23 @@ fn normalized(path: &Path) -> std::path::PathBuf {
 /// Returns the value of every `path = "../…"`, in any table: cargo, poetry and uv use several.
 fn toml_paths(text: &str) -> Vec<String> {
     let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
-    let mut found = Vec::new();
-    collect_toml_paths(&toml::Value::Table(table), &mut found);
-    found
+    let mut paths = Vec::new();
+    collect_toml_paths(&toml::Value::Table(table), &mut paths);
+    paths
 }
 
-fn collect_toml_paths(value: &toml::Value, found: &mut Vec<String>) {
+fn collect_toml_paths(value: &toml::Value, paths: &mut Vec<String>) {
     match value {
         toml::Value::Table(table) => {
             for (key, value) in table {
                 match value {
-                    toml::Value::String(path) if key == "path" => found.extend(parent_path(path)),
-                    other => collect_toml_paths(other, found),
+                    toml::Value::String(path) if key == "path" => paths.extend(parent_path(path)),
+                    other => collect_toml_paths(other, paths),
                 }
             }
         }
         toml::Value::Array(values) => {
-            values.iter().for_each(|value| collect_toml_paths(value, found))
+            values.iter().for_each(|value| collect_toml_paths(value, paths))
         }
         toml::Value::String(_)
         | toml::Value::Integer(_)
@@ -209,11 +209,13 @@ mod tests {
             "work/node_modules/p/package.json",
             r#"{"dependencies": {"q": "file:../../../../q"}}"#,
         );
-        let mut found: Vec<String> =
-            missing(&top).into_iter().map(|it| format!("{} {}", it.manifest, it.path)).collect();
-        found.sort();
+        let mut missing: Vec<String> = missing_dependencies(&top)
+            .into_iter()
+            .map(|it| format!("{} {}", it.manifest, it.path))
+            .collect();
+        missing.sort();
         assert_eq!(
-            found,
+            missing,
             [
                 "Cargo.toml ../d",
                 "Cargo.toml ../sibling",

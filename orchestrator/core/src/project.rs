@@ -291,14 +291,14 @@ impl Project {
         if names.is_empty() {
             return Ok(vec![self.find(None, is_eligible)?]);
         }
-        let mut found: Vec<SessionView> = Vec::new();
+        let mut views: Vec<SessionView> = Vec::new();
         for name in names {
             let view = self.find(Some(name), &is_eligible)?;
-            if found.iter().all(|other| other.record.id != view.record.id) {
-                found.push(view);
+            if views.iter().all(|other| other.record.id != view.record.id) {
+                views.push(view);
             }
         }
-        Ok(found)
+        Ok(views)
     }
 }
 

@@ -86,10 +86,12 @@ impl SessionView {
                 &["logs", "check", "resume", "discard"]
             }
             SessionState::Failed { .. } => &["logs", "resume", "discard"],
-            SessionState::Empty if self.facts.summary.denied.count > 0 => {
+            SessionState::Empty if self.facts.summary.denials.count > 0 => {
                 &["resume --ask", "discard"]
             }
-            SessionState::Empty if self.left_out().is_some() => &["include", "send", "discard"],
+            SessionState::Empty if self.first_omitted().is_some() => {
+                &["include", "send", "discard"]
+            }
             SessionState::Empty => &["send", "discard"],
             SessionState::Stopped if summary.unchecked.is_some() => &["check", "diff", "discard"],
             SessionState::Stopped | SessionState::Crashed => &["resume", "discard"],
@@ -103,14 +105,14 @@ impl SessionView {
     }
 
     /// Returns the first file that is excluded because of its size or number.
-    fn left_out(&self) -> Option<&String> {
-        self.work().and_then(|work| work.left_out.first())
+    fn first_omitted(&self) -> Option<&String> {
+        self.work().and_then(|work| work.omitted.first())
     }
 
     fn command(&self, command_name: &str, id: &str) -> String {
         match command_name {
             "include" => {
-                let file = self.left_out().map_or("FILE", String::as_str);
+                let file = self.first_omitted().map_or("FILE", String::as_str);
                 format!("studio accept {id} --include '{file}'")
             }
             "logs -f" => format!("studio logs {id} -f"),

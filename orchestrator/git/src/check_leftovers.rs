@@ -42,7 +42,7 @@ pub struct WorkBeforeChecks<'a> {
     /// The commit with the work.
     pub work: &'a str,
     /// The excluded paths.
-    pub left_out: &'a [String],
+    pub omitted: &'a [String],
 }
 
 /// Returns the ref of the commit with the worktree after the checks; its parent is the work before
@@ -70,7 +70,7 @@ pub fn record(
         &Leftover::default(),
     )?;
     let work = scratch.repo.find_commit(refs::oid(state.work)?).or_fail(cannot)?;
-    let new = left_out.iter().filter(|omission| !state.left_out.contains(&omission.path));
+    let new = left_out.iter().filter(|omission| !state.omitted.contains(&omission.path));
     let excluded: Vec<UntrackedFile> =
         new.filter_map(|omission| UntrackedFile::of(session_repo, omission)).collect();
     if tree == work.tree_id() && excluded.is_empty() {
@@ -136,7 +136,7 @@ impl UntrackedFile {
 }
 
 /// Returns the changes that have not been staged since.
-pub(crate) fn unstaged<'a>(
+pub(crate) fn unstaged_leftovers<'a>(
     index: &git2::Index,
     leftovers: &'a [FileChange],
 ) -> Vec<&'a FileChange> {

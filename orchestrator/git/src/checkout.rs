@@ -60,23 +60,23 @@ impl Drop for IndexLock {
 /// Returns all checkouts of a branch. Refuses (3) if one of them is in the middle of an operation
 /// that a moving branch would confuse.
 pub(crate) fn of_branch(repository: &Repository, target: &BranchName) -> Result<Vec<Checkout>> {
-    let mut found = Vec::new();
+    let mut checkouts = Vec::new();
     for checkout in all(repository)? {
         refuse_busy(&checkout, target)?;
         if is_head_on(&checkout.git_dir, target) {
             refuse_merging(&checkout, target)?;
-            found.push(checkout);
+            checkouts.push(checkout);
         }
     }
-    Ok(found)
+    Ok(checkouts)
 }
 
 /// Returns all working trees of the user, without those of sessions.
 pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
-    let mut found = Vec::new();
+    let mut checkouts = Vec::new();
     if let Some(worktree) = &repository.main_checkout {
         let git_dir = repository.common_dir.clone();
-        found.push(Checkout { worktree: worktree.clone(), git_dir });
+        checkouts.push(Checkout { worktree: worktree.clone(), git_dir });
     }
     for git_dir in worktree::admin_dirs(repository)? {
         let worktree = worktree::worktree_of(&git_dir);
@@ -89,9 +89,9 @@ pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
         {
             continue;
         }
-        found.push(Checkout { worktree, git_dir });
+        checkouts.push(Checkout { worktree, git_dir });
     }
-    Ok(found)
+    Ok(checkouts)
 }
 
 /// Returns whether the HEAD in a git directory is on a branch.
@@ -181,19 +181,22 @@ pub(crate) fn changes(
     let diff = repo
         .diff_tree_to_tree(Some(&tree(before)?), Some(&tree(after)?), None)
         .or_fail(|| "cannot compare the commits")?;
-    let mut found: BTreeMap<PathBuf, FileChange> = BTreeMap::new();
+    let mut changes: BTreeMap<PathBuf, FileChange> = BTreeMap::new();
     for delta in diff.deltas() {
         for (file, is_after) in [(delta.old_file(), false), (delta.new_file(), true)] {
             let mode = u32::from(file.mode());
             let Some(bytes) = file.path_bytes().filter(|_| !file.id().is_zero()) else { continue };
             let path = PathBuf::from(OsStr::from_bytes(bytes));
             let entry = Some(FileEntry { id: file.id(), mode });
-            let change =
-                found.entry(path.clone()).or_insert(FileChange { path, before: None, after: None });
+            let change = changes.entry(path.clone()).or_insert(FileChange {
+                path,
+                before: None,
+                after: None,
+            });
             if is_after { change.after = entry } else { change.before = entry }
         }
     }
-    Ok(found.into_values().collect())
+    Ok(changes.into_values().collect())
 }
 
 /// Returns what blocks the way to a path: a file instead of a directory, or a symlink, which may

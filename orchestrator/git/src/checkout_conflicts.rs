@@ -40,20 +40,20 @@ pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> 
 /// Returns paths whose index entry differs from the branch: something is staged, or git was told to
 /// ignore changes there.
 fn find_staged(checkout: &Checkout, index: &git2::Index, changes: &[FileChange]) -> Reasons {
-    let mut found = Reasons::new();
+    let mut reasons = Reasons::new();
     for change in changes {
         let has_conflict = (1..=3).any(|stage| index.get_path(&change.path, stage).is_some());
         let entry = index.get_path(&change.path, 0);
         let staged = entry.as_ref().map(|entry| FileEntry { id: entry.id, mode: entry.mode });
         if has_conflict || staged != change.before {
-            found.insert(change.path.clone(), "staged");
+            reasons.insert(change.path.clone(), "staged");
         } else if entry.is_some_and(|entry| is_hidden(&entry))
             && !is_excluded(index, &checkout.worktree, &change.path)
         {
-            found.insert(change.path.clone(), "marked assume-unchanged or skip-worktree");
+            reasons.insert(change.path.clone(), "marked assume-unchanged or skip-worktree");
         }
     }
-    found
+    reasons
 }
 
 /// Adds tracked paths whose file differs from the index.
@@ -131,14 +131,14 @@ fn add_blocked(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reason
 /// Returns everything in a directory that is not a directory, as paths relative to the working
 /// tree.
 fn files_in(worktree: &Path, dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for entry in std::fs::read_dir(worktree.join(dir)).into_iter().flatten().flatten() {
         let path = dir.join(entry.file_name());
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.extend(files_in(worktree, &path));
+            files.extend(files_in(worktree, &path));
         } else {
-            found.push(path);
+            files.push(path);
         }
     }
-    found
+    files
 }

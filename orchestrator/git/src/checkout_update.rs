@@ -44,9 +44,9 @@ pub(crate) fn revert(
     let repo = checkout::open(checkout)?;
     let index = open_index(&checkout.git_dir.join("index"))?;
     let changes = &checkout::written_changes(checkout, &index, changes);
-    let differing = differing(&repo, changes, after)?;
+    let differing = differing_paths(&repo, changes, after)?;
     let unchanged: BTreeSet<PathBuf> = {
-        let differing_before = self::differing(&repo, changes, before)?;
+        let differing_before = self::differing_paths(&repo, changes, before)?;
         changes
             .iter()
             .map(|change| change.path.clone())
@@ -96,21 +96,21 @@ fn find_claimed(
         let entry = head.get_path(path).ok()?;
         Some(FileEntry { id: entry.id(), mode: u32::try_from(entry.filemode()).ok()? })
     };
-    let mut found = BTreeSet::new();
+    let mut claimed = BTreeSet::new();
     for change in changes {
         let staged = index.get_path(&change.path, 0);
         let staged = staged.map(|entry| FileEntry { id: entry.id, mode: entry.mode });
         let is_committed =
             head.as_ref().is_some_and(|head| entry_in(head, &change.path) == change.after);
         if staged != change.before || is_committed {
-            found.insert(change.path.clone());
+            claimed.insert(change.path.clone());
         }
     }
-    found
+    claimed
 }
 
 /// Returns the paths among the changes whose file differs from a commit.
-fn differing(
+fn differing_paths(
     repo: &git2::Repository,
     changes: &[FileChange],
     commit: &str,
@@ -133,13 +133,13 @@ fn differing(
     let diff = repo
         .diff_tree_to_workdir(Some(&tree), Some(&mut options))
         .or_fail(|| "cannot look at the checkout")?;
-    let mut found = BTreeSet::new();
+    let mut paths = BTreeSet::new();
     for delta in diff.deltas() {
         for file in [delta.old_file(), delta.new_file()] {
-            found.extend(file.path().map(Path::to_owned));
+            paths.extend(file.path().map(Path::to_owned));
         }
     }
-    Ok(found)
+    Ok(paths)
 }
 
 /// Returns whether a file is missing, or contains only the start of the written content.
@@ -180,7 +180,7 @@ pub(crate) fn write_index(
         let stats: Vec<_> = changes.iter().map(|change| stat_file(checkout, change)).collect();
         // Compared after the stat: a file that was written to in between must not count as
         // unchanged.
-        let differing = differing(&checkout::open(checkout)?, changes, after)?;
+        let differing = differing_paths(&checkout::open(checkout)?, changes, after)?;
         for (change, stat) in changes.iter().zip(stats) {
             let current = index.get_path(&change.path, 0);
             let current = current.map(|entry| FileEntry { id: entry.id, mode: entry.mode });
@@ -215,7 +215,7 @@ pub(crate) fn install_index(checkout: &Checkout, operation: &str) -> Result<()> 
 }
 
 /// Removes a new index that is not installed.
-pub(crate) fn drop_index(checkout: &Checkout, operation: &str) {
+pub(crate) fn remove_new_index(checkout: &Checkout, operation: &str) {
     let new_index = new_index_path(checkout, operation);
     let _ = fs::remove_file(new_index.with_extension(format!("studio-{operation}.lock")));
     let _ = fs::remove_file(new_index);

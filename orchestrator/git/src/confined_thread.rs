@@ -67,14 +67,14 @@ pub(crate) fn run<T: Send + 'static>(
 
 /// Returns the object directories of a repository: its own and its alternates.
 pub(crate) fn object_directories(common_dir: &Path) -> Vec<PathBuf> {
-    let mut found = vec![common_dir.join("objects")];
-    let mut level = found.clone();
+    let mut directories = vec![common_dir.join("objects")];
+    let mut level = directories.clone();
     for _ in 0..MAX_ALTERNATES_DEPTH {
         let alternate_dirs = level.iter().flat_map(|objects| alternates(objects));
-        level = alternate_dirs.filter(|path| !found.contains(path)).collect();
-        found.extend(level.iter().cloned());
+        level = alternate_dirs.filter(|path| !directories.contains(path)).collect();
+        directories.extend(level.iter().cloned());
     }
-    found
+    directories
 }
 
 fn alternates(objects: &Path) -> Vec<PathBuf> {
@@ -95,11 +95,11 @@ fn git_installation() -> Vec<PathBuf> {
     if SYSTEM_PATHS.iter().any(|tree| git.starts_with(tree)) {
         return Vec::new();
     }
-    let mut found = vec![git.clone()];
+    let mut paths = vec![git.clone()];
     if let Some(prefix) = git.parent().and_then(Path::parent) {
-        found.extend(["lib", "lib64", "libexec", "share/git-core"].map(|dir| prefix.join(dir)));
+        paths.extend(["lib", "lib64", "libexec", "share/git-core"].map(|dir| prefix.join(dir)));
     }
-    found
+    paths
 }
 
 #[cfg(test)]

@@ -126,12 +126,12 @@ fn expired_entries(
 
 /// Returns the existing directories of an operation in the trash.
 fn directories(repository: &Repository, intent: &Intent) -> Vec<PathBuf> {
-    let mut found = vec![discard::private_trash(repository, &intent.id)];
-    found.extend(worktree_trash_dirs(intent));
-    found.sort();
-    found.dedup();
-    found.retain(|dir| dir.symlink_metadata().is_ok());
-    found
+    let mut directories = vec![discard::private_trash(repository, &intent.id)];
+    directories.extend(worktree_trash_dirs(intent));
+    directories.sort();
+    directories.dedup();
+    directories.retain(|dir| dir.symlink_metadata().is_ok());
+    directories
 }
 
 /// Returns the directories in which an operation put worktrees: they have its name and one entry

@@ -20,7 +20,8 @@ pub struct ImportedWork {
     /// The commit of the agent's HEAD, which is now the session's branch.
     pub head: String,
     /// Whether the branch moved.
-    pub moved: bool,
+    #[serde(rename = "moved")]
+    pub branch_moved: bool,
     /// The agent's branch; `None` if its HEAD is detached.
     #[serde(rename = "on")]
     pub branch: Option<String>,
@@ -47,16 +48,16 @@ pub fn import(repository: &Repository, session_repo: &SessionRepo) -> Result<Imp
     let previous = tip.clone().unwrap_or_else(|| session_repo.base.clone());
     let head = head_state.commit.clone().unwrap_or_else(|| previous.clone());
     notes.extend(head_notes(session_repo, &head_state));
-    let moved = tip.as_deref() != Some(head.as_str());
-    if moved {
+    let branch_moved = tip.as_deref() != Some(head.as_str());
+    if branch_moved {
         import_objects(repository, session_repo, &head, tip)?;
     }
-    for name in session_repo::drop_dead_refs(repository, session_repo)? {
+    for name in session_repo::remove_dead_refs(repository, session_repo)? {
         notes.push(format!("{name} is gone from the repository and was dropped from the session"));
     }
     Ok(ImportedWork {
         head,
-        moved,
+        branch_moved,
         branch: head_state.branch,
         operation: head_state.operation,
         notes,
@@ -99,13 +100,13 @@ fn import_objects(
     let branch = RefChange::new(session_repo.branch.full(), tip, Some(head.to_owned()));
     match refs::update(repository, &[branch], "studio: bring the session's work home")? {
         SwapResult::Done => {}
-        SwapResult::Lost { found, .. } => {
-            let found = found.unwrap_or_else(|| "nothing".to_owned());
+        SwapResult::Lost { actual, .. } => {
+            let actual = actual.unwrap_or_else(|| "nothing".to_owned());
             return Err(Failure::refused(format!(
                 "the branch `{}` was moved",
                 session_repo.branch
             ))
-            .because(format!("it holds {found}, while the session's work was imported"))
+            .because(format!("it holds {actual}, while the session's work was imported"))
             .hint("try again"));
         }
     }

@@ -22,7 +22,7 @@ pub struct LandRequest {
     /// Its merged and checked work.
     pub candidate: Candidate,
     /// The result of [`merge::commit`].
-    pub committed: LandingCommit,
+    pub landing_commit: LandingCommit,
     /// The receipt, stored as a note of the commit in `refs/notes/studio`.
     pub receipt: Option<String>,
     /// The time, RFC 3339.
@@ -64,14 +64,14 @@ pub fn accept(repository: &Repository, request: &LandRequest) -> Result<LandResu
         landing: Some(TargetUpdate {
             target: candidate.target.clone(),
             before: candidate.target_tip.clone(),
-            after: request.committed.commit.clone(),
+            after: request.landing_commit.commit.clone(),
             checkouts: checkouts.clone(),
         }),
         refs_first,
         moves: drop_plan.moves,
         refs_last: drop_plan.drop,
         receipt: request.receipt.clone(),
-        note: request.committed.note.clone(),
+        note: request.landing_commit.note.clone(),
         ..Intent::new(
             operation.clone(),
             &request.time,
@@ -89,7 +89,7 @@ pub fn accept(repository: &Repository, request: &LandRequest) -> Result<LandResu
 pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
     refuse_session_branch(repository, &candidate.target)?;
     let repo = repository.open()?;
-    let changes = checkout::changes(&repo, &candidate.target_tip, &candidate.merged)?;
+    let changes = checkout::changes(&repo, &candidate.target_tip, &candidate.merged_commit)?;
     refuse_endless_patterns(&repo, &changes)?;
     for checkout in checkout::of_branch(repository, &candidate.target)? {
         if checkout.git_dir.join("index.lock").exists() {

@@ -97,14 +97,14 @@ pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<
 
 /// Returns the requirements that the trailers of a message name, without duplicates.
 fn trailer_requirements(message: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+    let mut requirements: Vec<String> = Vec::new();
     let trailers = message.trim_end().rsplit("\n\n").next().unwrap_or_default();
     for id in trailers.lines().filter_map(|line| line.strip_prefix(TRAILER_PREFIX)) {
-        if !found.iter().any(|other| other == id.trim()) {
-            found.push(id.trim().to_owned());
+        if !requirements.iter().any(|other| other == id.trim()) {
+            requirements.push(id.trim().to_owned());
         }
     }
-    found
+    requirements
 }
 
 /// Resolves a revision to a commit and its tree.
@@ -131,13 +131,13 @@ fn receipts(
         Err(why) if why.code() == git2::ErrorCode::NotFound => return Ok(BTreeMap::new()),
         Err(why) => return Err(why),
     };
-    let mut found = BTreeMap::new();
+    let mut receipts = BTreeMap::new();
     for note in notes {
         let (blob, commit) = note?;
         let text = repo.find_blob(blob)?;
         if let Ok(receipt) = serde_json::from_slice(text.content()) {
-            found.insert(commit, receipt);
+            receipts.insert(commit, receipt);
         }
     }
-    Ok(found)
+    Ok(receipts)
 }

@@ -50,7 +50,7 @@ pub struct Candidate {
     /// The merge strategy.
     pub strategy: MergeStrategy,
     /// A commit with the merged tree, for checks and diffs; it never lands itself.
-    pub merged: String,
+    pub merged_commit: String,
     /// The merged tree.
     pub tree: String,
     /// The agent's head.
@@ -147,7 +147,7 @@ pub fn prepare(
         target: target.clone(),
         target_tip,
         strategy,
-        merged: String::new(),
+        merged_commit: String::new(),
         tree: tree.to_string(),
         head: snapshot.head.clone(),
         work: snapshot.work.clone(),
@@ -155,9 +155,9 @@ pub fn prepare(
         needs_message: makes_commit,
         keep_files: None,
     };
-    candidate.merged =
+    candidate.merged_commit =
         write_commit(&scratch, &candidate, "Merged work of a studio session\n", now)?;
-    let commits = [candidate.merged.clone()];
+    let commits = [candidate.merged_commit.clone()];
     let existing = [&candidate.target_tip, &candidate.head, &candidate.work].map(String::clone);
     let object_dirs = [scratch.objects()];
     candidate.keep_files = Some(object_quarantine::import_objects(
@@ -188,9 +188,9 @@ pub fn commit(
         });
     }
     let scratch = Quarantine::open(repository)?;
-    let commit = write_commit(&scratch, candidate, &message.formatted()?, now)?;
+    let commit = write_commit(&scratch, candidate, &message.format()?, now)?;
     let mut commits = vec![commit.clone()];
-    let mut existing = vec![candidate.merged.clone(), candidate.work.clone()];
+    let mut existing = vec![candidate.merged_commit.clone(), candidate.work.clone()];
     let mut note = None;
     if let Some(text) = receipt {
         let note_change = receipt::create_note(&repository.open()?, &scratch, &commit, text)?;
@@ -218,7 +218,7 @@ pub fn release(repository: &Repository, session_repo: &SessionRepo) -> Result<()
 
 impl CommitMessage {
     /// Returns text and trailers as git stores them.
-    fn formatted(&self) -> Result<String> {
+    fn format(&self) -> Result<String> {
         let text = self.text.replace('\0', "");
         let mut formatted =
             git2::message_prettify(text, None).or_fail(|| "cannot use the message")?;

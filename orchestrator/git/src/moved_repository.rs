@@ -24,7 +24,7 @@ pub fn current_paths(common_dir: &Path, session_repo: &SessionRepo) -> SessionRe
     }
     let worktree = match stayed_in_place(old_common_dir, common_dir, &[&session_repo.worktree]) {
         true => session_repo.worktree.clone(),
-        false => relocated(old_common_dir, common_dir, &session_repo.worktree),
+        false => relocate_path(old_common_dir, common_dir, &session_repo.worktree),
     };
     SessionRepo { worktree, git_dir, ..session_repo.clone() }
 }
@@ -34,7 +34,7 @@ pub fn current_paths(common_dir: &Path, session_repo: &SessionRepo) -> SessionRe
 fn stayed_in_place(old: &Path, new: &Path, paths: &[&Path]) -> bool {
     let exists = |path: &Path| path.symlink_metadata().is_ok();
     !exists(&old.join("studio"))
-        && !paths.iter().any(|path| exists(&relocated(old, new, path)))
+        && !paths.iter().any(|path| exists(&relocate_path(old, new, path)))
         && paths.iter().any(|path| exists(path))
 }
 
@@ -47,7 +47,7 @@ pub fn update_intent(common_dir: &Path, intent: &mut Intent) {
     else {
         return;
     };
-    let relocate = |path: &mut PathBuf| *path = relocated(&old_common_dir, common_dir, path);
+    let relocate = |path: &mut PathBuf| *path = relocate_path(&old_common_dir, common_dir, path);
     let moves = intent.moves.clone();
     for session_repo in &mut intent.sessions {
         let own_move = moves
@@ -81,7 +81,7 @@ pub fn update_intent(common_dir: &Path, intent: &mut Intent) {
 }
 
 /// Converts a path near the old directory to the same path near the new one.
-fn relocated(old: &Path, new: &Path, path: &Path) -> PathBuf {
+fn relocate_path(old: &Path, new: &Path, path: &Path) -> PathBuf {
     let rebase = |old: &Path, new: &Path| path.strip_prefix(old).ok().map(|rest| new.join(rest));
     // The parent of a `.git` directory is its checkout; the parent of a bare repository is
     // unrelated.
@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn paths_move_with_their_repository() {
-        let relocate = |old, new, path| relocated(Path::new(old), Path::new(new), Path::new(path));
+        let relocate =
+            |old, new, path| relocate_path(Path::new(old), Path::new(new), Path::new(path));
         assert_eq!(relocate("/a/.git", "/b/.git", "/a/.worktrees/x"), Path::new("/b/.worktrees/x"));
         assert_eq!(
             relocate("/r/a/.git", "/s/b/.git", "/r/a.worktrees/x"),

@@ -48,14 +48,14 @@ fn commits_to_replay(
     walk.set_sorting(git2::Sort::TOPOLOGICAL | git2::Sort::REVERSE)?;
     walk.push(head)?;
     walk.hide(onto)?;
-    let mut found = Vec::new();
+    let mut commits = Vec::new();
     for id in walk {
         let id = id?;
         if repo.find_commit(id)?.parent_count() <= 1 {
-            found.push(id);
+            commits.push(id);
         }
     }
-    Ok(found)
+    Ok(commits)
 }
 
 fn pick(

@@ -29,7 +29,7 @@ pub(crate) enum SwapResult {
         /// The full name.
         name: String,
         /// The actual value.
-        found: Option<String>,
+        actual: Option<String>,
     },
 }
 
@@ -96,9 +96,9 @@ fn update_with(
     }
     let repo = repository.open()?;
     for change in effective {
-        let found = read(&repo, &change.name)?;
-        if found != change.before {
-            return Ok(SwapResult::Lost { name: change.name.clone(), found });
+        let actual = read(&repo, &change.name)?;
+        if actual != change.before {
+            return Ok(SwapResult::Lost { name: change.name.clone(), actual });
         }
     }
     Err(Failure::failed("cannot move refs").because(output.error_text()))
@@ -112,10 +112,10 @@ pub(crate) fn update_or_fail(
 ) -> Result<()> {
     match update(repository, changes, why)? {
         SwapResult::Done => Ok(()),
-        SwapResult::Lost { name, found } => {
-            let found = found.unwrap_or_else(|| "nothing".to_owned());
+        SwapResult::Lost { name, actual } => {
+            let actual = actual.unwrap_or_else(|| "nothing".to_owned());
             Err(Failure::refused(format!("{name} was changed by someone else"))
-                .because(format!("it holds {found}"))
+                .because(format!("it holds {actual}"))
                 .hint("studio doctor"))
         }
     }
@@ -133,14 +133,14 @@ pub fn read(repo: &git2::Repository, name: &str) -> Result<Option<String>> {
 /// Returns all refs with a prefix, e.g. `refs/studio/kept/`, and their values.
 pub(crate) fn list(repo: &git2::Repository, prefix: &str) -> Result<BTreeMap<String, String>> {
     let references = repo.references_glob(&format!("{prefix}*")).or_fail(|| "cannot list refs")?;
-    let mut found = BTreeMap::new();
+    let mut refs = BTreeMap::new();
     for reference in references {
         let reference = reference.or_fail(|| "cannot list refs")?;
         if let (Ok(name), Some(target)) = (reference.name(), reference.target()) {
-            found.insert(name.to_owned(), target.to_string());
+            refs.insert(name.to_owned(), target.to_string());
         }
     }
-    Ok(found)
+    Ok(refs)
 }
 
 /// Parses an object id that studio wrote.

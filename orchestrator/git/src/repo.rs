@@ -241,17 +241,20 @@ fn refuse_formats(common_dir: &Path) -> Result<()> {
         config.get_string(key).is_ok_and(|configured| configured.eq_ignore_ascii_case(value))
     };
     if has_value("extensions.objectformat", "sha256") {
-        return Err(unsupported("a SHA-256 repository", "its object ids have 64 digits"));
+        return Err(unsupported_failure("a SHA-256 repository", "its object ids have 64 digits"));
     }
     if has_value("extensions.refstorage", "reftable") {
-        return Err(unsupported("a repository with reftable refs", "libgit2 cannot read them")
-            .hint("git refs migrate --ref-format=files"));
+        return Err(unsupported_failure(
+            "a repository with reftable refs",
+            "libgit2 cannot read them",
+        )
+        .hint("git refs migrate --ref-format=files"));
     }
     let promisor = config.entries(Some("^remote\\..*\\.promisor$")).is_ok_and(|mut entries| {
         entries.next().and_then(std::result::Result::ok).is_some_and(|e| e.value() == Ok("true"))
     });
     if promisor || config.get_string("extensions.partialclone").is_ok() {
-        return Err(unsupported("a partial clone", "objects may be missing at any moment")
+        return Err(unsupported_failure("a partial clone", "objects may be missing at any moment")
             .hint("clone it again without --filter"));
     }
     Ok(())
@@ -261,13 +264,16 @@ fn refuse_sparse_index(checkout_repo: &git2::Repository) -> Result<()> {
     let Ok(config) = checkout_repo.config() else { return Ok(()) };
     let is_enabled = |key| config.get_bool(key).unwrap_or(false);
     if is_enabled("index.sparse") && is_enabled("core.sparsecheckout") {
-        return Err(unsupported("a checkout with a sparse index", "libgit2 cannot read it")
-            .hint("git sparse-checkout reapply --no-sparse-index"));
+        return Err(unsupported_failure(
+            "a checkout with a sparse index",
+            "libgit2 cannot read it",
+        )
+        .hint("git sparse-checkout reapply --no-sparse-index"));
     }
     Ok(())
 }
 
-fn unsupported(feature: &str, why: &str) -> Failure {
+fn unsupported_failure(feature: &str, why: &str) -> Failure {
     Failure::usage(format!("{feature} is not supported yet")).because(why)
 }
 

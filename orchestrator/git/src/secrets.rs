@@ -68,9 +68,9 @@ pub fn find_added(repository: &Repository, candidate: &Candidate) -> Result<Vec<
     let cannot = || "cannot look for secrets in the work";
     let repo = repository.open()?;
     let tree = |id: git2::Oid| repo.find_commit(id).and_then(|commit| commit.tree());
-    let (tip, merged) = (refs::oid(&candidate.target_tip)?, refs::oid(&candidate.merged)?);
+    let (tip, merged) = (refs::oid(&candidate.target_tip)?, refs::oid(&candidate.merged_commit)?);
     let trees = (tree(tip).or_fail(cannot)?, tree(merged).or_fail(cannot)?);
-    let mut found = find_between(&repo, Some(&trees.0), &trees.1).or_fail(cannot)?;
+    let mut secrets = find_between(&repo, Some(&trees.0), &trees.1).or_fail(cannot)?;
     if candidate.strategy != MergeStrategy::Squash {
         let mut walk = repo.revwalk().or_fail(cannot)?;
         walk.push(refs::oid(&candidate.head)?).or_fail(cannot)?;
@@ -79,12 +79,12 @@ pub fn find_added(repository: &Repository, candidate: &Candidate) -> Result<Vec<
             let commit = id.and_then(|id| repo.find_commit(id)).or_fail(cannot)?;
             let parent = commit.parent(0).and_then(|parent| parent.tree()).ok();
             let tree = commit.tree().or_fail(cannot)?;
-            found.extend(find_between(&repo, parent.as_ref(), &tree).or_fail(cannot)?);
+            secrets.extend(find_between(&repo, parent.as_ref(), &tree).or_fail(cannot)?);
         }
     }
-    found.sort();
-    found.dedup();
-    Ok(found)
+    secrets.sort();
+    secrets.dedup();
+    Ok(secrets)
 }
 
 fn find_between(
@@ -95,7 +95,7 @@ fn find_between(
     let mut options = git2::DiffOptions::new();
     options.context_lines(0);
     let diff = repo.diff_tree_to_tree(from, Some(to), Some(&mut options))?;
-    let mut found = Vec::new();
+    let mut secrets = Vec::new();
     // A private key whose content is on the next line.
     let mut pending_key: Option<FoundSecret> = None;
     diff.foreach(
@@ -115,20 +115,20 @@ fn find_between(
             if let Some(pending) = pending_key.take().filter(is_next_line)
                 && starts_with_key(&text)
             {
-                found.push(pending);
+                secrets.push(pending);
             }
             let to_secret =
                 |description| FoundSecret { path: lossy_path(path), line: number, description };
             match private_key_start(&text) {
-                Some(true) => found.push(to_secret("a private key")),
+                Some(true) => secrets.push(to_secret("a private key")),
                 Some(false) => pending_key = Some(to_secret("a private key")),
                 None => {}
             }
-            found.extend(token_description(&text).map(to_secret));
+            secrets.extend(token_description(&text).map(to_secret));
             true
         }),
     )?;
-    Ok(found)
+    Ok(secrets)
 }
 
 fn lossy_path(path: &Path) -> String {

@@ -262,7 +262,10 @@ pub(crate) fn create(
 /// Removes copied refs from `packed-refs` whose object no longer exists in the repository, which
 /// would make every `git log --all` of the agent fail. Returns their names. Call it only between
 /// turns: the agent's git may be writing the file.
-pub fn drop_dead_refs(repository: &Repository, session_repo: &SessionRepo) -> Result<Vec<String>> {
+pub fn remove_dead_refs(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+) -> Result<Vec<String>> {
     let fail = || "cannot read the private packed-refs";
     let git_dir = SafeDir::open(&session_repo.git_dir).or_fail(fail)?;
     let Some(bytes) = git_dir.read("packed-refs", 256 << 20).or_fail(fail)? else {

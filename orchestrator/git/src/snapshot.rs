@@ -199,7 +199,7 @@ fn read_confined(
     let mut index = index::open(scratch.path(), &head)?;
     let staged = index::staged_tree(repo, &mut index)?;
     repo.set_index(&mut index).or_fail(cannot)?;
-    let unstaged = check_leftovers::unstaged(&index, &leftovers.changes);
+    let unstaged = check_leftovers::unstaged_leftovers(&index, &leftovers.changes);
     let git = Git::at(scratch.path()).without_user_config().with_objects(objects);
     let git = git.with_work_tree(&session_repo.worktree);
     let mut omissions = stage::add_changes(&git, &mut index, &session_repo.worktree, limits)?;

@@ -41,9 +41,9 @@ pub fn start_notices(
         ));
     }
     if is_head {
-        notices.extend(uncommitted(repository)?);
+        notices.extend(uncommitted_notice(repository)?);
     }
-    notices.extend(submodules(repository, commit)?);
+    notices.extend(submodules_notice(repository, commit)?);
     if let Some(checkout) = &repository.main_checkout {
         notices.extend(worktreeinclude::notice(&worktreeinclude::list_withheld(
             checkout,
@@ -59,7 +59,7 @@ fn is_beside(repository: &Repository, parent: &std::path::Path) -> bool {
 }
 
 /// Returns the notice about uncommitted changes in the current checkout.
-fn uncommitted(repository: &Repository) -> Result<Option<String>> {
+fn uncommitted_notice(repository: &Repository) -> Result<Option<String>> {
     let current = repository.current_checkout();
     let Some(checkout) = current else { return Ok(None) };
     let git = Git::at(&repository.checkout_git_dir).with_work_tree(&checkout);
@@ -83,7 +83,7 @@ fn uncommitted(repository: &Repository) -> Result<Option<String>> {
 }
 
 /// Returns the notice about submodules, which are not checked out in a worktree.
-fn submodules(repository: &Repository, commit: &str) -> Result<Option<String>> {
+fn submodules_notice(repository: &Repository, commit: &str) -> Result<Option<String>> {
     let repo = repository.open()?;
     let fail = || "cannot read the base";
     let tree = repo.find_commit(refs::oid(commit)?).and_then(|it| it.tree()).or_fail(fail)?;

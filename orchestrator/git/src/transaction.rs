@@ -153,9 +153,9 @@ fn land(
     });
     match result {
         Ok(SwapResult::Done) => {}
-        Ok(SwapResult::Lost { found, .. }) => {
+        Ok(SwapResult::Lost { actual, .. }) => {
             revert(intent, landing, &locked.changes)?;
-            return Ok(TransactionResult::TargetMoved(found));
+            return Ok(TransactionResult::TargetMoved(actual));
         }
         Err(failure) => {
             revert(intent, landing, &locked.changes)?;
@@ -200,7 +200,7 @@ fn swap(repository: &Repository, intent: &Intent, landing: &TargetUpdate) -> Res
 fn revert(intent: &Intent, landing: &TargetUpdate, changes: &[FileChange]) -> Result<Vec<String>> {
     let mut messages = Vec::new();
     for checkout in &landing.checkouts {
-        checkout_update::drop_index(checkout, &intent.id);
+        checkout_update::remove_new_index(checkout, &intent.id);
         if !checkout.worktree.is_dir() {
             continue;
         }
@@ -321,14 +321,14 @@ fn apply(repository: &Repository, intent: &Intent, changes: &[RefChange]) -> Res
 /// Returns the changes of refs that have neither their old nor their new value.
 fn foreign_changes(repository: &Repository, intent: &Intent) -> Result<Vec<RefChange>> {
     let repo = repository.open()?;
-    let mut found = Vec::new();
+    let mut changes = Vec::new();
     for change in intent.refs_first.iter().chain(&intent.refs_last) {
         let current = refs::read(&repo, &change.name)?;
         if current != change.before && current != change.after {
-            found.push(change.clone());
+            changes.push(change.clone());
         }
     }
-    Ok(found)
+    Ok(changes)
 }
 
 /// Renames a directory, unless that is already done.

@@ -162,8 +162,8 @@ pub(crate) fn registration_of(
     let is_on_branch = |admin_dir: &PathBuf| {
         std::fs::read_to_string(admin_dir.join("HEAD")).is_ok_and(|head| head.trim() == head_ref)
     };
-    let mut found = admin_dirs(repository)?.into_iter();
-    Ok(found.find(|admin_dir| is_on_branch(admin_dir) && !is_linked(admin_dir)))
+    let mut candidates = admin_dirs(repository)?.into_iter();
+    Ok(candidates.find(|admin_dir| is_on_branch(admin_dir) && !is_linked(admin_dir)))
 }
 
 /// Returns whether the worktree that a registration names points back to it, as a user's own does.
@@ -203,9 +203,9 @@ pub fn admin_dirs(repository: &Repository) -> Result<Vec<PathBuf>> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(Failure::failed("cannot list the worktrees").because(e)),
     };
-    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    found.sort();
-    Ok(found)
+    let mut directories: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    directories.sort();
+    Ok(directories)
 }
 
 fn finished_marker(session_repo: &SessionRepo) -> PathBuf {

@@ -207,7 +207,7 @@ fn reason(view: &SessionView) -> Option<String> {
         SessionState::Stopped => {
             matches!(story.unchecked, Some(Unchecked::ChangedByHand | Unchecked::OtherChecks))
         }
-        SessionState::Empty => view.work().is_some_and(|work| !work.left_out.is_empty()),
+        SessionState::Empty => view.work().is_some_and(|work| !work.omitted.is_empty()),
         SessionState::Queued => view.is_blocked(),
         SessionState::Starting
         | SessionState::Working

@@ -63,7 +63,7 @@ impl BuildCaches {
 
     /// Prepares the setup's cache for a new worktree.
     pub(crate) fn prepare(&self, worktree: &Path, home: &Path) -> Result<()> {
-        renew(&self.setup(), home)?;
+        recreate(&self.setup(), home)?;
         seed(&self.setup(), worktree, home)?;
         base::files::replace(&self.dir.join(PREPARED_MARKER), b"")
             .or_fail(|| "cannot fill the build caches")
@@ -88,7 +88,7 @@ impl BuildCaches {
     /// Prepares a new cache for checks: with the setup's downloads, without anything of the agent
     /// or of earlier checks.
     pub(crate) fn renew_checks(&self, home: &Path) -> Result<()> {
-        renew(&self.checks(), home)?;
+        recreate(&self.checks(), home)?;
         copy(&self.setup(), &self.checks())
     }
 
@@ -101,7 +101,7 @@ impl BuildCaches {
 }
 
 /// Creates an empty cache directory with the tools' subdirectories.
-pub(crate) fn renew(cache: &Path, home: &Path) -> Result<()> {
+pub(crate) fn recreate(cache: &Path, home: &Path) -> Result<()> {
     if cache.symlink_metadata().is_ok() {
         gc::remove(cache);
     }

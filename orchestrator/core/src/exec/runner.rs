@@ -133,7 +133,7 @@ impl SandboxedRunner {
             repository_git: &repository.common_dir,
             temp: directories.temporary,
             cache: directories.cache,
-            closed: &hidden_trees,
+            hidden: &hidden_trees,
             protected: &protected,
         };
         let spec =

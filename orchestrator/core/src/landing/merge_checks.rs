@@ -42,7 +42,7 @@ pub(crate) fn check_merged(
         return Ok(cached.into_iter().flatten().collect());
     }
     let (id, target) = (&record.id, &candidate.target);
-    let state = TreeState { commit: &candidate.merged, tree: &candidate.tree };
+    let state = TreeState { commit: &candidate.merged_commit, tree: &candidate.tree };
     let results = {
         let lines = checks.iter().map(|line| format!("`{line}`")).collect::<Vec<_>>().join(", ");
         let _step = project.console.step(id, &format!("checking {lines} on the merged tree"));
@@ -191,7 +191,7 @@ pub fn run(
     let prepared =
         check_worktree::prepare(repository, &worktrees, &branches, &kept_paths, state.commit)?;
     let home = home();
-    build_caches::renew(&prepared.caches, &home)?;
+    build_caches::recreate(&prepared.caches, &home)?;
     build_caches::seed(&prepared.caches, &prepared.session_repo.worktree, &home)?;
     let directories = Directories { temporary: &prepared.temporary, cache: &prepared.caches };
     let sandbox = &project.config.sandbox;

@@ -123,8 +123,14 @@ pub fn land(
     let lock_shell = || project.store.lock_shell(&view.record.id);
     let _shell_lock = (!options.dry_run).then(lock_shell).transpose()?;
     let landing_lock = (!options.dry_run).then(|| take_landing_lock(project)).transpose()?;
-    let mut run =
-        LandingRun { project, view, options, landing_lock, edited: None, secrets_allowed: false };
+    let mut run = LandingRun {
+        project,
+        view,
+        options,
+        landing_lock,
+        edited_message: None,
+        secrets_allowed: false,
+    };
     let record = &view.record;
     let limits =
         snapshot::SnapshotLimits { include: options.include.clone(), ..Default::default() };
@@ -171,7 +177,7 @@ struct LandingRun<'a> {
     /// The landing lock; `None` for a dry run.
     landing_lock: Option<Lock>,
     /// The message that the user edited in an earlier attempt.
-    edited: Option<WrittenMessage>,
+    edited_message: Option<WrittenMessage>,
     /// Whether the user confirmed landing a possible secret.
     secrets_allowed: bool,
 }
@@ -238,7 +244,7 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
             })
         }
         SessionState::Empty => {
-            let left_out = view.work().and_then(|work| work.left_out.first());
+            let left_out = view.work().and_then(|work| work.omitted.first());
             let include = left_out.map(|file| format!("studio accept {id} --include '{file}'"));
             refuse(why, include.unwrap_or_else(|| format!("studio send {id} 'what to do'")))
         }
@@ -374,13 +380,13 @@ impl LandingRun<'_> {
         let receipt = receipt(self.view, &candidate, &landed, self.options, &secrets);
         project.interrupt.check()?;
         let (session_repo, message) = (&record.session_repo, &written_message.message);
-        let committed =
+        let landing_commit =
             merge::commit(repository, session_repo, &candidate, message, Some(&receipt), time)?;
-        let (previous_tip, commit) = (candidate.target_tip.clone(), committed.commit.clone());
+        let (previous_tip, commit) = (candidate.target_tip.clone(), landing_commit.commit.clone());
         let request = land::LandRequest {
             session_repo: session_repo.clone(),
             candidate,
-            committed,
+            landing_commit,
             receipt: Some(receipt),
             time: project.clock.stamp(),
         };
@@ -429,7 +435,7 @@ impl LandingRun<'_> {
         if let Some(text) = &self.options.message {
             return Ok(commit_message::from_user(record, text));
         }
-        if let Some(edited) = &self.edited {
+        if let Some(edited) = &self.edited_message {
             return Ok(edited.clone());
         }
         let written_message = {
@@ -452,7 +458,7 @@ impl LandingRun<'_> {
             )?
         };
         self.landing_lock = Some(take_landing_lock(self.project)?);
-        Ok(self.edited.insert(commit_message::from_user(record, &edited)).clone())
+        Ok(self.edited_message.insert(commit_message::from_user(record, &edited)).clone())
     }
 }
 
@@ -462,8 +468,8 @@ fn message_by_model(
     record: &SessionRecord,
     candidate: &Candidate,
 ) -> Result<WrittenMessage> {
-    let patch = diff::patch(&project.repository, &candidate.target_tip, &candidate.merged)?;
-    let stats = diff::stats(&project.repository, &candidate.target_tip, &candidate.merged)?;
+    let patch = diff::patch(&project.repository, &candidate.target_tip, &candidate.merged_commit)?;
+    let stats = diff::stats(&project.repository, &candidate.target_tip, &candidate.merged_commit)?;
     let stat = format!(
         "{}\n{} files, +{} -{}",
         stats.paths.join("\n"),

@@ -112,14 +112,14 @@ fn descendants(root: u32, processes: &[Process]) -> Vec<u32> {
     for process in processes {
         children.entry(process.parent).or_default().push(process.id);
     }
-    let mut found = Vec::new();
+    let mut ids = Vec::new();
     let mut queue = vec![root];
     while let Some(id) = queue.pop() {
         let direct = children.remove(&id).unwrap_or_default();
-        found.extend(&direct);
+        ids.extend(&direct);
         queue.extend(direct);
     }
-    found
+    ids
 }
 
 #[cfg(test)]
@@ -139,9 +139,9 @@ mod tests {
             parent,
             is_running: true,
         });
-        let mut found = descendants(2, &processes);
-        found.sort_unstable();
-        assert_eq!(found, [3, 4]);
+        let mut ids = descendants(2, &processes);
+        ids.sort_unstable();
+        assert_eq!(ids, [3, 4]);
         assert!(descendants(6, &processes).is_empty());
     }
 }

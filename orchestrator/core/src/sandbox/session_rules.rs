@@ -32,7 +32,7 @@ pub struct SessionPaths<'a> {
     /// The build caches of these processes.
     pub cache: &'a Path,
     /// Closed trees: the main checkout, other worktrees.
-    pub closed: &'a [PathBuf],
+    pub hidden: &'a [PathBuf],
     /// Paths that an agent must not change within its writable trees.
     pub protected: &'a [PathBuf],
 }
@@ -49,7 +49,7 @@ impl SandboxSpec {
         let expand_home = |path| expanded(path, paths.home);
         // Only studio reads its own data about sessions (which contains tokens), and the
         // repository's configuration may contain a login.
-        let mut closed = paths.closed.to_vec();
+        let mut closed = paths.hidden.to_vec();
         closed.extend([paths.repository_git.join("studio"), paths.repository_git.join("config")]);
         let mut rules = home_rules(paths.home, &closed);
         rules.read.push(paths.repository_git.join("objects"));
@@ -100,7 +100,7 @@ impl SandboxSpec {
         let open_trees = [&rules.read[..], &rules.write[..]].concat();
         let mut environment: Vec<(String, String)> = inherited
             .filter_map(|(name, value)| {
-                let value = without_closed_paths(&name, value, paths.closed, &open_trees)?;
+                let value = without_closed_paths(&name, value, paths.hidden, &open_trees)?;
                 Some((name, value))
             })
             .collect();

@@ -67,7 +67,7 @@ pub fn note_leftovers(
     work: &WorkSummary,
 ) -> Result<()> {
     let now = Clock::from_env().now();
-    let state = WorkBeforeChecks { work: work.commit(), left_out: &work.left_out };
+    let state = WorkBeforeChecks { work: work.commit(), omitted: &work.omitted };
     studio_git::check_leftovers::record(repository, &record.session_repo, state, now)
 }
 
@@ -107,7 +107,7 @@ fn summarize(
         insertions: stats.insertions as u64,
         deletions: stats.deletions as u64,
         dirty: snapshot.is_dirty(),
-        left_out: snapshot.omissions.iter().map(|omission| omission.path.clone()).collect(),
+        omitted: snapshot.omissions.iter().map(|omission| omission.path.clone()).collect(),
         notes,
     })
 }
@@ -158,7 +158,7 @@ pub fn current_changes(
     let tip = repository.tip(&session_repo.branch)?;
     let head = head_state.commit.or(tip).unwrap_or_else(|| session_repo.base.clone());
     let (branch, operation) = (head_state.branch, head_state.operation);
-    let imported = ImportedWork { head, moved: false, branch, operation, notes: Vec::new() };
+    let imported = ImportedWork { head, branch_moved: false, branch, operation, notes: Vec::new() };
     let worktree_state = snapshot::read_worktree(
         repository,
         session_repo,
@@ -191,7 +191,7 @@ pub fn current_changes(
         insertions: stats.insertions as u64,
         deletions: stats.deletions as u64,
         dirty: is_dirty,
-        left_out: worktree_state.omissions.iter().map(|omission| omission.path.clone()).collect(),
+        omitted: worktree_state.omissions.iter().map(|omission| omission.path.clone()).collect(),
         notes: notes.clone(),
     };
     let comparison = Comparison::of_worktree(

@@ -40,7 +40,7 @@ fn resolve_only(candidates: &[NamedSession]) -> Result<Id> {
         [] => Err(Failure::not_found("no session matches this command").hint("studio list")),
         many => Err(Failure {
             kind: FailureKind::Usage,
-            ..ambiguous("several sessions match; name one", many)
+            ..ambiguous_failure("several sessions match; name one", many)
         }),
     }
 }
@@ -49,20 +49,20 @@ fn resolve_prefix(text: &str, candidates: &[NamedSession]) -> Result<Id> {
     if let Some(exact) = candidates.iter().find(|session| session.id.as_str() == text) {
         return Ok(exact.id.clone());
     }
-    let mut found: Vec<&NamedSession> = candidates
+    let mut matching: Vec<&NamedSession> = candidates
         .iter()
         .filter(|session| !text.is_empty() && session.id.as_str().starts_with(text))
         .collect();
-    if found.iter().any(|session| session.is_open) {
-        found.retain(|session| session.is_open);
+    if matching.iter().any(|session| session.is_open) {
+        matching.retain(|session| session.is_open);
     }
-    match found.as_slice() {
+    match matching.as_slice() {
         [session] => Ok(session.id.clone()),
         [] if candidates.is_empty() => Err(no_sessions()),
         [] => Err(Failure::not_found(format!("no such session: `{}`", printable_name(text)))
             .because("no id starts with it")
             .hint("studio list")),
-        many => Err(ambiguous(
+        many => Err(ambiguous_failure(
             &format!("`{}` is the prefix of several ids", printable_name(text)),
             many,
         )),
@@ -93,7 +93,7 @@ fn no_sessions() -> Failure {
     Failure::not_found("no sessions in this repository").hint("studio run 'your task'")
 }
 
-fn ambiguous(message: &str, sessions: &[&NamedSession]) -> Failure {
+fn ambiguous_failure(message: &str, sessions: &[&NamedSession]) -> Failure {
     let names: Vec<&str> = sessions.iter().take(12).map(|session| session.id.as_str()).collect();
     Failure::not_found(message).because(names.join(", ")).hint("type more characters of the id")
 }

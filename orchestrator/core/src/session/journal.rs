@@ -166,7 +166,8 @@ pub struct WorkSummary {
     pub dirty: bool,
     /// Excluded paths: too large, or too many.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<String>,
+    #[serde(rename = "left_out")]
+    pub omitted: Vec<String>,
     /// Notes about anomalies and omissions, one sentence each.
     pub notes: Vec<String>,
 }

@@ -134,7 +134,7 @@ pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
         SessionState::Discarded => "discarded".into(),
     };
     let note = summary.note.as_ref().filter(|_| *state == SessionState::Ready);
-    let denials = denials_clause(&summary.denied).filter(|_| {
+    let denials = denials_clause(&summary.denials).filter(|_| {
         matches!(state, SessionState::Ready | SessionState::Empty | SessionState::Failed { .. })
     });
     let clauses = [Some(why), note.cloned(), denials];
@@ -159,11 +159,11 @@ fn failed_reason(why: &str, summary: &JournalSummary) -> String {
 }
 
 fn empty_reason(summary: &JournalSummary) -> String {
-    let left_out = summary.work.as_ref().map(|work| work.left_out.as_slice()).unwrap_or_default();
+    let left_out = summary.work.as_ref().map(|work| work.omitted.as_slice()).unwrap_or_default();
     match left_out {
         [] => match &summary.failed_calls {
             // A denied request is a failed call as well, but is explained separately.
-            _ if summary.denied.count > 0 => "the agent finished and changed nothing".into(),
+            _ if summary.denials.count > 0 => "the agent finished and changed nothing".into(),
             FailedCalls { count: 0, .. } => "the agent finished and changed nothing".into(),
             FailedCalls { count: 1, last } => {
                 format!("the agent finished and changed nothing; a tool call failed: {last}")

@@ -138,7 +138,8 @@ pub struct JournalSummary {
     /// Kinds of requests that the user allowed for the whole session.
     pub always: BTreeSet<String>,
     /// Requests of the latest run that studio denied without asking the user.
-    pub denied: Denials,
+    #[serde(rename = "denied")]
+    pub denials: Denials,
     /// Failed tool calls of the latest run.
     pub failed_calls: FailedCalls,
     /// The number of the last event.
@@ -253,7 +254,7 @@ impl JournalSummary {
                 self.in_turn = false;
                 self.unchecked = None;
                 self.open_requests.clear();
-                self.denied = Denials::default();
+                self.denials = Denials::default();
                 self.failed_calls = FailedCalls::default();
             }
             JournalEntry::Worktree => self.has_worktree = true,
@@ -279,7 +280,7 @@ impl JournalSummary {
             JournalEntry::Answered { n, allow, always, why, .. } => {
                 let request = self.open_requests.remove(n).unwrap_or_default();
                 match (allow, why) {
-                    (false, Some(why)) => self.denied.add(&request.description, why),
+                    (false, Some(why)) => self.denials.add(&request.description, why),
                     (true, _) if *always => {
                         self.always.insert(request.rule);
                     }

@@ -102,7 +102,7 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
         agent: None,
         started: Instant::now(),
         checks: None,
-        starting: None,
+        launch_task: None,
         kill_at: None,
     };
     supervisor.handle_input(Input::Begin { pid: std::process::id() })?;
@@ -126,7 +126,7 @@ struct Supervisor {
     agent: Option<RunningAgent>,
     started: Instant,
     checks: Option<JoinHandle<()>>,
-    starting: Option<JoinHandle<()>>,
+    launch_task: Option<JoinHandle<()>>,
     kill_at: Option<Instant>,
 }
 
@@ -161,7 +161,7 @@ impl Supervisor {
                     self.kill_at = None;
                     // Dropping the agent ends its process and its sandbox.
                     self.agent = None;
-                    self.starting.take().inspect(JoinHandle::abort);
+                    self.launch_task.take().inspect(JoinHandle::abort);
                     self.handle_input(Input::AgentExited { why: "it did not exit when it was asked to".into() })?;
                 }
                 _ = tick.tick() => {
@@ -357,7 +357,7 @@ impl Supervisor {
             };
             let _ = tx.send(event);
         });
-        self.starting = Some(starting);
+        self.launch_task = Some(starting);
     }
 }
 

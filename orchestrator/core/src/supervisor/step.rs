@@ -453,7 +453,7 @@ impl StepActions<'_> {
             return;
         }
         self.write(JournalEntry::StopRequested);
-        self.wind_down();
+        self.end_early();
     }
 
     fn on_limit(&mut self, limit: String) {
@@ -462,11 +462,11 @@ impl StepActions<'_> {
         }
         self.state.ending = Some(Ending::Failed(format!("it reached its limit of {limit}")));
         self.write(JournalEntry::Limit { what: limit });
-        self.wind_down();
+        self.end_early();
     }
 
     /// Ends a run that has a reason to end, from any phase.
-    fn wind_down(&mut self) {
+    fn end_early(&mut self) {
         match self.state.summary.phase {
             Phase::Checking => {
                 self.actions.push(SupervisorAction::CancelChecks);

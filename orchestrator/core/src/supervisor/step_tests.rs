@@ -228,7 +228,7 @@ fn unattended_requests_are_denied_immediately_with_a_hint() {
             "no terminal to ask on; `studio resume task-aaaa --ask` keeps requests open"
         );
     }
-    assert_eq!((state.summary.phase.clone(), state.summary.denied.count), (Phase::Working, 3));
+    assert_eq!((state.summary.phase.clone(), state.summary.denials.count), (Phase::Working, 3));
 }
 
 #[test]

@@ -134,7 +134,8 @@ pub(crate) fn check(
     async move {
         let renewed = tokio::task::spawn_blocking(move || caches.renew_checks(&home())).await;
         if let Ok(Err(failure)) = renewed {
-            let not_run = |command: &String| check::not_run(command.clone(), failure.in_full());
+            let not_run =
+                |command: &String| check::failed_result(command.clone(), failure.in_full());
             return Input::Checked { results: checks.iter().map(not_run).collect() };
         }
         let mut results = check::run(&runner, &checks, timeout).await;
