@@ -147,7 +147,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         }
     }
     if !landed.is_empty() && !args.dry_run {
-        for note in compat::not_followed(&context.repository) {
+        for note in compat::skipped_features(&context.repository) {
             report::say(&format!("note: {note}"));
         }
         context.schedule()?;
@@ -167,7 +167,7 @@ pub(crate) fn one(
     options: &LandingOptions,
 ) -> std::result::Result<Landed, Rejection> {
     let id = &view.record.id;
-    let Some(lock) = context.lock_soon(id)? else {
+    let Some(lock) = context.lock_with_timeout(id)? else {
         let state = context.view(id)?.state;
         let what = format!("session `{id}` is {}", state.name());
         let refused = match state.is_active() || state == SessionState::Queued {

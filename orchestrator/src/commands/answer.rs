@@ -31,7 +31,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let view =
         context.find(id.as_deref(), |state| matches!(state, SessionState::Waiting { .. }))?;
     let id = &view.record.id;
-    if !control::ask(
+    if !control::send_request(
         &context.repository.common_dir,
         id,
         &ControlRequest::Answer { n, allow, always },

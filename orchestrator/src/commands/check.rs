@@ -36,7 +36,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?.with_interrupt(interrupt);
     let view = context.find(args.id.as_deref(), |state| state.is_settled() && !state.is_over())?;
     let id = &view.record.id;
-    let _lock = context.lock_soon(id)?.ok_or_else(|| in_use(&view))?;
+    let _lock = context.lock_with_timeout(id)?.ok_or_else(|| in_use(&view))?;
     let view = context.view(id)?;
     refuse(&view)?;
     let brought = collect::collect(&context.repository, &view.record, &Default::default())?;
@@ -66,12 +66,12 @@ fn in_use(view: &SessionView) -> Failure {
 fn refuse(view: &SessionView) -> Result<()> {
     let id = &view.record.id;
     if view.state.is_over() {
-        return Err(Project::is_over(view));
+        return Err(Project::already_ended(view));
     }
     if !view.state.is_settled() {
         return Err(in_use(view));
     }
-    if !view.facts.story.has_worktree {
+    if !view.facts.summary.has_worktree {
         return Err(Failure::refused(format!("session `{id}` has no worktree yet"))
             .hint(format!("studio resume {id}")));
     }
@@ -98,7 +98,7 @@ fn checked(
             let ran =
                 context.interrupt.or(check::run(&room, std::slice::from_ref(line), most)).await;
             if ran.is_err() {
-                room.emptied().await;
+                room.wait_all().await;
             }
             ran
         });
@@ -122,12 +122,12 @@ fn record(
     results: &[CheckResult],
 ) -> Result<()> {
     let red = results.iter().find(|result| !result.ok);
-    let story = &view.facts.story;
+    let story = &view.facts.summary;
     // A run that was stopped, crashed or failed for another reason does not become successful.
     let ended_well = matches!(
         story.phase,
         Phase::Ended { outcome: SessionOutcome::Ready | SessionOutcome::Empty }
-    ) || story.red_check().is_some();
+    ) || story.failed_check().is_some();
     let outcome = match red {
         None => SessionOutcome::Ready,
         Some(red) => SessionOutcome::Failed {

@@ -90,7 +90,7 @@ impl CommandContext {
             config_file: sources.only,
             directory: Some(directory),
             console: Arc::new(Terminal { json: common.json }),
-            ..Project::with(repository, loaded.config)
+            ..Project::new(repository, loaded.config)
         };
         Ok(CommandContext { project, json: common.json })
     }

@@ -16,7 +16,7 @@ use studio_core::session::collect::{self, SessionChanges};
 use studio_core::session::last_shown;
 use studio_core::session_view::SessionView;
 use studio_git::landing_history;
-use studio_git::patch::{Comparison, PatchForm, from_top};
+use studio_git::patch::{Comparison, PatchForm, root_relative};
 use studio_git::snapshot::SnapshotLimits;
 
 /// Maximum number of attempts to read a worktree that changes at the same time.
@@ -80,7 +80,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let changes = changes(&context, &view)?;
     let prefix = prefix(&context, &view);
     let paths: Vec<OsString> =
-        args.paths.iter().map(|path| from_top(&prefix, path)).collect::<Result<_>>()?;
+        args.paths.iter().map(|path| root_relative(&prefix, path)).collect::<Result<_>>()?;
     for note in &changes.notes {
         report::say(&format!("note: {note}"));
     }
@@ -104,14 +104,14 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 
 /// Returns the tree with the work; the comparison names it, or a commit that has it.
 fn tree(context: &CommandContext, comparison: &Comparison) -> String {
-    landing_history::commit(&context.repository, &comparison.to)
+    landing_history::resolve(&context.repository, &comparison.to)
         .map_or_else(|_| comparison.to.clone(), |(_, tree)| tree)
 }
 
 /// Returns the current changes in the worktree; without a worktree, those that were collected last.
 fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChanges> {
     let id = &view.record.id;
-    let live = !view.state.is_over() && view.facts.story.has_worktree;
+    let live = !view.state.is_over() && view.facts.summary.has_worktree;
     let mut failed = None;
     // A running supervisor imports by itself, and two imports at once would conflict. Without a
     // supervisor, the current state is recorded as the last one seen.
@@ -120,13 +120,13 @@ fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChange
         && let Ok(brought) =
             collect::collect(&context.repository, &view.record, &SnapshotLimits::default())
     {
-        return Ok(collect::look_back(&context.repository, &view.record, &brought.work));
+        return Ok(collect::collected_changes(&context.repository, &view.record, &brought.work));
     }
     for _ in 0..LOOKS {
         if !live {
             break;
         }
-        match collect::look_now(&context.repository, &view.record) {
+        match collect::current_changes(&context.repository, &view.record) {
             Ok(Some((changes, _))) => return Ok(changes),
             Ok(None) => break,
             Err(why) => failed = Some(why),
@@ -138,7 +138,7 @@ fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChange
     }
     match (view.work(), failed) {
         (Some(work), failed) => {
-            let mut changes = collect::look_back(&context.repository, &view.record, work);
+            let mut changes = collect::collected_changes(&context.repository, &view.record, work);
             let when = "this is the work as of its last import";
             changes.notes.extend(failed.map(|why| format!("{when}: {}", why.sentence())));
             Ok(changes)
@@ -152,7 +152,7 @@ fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChange
 /// Returns the current directory, relative to the repository or to the session's worktree.
 fn prefix(context: &CommandContext, view: &SessionView) -> PathBuf {
     let Some(here) = &context.directory else { return PathBuf::new() };
-    let worktree = &view.record.place.worktree;
+    let worktree = &view.record.session_repo.worktree;
     let tops = [Some(worktree.as_path()), context.repository.main_checkout.as_deref()];
     let below = tops.into_iter().flatten().find_map(|top| here.strip_prefix(top).ok());
     let linked = here.ancestors().find(|dir| dir.join(".git").is_file());
@@ -197,7 +197,7 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
         Some(command) => {
             // As with git: the pager gets the terminal's keys and ends when the user quits it.
             let keys = Interrupt::listen()?;
-            keys.ignored_while(|| -> Result<io::Result<()>> {
+            keys.run_ignoring(|| -> Result<io::Result<()>> {
                 let mut pager = Pager::start(&command, Path::new("."))?;
                 let shown = patch::show(from, io::BufWriter::new(&mut pager), kind, colours);
                 pager.wait()?;
@@ -228,7 +228,7 @@ impl GitProcess {
     ) -> Result<GitProcess> {
         let said = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
         let errors = said.try_clone().or_fail(|| "cannot make a temporary file")?;
-        let job = comparison.job(form, paths)?.stdout(stdout).stderr(Stream::File(errors));
+        let job = comparison.git_command(form, paths)?.stdout(stdout).stderr(Stream::File(errors));
         let running = job.spawn().or_fail(|| "cannot start git")?;
         Ok(GitProcess { running, said })
     }
@@ -292,7 +292,7 @@ fn with_tool(comparison: &Comparison, paths: &[OsString], name: Option<&str>) ->
     }
     let keys = Interrupt::listen()?;
     let mut running = job.args(["--", "base", "work"]).spawn().or_fail(|| "cannot start git")?;
-    let ended = keys.ignored_while(|| running.wait_until(None));
+    let ended = keys.run_ignoring(|| running.wait_until(None));
     // Like `diff`, it exits with 1 if the files differ.
     match ended.or_fail(|| "cannot wait for the tool")?.map(exit_code) {
         Some(0 | 1) => Ok(0),

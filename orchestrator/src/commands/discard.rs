@@ -33,7 +33,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let views = context.find_all(&args.ids, |_| true)?;
     for view in &views {
         refuse(view)?;
-        context.store.without_shell(&view.record.id)?;
+        context.store.lock_shell(&view.record.id)?;
         let works = view.state.is_active() || view.state == SessionState::Queued;
         if works && !args.yes && !agreed(view)? {
             return Err(Failure::refused("nothing was discarded"));
@@ -61,13 +61,13 @@ pub(crate) fn drop_all(context: &CommandContext, views: &[SessionView]) -> Resul
     let mut locks = Vec::new();
     for view in views {
         let id = &view.record.id;
-        let lock = context.lock_soon(id)?.ok_or_else(|| {
+        let lock = context.lock_with_timeout(id)?.ok_or_else(|| {
             Failure::refused(format!("session `{id}` is in use"))
                 .because("another command is using it")
                 .hint("try again")
         })?;
         refuse(&context.view(id)?)?;
-        locks.extend([lock, context.store.without_shell(id)?]);
+        locks.extend([lock, context.store.lock_shell(id)?]);
         // Commits are imported if possible; the rest goes to the trash unchanged.
         let _ = collect::collect(
             &context.repository,
@@ -75,7 +75,7 @@ pub(crate) fn drop_all(context: &CommandContext, views: &[SessionView]) -> Resul
             &snapshot::SnapshotLimits::default(),
         );
     }
-    let places: Vec<_> = views.iter().map(|view| view.record.place.clone()).collect();
+    let places: Vec<_> = views.iter().map(|view| view.record.session_repo.clone()).collect();
     let operation = discard::discard(&context.repository, &places, &context.clock.stamp())?;
     drop(locks);
     context.schedule()?;
@@ -84,7 +84,7 @@ pub(crate) fn drop_all(context: &CommandContext, views: &[SessionView]) -> Resul
 
 fn refuse(view: &SessionView) -> Result<()> {
     match view.state.is_over() {
-        true => Err(Project::is_over(view)),
+        true => Err(Project::already_ended(view)),
         false => Ok(()),
     }
 }

@@ -80,13 +80,13 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 /// Checks one session.
 fn session(context: &CommandContext, view: &SessionView, found: &mut Findings) -> Result<()> {
     let id = &view.record.id;
-    let place = &view.record.place;
+    let place = &view.record.session_repo;
     if view.state.is_over() {
         return Ok(());
     }
     // The session is in use: nothing there is a leftover.
     let Some(_lock) = context.store.lock(id)? else { return Ok(()) };
-    let _shut = match context.store.without_shell(id) {
+    let _shut = match context.store.lock_shell(id) {
         Ok(shut) => shut,
         Err(open) => {
             found.notes.push(format!("skipped `{id}`: {}", open.into_cause()));
@@ -97,7 +97,7 @@ fn session(context: &CommandContext, view: &SessionView, found: &mut Findings) -
         if worktree::admin_dir_of(&context.repository, &place.worktree)?.is_some()
             || place.git_dir.exists()
         {
-            worktree::unmake(&context.repository, place)?;
+            worktree::remove_incomplete(&context.repository, place)?;
             found.mended.push(format!("removed the half-made worktree of `{id}`"));
         }
     } else if place.worktree.symlink_metadata().is_err() && place.git_dir.exists() {
@@ -141,7 +141,7 @@ fn inside_the_checkout(
     let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
     let Some(checkout) = &repository.main_checkout else { return Ok(()) };
     let is_inside = |view: &&SessionView| {
-        let worktree = &view.record.place.worktree;
+        let worktree = &view.record.session_repo.worktree;
         !view.state.is_over() && worktree.starts_with(checkout) && worktree.is_dir()
     };
     let inside: Vec<&SessionView> = views.iter().filter(is_inside).collect();
@@ -163,11 +163,14 @@ fn inside_the_checkout(
     let (mut locks, mut wanted) = (Vec::new(), Vec::new());
     for view in inside {
         let id = &view.record.id;
-        match (context.store.lock(id)?, context.store.without_shell(id)) {
+        match (context.store.lock(id)?, context.store.lock_shell(id)) {
             (Some(lock), Ok(shut)) => {
                 locks.push((lock, shut));
                 let to = template.worktree(repository, id);
-                wanted.push(Relocation { place: view.record.place.clone(), to });
+                wanted.push(Relocation {
+                    session_repo: view.record.session_repo.clone(),
+                    new_worktree: to,
+                });
             }
             (None, _) | (_, Err(_)) => {
                 found.open.push(format!(
@@ -180,7 +183,7 @@ fn inside_the_checkout(
         return Ok(());
     }
     move_worktree::relocate(repository, &wanted, &context.clock.stamp())?;
-    for Relocation { place, to } in &wanted {
+    for Relocation { session_repo: place, new_worktree: to } in &wanted {
         found.mended.push(format!("moved the worktree of `{}` to {}", place.id, to.display()));
     }
     Ok(())
@@ -208,7 +211,7 @@ fn leftovers(context: &CommandContext, found: &mut Findings) -> Result<()> {
     let ids = open.chain(unreadable.iter().map(|(id, _)| id));
     let held: Option<Vec<Lock>> = ids.map(|id| context.store.lock(id).ok().flatten()).collect();
     if held.is_some() {
-        let places: Vec<_> = views.into_iter().map(|view| view.record.place).collect();
+        let places: Vec<_> = views.into_iter().map(|view| view.record.session_repo).collect();
         found.mended.extend(import::remove_leftovers(&context.repository)?);
         found.mended.extend(recreate_worktree::remove_leftovers(&places)?);
     }

@@ -39,10 +39,10 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let id = &view.record.id;
-    let lock = context.lock_soon(id)?;
+    let lock = context.lock_with_timeout(id)?;
     let view = context.view(id)?;
     if view.state.is_over() {
-        return Err(Project::is_over(&view));
+        return Err(Project::already_ended(&view));
     }
     if lock.is_none() || view.state.is_active() {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))

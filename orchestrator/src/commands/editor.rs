@@ -26,7 +26,7 @@ pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Resul
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit);
-    let status = interrupt.ignored_while(|| {
+    let status = interrupt.run_ignoring(|| {
         let _terminal = Terminal::kept();
         let mut running = job.spawn().or_fail(|| format!("cannot start the editor `{editor}`"))?;
         running.wait_until(None).or_fail(|| "cannot wait for the editor")

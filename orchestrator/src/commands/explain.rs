@@ -23,10 +23,10 @@ pub(crate) struct Args {
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
-    let stands = worktree::is_finished(&view.record.place);
-    let tip = context.repository.tip(&view.record.place.branch)?;
+    let stands = worktree::is_finished(&view.record.session_repo);
+    let tip = context.repository.tip(&view.record.session_repo.branch)?;
     if context.json {
-        let story = &view.facts.story;
+        let story = &view.facts.summary;
         report::json_line(&json!({
             "schema": 1,
             "id": view.record.id,
@@ -38,7 +38,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
                     "phase": story.phase, "turns": story.turns, "updated_at": story.updated_at,
                 },
                 "coach": studio_core::coach_json::json(story),
-                "operation": view.facts.fate,
+                "operation": view.facts.disposition,
                 "worktree": stands,
                 "tip": tip,
             },
@@ -50,7 +50,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
-    let story = &view.facts.story;
+    let story = &view.facts.summary;
     let lock = match view.facts.locked {
         true => "held by a supervisor or a command",
         false => "free: no process works on it",
@@ -70,7 +70,7 @@ fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
         }
         Phase::Ended { outcome: SessionOutcome::Stopped } => "the run was stopped".to_owned(),
     };
-    let operation = match &view.facts.fate {
+    let operation = match &view.facts.disposition {
         Disposition::Open => "none".to_owned(),
         Disposition::Landing => "a landing was started and has no outcome".to_owned(),
         Disposition::Accepted { operation, commit } => {
@@ -79,7 +79,7 @@ fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
         Disposition::Discarded { operation } => format!("discarded by {operation}"),
     };
     let worktree = match stands {
-        true => view.record.place.worktree.display().to_string(),
+        true => view.record.session_repo.worktree.display().to_string(),
         false => "not made, or moved away".to_owned(),
     };
     let coach = coach::rows(story);
@@ -91,7 +91,11 @@ fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
         format!("  journal    {phase} ({})", story.updated_at.as_deref().unwrap_or("empty")),
         format!("  operation  {operation}"),
         format!("  worktree   {worktree}"),
-        format!("  branch     {} at {}", view.record.place.branch, tip.as_deref().unwrap_or("-")),
+        format!(
+            "  branch     {} at {}",
+            view.record.session_repo.branch,
+            tip.as_deref().unwrap_or("-")
+        ),
     ];
     facts.into_iter().chain(coach).collect::<Vec<_>>().join("\n")
 }

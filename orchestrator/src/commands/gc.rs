@@ -29,8 +29,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let keep = RetentionPolicy { days: i64::from(args.older), ..RetentionPolicy::default() };
     let now = context.clock.now();
     let freed = match args.dry_run {
-        true => gc::planned(&context.repository, keep, now)?,
-        false => gc::empty(&context.repository, keep, now)?,
+        true => gc::preview(&context.repository, keep, now)?,
+        false => gc::empty_trash(&context.repository, keep, now)?,
     };
     let caches = if args.dry_run { 0 } else { remove_unused_caches(&context, keep.days)? };
     let deleted = &freed.operations;

@@ -35,10 +35,10 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let whys = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
     let (over, open): (Vec<SessionView>, Vec<SessionView>) =
         views.into_iter().partition(|view| view.state.is_over() && !args.all);
-    let mut open: Vec<SessionView> = open.into_iter().map(|view| context.salvaged(view)).collect();
+    let mut open: Vec<SessionView> = open.into_iter().map(|view| context.salvage(view)).collect();
     compare(&context, &mut open);
     for view in open.iter_mut().filter(|view| !view.state.is_over()) {
-        view.tampered = import::tampered(&view.record.place);
+        view.tampered = import::tampering_warning(&view.record.session_repo);
     }
     if context.json {
         let sessions: Vec<_> = open.iter().map(SessionView::json).collect();
@@ -90,7 +90,7 @@ fn say_what_waits(open: &[SessionView]) {
     let (held, waiting): (Vec<&SessionView>, Vec<&SessionView>) = open
         .iter()
         .filter(|view| view.state == SessionState::Queued)
-        .partition(|view| view.is_held());
+        .partition(|view| view.is_blocked());
     let (held, waiting) = (held.len(), waiting.len());
     if held > 0 {
         report::say(&format!("{held} waiting for other sessions to land: studio status ID"));
@@ -154,7 +154,7 @@ fn in_parallel(
     let compare = |(at, key): &(usize, String)| {
         let view = &views[*at];
         let standing =
-            collect::standing(&context.repository, &view.record, view.work()?).ok()??;
+            collect::branch_standing(&context.repository, &view.record, view.work()?).ok()??;
         Some((key.clone(), standing))
     };
     std::thread::scope(|scope| {

@@ -65,7 +65,7 @@ impl Shown<'_> {
         loop {
             // Read before the output, so that its end is not missed.
             let settled = self.context.view(self.id)?.state.is_settled();
-            let text = output.more().or_fail(|| "cannot read the agent's output")?;
+            let text = output.read_more().or_fail(|| "cannot read the agent's output")?;
             report::part(&base::text::printable_output(&text));
             if !self.follow || settled {
                 return Ok(0);
@@ -87,7 +87,7 @@ impl Shown<'_> {
             let view = self.context.view(self.id)?;
             let settled = view.state.is_settled();
             let fail = || format!("cannot read the journal of `{}`", self.id);
-            for line in tail.more().or_fail(fail)? {
+            for line in tail.read_new().or_fail(fail)? {
                 if self.context.json {
                     report::json_line(&json!(line));
                     continue;
@@ -103,7 +103,7 @@ impl Shown<'_> {
                     reader.text(&line).iter().for_each(|text| report::out(text));
                 }
             }
-            if streams && view.facts.story.in_turn {
+            if streams && view.facts.summary.in_turn {
                 output.open = true;
                 output.show()?;
             }
@@ -143,7 +143,7 @@ impl Output {
     }
 
     fn show(&mut self) -> Result<()> {
-        self.rest.push_str(&self.tail.more().or_fail(|| "cannot read the agent's output")?);
+        self.rest.push_str(&self.tail.read_more().or_fail(|| "cannot read the agent's output")?);
         let whole = self.rest.rfind('\n').map_or(0, |at| at + 1);
         for line in self.rest[..whole].lines() {
             self.shown = true;

@@ -44,7 +44,7 @@ impl PermissionPrompt {
     ) {
         let mut first = None;
         for view in views {
-            let asks = &view.facts.story.asks;
+            let asks = &view.facts.summary.open_requests;
             if let Some((id, n)) = &self.open
                 && view.record.id == *id
                 && asks.contains_key(n)
@@ -61,8 +61,8 @@ impl PermissionPrompt {
         }
         let id = &view.record.id;
         self.open = Some((id.clone(), n));
-        let what = base::text::printable(&ask.what).replace('\n', "\n  ");
-        let directory = view.record.place.worktree.display();
+        let what = base::text::printable(&ask.description).replace('\n', "\n  ");
+        let directory = view.record.session_repo.worktree.display();
         progress.say(&format!(
             "\n{id} asks for permission {n} (in {directory}):\n\n  {what}\n\n[y] allow  [n] deny  \
              [a] always allow this in this session",
@@ -108,7 +108,7 @@ impl PermissionPrompt {
         self.restore();
         let request = ControlRequest::Answer { n: Some(n), allow, always };
         // A refusal means that it was answered elsewhere.
-        match control::ask(&context.repository.common_dir, &id, &request) {
+        match control::send_request(&context.repository.common_dir, &id, &request) {
             Ok(true) => progress.say(&format!("{id}: permission {n} {word}")),
             Ok(false) | Err(_) => progress.say(&format!("{id}: permission {n} was withdrawn")),
         }

@@ -28,8 +28,13 @@ pub(crate) fn check(context: &CommandContext, orders: &[SessionSpec]) -> Result<
         if options.persona.is_some_and(|name| is_in_base(context, order, name)) {
             options.persona = None;
         }
-        let row =
-            requirements::agent_for(&context.config, agent, options, &order.part, &order.checks)?;
+        let row = requirements::agent_for(
+            &context.config,
+            agent,
+            options,
+            &order.plan_ref,
+            &order.checks,
+        )?;
         reports(&row, agent, &order.limits)?;
         let budget = order.limits.usd.or(configured);
         if is_g3(&row) && checked.insert((row.command.clone(), budget.map(f64::to_bits))) {

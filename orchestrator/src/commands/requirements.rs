@@ -27,8 +27,8 @@ pub(crate) struct Requirements {
 impl Requirements {
     /// Adds the requirements to a session.
     pub(crate) fn hold(&self, order: &mut SessionSpec) {
-        order.part.contract = Some(self.contract.clone());
-        order.part.requirements.clone_from(&self.ids);
+        order.plan_ref.contract = Some(self.contract.clone());
+        order.plan_ref.requirements.clone_from(&self.ids);
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn until_it_lands(
 ) -> Result<Landed, Rejection> {
     // Progress goes to stderr as text, even if stdout is JSON.
     let aside =
-        CommandContext::new(Project::with(context.repository.clone(), context.config.clone()));
+        CommandContext::new(Project::new(context.repository.clone(), context.config.clone()));
     for _ in 0..ROUNDS {
         let refused = match land() {
             Err(refused) if refused.failure.kind == FailureKind::Conflict => refused,

@@ -11,7 +11,7 @@ use crate::report;
 use studio_core::session::journal::JournalEntry;
 use studio_core::session::record::RunLimits;
 use studio_core::session::state::SessionState;
-use studio_core::supervisor::step::{ReachedLimit, used_up};
+use studio_core::supervisor::step::{ReachedLimit, exhausted_limit};
 use studio_git::transaction;
 
 /// The command line of `resume`.
@@ -124,18 +124,18 @@ pub(crate) fn wake_with(context: &CommandContext, id: &Id, given: ResumeInput) -
             .hint(format!("studio stop {id}"))
     };
     {
-        let _lock = context.lock_soon(id)?.ok_or_else(busy)?;
+        let _lock = context.lock_with_timeout(id)?.ok_or_else(busy)?;
         // Its lock is free: a command that landed it or moved its worktree was killed.
         for said in transaction::recover(&context.repository)? {
             report::say(&said);
         }
         let view = context.view(id)?;
         if view.state.is_over() {
-            return Err(Project::is_over(&view));
+            return Err(Project::already_ended(&view));
         }
-        let story = &view.facts.story;
+        let story = &view.facts.summary;
         let limits = given.limits.or(story.limits).or(view.record.limits);
-        if let Some(ReachedLimit { what, flag }) = used_up(&limits, story) {
+        if let Some(ReachedLimit { limit: what, flag }) = exhausted_limit(&limits, story) {
             return Err(Failure::refused(format!(
                 "session `{id}` has reached its limit of {what}"
             ))

@@ -162,9 +162,12 @@ fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<Str
     for wanted in bases {
         let base = context.repository.base(wanted)?;
         let is_head = wanted.is_none_or(|wanted| wanted == "HEAD");
-        for text in
-            studio_git::start_notices::of(&context.repository, &template, &base.commit, is_head)?
-        {
+        for text in studio_git::start_notices::start_notices(
+            &context.repository,
+            &template,
+            &base.commit,
+            is_head,
+        )? {
             if !said.contains(&text) {
                 said.push(text);
             }
@@ -208,7 +211,7 @@ fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
             &context.config,
             &agent,
             options,
-            &order.part,
+            &order.plan_ref,
             &order.checks,
         )?;
         command::refuse_too_long(&row, &order.task)?;
@@ -248,7 +251,7 @@ fn take_flags(spec: &mut SessionSpec, args: &Args) {
     spec.model = args.model.clone();
     spec.profile = args.profile.clone();
     spec.limits = args.limits.limits();
-    spec.manner = RunMode {
+    spec.run_mode = RunMode {
         jobs: args.jobs.unwrap_or(0),
         attended: is_attended(args.ask),
         accept: args.accept,
@@ -266,13 +269,13 @@ pub(crate) fn is_attended(ask: bool) -> bool {
 fn dry_run(context: &CommandContext, orders: &[SessionSpec]) -> Result<u8> {
     for order in orders {
         let record = draft(context, order)?;
-        worktree::refuse_blocked_branch(&context.repository.open()?, &record.place)?;
+        worktree::refuse_blocked_branch(&context.repository.open()?, &record.session_repo)?;
         if context.json {
             report::json_line(&json!({
                 "task": record.task, "agent": record.agent, "persona": record.persona,
-                "base": record.base, "checks": record.checks, "name": order.part.name,
-                "after": order.after, "paths": order.part.paths,
-                "requirements": order.part.requirements, "contract": order.part.contract,
+                "base": record.base, "checks": record.checks, "name": order.plan_ref.name,
+                "after": order.after, "paths": order.plan_ref.paths,
+                "requirements": order.plan_ref.requirements, "contract": order.plan_ref.contract,
             }));
             continue;
         }
@@ -280,8 +283,8 @@ fn dry_run(context: &CommandContext, orders: &[SessionSpec]) -> Result<u8> {
             [] => String::new(),
             after => format!(", after {}", after.join(", ")),
         };
-        let under = match &order.part.contract {
-            Some(_) => format!(", player and coach for {}", order.part.requirements.join(", ")),
+        let under = match &order.plan_ref.contract {
+            Some(_) => format!(", player and coach for {}", order.plan_ref.requirements.join(", ")),
             None => String::new(),
         };
         report::out(&base::text::printable(&format!(
@@ -306,22 +309,22 @@ fn summary(context: &CommandContext, ids: &[Id], seen: WatchOutcome) -> Result<u
     if seen == WatchOutcome::Interrupted {
         return Ok(130);
     }
-    for view in views.iter().filter(|view| view.is_held() && !context.json) {
+    for view in views.iter().filter(|view| view.is_blocked() && !context.json) {
         let why = view.why().unwrap_or_default();
         report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
     }
     let good = |view: &SessionView| {
         matches!(view.state, SessionState::Ready | SessionState::Accepted | SessionState::Empty)
-            || view.is_held()
+            || view.is_blocked()
     };
     if !views.iter().all(good) {
         return Ok(1);
     }
     let stuck =
-        |view: &&SessionView| view.record.manner.accept && view.state == SessionState::Ready;
+        |view: &&SessionView| view.record.run_mode.accept && view.state == SessionState::Ready;
     let stuck: Vec<&SessionView> = views.iter().filter(stuck).collect();
     for view in &stuck {
-        let why = view.facts.story.note.as_deref().unwrap_or("it did not land");
+        let why = view.facts.summary.note.as_deref().unwrap_or("it did not land");
         report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
     }
     Ok(if stuck.is_empty() { 0 } else { FailureKind::Refused as u8 })

@@ -57,7 +57,7 @@ fn is_heard(context: &CommandContext, id: &Id, text: &str) -> Result<bool> {
     loop {
         let request = ControlRequest::Send { text: text.to_owned() };
         if context.store.is_locked(id)
-            && control::ask(&context.repository.common_dir, id, &request)?
+            && control::send_request(&context.repository.common_dir, id, &request)?
         {
             return Ok(true);
         }

@@ -25,7 +25,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     // The session may have changed before the lock was taken.
     let view = context.view(&found.record.id)?;
     let record = &view.record;
-    if view.state.is_over() || !worktree::is_finished(&record.place) {
+    if view.state.is_over() || !worktree::is_finished(&record.session_repo) {
         let id = &record.id;
         return Err(Failure::refused(format!("session `{id}` has no worktree"))
             .because(format!("it is {}", view.state.name()))

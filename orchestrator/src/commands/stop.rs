@@ -60,7 +60,7 @@ pub(crate) fn ask(context: &CommandContext, id: &Id) -> Result<()> {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         if context.view(id)?.state.is_settled()
-            || control::ask(&context.repository.common_dir, id, &ControlRequest::Stop)?
+            || control::send_request(&context.repository.common_dir, id, &ControlRequest::Stop)?
         {
             return Ok(());
         }

@@ -52,7 +52,7 @@ fn order(task: &Task) -> SessionSpec {
         base: task.base.clone(),
         checks: task.checks.clone(),
         after: task.after.clone(),
-        part: PlanRef {
+        plan_ref: PlanRef {
             name: Some(task.id.clone()),
             paths: task.paths.clone(),
             requirements: task.requirements.clone(),

@@ -39,7 +39,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     trace::refuse_both(common, args.markdown)?;
     let context = CommandContext::open(common)?;
     let found = args.scope.read(common, &context)?;
-    let tip = landing_history::commit(&context.repository, &args.scope.onto)?;
+    let tip = landing_history::resolve(&context.repository, &args.scope.onto)?;
     let asked = asked(&found, args.scope.id.is_some());
     let mut lines = lines(&found, &asked, args.each, &tip);
     let known = trusted_checks::lines(&context)?;
@@ -133,7 +133,7 @@ fn run_lines(
                     of_this
                         .map_or(CurrentResult::Refused, |result| CurrentResult::Ran(result.clone()))
                 }
-                ChecksRun::SetUpFailed { line, ended, .. } => CurrentResult::SetUpFailed {
+                ChecksRun::SetUpFailed { line, output: ended, .. } => CurrentResult::SetUpFailed {
                     line: line.clone(),
                     exit: ended.exit,
                     tail: ended.tail.clone(),

@@ -130,9 +130,9 @@ impl<'d> Watcher<'d> {
         self.changes.add(&self.context.store.dir(id));
         let nothing = SessionFacts {
             locked: true,
-            story: JournalSummary::default(),
-            fate: Disposition::Open,
-            holds: Vec::new(),
+            summary: JournalSummary::default(),
+            disposition: Disposition::Open,
+            dependencies: Vec::new(),
         };
         self.watched.push(Watched {
             id: id.clone(),
@@ -205,14 +205,14 @@ impl<'d> Watcher<'d> {
     }
 
     fn look(&mut self) -> Result<()> {
-        let (context, fates) = (self.context, self.context.fates()?);
+        let (context, fates) = (self.context, self.context.dispositions()?);
         let mut views = Vec::with_capacity(self.watched.len());
         for session in &mut self.watched {
             let view = context.view_with(&session.id, &fates)?;
             // A session with unfinished dependencies makes no progress by itself, so it does not
             // prolong the watch.
             session.settled =
-                session.look(context, &view, &mut self.progress, self.show)? || view.is_held();
+                session.look(context, &view, &mut self.progress, self.show)? || view.is_blocked();
             views.push(view);
         }
         if let Some(prompt) = &mut self.prompt {
@@ -262,9 +262,9 @@ impl Watched {
         progress: &mut SessionProgress,
         show: WatchFrom,
     ) -> Result<bool> {
-        let lines = self.tail.more().or_fail(|| format!("cannot read `{}`", self.id))?;
+        let lines = self.tail.read_new().or_fail(|| format!("cannot read `{}`", self.id))?;
         for line in &lines {
-            self.read.story.hear(line);
+            self.read.summary.add_line(line);
             if !context.json || show == WatchFrom::FromNow {
                 continue;
             }
@@ -285,7 +285,7 @@ impl Watched {
         if self.shown.as_ref() != Some(&view.state) {
             progress.changed(view);
             if context.json {
-                self.tell(&view.state, view.why(), view.facts.story.updated_at.as_deref());
+                self.tell(&view.state, view.why(), view.facts.summary.updated_at.as_deref());
             }
             self.shown = Some(view.state.clone());
         }
@@ -300,7 +300,7 @@ impl Watched {
             }
         }
         // An automatically landed session is finished when its supervisor releases the lock.
-        let lands = view.record.manner.accept && view.state == SessionState::Ready;
+        let lands = view.record.run_mode.accept && view.state == SessionState::Ready;
         Ok(view.state.is_settled() && !(lands && view.facts.locked))
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn rows(story: &JournalSummary) -> Vec<(String, String)> {
         None => "no verdict yet".to_owned(),
         Some(last) => {
             let why = last.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-            let earlier = if story.is_judged_now() { "" } else { ", for an earlier state" };
+            let earlier = if story.has_current_verdict() { "" } else { ", for an earlier state" };
             one_line(&format!("{}{why}{earlier}", last.verdict.words()))
         }
     };

@@ -93,7 +93,7 @@ fn sum(views: &[&SessionView]) -> String {
 /// Returns the sort key of a session: those that need the user come first.
 fn rank(view: &SessionView) -> u8 {
     match &view.state {
-        SessionState::Waiting { .. } if !view.facts.story.asks.is_empty() => 0,
+        SessionState::Waiting { .. } if !view.facts.summary.open_requests.is_empty() => 0,
         SessionState::Failed { .. } => 1,
         SessionState::Crashed => 2,
         SessionState::Ready => 3,
@@ -158,7 +158,7 @@ impl Row {
             changes: changes(view),
             age: age(&view.record.created_at, now),
             reason: reason(view).map(|text| one_line(&text)),
-            next: view.next_for(id).into_iter().next().unwrap_or_default(),
+            next: view.next_commands(id).into_iter().next().unwrap_or_default(),
         }
     }
 
@@ -201,14 +201,14 @@ fn reason(view: &SessionView) -> Option<String> {
             if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
         return Some(format!("conflicts with {branch} in {first}{more}"));
     }
-    let story = &view.facts.story;
+    let story = &view.facts.summary;
     let tells = match &view.state {
         SessionState::Waiting { .. } | SessionState::Failed { .. } => true,
         SessionState::Stopped => {
             matches!(story.unchecked, Some(Unchecked::ChangedByHand | Unchecked::OtherChecks))
         }
-        SessionState::Empty => view.work().is_some_and(|work| !work.left_out.is_empty()),
-        SessionState::Queued => view.is_held(),
+        SessionState::Empty => view.work().is_some_and(|work| !work.omitted.is_empty()),
+        SessionState::Queued => view.is_blocked(),
         SessionState::Starting
         | SessionState::Working
         | SessionState::Checking

@@ -74,7 +74,7 @@ pub(crate) fn agent(record: &SessionRecord) -> String {
 /// Formats one session in full.
 pub(crate) fn page(view: &SessionView) -> String {
     let record = &view.record;
-    let story = &view.facts.story;
+    let story = &view.facts.summary;
     let mut lines = vec![format!("{}  {}", record.id, view.state.name())];
     let why = view.why().filter(|why| !why.trim().is_empty());
     lines.extend(why.map(|why| row("why", &why)));
@@ -82,8 +82,8 @@ pub(crate) fn page(view: &SessionView) -> String {
         row("task", &first_lines(&record.task, 5)),
         row("agent", &agent(record)),
         row("base", &base(view)),
-        row("branch", record.place.branch.as_str()),
-        row("worktree", &record.place.worktree.display().to_string()),
+        row("branch", record.session_repo.branch.as_str()),
+        row("worktree", &record.session_repo.worktree.display().to_string()),
         row(
             "changes",
             &match view.work() {
@@ -116,16 +116,16 @@ pub(crate) fn page(view: &SessionView) -> String {
     }
     lines.extend(coach::rows(story).iter().map(|(name, text)| row(name, text)));
     lines.extend(story.usage.as_ref().map(|usage| row("usage", &coach::usage(usage))));
-    for (n, ask) in &story.asks {
-        lines.push(row(&format!("request {n}"), &ask.what));
+    for (n, ask) in &story.open_requests {
+        lines.push(row(&format!("request {n}"), &ask.description));
     }
     for note in view.work().into_iter().flat_map(|work| &work.notes).chain(&story.note) {
         lines.push(row("note", note));
     }
-    if let Some(words) = &story.last_words {
+    if let Some(words) = &story.last_message {
         lines.push(row("last output", &first_lines(words, 8)));
     }
-    lines.extend(view.next().iter().map(|next| row("next", next)));
+    lines.extend(view.suggested_commands().iter().map(|next| row("next", next)));
     printable(&lines.join("\n"))
 }
 

@@ -58,11 +58,12 @@ impl Plan<'_> {
     /// requirements and its dependencies are unchanged since the session was created.
     pub(crate) fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<PlacedTask>> {
         let views = self.sessions()?;
-        let fates = self.context.fates()?;
+        let fates = self.context.dispositions()?;
         let placed = |(task, digest): (&Task, TaskDigest)| {
-            let of_task = |view: &&SessionView| view.record.part.name.as_ref() == Some(&task.id);
+            let of_task =
+                |view: &&SessionView| view.record.plan_ref.name.as_ref() == Some(&task.id);
             let same = |view: &SessionView| {
-                view.record.part.digest.as_ref().is_some_and(|it| digest.is(it))
+                view.record.plan_ref.digest.as_ref().is_some_and(|it| digest.is(it))
             };
             let view = views.iter().filter(of_task).rfind(|view| same(view)).cloned();
             let earlier = views.iter().filter(of_task).filter(|view| !same(view));
@@ -107,7 +108,7 @@ impl Plan<'_> {
     /// Returns the sessions of this plan, oldest first.
     fn sessions(&self) -> Result<Vec<SessionView>> {
         let mut views = self.context.views()?;
-        views.retain(|view| view.record.part.plan.as_ref() == Some(&self.saved.id));
+        views.retain(|view| view.record.plan_ref.plan.as_ref() == Some(&self.saved.id));
         Ok(views)
     }
 
@@ -160,7 +161,7 @@ impl Plan<'_> {
     fn drop_others(&self, tasks: &[Task], all: &[Requirement]) -> Result<()> {
         let digests = self.digests(tasks, all);
         let wanted = |view: &SessionView| {
-            let part = &view.record.part;
+            let part = &view.record.plan_ref;
             tasks.iter().zip(&digests).any(|(task, digest)| {
                 part.name.as_ref() == Some(&task.id)
                     && part.digest.as_ref().is_some_and(|it| digest.is(it))
@@ -232,7 +233,7 @@ impl Plan<'_> {
         all: &[Requirement],
     ) -> Result<()> {
         let mut order = self.order(task, placed.earlier.as_deref(), all);
-        order.part.digest = Some(digest.to_owned());
+        order.plan_ref.digest = Some(digest.to_owned());
         create_session::create(self.context, &[order]).map(|_| ())
     }
 
@@ -268,7 +269,7 @@ impl Plan<'_> {
             persona: task.persona.clone(),
             base: task.base.clone().or_else(|| Some(self.saved.branch.clone())),
             checks,
-            part: PlanRef {
+            plan_ref: PlanRef {
                 name: Some(task.id.clone()),
                 paths: task.paths.clone(),
                 requirements: task.requirements.clone(),
@@ -277,7 +278,7 @@ impl Plan<'_> {
                 digest: None,
             },
             limits: self.args.limits.limits(),
-            manner: self.manner(),
+            run_mode: self.manner(),
             ..SessionSpec::of(text)
         }
     }
@@ -304,7 +305,7 @@ fn stands(view: &SessionView) -> TaskSessionStatus {
 
 /// Returns the commit as which a session landed.
 fn landed_as(view: &SessionView) -> Option<String> {
-    match &view.facts.fate {
+    match &view.facts.disposition {
         Disposition::Accepted { commit, .. } => commit.clone(),
         Disposition::Open | Disposition::Landing | Disposition::Discarded { .. } => None,
     }
@@ -313,7 +314,7 @@ fn landed_as(view: &SessionView) -> Option<String> {
 /// Returns the prompt for the agent of a failed session.
 fn why_again(view: &SessionView) -> String {
     let mut text = format!("It is not done yet: {}.", view.why().unwrap_or_default());
-    let checks = view.facts.story.checks.iter().flatten();
+    let checks = view.facts.summary.checks.iter().flatten();
     for check in checks.filter(|check| !check.ok && !check.tail.trim().is_empty()) {
         let said = tail(check.tail.trim_end(), TAIL);
         text.push_str(&format!("\n\n`{}` wrote:\n{said}", check.command));

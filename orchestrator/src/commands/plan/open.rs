@@ -134,7 +134,7 @@ fn fresh(context: &CommandContext, wish: &str) -> Result<PlanRecord> {
             .because("no branch is checked out here")
             .hint("git switch BRANCH")
     })?;
-    let id = base::text::hex(&random::four(wish, 0)?);
+    let id = base::text::hex(&random::four_bytes(wish, 0)?);
     Ok(PlanRecord {
         id: format!("plan-{id}"),
         wish: wish.to_owned(),

@@ -137,7 +137,7 @@ fn told(task: &Task, placed: &PlacedTask) -> Value {
 }
 
 fn commit(placed: &PlacedTask) -> Option<String> {
-    match &placed.view.as_ref()?.facts.fate {
+    match &placed.view.as_ref()?.facts.disposition {
         Disposition::Accepted { commit, .. } => commit.clone(),
         Disposition::Open | Disposition::Landing | Disposition::Discarded { .. } => None,
     }
