@@ -60,7 +60,10 @@ impl MessageWriter {
                 WrittenMessage { message, by: "model", note: None }
             }
             Err(why) => WrittenMessage {
-                message: signed(subject.record, commit::plain(&printable(&subject.record.task))),
+                message: signed(
+                    subject.record,
+                    commit::from_task(&printable(&subject.record.task)),
+                ),
                 by: "plain",
                 note: Some(format!("used a plain commit message: {why}")),
             },

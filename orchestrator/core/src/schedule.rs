@@ -78,7 +78,7 @@ fn is_in_the_way(store: &SessionStore, busy: &[Id], record: &SessionRecord) -> b
     let paths = &record.part.paths;
     !paths.is_empty()
         && busy.iter().filter_map(|id| store.load(id).ok()).any(|other| {
-            other.id != record.id && planner::task::paths_meet(paths, &other.part.paths)
+            other.id != record.id && planner::task::paths_overlap(paths, &other.part.paths)
         })
 }
 

@@ -95,12 +95,12 @@ fn end(store: &SessionStore, id: &Id, failure: &Failure) -> Result<u8> {
 }
 
 fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, SupervisorConfig)> {
-    let only = record.manner.config.clone();
+    let config_file = record.manner.config.clone();
     let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
     // The directory may be gone: repositories are moved, linked worktrees removed.
     let asked = record.manner.directory.as_deref().filter(|directory| directory.is_dir());
     let loaded = base::config::load(&ConfigSources {
-        only,
+        config_file,
         ..ConfigSources::from_env(asked.unwrap_or(top))
     })?;
     let project = Project::with(repository, loaded.config);

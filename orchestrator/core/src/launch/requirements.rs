@@ -3,7 +3,7 @@
 use base::config::Config;
 use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
-use planner::document::{CURRENT, unmarked};
+use planner::document::{CURRENT, escape_marks};
 
 use crate::launch::registry;
 use crate::session::record::PlanRef;
@@ -96,7 +96,7 @@ fn in_rounds(
 pub(crate) fn prompt(part: &PlanRef, words: String) -> String {
     match &part.contract {
         Some(contract) => {
-            format!("{}\n\n{CURRENT}\n\n{}\n", unmarked(words.trim_end()), contract.trim())
+            format!("{}\n\n{CURRENT}\n\n{}\n", escape_marks(words.trim_end()), contract.trim())
         }
         None => words,
     }
