@@ -16,7 +16,7 @@ use super::connection::Connection;
 use super::socket_path::{self, HostPaths};
 use super::wire::{Hello, HostFault, HostFaultKind, HostResponse, HostResponseLine};
 use crate::config::providers::EmbeddedConfig;
-use crate::config::studio::expand_home;
+use crate::config::studio::expand_tilde;
 use crate::failure::{Failure, OrFail, Result};
 use crate::lock::Lock;
 use crate::process::{Command, Stream, find_program, sibling_program};
@@ -59,7 +59,7 @@ impl HostQuery {
         let path = match (model, &entry.model_path) {
             (None, Some(path)) => {
                 let home = std::env::var_os("HOME").unwrap_or_default();
-                expand_home(path, Path::new(&home))
+                expand_tilde(path, Path::new(&home))
             }
             (name, _) => {
                 catalogue::find(name.or(entry.model.as_deref()).unwrap_or(catalogue::DEFAULT))?

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::config::agent as config;
-use base::config::studio::expand_home;
+use base::config::studio::expand_tilde;
 use base::process::{AsyncRunning, Command};
 use base::sandbox::git_dirs::{self, GitDirs};
 use base::sandbox::{self, ClosedScope, Confinement, SandboxRules, caches, home};
@@ -157,8 +157,8 @@ impl CommandSandbox {
         rules.fixed = git.fixed.clone();
         rules.write.extend(self.own.clone());
         let own = &self.sandbox;
-        rules.read.extend(own.read.iter().map(|path| expand_home(path, &home)));
-        rules.write.extend(own.write.iter().map(|path| expand_home(path, &home)));
+        rules.read.extend(own.read.iter().map(|path| expand_tilde(path, &home)));
+        rules.write.extend(own.write.iter().map(|path| expand_tilde(path, &home)));
         rules
     }
 }
