@@ -184,12 +184,8 @@ fn check_worktree_locations(
         return Ok(());
     }
     move_worktree::relocate(repository, &relocations, &context.clock.stamp())?;
-    for Relocation { place: session_repo, to } in &relocations {
-        findings.repaired.push(format!(
-            "moved the worktree of `{}` to {}",
-            session_repo.id,
-            to.display()
-        ));
+    for Relocation { place, to } in &relocations {
+        findings.repaired.push(format!("moved the worktree of `{}` to {}", place.id, to.display()));
     }
     Ok(())
 }
