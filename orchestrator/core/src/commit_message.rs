@@ -62,7 +62,7 @@ impl MessageWriter {
             Err(why) => WrittenMessage {
                 message: with_trailers(
                     subject.record,
-                    commit::plain(&printable(&subject.record.task)),
+                    commit::from_task(&printable(&subject.record.task)),
                 ),
                 author: "plain",
                 note: Some(format!("used a plain commit message: {why}")),

@@ -100,7 +100,7 @@ fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, S
     // The directory may be gone: repositories are moved, linked worktrees removed.
     let directory = record.run_mode.directory.as_deref().filter(|directory| directory.is_dir());
     let loaded = base::config::load(&ConfigSources {
-        only: config_file,
+        config_file,
         ..ConfigSources::from_env(directory.unwrap_or(default_directory))
     })?;
     let project = Project::new(repository, loaded.config);

@@ -23,9 +23,9 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let mut view = context.try_refresh(context.salvage(view));
     // While the agent works, its worktree is newer than the collected work.
     if view.state.is_active()
-        && let Ok(Some((_, now))) = collect::current_changes(&context.repository, &view.record)
+        && let Ok(Some((_, current))) = collect::current_changes(&context.repository, &view.record)
     {
-        view.facts.summary.work = Some(now);
+        view.facts.summary.work = Some(current);
     } else if let Some(work) = view.work().filter(|_| !view.state.is_over()).cloned() {
         // If the repository changes at the same time, only this value is unknown.
         view.standing =

@@ -67,7 +67,7 @@ pub(crate) fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&R
         text.push_str(&review_of(round));
     }
     let shown = match document::current(&contract.text) {
-        Some(_) => document::without(&contract.text, document::ORIGINAL),
+        Some(_) => document::remove_section(&contract.text, document::ORIGINAL),
         None => contract.text.clone(),
     };
     text.push_str(&requirements(contract, &shown));
@@ -105,7 +105,7 @@ fn review_of(round: &Round) -> String {
     match round.judged.as_ref().map(|(judged, _)| judged) {
         Some(Ok(verdict)) => {
             text.push_str(&format!("\nThe review says:\n{}\n", verdict.feedback.trim()));
-            for judged in verdict::open(verdict) {
+            for judged in verdict::unmet(verdict) {
                 let (id, status) = (&judged.id, judged.status.word());
                 let _ = writeln!(text, "- {id} is {status}: {}", judged.evidence.trim());
             }

@@ -144,7 +144,7 @@ impl SandboxedRunner {
     /// Adds a connection to the model host, which runs outside all sandboxes.
     #[must_use]
     pub(crate) fn with_host(mut self, socket: OwnedFd) -> SandboxedRunner {
-        let name = base::model_host::find::HANDED_DOWN.to_owned();
+        let name = base::model_host::find::FD_VARIABLE.to_owned();
         self.spec.environment.push((name, HOST_FD.to_string()));
         self.spec.descriptors.push(HOST_FD);
         self.host = Some(Arc::new(socket));

@@ -3,7 +3,7 @@
 use base::config::Config;
 use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
-use planner::document::{CURRENT, unmarked};
+use planner::document::{CURRENT, escape_marks};
 
 use crate::launch::registry;
 use crate::session::record::PlanRef;
@@ -96,7 +96,7 @@ fn with_rounds(
 pub(crate) fn prompt(plan_ref: &PlanRef, text: String) -> String {
     match &plan_ref.contract {
         Some(contract) => {
-            format!("{}\n\n{CURRENT}\n\n{}\n", unmarked(text.trim_end()), contract.trim())
+            format!("{}\n\n{CURRENT}\n\n{}\n", escape_marks(text.trim_end()), contract.trim())
         }
         None => text,
     }

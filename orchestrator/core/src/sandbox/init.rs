@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::process::{Command, Stream, inherited, keep_from_children};
+use base::process::{Command, Stream, close_on_exec_except, inherited};
 use base::sandbox::{self, ClosedScope, Confinement};
 use rustix::process::{Resource, Rlimit, Signal, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -88,7 +88,7 @@ fn parse_number(text: Option<OsString>) -> io::Result<i32> {
 /// code.
 pub(crate) fn run(args: SandboxArgs) -> io::Result<u8> {
     set_limits()?;
-    keep_from_children(&args.spec.descriptors)?;
+    close_on_exec_except(&args.spec.descriptors)?;
     adopt_orphans()?;
     if let Some(temp) = &args.spec.temp {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(temp)?;

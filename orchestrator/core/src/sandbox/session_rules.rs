@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use base::config::agent::SandboxConfig;
-use base::config::studio::{AgentRow, expanded};
+use base::config::studio::{AgentRow, expand_tilde};
 use base::process::find_program;
 use base::sandbox::environment::{ChildKind, cache_env, child_env};
 use base::sandbox::home::home_rules;
@@ -46,7 +46,7 @@ impl SandboxSpec {
         row: Option<&AgentRow>,
         config: &SandboxConfig,
     ) -> io::Result<SandboxSpec> {
-        let expand_home = |path| expanded(path, paths.home);
+        let expand_home = |path| expand_tilde(path, paths.home);
         // Only studio reads its own data about sessions (which contains tokens), and the
         // repository's configuration may contain a login.
         let mut closed = paths.hidden.to_vec();
@@ -74,7 +74,7 @@ impl SandboxSpec {
             let helper = program.as_ref().map(|path| path.with_file_name("g3-desktop"));
             rules.read.extend(program.into_iter().chain(helper));
             rules.read.extend(row.read.iter().map(|path| expand_home(path)));
-            for path in row.write.iter().map(|path| expanded(path, paths.home)) {
+            for path in row.write.iter().map(|path| expand_tilde(path, paths.home)) {
                 make_directory(&path, paths.home)?;
                 rules.write.push(path);
             }

@@ -131,7 +131,7 @@ fn git_guard(hold: &Containment, at: &ToolContext) -> Option<GitGuard> {
     // studio's directory is too large to be copied for each command.
     let mut fixed = confinement.rules.fixed.clone();
     fixed.retain(|path| !path.ends_with(git_dirs::STUDIO));
-    (!confinement.holds_fixed()).then(|| GitGuard::new(&fixed, &aside))
+    (!confinement.protects_fixed()).then(|| GitGuard::new(&fixed, &aside))
 }
 
 fn start(order: &ProcessSpec<'_>, told: Option<&File>) -> io::Result<AsyncRunning> {
