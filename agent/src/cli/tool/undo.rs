@@ -38,7 +38,7 @@ pub(crate) fn run(args: &UndoArgs) -> Result<()> {
             false => rows.map(line).collect(),
         });
     }
-    let Some(taken) = restore::last(&state)? else {
+    let Some(taken) = restore::undo_last(&state)? else {
         let what = "nothing to undo";
         return Err(Failure::failed(what)
             .because(format!("no records in {}", state.display()))
@@ -84,17 +84,17 @@ fn word(became: RestoreOutcome) -> &'static str {
 fn report(taken: &UndoneWrite) -> Value {
     let file = |(path, became): &(PathBuf, RestoreOutcome)| json!({ "path": path.to_string_lossy(), "became": word(*became) });
     json!({
-        "id": taken.kept.number,
-        "time": taken.kept.record.time,
-        "tool": taken.kept.record.tool,
-        "was_made": taken.was_made(),
+        "id": taken.backup.number,
+        "time": taken.backup.record.time,
+        "tool": taken.backup.record.tool,
+        "was_made": taken.had_effect(),
         "files": taken.files.iter().map(file).collect::<Vec<_>>(),
     })
 }
 
 fn summary(taken: &UndoneWrite) -> String {
-    let tool = &taken.kept.record.tool;
-    if !taken.was_made() {
+    let tool = &taken.backup.record.tool;
+    if !taken.had_effect() {
         let names: Vec<String> =
             taken.files.iter().map(|(path, _)| path.display().to_string()).collect();
         return format!(
